@@ -74,7 +74,8 @@ pub fn run(bulk: &Bulk) -> Result<()> {
     if bulk.beside > 0 {
         rows.extend(short(bulk, &mut field)?);
     }
-    let method = format!("each ratio, to raw TCP and to raw UDP in trains, {}{}", method(options), copies.concat());
+    let method =
+        format!("each ratio, to raw TCP and to raw UDP in trains, {}{}", method(options), copies.concat());
     let (rows, conditions) = field.show(rows, method, &[], options)?;
     match &options.svg {
         Some(path) => chart::ratios(path, "Long results", "ratio to raw TCP", &rows, &conditions),
@@ -139,7 +140,9 @@ fn beside(contender: &mut Contender, groups: usize) -> Result<Vec<Row>> {
         let short = |calls, beside| Load::Short { calls, beside };
         let mut block = match PARTS[part] {
             "small-burning" => contender.pair()?.latencies_beside_burning(BURNING, short(SHORT, false))?,
-            name => contender.pair()?.latencies(short(SHORT / 10, false), short(SHORT, name == "small-beside"))?,
+            name => {
+                contender.pair()?.latencies(short(SHORT / 10, false), short(SHORT, name == "small-beside"))?
+            }
         };
         latencies[part].add(&block);
         let p99s = block.chunks_exact_mut(OF_P99).map(|calls| quantile(calls, 0.99)).collect();

@@ -30,7 +30,9 @@ pub fn laps(
     let mut results: Vec<Results> = contenders.iter().map(|_| Results::default()).collect();
     for group in 0..options.groups() {
         begin_group(group, options.groups(), &mut contenders);
-        let ([anchor, others @ ..], [anchors, results @ ..]) = (&mut contenders[..], &mut results[..]) else { break };
+        let ([anchor, others @ ..], [anchors, results @ ..]) = (&mut contenders[..], &mut results[..]) else {
+            break;
+        };
         for (other, results) in others.iter_mut().zip(results) {
             let anchor = || anchor.block(|pair| pair.time(options.block(), &mut anchors.tally));
             let ratios = abba(anchor, || other.block(|pair| pair.time(options.block(), &mut results.tally)))?;

@@ -51,7 +51,8 @@ pub fn run(mixed: &Mixed) -> Result<()> {
     let mut field = Field::new(&names, pins.len() * names.len() * groups(mixed))?;
     let mut measured = Vec::new();
     for pin in pins {
-        let setup = Setup { bytes: mixed.bytes, carry: Carry::Both, mode: Mode::Block, outstanding: OUTSTANDING };
+        let setup =
+            Setup { bytes: mixed.bytes, carry: Carry::Both, mode: Mode::Block, outstanding: OUTSTANDING };
         let cell = Cell { setup, pin };
         for mut contender in field.contenders(&cell)? {
             match measure(&mut contender, mixed, &field.progress) {
@@ -85,7 +86,10 @@ fn method(mixed: &Mixed) -> String {
         false => ("slow calls", format!("{pairs} pairs of blocks of about {length} ms")),
         true => {
             let time = BESIDE_STUCK.as_secs();
-            ("a stuck call", format!("pairs of blocks of about {length} ms in {pairs} pairs of times of {time} s"))
+            (
+                "a stuck call",
+                format!("pairs of blocks of about {length} ms in {pairs} pairs of times of {time} s"),
+            )
         }
     };
     format!(

@@ -34,8 +34,10 @@ pub fn run(nfs: &Nfs) -> Result<()> {
     let options = &nfs.options;
     let pin = options.pinned()[0];
     // Built before there is no network.
-    let mut field =
-        Field::new(&[GANESHA, OURS].map(str::to_owned), nfs.bytes.len() * nfs.outstanding.len() * options.groups())?;
+    let mut field = Field::new(
+        &[GANESHA, OURS].map(str::to_owned),
+        nfs.bytes.len() * nfs.outstanding.len() * options.groups(),
+    )?;
     let alone = if nfs.inside { None } else { Some(network::enter(NETWORK)) };
     if let Some(why) = &alone {
         field.leave_out(GANESHA, Cannot(format!("no network of its own: {why:#}")).into())?;
@@ -49,8 +51,9 @@ pub fn run(nfs: &Nfs) -> Result<()> {
         }
     }
     let (ratios, calls) = (2 * options.groups(), options.block().calls);
-    let method =
-        format!("each ratio, of the time for a READ to ganesha's, the median of {ratios} pairs of blocks of {calls}");
+    let method = format!(
+        "each ratio, of the time for a READ to ganesha's, the median of {ratios} pairs of blocks of {calls}"
+    );
     let (rows, conditions) = field.show(rows, method, &[], options)?;
     match &options.svg {
         Some(path) => chart::ratios(path, "READs by libnfs", "ratio to nfs-ganesha", &rows, &conditions),
@@ -78,7 +81,9 @@ fn measure(mut contenders: Vec<Contender>, field: &mut Field, options: &Options)
                 results.ratios.extend(ratios);
             }
             (some, results) => {
-                some.iter_mut().zip(results).try_for_each(|(one, results)| results.block(one, options).map(drop))?;
+                some.iter_mut()
+                    .zip(results)
+                    .try_for_each(|(one, results)| results.block(one, options).map(drop))?;
             }
         }
         field.progress.inc(1);

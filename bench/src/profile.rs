@@ -25,7 +25,8 @@ const BYTES: usize = 32;
 pub fn run(options: &Options) -> Result<()> {
     let mut field = Field::new(&[RAW.into(), FARCALL.into()], 2)?;
     let pin = options.pinned()[0];
-    let cell = Cell { setup: Setup { bytes: BYTES, carry: Carry::Both, mode: Mode::Block, outstanding: 1 }, pin };
+    let cell =
+        Cell { setup: Setup { bytes: BYTES, carry: Carry::Both, mode: Mode::Block, outstanding: 1 }, pin };
     let mut whole = Vec::new();
     for mut contender in field.contenders(&cell)? {
         let (warm, load) = (Load::Laps { calls: 200 }, Load::Laps { calls: 10_000 });
@@ -35,7 +36,8 @@ pub fn run(options: &Options) -> Result<()> {
     let [raw, call] = whole[..] else { anyhow::bail!("raw and farcall are both needed") };
     let parts = parts(raw, call)?;
     let rows = parts.iter().map(|(name, part)| part.row(name, &cell)).collect();
-    let method = "each part counted by itself over 20000 turns; the driver is what is left of the call".to_owned();
+    let method =
+        "each part counted by itself over 20000 turns; the driver is what is left of the call".to_owned();
     field.show(rows, method, &[], options).map(drop)
 }
 
@@ -87,7 +89,10 @@ fn parts(raw: Part, call: Part) -> Result<Vec<(&'static str, Part)>> {
         ("protocol, both ends", user(protocol()?)),
         ("dispatch to the procedure", user(dispatch()?)),
     ];
-    let sum = |sum: Part, part: &(_, Part)| Part { user: sum.user + part.1.user, kernel: sum.kernel + part.1.kernel };
+    let sum = |sum: Part, part: &(_, Part)| Part {
+        user: sum.user + part.1.user,
+        kernel: sum.kernel + part.1.kernel,
+    };
     let known = parts.iter().fold(Part::default(), sum);
     let mut parts = Vec::from(parts);
     parts.push(("driver: waiting, locks, clock, binding", call.less(known)));
@@ -189,7 +194,9 @@ fn protocol() -> Result<Part> {
                 None => server.transmit(now, &mut back),
             };
             if let Some(sent) = sent {
-                client.handle(now, &back[..sent.len], &mut |event: Event<'_>| ended += u64::from(is_end(&event)));
+                client.handle(now, &back[..sent.len], &mut |event: Event<'_>| {
+                    ended += u64::from(is_end(&event))
+                });
             }
         }
     })?;

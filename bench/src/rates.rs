@@ -37,7 +37,13 @@ pub fn method(options: &Options) -> String {
 
 /// Measures all peers in one cell under `load`, whose number of calls is chosen for each of them so
 /// that a block is long enough.
-pub fn rates(bench: &str, field: &mut Field, cell: &Cell, load: Load, options: &Options) -> Result<Vec<Measured>> {
+pub fn rates(
+    bench: &str,
+    field: &mut Field,
+    cell: &Cell,
+    load: Load,
+    options: &Options,
+) -> Result<Vec<Measured>> {
     let mut cell = *cell;
     if let Load::Window { outstanding, .. } | Load::Threads { threads: outstanding, .. } = load {
         cell.setup.outstanding = outstanding;
@@ -132,7 +138,9 @@ fn enter(bench: &str, contender: &mut Contender, results: Results) -> Result<Mea
     let mut row = pair.row(bench, &cell);
     match results.load {
         Load::Threads { threads, .. } => (row.outstanding, row.threads) = (Some(threads), Some(threads)),
-        Load::Window { outstanding, .. } | Load::Polled { outstanding, .. } => row.outstanding = Some(outstanding),
+        Load::Window { outstanding, .. } | Load::Polled { outstanding, .. } => {
+            row.outstanding = Some(outstanding)
+        }
         Load::Laps { .. } | Load::Short { .. } | Load::Burn { .. } | Load::Open { .. } => {}
     }
     // What spins counts its own waiting.

@@ -118,8 +118,11 @@ fn beside(contender: &mut Contender, few: usize, many: usize, options: &Options)
     }
     let cell = contender.cell;
     let pair = contender.pair()?;
-    let row =
-        |part: &str| Row { part: Some(part.into()), outstanding: outstanding(few), ..pair.row("throughput", &cell) };
+    let row = |part: &str| Row {
+        part: Some(part.into()),
+        outstanding: outstanding(few),
+        ..pair.row("throughput", &cell)
+    };
     let mut rows = ["alone", "burning", "beside"].map(row);
     for ((row, rates), ratios) in rows.iter_mut().zip(rates).zip(ratios) {
         row.per_second = estimate(rates).map(|rate| rate.median.round());

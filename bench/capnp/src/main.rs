@@ -39,17 +39,29 @@ impl echo::Server for Server {
         Ok(())
     }
 
-    async fn echo(self: Rc<Self>, params: echo::EchoParams, mut results: echo::EchoResults) -> capnp::Result<()> {
+    async fn echo(
+        self: Rc<Self>,
+        params: echo::EchoParams,
+        mut results: echo::EchoResults,
+    ) -> capnp::Result<()> {
         results.get().set_data(params.get()?.get_data()?);
         Ok(())
     }
 
-    async fn fetch(self: Rc<Self>, _: echo::FetchParams, mut results: echo::FetchResults) -> capnp::Result<()> {
+    async fn fetch(
+        self: Rc<Self>,
+        _: echo::FetchParams,
+        mut results: echo::FetchResults,
+    ) -> capnp::Result<()> {
         results.get().set_data(&self.data);
         Ok(())
     }
 
-    async fn slow(self: Rc<Self>, params: echo::SlowParams, mut results: echo::SlowResults) -> capnp::Result<()> {
+    async fn slow(
+        self: Rc<Self>,
+        params: echo::SlowParams,
+        mut results: echo::SlowResults,
+    ) -> capnp::Result<()> {
         tokio::time::sleep(SLOW).await;
         results.get().set_data(params.get()?.get_data()?);
         Ok(())
@@ -98,7 +110,10 @@ impl Peer for Capnp {
 }
 
 /// By default a message may have 64 MiB, which is enough for us.
-fn network(stream: TcpStream, side: Side) -> Result<Box<VatNetwork<BufReader<impl futures::AsyncRead + Unpin>>>> {
+fn network(
+    stream: TcpStream,
+    side: Side,
+) -> Result<Box<VatNetwork<BufReader<impl futures::AsyncRead + Unpin>>>> {
     stream.set_nodelay(true)?;
     let (reader, writer) = stream.compat().split();
     let network = VatNetwork::new(BufReader::new(reader), BufWriter::new(writer), side, ReaderOptions::new());

@@ -17,7 +17,8 @@ pub enum Distribution {
 }
 
 /// The number of each on the wire.
-const DISTRIBUTIONS: [Distribution; 3] = [Distribution::Constant, Distribution::Normal, Distribution::Exponential];
+const DISTRIBUTIONS: [Distribution; 3] =
+    [Distribution::Constant, Distribution::Normal, Distribution::Exponential];
 
 impl Distribution {
     /// As it stands in rows.
@@ -48,7 +49,8 @@ impl Work {
 
     /// From the arguments of a call.
     pub fn from_wire(milliseconds: u32, distribution: u32) -> Work {
-        let distribution = DISTRIBUTIONS.get(distribution as usize).copied().unwrap_or(Distribution::Constant);
+        let distribution =
+            DISTRIBUTIONS.get(distribution as usize).copied().unwrap_or(Distribution::Constant);
         Work { milliseconds, distribution }
     }
 }

@@ -67,7 +67,8 @@ impl Peer for Iceoryx2 {
                 anyhow::Ok(())
             }
         };
-        let thread = std::thread::spawn(move || serve().inspect_err(|why| eprintln!("the server ended: {why:#}")));
+        let thread =
+            std::thread::spawn(move || serve().inspect_err(|why| eprintln!("the server ended: {why:#}")));
         ready.recv().context("no server")?;
         Ok(Box::new(Polling { name, gate, stop, thread: Some(thread) }))
     }
@@ -85,7 +86,8 @@ impl Peer for Iceoryx2 {
 fn service(name: &str, setup: &Setup) -> Result<(Node<ipc::Service>, Service)> {
     let node = NodeBuilder::new().create::<ipc::Service>()?;
     let service = node.service_builder(&name.try_into()?).request_response::<[u8], [u8]>();
-    let service = service.max_active_requests_per_client(setup.outstanding).max_loaned_requests(2).open_or_create()?;
+    let service =
+        service.max_active_requests_per_client(setup.outstanding).max_loaned_requests(2).open_or_create()?;
     Ok((node, service))
 }
 

@@ -50,7 +50,13 @@ impl Peer for Libtirpc {
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
         let caller = Caller::new(self.stream, address.parse()?, setup)?;
-        Ok(Box::new(Callers { caller, stream: self.stream, port: address.parse()?, setup: *setup, crew: None }))
+        Ok(Box::new(Callers {
+            caller,
+            stream: self.stream,
+            port: address.parse()?,
+            setup: *setup,
+            crew: None,
+        }))
     }
 }
 

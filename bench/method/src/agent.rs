@@ -40,7 +40,12 @@ impl Agent {
 }
 
 /// The words of an [`Agent`]'s command line, in order.
-pub(crate) fn arguments(peer: &str, setup: &Setup, core: Option<usize>, address: Option<&str>) -> Vec<String> {
+pub(crate) fn arguments(
+    peer: &str,
+    setup: &Setup,
+    core: Option<usize>,
+    address: Option<&str>,
+) -> Vec<String> {
     let mut words = vec!["agent".to_owned(), peer.to_owned()];
     words.extend([format!("--bytes={}", setup.bytes), format!("--carry={}", setup.carry.name())]);
     words.extend([format!("--mode={}", setup.mode.name()), format!("--outstanding={}", setup.outstanding)]);
@@ -234,7 +239,8 @@ impl Role for Client {
     }
 
     fn obey(&mut self, order: &str) -> Result<Reply> {
-        let (word, rest) = order.trim().split_once(' ').with_context(|| format!("unknown order {order:?}"))?;
+        let (word, rest) =
+            order.trim().split_once(' ').with_context(|| format!("unknown order {order:?}"))?;
         let load = |text: &str| text.parse::<Load>().map_err(anyhow::Error::msg);
         match word {
             // Neither timed nor counted.

@@ -95,7 +95,13 @@ pub struct Curve {
 }
 
 /// Draws a panel of curves for each, from zero; those without a point are left out.
-pub fn curves(path: &Path, title: &str, (x, y): (&str, &str), panels: &[Panel], conditions: &[String]) -> Result<()> {
+pub fn curves(
+    path: &Path,
+    title: &str,
+    (x, y): (&str, &str),
+    panels: &[Panel],
+    conditions: &[String],
+) -> Result<()> {
     picture(path, title, conditions, (panels.len().div_ceil(2).max(1), 2), |areas| {
         for (area, panel) in areas.iter().zip(panels) {
             draw_curves(area, (x, y), panel)?;
@@ -160,7 +166,13 @@ fn draw_bars(area: &Area, panel: &Bars) -> Drawn {
         .x_label_area_size(28)
         .y_label_area_size(60)
         .build_cartesian_2d(0.0..panel.groups.len() as f64, 0.0..highest)?;
-    chart.configure_mesh().disable_x_mesh().disable_x_axis().y_desc(&panel.unit).light_line_style(WHITE).draw()?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .disable_x_axis()
+        .y_desc(&panel.unit)
+        .light_line_style(WHITE)
+        .draw()?;
     let width = 0.84 / panel.bars.len().max(1) as f64;
     for (b, name) in panel.bars.iter().enumerate() {
         let colour = COLOURS[(b + 1) % COLOURS.len()];
@@ -179,7 +191,8 @@ fn draw_bars(area: &Area, panel: &Bars) -> Drawn {
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 10, y + 5)], colour.filled()));
     }
     chart.draw_series(panel.groups.iter().enumerate().map(|(n, (group, _))| {
-        let style = ("sans-serif", 13).into_font().into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
+        let style =
+            ("sans-serif", 13).into_font().into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
         Text::new(group.clone(), (n as f64 + 0.5, highest * -0.03), style)
     }))?;
     chart
@@ -194,7 +207,12 @@ fn draw_bars(area: &Area, panel: &Bars) -> Drawn {
 /// Draws how latencies are distributed: for each curve, the part of the calls that took no longer. Both
 /// axes are logarithmic, that of the parts in what is missing to all calls, so that the tail is seen.
 /// Every second curve is the one before it under other conditions: of its colour, and thin.
-pub fn tails(path: &Path, title: &str, curves: &[(String, Vec<(f64, f64)>)], conditions: &[String]) -> Result<()> {
+pub fn tails(
+    path: &Path,
+    title: &str,
+    curves: &[(String, Vec<(f64, f64)>)],
+    conditions: &[String],
+) -> Result<()> {
     let longest = curves.iter().filter_map(|(_, steps)| steps.last()).map(|step| step.0).fold(10.0, f64::max);
     picture(path, title, conditions, (1, 1), |areas| {
         let mut chart = ChartBuilder::on(&areas[0])
@@ -214,7 +232,8 @@ pub fn tails(path: &Path, title: &str, curves: &[(String, Vec<(f64, f64)>)], con
         for (n, (name, steps)) in curves.iter().enumerate() {
             let colour = COLOURS[(n / 2 + 2) % COLOURS.len()];
             let style = colour.stroke_width(if n % 2 == 0 { 3 } else { 1 });
-            let points = steps.iter().map(|&(us, longer)| (us, -longer.max(1e-9).log10())).filter(|p| p.1 <= NINES);
+            let points =
+                steps.iter().map(|&(us, longer)| (us, -longer.max(1e-9).log10())).filter(|p| p.1 <= NINES);
             chart
                 .draw_series(LineSeries::new(points, style))?
                 .label(name)
@@ -242,7 +261,8 @@ fn picture(
     draw: impl FnOnce(&[Area]) -> Drawn,
 ) -> Result<()> {
     let (width, body) = (PANEL.0 * grid.1 as u32, PANEL.1 * grid.0 as u32);
-    let conditions: Vec<String> = conditions.iter().flat_map(|line| wrapped(line, width as usize / 6)).collect();
+    let conditions: Vec<String> =
+        conditions.iter().flat_map(|line| wrapped(line, width as usize / 6)).collect();
     let size = (width, 40 + body + 16 * conditions.len() as u32 + 16);
     let mut svg = String::new();
     let fill = |svg| -> Drawn {
@@ -314,7 +334,8 @@ fn draw_panel(area: &Area, (caption, to): (&str, &str), peers: &[String], rows: 
     // Drawn by hand, between the ticks and a little below the axis.
     let below = lowest * (highest / lowest).powf(-0.03);
     chart.draw_series(groups.iter().enumerate().map(|(n, group)| {
-        let style = ("sans-serif", 13).into_font().into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
+        let style =
+            ("sans-serif", 13).into_font().into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
         Text::new(group.clone(), (n as f64 + 0.5, below), style)
     }))?;
     chart

@@ -22,7 +22,8 @@ pub fn conditions(versions: &[String]) -> Vec<String> {
 
 fn processor() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
+    let model =
+        info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(": "));
     model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
 }
 
@@ -40,6 +41,7 @@ fn commit() -> Option<String> {
         output.status.success().then_some(text)
     };
     let commit = git(&["rev-parse", "--short", "HEAD"])?;
-    let changed = git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty());
+    let changed =
+        git(&["status", "--porcelain", "--untracked-files=no"]).is_some_and(|text| !text.is_empty());
     Some(format!("commit {commit}{}", if changed { " with changes" } else { "" }))
 }

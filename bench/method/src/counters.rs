@@ -72,9 +72,11 @@ impl Counters {
                 kernel_instructions: sums.next().flatten(),
                 ..Counts::default()
             },
-            What::Events => {
-                Counts { syscalls: sums.next().flatten(), allocations: Some(allocations), ..Counts::default() }
-            }
+            What::Events => Counts {
+                syscalls: sums.next().flatten(),
+                allocations: Some(allocations),
+                ..Counts::default()
+            },
         }
     }
 }
@@ -185,7 +187,8 @@ mod platform {
     pub fn missing() -> Vec<String> {
         let tries = [("instructions", What::Instructions), ("system calls", What::Events)];
         let failed = tries.into_iter().filter_map(|(name, what)| {
-            let opened = builders(what).and_then(|all| all.into_iter().try_for_each(|b| of_threads(b, true).map(drop)));
+            let opened = builders(what)
+                .and_then(|all| all.into_iter().try_for_each(|b| of_threads(b, true).map(drop)));
             Some(format!("{name} not counted: {}", opened.err()?))
         });
         failed.collect()

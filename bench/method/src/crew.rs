@@ -12,7 +12,11 @@ pub struct Crew {
 impl Crew {
     /// The crew of the last block if it has as many threads, else a new one in its place. `member` gives
     /// each thread what makes as many calls, one after the other, as it is told.
-    pub fn keep<C>(kept: &mut Option<Crew>, threads: usize, member: impl FnMut() -> Result<C>) -> Result<&Crew>
+    pub fn keep<C>(
+        kept: &mut Option<Crew>,
+        threads: usize,
+        member: impl FnMut() -> Result<C>,
+    ) -> Result<&Crew>
     where
         C: FnMut(usize) -> Result<()> + Send + 'static,
     {
@@ -43,7 +47,8 @@ impl Crew {
             let (order, ordered) = channel::<usize>();
             let (mut call, done) = (member()?, sender.clone());
             // One that ends without a word, by a panic, is noticed when it is sent its next order.
-            std::thread::Builder::new().spawn(move || ordered.iter().all(|calls| done.send(call(calls)).is_ok()))?;
+            std::thread::Builder::new()
+                .spawn(move || ordered.iter().all(|calls| done.send(call(calls)).is_ok()))?;
             orders.push(order);
         }
         Ok(Crew { orders, done })

@@ -104,7 +104,9 @@ impl fmt::Display for Load {
             Load::Threads { threads, calls } => write!(f, "threads {threads} {calls}"),
             Load::Short { calls, beside } => write!(f, "short {} {calls}", u8::from(beside)),
             Load::Burn { calls } => write!(f, "burn {calls}"),
-            Load::Open { per_second, slow, calls } => write!(f, "open {per_second} {} {calls}", u8::from(slow)),
+            Load::Open { per_second, slow, calls } => {
+                write!(f, "open {per_second} {} {calls}", u8::from(slow))
+            }
         }
     }
 }
@@ -123,7 +125,9 @@ impl FromStr for Load {
             ["polled", outstanding, calls] => {
                 Load::Polled { outstanding: number(outstanding)?.max(1), calls: number(calls)? }
             }
-            ["threads", threads, calls] => Load::Threads { threads: number(threads)?.max(1), calls: number(calls)? },
+            ["threads", threads, calls] => {
+                Load::Threads { threads: number(threads)?.max(1), calls: number(calls)? }
+            }
             ["short", beside, calls] => Load::Short { beside: beside == "1", calls: number(calls)? },
             ["burn", calls] => Load::Burn { calls: number(calls)? },
             ["open", per_second, slow, calls] => {

@@ -51,19 +51,22 @@ impl Pair {
     pub fn start(program: &Path, name: &str, cell: &Cell) -> Result<Pair> {
         let cores = cell.pin.cores();
         let start = |core, address: Option<&str>| {
-            let mut process = Process::<Reply>::start(program, &agent::arguments(name, &cell.setup, core, address))?;
+            let mut process =
+                Process::<Reply>::start(program, &agent::arguments(name, &cell.setup, core, address))?;
             match process.hear()? {
                 ready @ Reply::Ready { .. } => Ok((process, ready)),
                 _ => bail!("it is not ready"),
             }
         };
-        let (mut server, ready) = start(cores.map(|c| c.1), None).with_context(|| format!("the server of {name}"))?;
+        let (mut server, ready) =
+            start(cores.map(|c| c.1), None).with_context(|| format!("the server of {name}"))?;
         let Reply::Ready { address, transport, version, calls_per_lap } = ready else {
             bail!("the server of {name} is not ready");
         };
         // A server that spins may have to take part in connecting.
         server.order("active 1")?;
-        let (client, _) = start(cores.map(|c| c.0), Some(&address)).with_context(|| format!("the client of {name}"))?;
+        let (client, _) =
+            start(cores.map(|c| c.0), Some(&address)).with_context(|| format!("the client of {name}"))?;
         let words = agent::arguments(name, &cell.setup, cores.map(|c| c.0), Some(&address));
         server.order("active 0")?;
         let start_client = (program.to_owned(), words);

@@ -37,7 +37,9 @@ impl<A: Answer> Process<A> {
         let mut command = Command::new(program);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
         // The user's settings are not the bench's conditions.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARCALL_")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARCALL_"))
+        {
             command.env_remove(name);
         }
         let mut child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;

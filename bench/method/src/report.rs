@@ -9,7 +9,12 @@ use crate::row::Row;
 use crate::table::table;
 
 /// Writes `rows` where the options say, each with `conditions`, and why some are void.
-pub fn report(mut rows: Vec<Row>, conditions: &[String], void: &[String], options: &Options) -> Result<Vec<Row>> {
+pub fn report(
+    mut rows: Vec<Row>,
+    conditions: &[String],
+    void: &[String],
+    options: &Options,
+) -> Result<Vec<Row>> {
     for row in &mut rows {
         row.conditions = Some(conditions.join("; "));
     }

@@ -81,7 +81,8 @@ fn interval(low: Option<f64>, high: Option<f64>) -> String {
 /// The table, with only those columns that some row has a value in; a blank line wherever another
 /// cell begins.
 pub fn table(rows: &[Row]) -> String {
-    let cells: Vec<Vec<String>> = rows.iter().map(|row| COLUMNS.iter().map(|(_, show)| show(row)).collect()).collect();
+    let cells: Vec<Vec<String>> =
+        rows.iter().map(|row| COLUMNS.iter().map(|(_, show)| show(row)).collect()).collect();
     let mut out = String::new();
     let columns = (0..COLUMNS.len()).filter(|&c| cells.iter().any(|row| !row[c].is_empty()));
     let columns: Vec<(usize, usize)> = columns
@@ -97,8 +98,15 @@ pub fn table(rows: &[Row]) -> String {
     line(&mut out, &|c| COLUMNS[c].0.to_owned());
     let mut last = None;
     for (row, texts) in rows.iter().zip(&cells) {
-        let cell =
-            (row.mode, row.pin.clone(), row.bytes, row.outstanding, row.threads, row.members, row.computation_ms);
+        let cell = (
+            row.mode,
+            row.pin.clone(),
+            row.bytes,
+            row.outstanding,
+            row.threads,
+            row.members,
+            row.computation_ms,
+        );
         if last.as_ref().is_some_and(|last| *last != cell) {
             out.push('\n');
         }

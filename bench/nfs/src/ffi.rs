@@ -22,7 +22,8 @@ impl Client {
         let address = CString::new(url)?;
         // SAFETY: the string ends with a zero and lives until the call has returned.
         let handle = unsafe { bench_open(address.as_ptr(), bytes.try_into()?, length.try_into()?) };
-        let handle = NonNull::new(handle).with_context(|| format!("libnfs does not read {bytes} bytes of {url}"))?;
+        let handle =
+            NonNull::new(handle).with_context(|| format!("libnfs does not read {bytes} bytes of {url}"))?;
         Ok(Client { handle, bytes })
     }
 
@@ -39,7 +40,8 @@ impl Client {
     /// Many reads, `outstanding` of them at any time.
     pub fn window(&mut self, outstanding: usize, reads: usize) -> Result<()> {
         // SAFETY: as in `read`.
-        let failed = unsafe { bench_window(self.handle.as_ptr(), outstanding.try_into()?, reads.try_into()?) };
+        let failed =
+            unsafe { bench_window(self.handle.as_ptr(), outstanding.try_into()?, reads.try_into()?) };
         ensure!(failed == 0, "a READ failed or was short");
         Ok(())
     }

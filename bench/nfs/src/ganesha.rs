@@ -39,7 +39,11 @@ impl Ganesha {
         fs::create_dir_all("/run/ganesha")?;
         let mut command = Command::new(PROGRAM);
         command.arg("-F").arg("-f").arg(&configuration).args(["-L", "STDOUT", "-N", "NIV_EVENT", "-p"]);
-        command.arg(directory.path().join("pid")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .arg(directory.path().join("pid"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = match command.spawn() {
             Err(why) if why.kind() == ErrorKind::NotFound => return cannot("ganesha.nfsd is not installed"),
             spawned => spawned?,

@@ -37,7 +37,8 @@ pub fn words() -> String {
 
 /// The most memory that a process has had, in bytes.
 pub fn peak(process: u32) -> Result<usize> {
-    let kibibytes = status(process, "VmHWM:").context("the system does not say how much memory the server has")?;
+    let kibibytes =
+        status(process, "VmHWM:").context("the system does not say how much memory the server has")?;
     Ok(kibibytes as usize * 1024)
 }
 

@@ -233,8 +233,9 @@ impl Known {
             Kind::Reads => self.several(dice, 200, |known, dice| known.read(&mut datagram, dice)),
             Kind::Writes => self.several(dice, 8, |known, dice| known.write(&mut datagram, dice)),
             Kind::Posts => self.several(dice, 50, |known, dice| known.post(&mut datagram, dice)),
-            Kind::Parked => self
-                .several(dice, 4, |known, dice| known.call(&mut datagram, 8_000 + dice.below(4_000) as u32, PARK, &[])),
+            Kind::Parked => self.several(dice, 4, |known, dice| {
+                known.call(&mut datagram, 8_000 + dice.below(4_000) as u32, PARK, &[])
+            }),
             Kind::Stalled => self.call(&mut datagram, 12_000 + dice.below(1_000) as u32, STALL, &[]),
             Kind::Words | Kind::Anew | Kind::Silent | Kind::Binds => self.words(&mut datagram, dice),
         }
@@ -343,7 +344,8 @@ impl Known {
                     datagram.about(SELECT, 1, position, &words);
                 }
             }
-            2 => (0..=dice.below(100)).for_each(|_| datagram.frame(MTU_PROBE, 0, &(dice.next() as u32).to_be_bytes())),
+            2 => (0..=dice.below(100))
+                .for_each(|_| datagram.frame(MTU_PROBE, 0, &(dice.next() as u32).to_be_bytes())),
             _ => {
                 let body: Vec<u8> = (0..=dice.below(100)).flat_map(|_| dice.next().to_be_bytes()).collect();
                 datagram.frame(dice.next() as u8, dice.next() as u8, &body);

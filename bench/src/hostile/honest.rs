@@ -65,7 +65,10 @@ impl Callers {
             done.calls += one.calls;
             done.failures.extend(one.failures);
             done.longest.resize(CALLS.len(), Duration::ZERO);
-            done.longest.iter_mut().zip(one.longest).for_each(|(longest, other)| *longest = other.max(*longest));
+            done.longest
+                .iter_mut()
+                .zip(one.longest)
+                .for_each(|(longest, other)| *longest = other.max(*longest));
         }
         Ok(done)
     }
@@ -89,7 +92,8 @@ impl Caller {
 
     fn call(&self, time: Duration) -> Called {
         let began = Instant::now();
-        let mut called = Called { calls: 0, took: time, longest: [Duration::ZERO; CALLS.len()], failures: Vec::new() };
+        let mut called =
+            Called { calls: 0, took: time, longest: [Duration::ZERO; CALLS.len()], failures: Vec::new() };
         let mut into = vec![0; LONG];
         'all: loop {
             for which in 0..CALLS.len() {

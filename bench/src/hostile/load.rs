@@ -40,7 +40,8 @@ impl Load {
             let number = host as u8 + 1;
             // Half of the hosts reach a server at each of its addresses.
             let place = host % attacked.len();
-            let here = if attacked[place].ip().is_loopback() { [127, 0, 1, number] } else { [10, 77, 1, number] };
+            let here =
+                if attacked[place].ip().is_loopback() { [127, 0, 1, number] } else { [10, 77, 1, number] };
             talks.push(Talk::new(socket(here.into())?, attacked[place], &mut dice));
             formed.push(Formed::new(socket(here.into())?, spared[place], &mut dice)?);
         }
@@ -76,7 +77,8 @@ impl Load {
                 }
             }
         }
-        (done.datagrams, done.bytes) = (self.sizes.len() as u64, self.sizes.iter().map(|size| u64::from(*size)).sum());
+        (done.datagrams, done.bytes) =
+            (self.sizes.len() as u64, self.sizes.iter().map(|size| u64::from(*size)).sum());
         Ok(done)
     }
 

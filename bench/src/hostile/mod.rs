@@ -60,7 +60,9 @@ pub fn run(hostile: &Hostile) -> Result<()> {
     let (peak, budget) = (budget::peak(field.attacked.id())?, budget::total());
     let ratio = estimate(phases.ratios.clone()).unwrap_or(Estimate { low: 0.0, median: 0.0, high: 0.0 });
     let mut lines = conditions::conditions(&[]);
-    lines.extend(alone.map(|why| format!("all addresses are loopback addresses, no network of its own: {why:#}")));
+    lines.extend(
+        alone.map(|why| format!("all addresses are loopback addresses, no network of its own: {why:#}")),
+    );
     lines.push(format!(
         "hostile: {} datagrams a second of 8 hosts with 8 connections each; honest: {} callers; phases of {:?}; each \
          ratio, to the same datagrams of well-formed clients, the median of {}",
@@ -82,7 +84,11 @@ pub fn run(hostile: &Hostile) -> Result<()> {
     failures.iter().take(20).for_each(|why| eprintln!("failed: {why}"));
     ensure!(failures.is_empty(), "{} honest calls failed", failures.len());
     ensure!(peak <= budget, "the server held {peak} bytes, more than its budget of {budget}");
-    ensure!(ratio.median >= LEAST_RATIO, "honest callers keep {:.3} of their rate, not {LEAST_RATIO}", ratio.median);
+    ensure!(
+        ratio.median >= LEAST_RATIO,
+        "honest callers keep {:.3} of their rate, not {LEAST_RATIO}",
+        ratio.median
+    );
     Ok(())
 }
 
@@ -173,7 +179,8 @@ impl Phases {
     fn measure(field: &mut Field, hostile: &Hostile) -> Result<Phases> {
         let length = length(&hostile.options);
         let groups = (hostile.seconds as f64 / length.as_secs_f64() / 2.0).ceil().max(1.0) as u64;
-        let mut phases = Phases { all: Vec::new(), ratios: Vec::new(), quiet: Vec::new(), threads: 0, length };
+        let mut phases =
+            Phases { all: Vec::new(), ratios: Vec::new(), quiet: Vec::new(), threads: 0, length };
         let progress = ProgressBar::new(groups);
         // What is new to a server takes longer; and the first well-formed phase follows a hostile one.
         for part in PARTS {
@@ -214,7 +221,9 @@ impl Phases {
             };
             match part {
                 Part::Hostile => row.set_ratio(ratio),
-                Part::Quiet => estimate(self.quiet.clone()).into_iter().for_each(|ratio| row.set_ratio(ratio)),
+                Part::Quiet => {
+                    estimate(self.quiet.clone()).into_iter().for_each(|ratio| row.set_ratio(ratio))
+                }
                 Part::Formed => {}
             }
             row
@@ -227,9 +236,11 @@ impl Phases {
         let line = |part: Part| {
             let sum = |of: fn(&Done) -> u64| self.of(part).map(of).sum::<u64>();
             let time = self.of(part).count() as f64 * self.length.as_secs_f64();
-            let busy = |of: fn(&Done) -> Duration| self.of(part).map(of).sum::<Duration>().as_secs_f64() / time;
+            let busy =
+                |of: fn(&Done) -> Duration| self.of(part).map(of).sum::<Duration>().as_secs_f64() / time;
             let longest = |at: usize| self.of(part).filter_map(|done| done.longest.get(at)).max().copied();
-            let longest = (0..honest::CALLS.len()).map(|at| (longest(at).unwrap_or_default(), honest::CALLS[at])).max();
+            let longest =
+                (0..honest::CALLS.len()).map(|at| (longest(at).unwrap_or_default(), honest::CALLS[at])).max();
             let (longest, call) = longest.unwrap_or_default();
             format!(
                 "{}: {} honest calls, {} failed, the longest ({call}) {:.0} ms; beside them {:.0} datagrams and {:.1} MB a second, \

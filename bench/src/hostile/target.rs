@@ -101,7 +101,8 @@ impl Server {
         }
         let runtime = builder.build()?;
         let export = runtime.export::<dyn Target>(NAME, Arc::new(Procedures))?;
-        let segment = runtime.export_segment(SEGMENT, Settings::new(SEGMENT_BYTES as usize).anyone(Rights::ALL))?;
+        let segment =
+            runtime.export_segment(SEGMENT, Settings::new(SEGMENT_BYTES as usize).anyone(Rights::ALL))?;
         Ok(Server { runtime, _export: export, _segment: segment })
     }
 

@@ -30,7 +30,10 @@ const CELLS: [(usize, &[&str]); 4] = [
     ),
     (4096, &[RAW, CONTROL, "memory-read", "memory-read-64", "memory-write-64"]),
     (32, &["copy", "copy-control", "mapped-read", "mapped-read-bytes", "mapped-write", "mapped-cas"]),
-    (4096, &["copy", "copy-control", "mapped-read", "mapped-read-bytes", "mapped-write", "mapped-write-bytes"]),
+    (
+        4096,
+        &["copy", "copy-control", "mapped-read", "mapped-read-bytes", "mapped-write", "mapped-write-bytes"],
+    ),
 ];
 
 /// All rows, and why some are void.
@@ -87,7 +90,8 @@ impl Table {
         pin: Pin,
         options: &Options,
     ) -> Result<()> {
-        let cell = Cell { setup: Setup { bytes, carry: Carry::Both, mode: Mode::Block, outstanding: 1 }, pin };
+        let cell =
+            Cell { setup: Setup { bytes, carry: Carry::Both, mode: Mode::Block, outstanding: 1 }, pin };
         let contenders = field.some(&cell, |name| names.contains(&name))?;
         let mut measured = laps("memory", contenders, options, || field.progress.inc(1))?;
         measured.iter_mut().for_each(|one| describe(&mut one.row));
@@ -121,7 +125,12 @@ impl Table {
         println!("\nTable 2{:>42}{:>12}{:>12}", "the paper's", "udp", "mapped");
         let line = |name: &str, unit: &str, paper: f64, ours: [Option<f64>; 2], digits: usize| {
             let show = |one: Option<f64>| one.map_or("-".into(), |one| format!("{one:.digits$}"));
-            println!("{:<36}{paper:>13}{:>12}{:>12}", format!("{name}, {unit}"), show(ours[0]), show(ours[1]));
+            println!(
+                "{:<36}{paper:>13}{:>12}{:>12}",
+                format!("{name}, {unit}"),
+                show(ours[0]),
+                show(ours[1])
+            );
         };
         let time = |peer: &str| self.row(peer, 32).and_then(|row| row.p50_us);
         let rate = |peer: &str| Some(4096.0 * 8.0 / self.row(peer, 4096)?.p50_us?);
@@ -167,8 +176,9 @@ impl Table {
         bar("mapped: 4 KiB of bytes ÷ a copy", copied("mapped-read-bytes"), "at most 1.2");
         bar("mapped: 4 KiB of words ÷ a copy", copied("mapped-read"), "");
         let server = |row: &Row| Some(row.server_user_instructions? + row.server_kernel_instructions?);
-        let mapped =
-            || self.measured.iter().map(|one| &one.row).filter(|row| row.transport.as_deref() == Some("mapped"));
+        let mapped = || {
+            self.measured.iter().map(|one| &one.row).filter(|row| row.transport.as_deref() == Some("mapped"))
+        };
         let most = mapped().filter_map(server).reduce(f64::max);
         bar("mapped: the server's instructions, the most of any access", most.map(alone), "0");
     }
@@ -195,7 +205,9 @@ fn describe(row: &mut Row) {
     row.operation = operation.map(str::to_owned);
     // The client keeps its core busy so as not to disturb who is told; of the other two each lap counts both.
     if matches!(row.operation.as_deref(), Some("notify" | "export" | "revoke")) {
-        (row.user_instructions, row.kernel_instructions, row.syscalls, row.allocations) = (None, None, None, None);
-        (row.server_user_instructions, row.server_kernel_instructions, row.server_cpu_us) = (None, None, None);
+        (row.user_instructions, row.kernel_instructions, row.syscalls, row.allocations) =
+            (None, None, None, None);
+        (row.server_user_instructions, row.server_kernel_instructions, row.server_cpu_us) =
+            (None, None, None);
     }
 }

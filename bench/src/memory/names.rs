@@ -45,7 +45,8 @@ pub fn run(options: &Options) -> Result<()> {
         ("revoke", "revoke", paper::REVOKE),
         ("look-up with notification", "look-up-asking", paper::LOOK_UP_ASKING),
     ] {
-        let show = |figure: Option<f64>, digits: usize| figure.map_or("-".into(), |us| format!("{us:.digits$}"));
+        let show =
+            |figure: Option<f64>, digits: usize| figure.map_or("-".into(), |us| format!("{us:.digits$}"));
         let ours = table.row(&format!("names-{peer}"), RECORD).and_then(|row| row.p50_us);
         println!("{name:<28}{:>8}{:>12}", show(paper, 0), show(ours, 3));
     }

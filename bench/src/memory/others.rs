@@ -25,9 +25,22 @@ struct Other {
     bytes: usize,
 }
 
-const fn ucx(name: &'static str, transport: &'static str, operation: &'static str, test: &'static str) -> Other {
+const fn ucx(
+    name: &'static str,
+    transport: &'static str,
+    operation: &'static str,
+    test: &'static str,
+) -> Other {
     let carrier = if matches!(transport.as_bytes(), b"tcp") { Carrier::Udp } else { Carrier::Mapped };
-    Other { name, tool: UCX, transport, operation, test, carrier, bytes: if operation.len() == 3 { 8 } else { 32 } }
+    Other {
+        name,
+        tool: UCX,
+        transport,
+        operation,
+        test,
+        carrier,
+        bytes: if operation.len() == 3 { 8 } else { 32 },
+    }
 }
 
 const fn fabric(name: &'static str, transport: &'static str, test: &'static str) -> Other {
@@ -131,7 +144,9 @@ impl Other {
             }
         };
         match command.stdout(Stdio::null()).spawn() {
-            Err(why) if why.kind() == ErrorKind::NotFound => cannot(&format!("{} is not installed", self.tool)),
+            Err(why) if why.kind() == ErrorKind::NotFound => {
+                cannot(&format!("{} is not installed", self.tool))
+            }
             spawned => Ok(spawned?),
         }
     }

@@ -65,7 +65,8 @@ impl Moves {
 /// Counts, and shows figure 3.
 pub fn run(memory: &Memory) -> Result<()> {
     let (options, operations) = (&memory.options, chosen(memory, &OPERATIONS));
-    let services = operations.iter().flat_map(|operation| STRUCTURES.map(|structure| named(structure, operation)));
+    let services =
+        operations.iter().flat_map(|operation| STRUCTURES.map(|structure| named(structure, operation)));
     let names: Vec<String> =
         services.chain(["memory-post", "memory-read", "memory-write"].map(str::to_owned)).collect();
     let mut field = Field::new(&names, operations.len() + 1)?;
@@ -81,7 +82,10 @@ pub fn run(memory: &Memory) -> Result<()> {
             let whole = counted(&mut field, &named(structure, operation), 0, options)?;
             let parts = split(&moves, structure, operation, whole)?;
             rows.extend(
-                COMPONENTS.iter().zip(parts).map(|(name, part)| row(structure, operation, name, part, options)),
+                COMPONENTS
+                    .iter()
+                    .zip(parts)
+                    .map(|(name, part)| row(structure, operation, name, part, options)),
             );
             bars.push(parts.map(|part| (part.user + part.kernel) / 1e3).to_vec());
         }
@@ -111,7 +115,8 @@ fn named(structure: &str, operation: &str) -> String {
 fn counted(field: &mut Field, name: &str, bytes: usize, options: &Options) -> Result<Part> {
     let setup = Setup { bytes, carry: Carry::Both, mode: Mode::Block, outstanding: 1 };
     let cell = Cell { setup, pin: options.pinned()[0] };
-    let mut contender = field.some(&cell, |one| one == name)?.pop().with_context(|| format!("{name} is needed"))?;
+    let mut contender =
+        field.some(&cell, |one| one == name)?.pop().with_context(|| format!("{name} is needed"))?;
     let load = Load::Window { outstanding: 1, calls: COUNTED };
     let [_, server] = contender.pair()?.count_each(What::Instructions, load.of(COUNTED / 10), load)?;
     Part::new(server, COUNTED)

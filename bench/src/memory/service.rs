@@ -87,7 +87,8 @@ fn field(memory: &Memory, operations: &[String]) -> Result<Field> {
     let mut names = Vec::new();
     for carrier in &memory.transport {
         for operation in operations {
-            let name = |structure: &str| format!("{}-{operation}{}", structure.to_lowercase(), carrier.suffix());
+            let name =
+                |structure: &str| format!("{}-{operation}{}", structure.to_lowercase(), carrier.suffix());
             names.extend(STRUCTURES.map(name));
         }
     }
@@ -116,7 +117,13 @@ fn described(mut row: Row, operation: &str, carrier: Carrier) -> Row {
         (row.accesses, row.transfers) = (Some(accesses), Some(transfers));
     }
     let operation = Some(operation.to_owned());
-    Row { operation, structure: Some(structure), transport: Some(carrier.name().to_owned()), bytes: None, ..row }
+    Row {
+        operation,
+        structure: Some(structure),
+        transport: Some(carrier.name().to_owned()),
+        bytes: None,
+        ..row
+    }
 }
 
 #[cfg(unix)]
@@ -161,7 +168,9 @@ fn replayed(
     let mut results: Vec<Blocks> = contenders.iter().map(|_| Blocks::default()).collect();
     for group in 0..options.groups() {
         begin_group(group, options.groups(), &mut contenders);
-        let ([first, others @ ..], [firsts, theirs @ ..]) = (&mut contenders[..], &mut results[..]) else { break };
+        let ([first, others @ ..], [firsts, theirs @ ..]) = (&mut contenders[..], &mut results[..]) else {
+            break;
+        };
         let time = |contender: &mut Contender, blocks: &mut Blocks| {
             let (rate, time) = contender.block(|pair| pair.rate(warm, load))?;
             blocks.rates.push(rate);
@@ -200,7 +209,9 @@ fn loads(memory: &Memory, mixes: &[String], rows: &[Row], times: &[Vec<f64>]) {
                 })
             };
             let (Some((rpc, _)), Some((dx, times))) = (of("RPC"), of("DX")) else { continue };
-            let share = |figure: fn(&Row) -> Option<f64>| figure(dx).zip(figure(rpc)).map(|(dx, rpc)| alone(dx / rpc));
+            let share = |figure: fn(&Row) -> Option<f64>| {
+                figure(dx).zip(figure(rpc)).map(|(dx, rpc)| alone(dx / rpc))
+            };
             let asked = |udp, mapped| if carrier == "udp" { udp } else { mapped };
             let name = |what: &str| format!("{mix}, {carrier}: server's {what}, DX ÷ RPC");
             bar(
@@ -211,20 +222,32 @@ fn loads(memory: &Memory, mixes: &[String], rows: &[Row], times: &[Vec<f64>]) {
             bar(&name("kernel instructions"), share(|row| row.server_kernel_instructions), "");
             bar(&name("processor time"), triple(times.clone()), asked("", "at most 0.05"));
             bar(&format!("{mix}, {carrier}: accesses per operation of DX"), dx.accesses.map(alone), "");
-            bar(&format!("{mix}, {carrier}: transfers of control per operation of DX"), dx.transfers.map(alone), "");
+            bar(
+                &format!("{mix}, {carrier}: transfers of control per operation of DX"),
+                dx.transfers.map(alone),
+                "",
+            );
         }
     }
 }
 
 /// Figure 2, latency, and figure 3, what the server does: user and kernel instructions, and processor time.
-fn picture(path: &Path, memory: &Memory, operations: &[String], rows: &[Row], conditions: &[String]) -> Result<()> {
+fn picture(
+    path: &Path,
+    memory: &Memory,
+    operations: &[String],
+    rows: &[Row],
+    conditions: &[String],
+) -> Result<()> {
     let mut panels = Vec::new();
     for carrier in memory.transport.iter().map(|carrier| carrier.name()) {
         let panel = |caption: &str, unit: &str, parts: fn(&Row) -> Vec<f64>| {
             let of = |operation: &str, structure: &str| {
                 let is = |field: &Option<String>, value: &str| field.as_deref() == Some(value);
                 let row = rows.iter().find(|row| {
-                    is(&row.operation, operation) && is(&row.structure, structure) && is(&row.transport, carrier)
+                    is(&row.operation, operation)
+                        && is(&row.structure, structure)
+                        && is(&row.transport, carrier)
                 });
                 row.map(parts).unwrap_or_default()
             };
@@ -237,12 +260,22 @@ fn picture(path: &Path, memory: &Memory, operations: &[String], rows: &[Row], co
             }
         };
         panels.push(panel("Figure 2: latency", "µs", |row| row.p50_us.into_iter().collect()));
-        panels.push(panel("Figure 3: the server's user and (pale) kernel instructions", "thousands", |row| {
-            let both = row.server_user_instructions.into_iter().chain(row.server_kernel_instructions);
-            both.map(|count| count / 1e3).collect()
+        panels.push(panel(
+            "Figure 3: the server's user and (pale) kernel instructions",
+            "thousands",
+            |row| {
+                let both = row.server_user_instructions.into_iter().chain(row.server_kernel_instructions);
+                both.map(|count| count / 1e3).collect()
+            },
+        ));
+        panels.push(panel("Figure 3: the server's processor time", "µs", |row| {
+            row.server_cpu_us.into_iter().collect()
         }));
-        panels
-            .push(panel("Figure 3: the server's processor time", "µs", |row| row.server_cpu_us.into_iter().collect()));
     }
-    chart::bars(path, "A file service by reading memory (DX), Hybrid-1 (HY), and calls (RPC)", &panels, conditions)
+    chart::bars(
+        path,
+        "A file service by reading memory (DX), Hybrid-1 (HY), and calls (RPC)",
+        &panels,
+        conditions,
+    )
 }

@@ -34,12 +34,20 @@ pub fn run(multi: &Multi) -> Result<()> {
         cast.stop(1)?;
         for &(milliseconds, kind) in &kinds {
             field.progress.set_message(format!("{milliseconds} ms"));
-            let order = |members| Order { way: Way::Until(HEALTHY), kind, members, warm: 1, trials: 4, counted: None };
+            let order = |members| Order {
+                way: Way::Until(HEALTHY),
+                kind,
+                members,
+                warm: 1,
+                trials: 4,
+                counted: None,
+            };
             let (mut alone, mut all, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
             for _ in 0..options.groups() {
                 let cast = std::cell::RefCell::new(&mut cast);
                 let healthy = || block(&mut cast.borrow_mut(), order((2, HEALTHY)), &mut alone);
-                ratios.extend(abba(healthy, || block(&mut cast.borrow_mut(), order((0, MEMBERS)), &mut all))?);
+                ratios
+                    .extend(abba(healthy, || block(&mut cast.borrow_mut(), order((0, MEMBERS)), &mut all))?);
                 field.progress.inc(1);
             }
             let entered = |members: usize, part: &str, times: Vec<f64>| Row {
@@ -61,7 +69,8 @@ pub fn run(multi: &Multi) -> Result<()> {
 }
 
 fn block(cast: &mut Cast, order: Order, all: &mut Vec<f64>) -> Result<f64> {
-    let mut took: Vec<u32> = cast.time(order)?.into_iter().map(|ns| ns.try_into().unwrap_or(u32::MAX)).collect();
+    let mut took: Vec<u32> =
+        cast.time(order)?.into_iter().map(|ns| ns.try_into().unwrap_or(u32::MAX)).collect();
     let time = midmean(&mut took);
     all.push(time);
     Ok(time)

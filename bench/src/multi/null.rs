@@ -13,7 +13,12 @@ use crate::field::Field;
 const CONTROL_TOLERANCE: f64 = 0.02;
 
 /// The rows, and why some are void. The first of `casts` is raw's, the second its control.
-pub fn measure(multi: &Multi, field: &mut Field, casts: &mut [Named], pin: Pin) -> Result<(Vec<Row>, Vec<String>)> {
+pub fn measure(
+    multi: &Multi,
+    field: &mut Field,
+    casts: &mut [Named],
+    pin: Pin,
+) -> Result<(Vec<Row>, Vec<String>)> {
     let (mut rows, mut reasons) = (Vec::new(), Vec::new());
     for &members in &multi.members {
         field.progress.set_message(format!("null, {members} members"));
@@ -38,7 +43,13 @@ struct Results {
     ratios: Vec<f64>,
 }
 
-fn cell(members: usize, options: &Options, field: &mut Field, casts: &mut [Named], pin: Pin) -> Result<Vec<Row>> {
+fn cell(
+    members: usize,
+    options: &Options,
+    field: &mut Field,
+    casts: &mut [Named],
+    pin: Pin,
+) -> Result<Vec<Row>> {
     let mut orders = Vec::new();
     for (_, cast) in casts.iter_mut() {
         orders.push(sized(cast, members, options)?);
@@ -70,7 +81,8 @@ fn enter(mut row: Row, results: Results) -> Row {
 
 /// Runs a block, and returns what one trial took: the mean of the middle half.
 fn block(cast: &mut Cast, order: Order, all: &mut Vec<f64>) -> Result<f64> {
-    let mut took: Vec<u32> = cast.time(order)?.into_iter().map(|ns| ns.try_into().unwrap_or(u32::MAX)).collect();
+    let mut took: Vec<u32> =
+        cast.time(order)?.into_iter().map(|ns| ns.try_into().unwrap_or(u32::MAX)).collect();
     let time = midmean(&mut took);
     all.push(time);
     Ok(time)

@@ -73,7 +73,8 @@ pub fn paper(members: usize, milliseconds: u32, distribution: Distribution) -> O
 /// Figures of RPC2 as it is today.
 pub fn rpc2(members: usize, milliseconds: u32, distribution: Distribution) -> Option<Figure> {
     let column = [0, 10, 20, 50].iter().position(|&known| known == milliseconds)?;
-    let line = RPC2.iter().find(|line| line.0 == members).filter(|_| distribution == Distribution::Constant)?;
+    let line =
+        RPC2.iter().find(|line| line.0 == members).filter(|_| distribution == Distribution::Constant)?;
     let (multi, iterative) = line.1[column];
     Some(Figure { multi, iterative })
 }

@@ -32,7 +32,8 @@ fn echo(socket: &UdpSocket, mut draws: Draws) -> std::io::Result<()> {
     let mut buffer = [0; 2048];
     loop {
         let (length, client) = socket.recv_from(&mut buffer)?;
-        let [milliseconds, distribution] = [0, 4].map(|at| u32::from_be_bytes([0, 1, 2, 3].map(|n| buffer[at + n])));
+        let [milliseconds, distribution] =
+            [0, 4].map(|at| u32::from_be_bytes([0, 1, 2, 3].map(|n| buffer[at + n])));
         if milliseconds > 0 {
             std::thread::sleep(draws.next(Work::from_wire(milliseconds, distribution)));
         }

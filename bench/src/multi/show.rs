@@ -43,9 +43,12 @@ fn beside(rows: &[Row]) {
         if last.replace(row.distribution.clone()).is_none_or(|last| last != row.distribution) {
             println!("{}", row.distribution.as_deref().unwrap_or("null"));
         }
-        let others = [paper::paper, paper::rpc2].map(|others| others(members, milliseconds, distribution(row)));
+        let others =
+            [paper::paper, paper::rpc2].map(|others| others(members, milliseconds, distribution(row)));
         let figures = [Some(Figure { multi, iterative }), others[0], others[1]].map(|figure| match figure {
-            Some(Figure { multi, iterative }) => format!("{multi:>9.3} {iterative:>9.3} {:>7.2}", iterative / multi),
+            Some(Figure { multi, iterative }) => {
+                format!("{multi:>9.3} {iterative:>9.3} {:>7.2}", iterative / multi)
+            }
             None => " ".repeat(27),
         });
         println!("{members:>7} {milliseconds:>9} ms {}", figures.join(" | ").trim_end());
@@ -64,7 +67,9 @@ fn beyond(rows: &[Row]) {
                 && (&one.peer, &one.pin, one.computation_ms) == (&row.peer, &row.pin, row.computation_ms)
         };
         let null = |null: &&Row| {
-            null.computation_ms == Some(0) && null.peer == RAW && (null.members, &null.pin) == (row.members, &row.pin)
+            null.computation_ms == Some(0)
+                && null.peer == RAW
+                && (null.members, &null.pin) == (row.members, &row.pin)
         };
         let (Some(members @ 2..), Some(milliseconds)) = (row.members, row.computation_ms) else { continue };
         let single = rows.iter().find(of_one).and_then(|row| row.iterative_median_ms);
@@ -79,7 +84,8 @@ fn beyond(rows: &[Row]) {
 }
 
 fn distribution(row: &Row) -> Distribution {
-    let known = Distribution::value_variants().iter().find(|one| Some(one.name()) == row.distribution.as_deref());
+    let known =
+        Distribution::value_variants().iter().find(|one| Some(one.name()) == row.distribution.as_deref());
     known.copied().unwrap_or(Distribution::Constant)
 }
 
@@ -92,7 +98,8 @@ fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) 
     times.dedup();
     let measured = |distribution: Distribution, milliseconds: u32| -> Vec<(f64, f64)> {
         let of = |row: &&&Row| {
-            row.distribution.as_deref() == Some(distribution.name()) && row.computation_ms == Some(milliseconds)
+            row.distribution.as_deref() == Some(distribution.name())
+                && row.computation_ms == Some(milliseconds)
         };
         rows.iter()
             .filter(of)
@@ -115,13 +122,17 @@ fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) 
     }));
     for &one in Distribution::value_variants() {
         let theirs = |ms: u32| {
-            let figure = |n: &usize| paper::paper(*n, ms, one).map(|its| (*n as f64, its.iterative / its.multi));
+            let figure =
+                |n: &usize| paper::paper(*n, ms, one).map(|its| (*n as f64, its.iterative / its.multi));
             [1, 2, 5, 10, 20, 50, 100].iter().filter_map(figure).collect()
         };
         let curves = times.iter().flat_map(|ms| {
             [curve(name(ms), measured(one, *ms), false), curve(format!("{ms} ms, paper"), theirs(*ms), true)]
         });
-        panels.push(Panel { caption: format!("{}, beside the paper (thin)", one.name()), curves: curves.collect() });
+        panels.push(Panel {
+            caption: format!("{}, beside the paper (thin)", one.name()),
+            curves: curves.collect(),
+        });
     }
     let pin = options.pinned().first().map_or(String::new(), |pin| pin.to_string());
     let title = format!("One call of n members: how many times as fast as n calls (r/m), pin {pin}");
@@ -135,7 +146,8 @@ fn predicted(rows: &[&Row], milliseconds: u32) -> Vec<(f64, f64)> {
     let first = null().find(|row| row.members == Some(1)).and_then(|row| row.multi_ms);
     let last = null().filter_map(|row| Some((row.members?, row.multi_ms?))).max_by_key(|last| last.0);
     let one = rows.iter().find(|row| row.computation_ms == Some(milliseconds) && row.members == Some(1));
-    let (Some(first), Some((most, last)), Some(one)) = (first, last, one.and_then(|one| one.iterative_ms)) else {
+    let (Some(first), Some((most, last)), Some(one)) = (first, last, one.and_then(|one| one.iterative_ms))
+    else {
         return Vec::new();
     };
     let each = (last - first) / (most.max(2) - 1) as f64;

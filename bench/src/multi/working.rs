@@ -16,16 +16,23 @@ pub fn works(multi: &Multi) -> Vec<Work> {
 }
 
 /// A row for each peer, work and number of members.
-pub fn measure(multi: &Multi, works: &[Work], field: &mut Field, casts: &mut [Named], pin: Pin) -> Result<Vec<Row>> {
+pub fn measure(
+    multi: &Multi,
+    works: &[Work],
+    field: &mut Field,
+    casts: &mut [Named],
+    pin: Pin,
+) -> Result<Vec<Row>> {
     let trials = multi.trials.unwrap_or(if multi.options.quick { 3 } else { 10 });
     let mut rows = Vec::new();
     for &work in works {
         for &members in &multi.members {
             for (name, cast) in casts.iter_mut() {
                 let Work { milliseconds, distribution } = work;
-                field
-                    .progress
-                    .set_message(format!("{name}, {} {milliseconds} ms, {members} members", distribution.name()));
+                field.progress.set_message(format!(
+                    "{name}, {} {milliseconds} ms, {members} members",
+                    distribution.name()
+                ));
                 rows.push(enter(row(name, members, pin), cast, work, trials)?);
                 field.progress.inc(1);
             }

@@ -34,7 +34,8 @@ pub fn go() -> Result<PathBuf> {
 /// What a build says stands on standard error, since standard output may be JSON.
 fn run(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|why| Cannot(format!("{} does not run: {why}", command.get_program().display())))?;
+    let output =
+        output.map_err(|why| Cannot(format!("{} does not run: {why}", command.get_program().display())))?;
     if output.status.success() {
         return Ok(());
     }

@@ -277,7 +277,12 @@ impl Caller {
 
 /// Makes a call as often as `next` says, wherever `echo` leads to.
 #[inline]
-pub fn calls(echo: &(impl Echo + ?Sized), carry: Carry, data: &[u8], mut next: impl FnMut() -> bool) -> Result<()> {
+pub fn calls(
+    echo: &(impl Echo + ?Sized),
+    carry: Carry,
+    data: &[u8],
+    mut next: impl FnMut() -> bool,
+) -> Result<()> {
     match (carry, data.len()) {
         (Carry::Result, bytes) => {
             while next() {

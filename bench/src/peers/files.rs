@@ -78,7 +78,8 @@ fn of_name(name: &str) -> Option<Operation> {
 /// What a clerk in this process does for one operation in the mean: accesses to the server's memory, and transfers of control.
 pub fn work(structure: &str, operation: &str) -> Result<[f64; 2]> {
     const TURNS: u32 = 4_000;
-    let structure = Structure::ALL.into_iter().find(|known| known.name() == structure).context("no such structure")?;
+    let structure =
+        Structure::ALL.into_iter().find(|known| known.name() == structure).context("no such structure")?;
     let operation = of_name(operation).context("no such operation")?;
     let service = Service { structure, operation, mapped: false };
     let (exported, _runtime) = service.export()?;
@@ -223,7 +224,8 @@ impl Client {
         let find = |directory, name: &str| files.look_up(directory, name).map(|found| found.handle);
         let directory = find(root, "usr")?;
         let names: Vec<String> = (0..NAMES).map(name).collect();
-        let handles = names.iter().map(|name| find(directory, name)).collect::<farcall::Result<Vec<_>, _>>()?;
+        let handles =
+            names.iter().map(|name| find(directory, name)).collect::<farcall::Result<Vec<_>, _>>()?;
         let [link, other, read, written] = ["link", "other", "read", "written"].map(|name| find(root, name));
         let (link, other, read, written) = (link?, other?, read?, written?);
         let bytes = vec![8; BLOCK];
@@ -252,10 +254,14 @@ impl Client {
         }
         for block in 0..BLOCKS {
             for file in [self.read, self.written] {
-                ensure!(files.read(file, block * BLOCK as u64, BLOCK as u32)?.0.len() == BLOCK, "a block is not whole");
+                ensure!(
+                    files.read(file, block * BLOCK as u64, BLOCK as u32)?.0.len() == BLOCK,
+                    "a block is not whole"
+                );
             }
         }
-        for operation in [Operation::ReadLink, Operation::ReadDir, Operation::StatFs, Operation::Write(BLOCK)] {
+        for operation in [Operation::ReadLink, Operation::ReadDir, Operation::StatFs, Operation::Write(BLOCK)]
+        {
             self.perform(operation)?;
         }
         Ok(())

@@ -43,8 +43,9 @@ impl Peer for InProcess {
         Ok(match self {
             InProcess::Stub => {
                 let echo = Arc::new(::farcall::stub::local(server));
-                let window =
-                    |echo: &_, data: &[u8], outstanding, calls| started(echo, Carry::Both, data, outstanding, calls);
+                let window = |echo: &_, data: &[u8], outstanding, calls| {
+                    started(echo, Carry::Both, data, outstanding, calls)
+                };
                 Box::new(Client { echo, data, lap, window, crew: None })
             }
             InProcess::Direct => {

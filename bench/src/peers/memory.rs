@@ -100,7 +100,8 @@ impl Peer for Accesses {
 
     fn serve(&self, _: &Setup) -> Result<Box<dyn Serving>> {
         let settings = Settings::new(SIZE);
-        let settings = if self.mapped { settings.same_user(Rights::ALL) } else { settings.anyone(Rights::ALL) };
+        let settings =
+            if self.mapped { settings.same_user(Rights::ALL) } else { settings.anyone(Rights::ALL) };
         let heard = if self.operation == Operation::Notify { Notify::Asked } else { Notify::Never };
         let segment = Arc::new(self.runtime()?.export_segment("Bench", settings.notify(heard))?);
         if heard == Notify::Asked {
@@ -156,11 +157,14 @@ impl Calling for Client {
             Operation::ReadEach => {
                 let mut into = vec![0; RANGES * length];
                 let chunks = into.chunks_mut(length.max(1)).enumerate();
-                let mut ranges: Vec<(u64, &mut [u8])> = chunks.map(|(n, chunk)| (AT * (n as u64 + 1), chunk)).collect();
+                let mut ranges: Vec<(u64, &mut [u8])> =
+                    chunks.map(|(n, chunk)| (AT * (n as u64 + 1), chunk)).collect();
                 each(laps, lap, || remote.read_each(black_box(&mut ranges)))
             }
             Operation::ReadMany => many(laps, lap, || remote.start_read(AT, length)),
-            Operation::Write => each(laps, lap, || remote.write(AT, black_box(data)).and_then(|()| remote.flush())),
+            Operation::Write => {
+                each(laps, lap, || remote.write(AT, black_box(data)).and_then(|()| remote.flush()))
+            }
             Operation::WriteBytes => {
                 each(laps, lap, || remote.write_bytes(AT, black_box(data)).and_then(|()| remote.flush()))
             }
@@ -252,7 +256,11 @@ impl Peer for Copying {
     }
 
     fn connect(&self, setup: &Setup, _: &str) -> Result<Box<dyn Calling>> {
-        Ok(Box::new(Copy { from: vec![7; setup.bytes + PAGE], to: vec![0; setup.bytes], lap: self.calls_per_lap() }))
+        Ok(Box::new(Copy {
+            from: vec![7; setup.bytes + PAGE],
+            to: vec![0; setup.bytes],
+            lap: self.calls_per_lap(),
+        }))
     }
 }
 

@@ -85,7 +85,9 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "raw-unix" => Box::new(raw_stream::RawStream::Unix),
         "farcall-null" => Box::new(farcall::Null),
         "copy" | "copy-control" => Box::new(memory::Copying),
-        name => memory::peer(name).or_else(|| names::peer(name)).or_else(|| files(name)).or_else(|| onc(name))?,
+        name => {
+            memory::peer(name).or_else(|| names::peer(name)).or_else(|| files(name)).or_else(|| onc(name))?
+        }
     })
 }
 

@@ -75,7 +75,13 @@ impl Peer for Names {
 
     fn connect(&self, _: &Setup, address: &str) -> Result<Box<dyn Calling>> {
         let (clerk, runtime) = machine()?;
-        Ok(Box::new(Client { operation: self.0, lap: self.calls_per_lap(), hint: address.parse()?, clerk, runtime }))
+        Ok(Box::new(Client {
+            operation: self.0,
+            lap: self.calls_per_lap(),
+            hint: address.parse()?,
+            clerk,
+            runtime,
+        }))
     }
 }
 

@@ -4,7 +4,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::Result;
-use farcall_bench_method::{Calling, Cannot, Carry, Gate, Gated, Laps, Mode, Peer, Serving, Setup, cannot, enlarge};
+use farcall_bench_method::{
+    Calling, Cannot, Carry, Gate, Gated, Laps, Mode, Peer, Serving, Setup, cannot, enlarge,
+};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
 /// A segment of a large result: what an Ethernet frame holds.
@@ -70,7 +72,8 @@ struct Client {
 
 impl Client {
     fn receive(&mut self) -> Result<(usize, usize)> {
-        let lost = || Cannot("a segment was lost: its buffer must be larger than this user may make it".into());
+        let lost =
+            || Cannot("a segment was lost: its buffer must be larger than this user may make it".into());
         let (length, segment, _) = self.side.receive()?.ok_or_else(lost)?;
         Ok((length, segment))
     }

@@ -125,7 +125,10 @@ impl Shared {
         debug_assert_eq!(payload.len(), self.setup.bytes);
         // SAFETY: the map has room for two payloads there, as `new` made it; the other side does not touch
         // this one before `tell` (Release) and `wait` (Acquire) have passed it on.
-        unsafe { self.payload(channel).copy_from_nonoverlapping(payload.as_ptr(), payload.len().min(self.setup.bytes)) }
+        unsafe {
+            self.payload(channel)
+                .copy_from_nonoverlapping(payload.as_ptr(), payload.len().min(self.setup.bytes))
+        }
     }
 
     #[inline]
@@ -133,7 +136,8 @@ impl Shared {
         debug_assert_eq!(payload.len(), self.setup.bytes);
         // SAFETY: as above, after `wait`.
         unsafe {
-            self.payload(channel).copy_to_nonoverlapping(payload.as_mut_ptr(), payload.len().min(self.setup.bytes))
+            self.payload(channel)
+                .copy_to_nonoverlapping(payload.as_mut_ptr(), payload.len().min(self.setup.bytes))
         }
     }
 

@@ -49,7 +49,9 @@ impl RawStream {
     /// Unix sockets have names that are no files, so that nobody must remove them (Linux).
     fn socket(&self, address: &str) -> Result<(Socket, SockAddr)> {
         Ok(match self {
-            RawStream::Tcp => (Socket::new(Domain::IPV4, Type::STREAM, None)?, address.parse::<SocketAddr>()?.into()),
+            RawStream::Tcp => {
+                (Socket::new(Domain::IPV4, Type::STREAM, None)?, address.parse::<SocketAddr>()?.into())
+            }
             RawStream::Unix => {
                 (Socket::new(Domain::UNIX, Type::STREAM, None)?, SockAddr::unix(format!("\0{address}"))?)
             }

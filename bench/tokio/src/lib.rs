@@ -64,7 +64,10 @@ impl Serving for Listening {
 }
 
 /// A client that `connect` connects.
-pub fn connect<C: Client>(setup: &Setup, connect: impl AsyncFnOnce() -> Result<C>) -> Result<Box<dyn Calling>> {
+pub fn connect<C: Client>(
+    setup: &Setup,
+    connect: impl AsyncFnOnce() -> Result<C>,
+) -> Result<Box<dyn Calling>> {
     let runtime = runtime()?;
     let client = runtime.block_on(connect())?;
     let call = match (setup.carry, setup.bytes) {

@@ -62,7 +62,10 @@ fn serve(seeds: &[u64]) -> Result<Box<dyn Server>> {
             runtime()?.block_on(async {
                 let incoming = TcpIncoming::from(TcpListener::from_std(listener)?).with_nodelay(Some(true));
                 let member = MemberServer::new(Sleeper(Mutex::new(Draws::new(seed))));
-                Ok(tonic::transport::Server::builder().add_service(member).serve_with_incoming(incoming).await?)
+                Ok(tonic::transport::Server::builder()
+                    .add_service(member)
+                    .serve_with_incoming(incoming)
+                    .await?)
             })
         });
     }

@@ -38,8 +38,13 @@ impl Held {
 
     pub fn decode(&self, bytes: &[u8], times: u32) -> Result<()> {
         // SAFETY: as above; what is decoded is freed again.
-        let used = unsafe { bench_decode(self.0.as_ptr(), bytes.as_ptr().cast(), bytes.len().try_into()?, times) };
-        ensure!(usize::try_from(used) == Ok(bytes.len()), "C decodes {used} bytes where we do {}", bytes.len());
+        let used =
+            unsafe { bench_decode(self.0.as_ptr(), bytes.as_ptr().cast(), bytes.len().try_into()?, times) };
+        ensure!(
+            usize::try_from(used) == Ok(bytes.len()),
+            "C decodes {used} bytes where we do {}",
+            bytes.len()
+        );
         Ok(())
     }
 }

@@ -77,7 +77,10 @@ mod run {
 
     /// Ours, theirs, theirs, ours, many times: both times of one, and the ratio with the interval that holds its median with
     /// 95 % certainty.
-    fn compare(mut ours: impl FnMut(u32) -> Result<()>, mut theirs: impl FnMut(u32) -> Result<()>) -> Result<String> {
+    fn compare(
+        mut ours: impl FnMut(u32) -> Result<()>,
+        mut theirs: impl FnMut(u32) -> Result<()>,
+    ) -> Result<String> {
         let (a, b) = (repeats(&mut ours)?, repeats(&mut theirs)?);
         let (mut ratios, mut fast, mut slow) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {

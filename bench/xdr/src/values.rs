@@ -11,7 +11,9 @@ pub mod array {
 }
 
 use array::{Account, Point};
-use nfs::{Dirlistplus3, Entryplus3, Fattr3, Ftype3, NfsFh3, Nfstime3, Readdirplus3res, Readdirplus3resok, Specdata3};
+use nfs::{
+    Dirlistplus3, Entryplus3, Fattr3, Ftype3, NfsFh3, Nfstime3, Readdirplus3res, Readdirplus3resok, Specdata3,
+};
 
 /// What a server answers of a directory: names of 5 to 20 letters, attributes and handles.
 pub fn listing(entries: u64) -> Readdirplus3res {
@@ -53,6 +55,7 @@ pub fn points(count: i32) -> Vec<Point> {
 }
 
 pub fn accounts(count: u32) -> Vec<Account> {
-    let account = |number| Account { number, owner: format!("owner {number}").into(), balance: -1, open: true };
+    let account =
+        |number| Account { number, owner: format!("owner {number}").into(), balance: -1, open: true };
     (0..count).map(account).collect()
 }

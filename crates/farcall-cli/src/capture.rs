@@ -133,7 +133,8 @@ impl Capture {
             }
             PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
                 let units = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
-                let resolution = self.interfaces.get(packet.if_id as usize).and_then(|found| found.resolution);
+                let resolution =
+                    self.interfaces.get(packet.if_id as usize).and_then(|found| found.resolution);
                 let at = resolution.map(|resolution| seconds(units, resolution));
                 self.packet(packet.if_id, at, packet.data, packet.caplen, take)?;
             }

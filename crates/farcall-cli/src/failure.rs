@@ -40,7 +40,13 @@ pub struct Failure {
 impl Failure {
     /// Something that is no call failed.
     pub fn new(message: impl Into<String>) -> Failure {
-        Failure { code: code::FAILED, message: message.into(), hint: None, facts: Vec::new(), unreadable: false }
+        Failure {
+            code: code::FAILED,
+            message: message.into(),
+            hint: None,
+            facts: Vec::new(),
+            unreadable: false,
+        }
     }
 
     /// The user asked for what makes no sense.
@@ -176,18 +182,22 @@ impl From<CallFailed> for Failure {
     fn from(why: CallFailed) -> Failure {
         let (code, message) = match why.ran() {
             // Nobody was asked for a name that is none.
-            _ if why.source().is_some_and(|source| source.is::<NameError>()) => (code::USAGE, why.detail().to_owned()),
+            _ if why.source().is_some_and(|source| source.is::<NameError>()) => {
+                (code::USAGE, why.detail().to_owned())
+            }
             Ran::No => (code::DID_NOT_RUN, format!("{why}; {}", why.ran())),
             _ => (code::MAY_HAVE_RUN, format!("{why}; {}", why.ran())),
         };
-        let facts = vec![("kind", format!("{:?}", why.kind()).into()), ("ran", format!("{:?}", why.ran()).into())];
+        let facts =
+            vec![("kind", format!("{:?}", why.kind()).into()), ("ran", format!("{:?}", why.ran()).into())];
         let hint = hint(why.kind()).map(str::to_owned);
         Failure { code, message, hint, facts, unreadable: false }
     }
 }
 
 /// How exporters are found.
-pub const NAMES: &str = "`farcall names` lists what is exported; an address needs no registry: udp://HOST:PORT/TYPE";
+pub const NAMES: &str =
+    "`farcall names` lists what is exported; an address needs no registry: udp://HOST:PORT/TYPE";
 
 /// What a user can do about a failed call.
 fn hint(kind: Kind) -> Option<&'static str> {
@@ -196,7 +206,9 @@ fn hint(kind: Kind) -> Option<&'static str> {
         Kind::Unreachable => {
             "is the server running, and may packets reach it? `farcall names` lists what this user's processes export"
         }
-        Kind::NotExported => "the server runs, but no longer offers this; `farcall names` lists what is exported",
+        Kind::NotExported => {
+            "the server runs, but no longer offers this; `farcall names` lists what is exported"
+        }
         Kind::NoSuchProcedure => "`farcall describe NAME` lists the procedures",
         Kind::Overloaded => "try again later; it did no harm",
         Kind::Mismatch => "one side is older than the other; `farcall check` says what differs",
@@ -224,9 +236,8 @@ impl From<Error<Refused>> for Failure {
 impl From<Error<FileError>> for Failure {
     fn from(why: Error<FileError>) -> Failure {
         match why {
-            Error::Declared(why) => {
-                Failure { code: code::EXCEPTION, ..Failure::new(why.to_string()) }.fact("exception", format!("{why:?}"))
-            }
+            Error::Declared(why) => Failure { code: code::EXCEPTION, ..Failure::new(why.to_string()) }
+                .fact("exception", format!("{why:?}")),
             Error::CallFailed(why) => why.into(),
         }
     }

@@ -47,7 +47,8 @@ impl Manner {
     /// The versions of programs that a definition has, the latest first.
     pub fn versions(&self, definition: &str, output: &Output) -> Outcome<Vec<Version>> {
         let tree = self.reading.definition(definition, output)?;
-        let mut versions = interfaces(&tree).map_err(|why| Failure::new(why.to_string()).about(definition))?;
+        let mut versions =
+            interfaces(&tree).map_err(|why| Failure::new(why.to_string()).about(definition))?;
         versions.sort_by_key(|version| std::cmp::Reverse((version.program, version.version)));
         let Some(wanted) = self.program_version else { return some(versions, definition) };
         let known = versions.iter().map(|version| format!("{} of {}", version.version, version.program_name));
@@ -76,7 +77,9 @@ impl Manner {
     /// A server of a program at an address: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:PATH`, `HOST:PORT` (TCP), or a host
     /// whose port mapper is asked.
     pub fn connect(&self, address: &str, program: u32, version: u32, deadline: &Deadline) -> Outcome<Client> {
-        self.settings(deadline).find(&self.whole(address), program, version).map_err(|why| unfound(why, address))
+        self.settings(deadline)
+            .find(&self.whole(address), program, version)
+            .map_err(|why| unfound(why, address))
     }
 
     /// A server at an address, bound to the program that a file describes.
@@ -135,9 +138,13 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
         Kind::NoSuchProcedure => "the server has fewer procedures than the .x file",
         Kind::BadArguments => "is the .x file the one that the server was made of?",
         // What is no result by the .x file is told by `unreadable`: this is no reply at all.
-        Kind::BadResult => "what answers at that address may not speak ONC RPC: is it the port of another service?",
+        Kind::BadResult => {
+            "what answers at that address may not speak ONC RPC: is it the port of another service?"
+        }
         // SYSTEM_ERR (RFC 5531 section 9).
-        Kind::Other => "the server runs and took the call, but the procedure failed there: its own log may say why",
+        Kind::Other => {
+            "the server runs and took the call, but the procedure failed there: its own log may say why"
+        }
         Kind::Deadline => "--within SECONDS gives it more time",
         _ => "does it run there? `farcall list HOST` shows what a host has registered",
     };

@@ -88,7 +88,8 @@ pub fn printable_json(text: String) -> String {
 /// Whether a terminal does something else than to show it: a control character, an end of line, a change of
 /// the direction of writing (Unicode Technical Report 36, section 2.4).
 fn is_order(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
@@ -149,7 +150,9 @@ pub fn rounded(value: f64, digits: i32) -> f64 {
 pub fn timestamp(time: SystemTime) -> String {
     let since = match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => i128::from(after.as_secs()),
-        Err(before) => -i128::from(before.duration().as_secs()) - i128::from(before.duration().subsec_nanos() > 0),
+        Err(before) => {
+            -i128::from(before.duration().as_secs()) - i128::from(before.duration().subsec_nanos() > 0)
+        }
     };
     let (year, month, day) = civil(since.div_euclid(86_400));
     let second = since.rem_euclid(86_400);
@@ -187,7 +190,10 @@ mod tests {
     #[test]
     fn sizes_and_counts_are_short() {
         let sizes = [0, 999, 1_000, 9_949, 9_950, 999_499, 999_500, 56_700_000, u64::MAX].map(size);
-        assert_eq!(sizes, ["0 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "57 MB", "18447 PB"]);
+        assert_eq!(
+            sizes,
+            ["0 B", "999 B", "1.0 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "57 MB", "18447 PB"]
+        );
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0, 1, 1_000].map(|calls| counted(calls, "call")), ["0 calls", "1 call", "1,000 calls"]);
     }

@@ -57,7 +57,9 @@ pub fn runtime() -> Outcome<Runtime> {
 pub fn runtime_within(within: Option<Duration>) -> Outcome<Runtime> {
     const PATIENCE: Duration = Duration::from_secs(10);
     match within.filter(|within| *within < PATIENCE) {
-        Some(within) => Runtime::builder().patience(within).build().map_err(|why| Failure::no_call(why.into())),
+        Some(within) => {
+            Runtime::builder().patience(within).build().map_err(|why| Failure::no_call(why.into()))
+        }
         None => runtime(),
     }
 }

@@ -41,9 +41,8 @@ impl Reading {
     /// The protocol of that name, or the file. What is wrong with that is told on standard error.
     pub fn definition(&self, name: &str, output: &Output) -> Outcome<Specification> {
         match standard::definition(name) {
-            Some(text) => {
-                read_text(Path::new(name), text, &Options::default()).map_err(|why| Failure::new(why.to_string()))
-            }
+            Some(text) => read_text(Path::new(name), text, &Options::default())
+                .map_err(|why| Failure::new(why.to_string())),
             None => self.read(Path::new(name), output),
         }
     }
@@ -92,8 +91,7 @@ fn tell(what: &Diagnostic) {
 
 /// A fault, or what was left out.
 pub fn as_json(what: &Diagnostic) -> Value {
-    let mut all =
-        json!({ "file": what.file(), "line": what.line(), "column": what.column(), "message": what.message() });
+    let mut all = json!({ "file": what.file(), "line": what.line(), "column": what.column(), "message": what.message() });
     match what.undeclared() {
         Some(Undeclared::Type(name)) => all["undeclared_type"] = name.as_str().into(),
         Some(Undeclared::Constant(name)) => all["undeclared_constant"] = name.as_str().into(),

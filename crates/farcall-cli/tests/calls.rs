@@ -90,7 +90,8 @@ fn export(place: &Place, name: &str) -> Export {
 fn procedures_are_called_with_json() {
     let place = Place::new();
     let _export = export(&place, "Store");
-    let call = |procedure: &str, arguments: &str| place.run(&["--json", "call", "Store", procedure, arguments]);
+    let call =
+        |procedure: &str, arguments: &str| place.run(&["--json", "call", "Store", procedure, arguments]);
     assert_eq!(call("get", r#"{"key": "answer"}"#).ok(), "{\"version\":7,\"text\":\"42\"}\n");
     assert_eq!(call("get", r#"["answer"]"#).ok(), "{\"version\":7,\"text\":\"42\"}\n");
     assert_eq!(call("get", r#""answer""#).ok(), "{\"version\":7,\"text\":\"42\"}\n");
@@ -170,7 +171,10 @@ fn versions_are_compared() {
     assert_eq!(place.run(&["check", "old.json", "Store/old"]).ok(), "no difference\n");
     let x = place.run(&["gen", "--to", "x", "Store/old", "--program", "0x20000042", "--version", "3"]).ok();
     assert!(x.contains("version STORE_VERS_3 {") && x.ends_with("} = 0x20000042;\n"), "{x}");
-    assert_eq!(place.run(&["gen", "--to", "x", "old.json", "--program", "536870978", "--version", "3"]).ok(), x);
+    assert_eq!(
+        place.run(&["gen", "--to", "x", "old.json", "--program", "536870978", "--version", "3"]).ok(),
+        x
+    );
     drop(export);
 
     let registry = farcall::names::File::at(place.registry());
@@ -181,11 +185,18 @@ fn versions_are_compared() {
     assert!(said.out.contains("breaking: Store.get result: "), "{said:?}");
     assert!(said.out.contains("breaking: Store.sum: procedure 2 is gone\n"), "{said:?}");
     let said = place.run(&["--json", "check", "old.json", "Store/new"]);
-    assert!(said.out.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["place"].is_string()));
+    assert!(
+        said.out
+            .lines()
+            .all(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["place"].is_string())
+    );
 
-    for (file, why) in
-        [("{", "EOF"), ("{}", "no \"model\""), ("{\"model\": \"!\"}", "symbol"), ("{\"model\": \"AAAA\"}", "")]
-    {
+    for (file, why) in [
+        ("{", "EOF"),
+        ("{}", "no \"model\""),
+        ("{\"model\": \"!\"}", "symbol"),
+        ("{\"model\": \"AAAA\"}", ""),
+    ] {
         place.write("bad.json", file);
         let said = place.run(&["check", "bad.json", "Store/new"]);
         assert_eq!(said.code, 1);
@@ -201,13 +212,19 @@ fn names_are_listed_and_pinged() {
     let one = export(&place, "Store/one");
     let _two = export(&place, "Other/two");
     let all = place.run(&["--json", "names"]).json();
-    assert_eq!(all.iter().map(|entry| entry["name"].as_str().unwrap()).collect::<Vec<_>>(), ["Other/two", "Store/one"]);
+    assert_eq!(
+        all.iter().map(|entry| entry["name"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["Other/two", "Store/one"]
+    );
     assert_eq!(all[1]["url"], one.url());
     let some = place.run(&["names", "Store"]).ok();
     assert!(some.starts_with("Store/one  udp://127.0.0.1:") && some.lines().count() == 1, "{some}");
     assert_eq!(place.run(&["names", "no such name"]).code, 2);
     let said = place.run(&["ping", "no such name"]);
-    assert!(said.code == 2 && said.err.starts_with("farcall: in the name \"no such name\", at byte 2: "), "{said:?}");
+    assert!(
+        said.code == 2 && said.err.starts_with("farcall: in the name \"no such name\", at byte 2: "),
+        "{said:?}"
+    );
 
     let ping = place.run(&["--json", "ping", "Store", "-c", "3"]).json();
     assert_eq!(ping[0]["count"], 3);
@@ -249,9 +266,15 @@ fn top_shows_what_a_server_counts() {
     for host in ["Store", "Store/ebbets", &address, &format!("udp://{address}"), &export.url()] {
         let shown = place.run(&["--json", "top", "--once", host]).json();
         let [server] = &shown[..] else { panic!("{shown:?}") };
-        assert_eq!((&server["address"], &server["process"]), (&address.clone().into(), &std::process::id().into()));
+        assert_eq!(
+            (&server["address"], &server["process"]),
+            (&address.clone().into(), &std::process::id().into())
+        );
         let get = &server["exports"][0]["procedures"][0];
-        assert_eq!((&get["name"], &get["results"], &get["exceptions"]), (&"get".into(), &2.into(), &1.into()));
+        assert_eq!(
+            (&get["name"], &get["results"], &get["exceptions"]),
+            (&"get".into(), &2.into(), &1.into())
+        );
     }
     let shown = place.run(&["top", "--once"]).ok();
     assert!(shown.contains("Store/ebbets") && shown.contains(&address), "{shown}");

@@ -25,10 +25,13 @@ fn all_is_as_it_should_be() {
     assert_eq!([&lossy["sent"], &lossy["executed"], &lossy["answered"]], [20_000; 3]);
     assert_eq!((&facts["killed"]["kind"], &facts["killed"]["ran"]), (&"Unreachable".into(), &"Maybe".into()));
     assert!(facts["killed"]["next_call_ms"].is_number() && facts["slow_call_s"].as_f64().unwrap() >= 2.0);
-    let rows: Vec<_> = facts["latency"].as_array().unwrap().iter().map(|row| (&row["peer"], &row["bytes"])).collect();
+    let rows: Vec<_> =
+        facts["latency"].as_array().unwrap().iter().map(|row| (&row["peer"], &row["bytes"])).collect();
     let expected = [0, 400, 4000].map(|bytes| ["raw", "farcall"].map(|peer| (peer, bytes)));
     assert_eq!(rows.len(), 6);
-    assert!(rows.iter().zip(expected.as_flattened()).all(|(row, (peer, bytes))| row.0 == peer && row.1 == bytes));
+    assert!(
+        rows.iter().zip(expected.as_flattened()).all(|(row, (peer, bytes))| row.0 == peer && row.1 == bytes)
+    );
 
     assert!(names_in(&place.path("tmp")).is_empty());
     assert!(!place.registry().exists());

@@ -45,8 +45,11 @@ fn captures_are_taken_apart() {
         assert!(json[0]["frames"][0].as_str().unwrap().starts_with(SAID), "{name}: {json:?}");
         assert_eq!((json[0]["at_s"].as_f64(), json.len()), (Some(0.0), 2), "{name}");
         assert_eq!(json[1]["at_s"].as_f64(), Some(1.5), "{name}");
-        let to =
-            if name.starts_with("eth") { "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:7001" } else { "127.0.0.2:7001" };
+        let to = if name.starts_with("eth") {
+            "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:7001"
+        } else {
+            "127.0.0.2:7001"
+        };
         assert_eq!(json[0]["to"], to, "{name}");
     }
 }

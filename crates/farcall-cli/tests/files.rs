@@ -26,7 +26,10 @@ fn a_served_directory_is_listed() {
     assert!(lines[1].starts_with("d ") && lines[1].ends_with(" sub"), "{}", lines[1]);
 
     let listed = place.run(&["ls", "sub/.", "--json"]).json();
-    assert_eq!((&listed[0]["name"], &listed[0]["kind"], &listed[0]["size"]), (&"a".into(), &"file".into(), &0.into()));
+    assert_eq!(
+        (&listed[0]["name"], &listed[0]["kind"], &listed[0]["size"]),
+        (&"a".into(), &"file".into(), &0.into())
+    );
 }
 
 #[test]
@@ -156,7 +159,8 @@ fn a_reader_that_has_had_enough_is_no_failure_worth_mention() {
     place.write("dir/large", large());
     let _server = place.serve("dir", "FileAccess");
     let mut command = place.command(&["cat", "large"]);
-    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");

@@ -38,7 +38,9 @@ fn help_names_every_subcommand_and_documents_the_exit_codes() {
 #[test]
 fn a_wrong_command_line_is_exit_code_2() {
     let place = Place::new();
-    for arguments in [&["nonsense"][..], &[], &["cat"], &["ping", "x", "-c", "0"], &["ls", "--within", "soon"]] {
+    for arguments in
+        [&["nonsense"][..], &[], &["cat"], &["ping", "x", "-c", "0"], &["ls", "--within", "soon"]]
+    {
         assert_eq!(place.run(arguments).code, 2, "{arguments:?}");
     }
 }

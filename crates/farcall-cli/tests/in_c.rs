@@ -106,7 +106,8 @@ fn a_program_in_c_calls_an_interface_in_rust() {
     }
     let runtime = Runtime::builder().registry(File::at(place.registry())).build().unwrap();
     let _export = runtime.export::<dyn Gallery>("Gallery", Arc::new(Hall)).unwrap();
-    let arguments = ["gen", "Gallery", "--to", "x", "--program", "0x20000091", "--version", "4", "-o", "gallery.x"];
+    let arguments =
+        ["gen", "Gallery", "--to", "x", "--program", "0x20000091", "--version", "4", "-o", "gallery.x"];
     let said = place.run(&arguments);
     assert_eq!(said.code, 0, "{said:?}");
     let here = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/gallery_check.c");
@@ -116,7 +117,8 @@ fn a_program_in_c_calls_an_interface_in_rust() {
     shell(make, &place, &[here, beside]).unwrap();
     let builder = Server::builder().program::<dyn Gallery>(Arc::new(Hall));
     // Some machines have no IPv6.
-    let hosts = ["127.0.0.1:0", "[::1]:0"].into_iter().filter(|host| std::net::TcpListener::bind(host).is_ok());
+    let hosts =
+        ["127.0.0.1:0", "[::1]:0"].into_iter().filter(|host| std::net::TcpListener::bind(host).is_ok());
     let server = hosts.fold(builder, |builder, host| builder.address(host.parse().unwrap())).start().unwrap();
     for (transport, address) in server.addresses() {
         let network = if *transport == Transport::Udp { "udp" } else { "tcp" };

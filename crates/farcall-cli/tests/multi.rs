@@ -82,7 +82,8 @@ fn each_member_has_a_line_with_its_result() {
     let place = Place::new();
     let _exports = scales(&place, 3);
     let said = place.run(&["multi", "Scale", "weigh", r#"["feather"]"#, "--json"]);
-    let expected: Vec<Value> = (0..3).map(|n| json!({ "member": format!("Scale/s{n}"), "result": n })).collect();
+    let expected: Vec<Value> =
+        (0..3).map(|n| json!({ "member": format!("Scale/s{n}"), "result": n })).collect();
     assert_eq!(lines(&said.ok()), expected);
     let text = place.run(&["multi", "Scale", "weigh", r#"["feather"]"#]).ok();
     let mut lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();

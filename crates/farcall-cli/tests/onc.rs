@@ -81,7 +81,10 @@ fn a_host_says_what_it_has_registered() {
     let said = fixture.place.run(&["--json", "list", &fixture.mapper]).ok();
     let rows: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let ours = rows.iter().filter(|row| row["program"] == 0x2000_0077).collect::<Vec<_>>();
-    assert!(ours.iter().any(|row| row["netid"] == "tcp" && row["address"] == port && row["version"] == 2), "{said}");
+    assert!(
+        ours.iter().any(|row| row["netid"] == "tcp" && row["address"] == port && row["version"] == 2),
+        "{said}"
+    );
 }
 
 #[test]
@@ -91,7 +94,11 @@ fn hints_do_not_lead_back_to_what_was_just_tried() {
     let taken = std::net::UdpSocket::bind("127.0.7.3:0").unwrap();
     let address = format!("tcp://{}", taken.local_addr().unwrap());
     let said = place.run(&["list", &address]);
-    assert!(said.code == 4 && said.err.contains("rpcbind") && !said.err.contains("farcall list"), "{}", said.err);
+    assert!(
+        said.code == 4 && said.err.contains("rpcbind") && !said.err.contains("farcall list"),
+        "{}",
+        said.err
+    );
     // The .x file was forgotten.
     let said = place.run(&["call", &address, "GREET"]);
     assert!(said.code == 2 && said.err.contains("an .x file follows the address"), "{}", said.err);
@@ -146,7 +153,10 @@ fn a_server_is_called_by_an_x_file() {
             assert_eq!(said, "\"Good day, Ada\"\n");
         }
         // Also by Rust's name; and what is no UTF-8 is not lost.
-        assert_eq!(place.run(&["--json", "call", &address, "greeter.x", "bytes"]).ok(), "{\"hex\":\"66ff\"}\n");
+        assert_eq!(
+            place.run(&["--json", "call", &address, "greeter.x", "bytes"]).ok(),
+            "{\"hex\":\"66ff\"}\n"
+        );
     }
     let address = server.tcp().unwrap().to_string();
     let said = place.run(&["call", &address, "greeter.x", "GREET", "--example"]).ok();
@@ -160,7 +170,10 @@ fn a_single_argument_may_stand_alone_and_bytes_in_a_file() {
     let address = server.tcp().unwrap().to_string();
     let said = place.run(&["call", &address, "greeter.x", "GREET", r#"{"name":"Ada","how":"Formal"}"#]).ok();
     assert_eq!(said, "\"Good day, Ada\"\n");
-    place.write("bytes.x", "program P { version V { string GREET(opaque name<20>) = 9; } = 2; } = 0x20000077;");
+    place.write(
+        "bytes.x",
+        "program P { version V { string GREET(opaque name<20>) = 9; } = 2; } = 0x20000077;",
+    );
     place.write("name", "Ada");
     let said = place.run(&["call", &address, "bytes.x", "GREET", r#""@name""#]);
     // The arguments were fine; the server has no such procedure.
@@ -198,7 +211,8 @@ fn a_silent_server_costs_no_more_time_than_was_given() {
     let place = Place::new();
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = format!("udp://{}", silent.local_addr().unwrap());
-    for words in [&["ping", &address, "nfs"][..], &["call", &address, "mount", "MOUNTPROC3_DUMP"], &["list", &address]]
+    for words in
+        [&["ping", &address, "nfs"][..], &["call", &address, "mount", "MOUNTPROC3_DUMP"], &["list", &address]]
     {
         let said = place.run(&[words, &["--within", "0.05"]].concat());
         assert!(said.code == 5 && said.err.contains(&address) && said.err.contains("hint: "), "{}", said.err);
@@ -242,11 +256,15 @@ fn what_is_called_with_and_given_has_the_names_of_the_file() {
         "firstColour": 7, "theShade": { "1": "9" }, "aNumber": { "default": ["4", {}] }, "fixed": { "hex": "010203" },
     });
     for arguments in [&expected, &rust, &numbers] {
-        for arguments in
-            [arguments.clone(), json!([arguments]), json!({ "oldOnes": arguments }), json!({ "old_ones": arguments })]
-        {
+        for arguments in [
+            arguments.clone(),
+            json!([arguments]),
+            json!({ "oldOnes": arguments }),
+            json!({ "old_ones": arguments }),
+        ] {
             let address = says(&result);
-            let said = place.run(&["--json", "call", &address, "names.x", "SWAP", &arguments.to_string()]).json();
+            let said =
+                place.run(&["--json", "call", &address, "names.x", "SWAP", &arguments.to_string()]).json();
             assert_eq!(said, std::slice::from_ref(&expected), "{arguments}");
         }
     }
@@ -257,7 +275,11 @@ fn what_is_called_with_and_given_has_the_names_of_the_file() {
     assert_eq!(said, [json!({ "oldOnes": example })]);
     let twice = r#"{"firstColour": 1, "first_colour": 1}"#;
     let said = place.run(&["call", "127.0.0.1:1", "names.x", "SWAP", twice]);
-    assert!(said.code == 2 && said.err.contains("firstColour and first_colour are the same field"), "{}", said.err);
+    assert!(
+        said.code == 2 && said.err.contains("firstColour and first_colour are the same field"),
+        "{}",
+        said.err
+    );
 }
 
 #[test]
@@ -265,8 +287,9 @@ fn a_result_is_judged_by_its_parts() {
     let place = Place::new();
     let arguments = r#"[{"object":{"data":""}}]"#;
     let stale = || says(&[1, 0, 0, 0, 0, 70]);
-    let call =
-        |more: &[&str]| place.run(&[&["call", &stale(), "nfs3", "NFSPROC3_GETATTR", arguments], more].concat()).code;
+    let call = |more: &[&str]| {
+        place.run(&[&["call", &stale(), "nfs3", "NFSPROC3_GETATTR", arguments], more].concat()).code
+    };
     for (more, code) in [
         (["--fail", "status=NFS3ERR_STALE"], 6),
         (["--fail", "$.status=Nfs3errStale"], 6),
@@ -317,7 +340,8 @@ fn a_long_reply_takes_no_more_memory_than_its_bytes() {
         let mut call = [0; 8];
         peer.read_exact(&mut call).unwrap();
         let words = [[1, 0, 0, 0, 0, COUNT].to_vec(), vec![7; 2 * COUNT as usize]].concat();
-        let body: Vec<u8> = call[4..].iter().copied().chain(words.iter().flat_map(|word| word.to_be_bytes())).collect();
+        let body: Vec<u8> =
+            call[4..].iter().copied().chain(words.iter().flat_map(|word| word.to_be_bytes())).collect();
         let mark = (body.len() as u32 | 1 << 31).to_be_bytes();
         let _ = peer.write_all(&[&mark[..], &body].concat());
         let _ = peer.read_to_end(&mut Vec::new());
@@ -347,8 +371,9 @@ fn the_reason_of_a_default_arm_is_named() {
     let said = place.run(&["--json", "call", &address, "nfs3", "NFSPROC3_GETATTR", arguments]).json();
     assert_eq!(said, [json!({ "default": ["NFS3ERR_STALE"] })]);
     let address = says(&[1, 0, 0, 0, 0, 70, 0]);
-    let said =
-        place.run(&["--json", "call", &address, "nfs3", "NFSPROC3_FSSTAT", r#"[{"fsroot":{"data":""}}]"#]).json();
+    let said = place
+        .run(&["--json", "call", &address, "nfs3", "NFSPROC3_FSSTAT", r#"[{"fsroot":{"data":""}}]"#])
+        .json();
     assert_eq!(said, [json!({ "default": ["NFS3ERR_STALE", { "obj_attributes": null }] })]);
 }
 
@@ -373,7 +398,11 @@ fn what_a_server_says_is_told_with_its_place_and_what_may_help() {
     assert!(error["error"]["hint"].as_str().unwrap().contains(".x file"), "{}", said.err);
     // SYSTEM_ERR: somebody runs there.
     let said = place.run(&["call", &says(&[1, 0, 0, 0, 5]), "deep.x", "F"]);
-    assert!(said.code == 5 && said.err.contains("its own log") && !said.err.contains("does it run"), "{}", said.err);
+    assert!(
+        said.code == 5 && said.err.contains("its own log") && !said.err.contains("does it run"),
+        "{}",
+        said.err
+    );
     // No RPC: the file has nothing to do with it.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let http = format!("tcp://{}", listener.local_addr().unwrap());
@@ -385,7 +414,11 @@ fn what_a_server_says_is_told_with_its_place_and_what_may_help() {
         let _ = peer.read_to_end(&mut Vec::new());
     });
     let said = place.run(&["call", &http, "deep.x", "F"]);
-    assert!(said.code == 5 && said.err.contains("another service") && !said.err.contains(".x file"), "{}", said.err);
+    assert!(
+        said.code == 5 && said.err.contains("another service") && !said.err.contains(".x file"),
+        "{}",
+        said.err
+    );
     let said = place.run(&["call", &address, "deep.x", "F", "--program-version", "7"]);
     assert!(said.code == 2 && said.err.contains("it has 1 of P"), "{}", said.err);
 }
@@ -394,7 +427,8 @@ fn what_a_server_says_is_told_with_its_place_and_what_may_help() {
 fn mistakes_are_told_where_they_are() {
     let Fixture { place, server, .. } = &fixture();
     let address = server.tcp().unwrap().to_string();
-    let said = place.run(&["call", &address, "greeter.x", "GREET", r#"{"guest":{"name":"Ada","how":"Rude"}}"#]);
+    let said =
+        place.run(&["call", &address, "greeter.x", "GREET", r#"{"guest":{"name":"Ada","how":"Rude"}}"#]);
     assert_eq!(said.code, 2);
     assert!(said.err.contains("$.guest.how") && said.err.contains("FRIENDLY"), "{}", said.err);
     let said = place.run(&["call", &address, "greeter.x", "SHOUT"]);
@@ -402,7 +436,11 @@ fn mistakes_are_told_where_they_are() {
     // The server has no version 1, and says which it has.
     let said = place.run(&["call", &address, "greeter.x", "GREET", "\"Ada\"", "--program-version", "1"]);
     assert_eq!(said.code, 4);
-    assert!(said.err.contains("version 2") || said.err.contains("2 to 2") || said.err.contains("2-2"), "{}", said.err);
+    assert!(
+        said.err.contains("version 2") || said.err.contains("2 to 2") || said.err.contains("2-2"),
+        "{}",
+        said.err
+    );
     let said = place.run(&["call", &address, "nfs3", "NFSPROC3_NULL"]);
     assert!(said.code == 4 && said.err.contains("100003"), "{}", said.err);
     let said = place.run(&["call", &address, "greeter.x"]);
@@ -418,7 +456,11 @@ fn what_the_file_does_not_declare_cannot_be_called_with() {
     );
     let address = format!("tcp://{}", server.tcp().unwrap());
     let said = place.run(&["call", &address, "elsewhere.x", "F", "[null]", "--external", "stranger"]);
-    assert!(said.code == 2 && said.err.contains("$[0]") && said.err.contains("declared elsewhere"), "{}", said.err);
+    assert!(
+        said.code == 2 && said.err.contains("$[0]") && said.err.contains("declared elsewhere"),
+        "{}",
+        said.err
+    );
     let said = place.run(&["call", &address, "elsewhere.x", "G", "--external", "stranger"]);
     assert!(
         said.code == 5 && said.err.contains("G of tcp://") && said.err.contains("declared elsewhere"),
@@ -433,11 +475,18 @@ fn a_program_is_pinged_by_its_null_procedure() {
     let address = format!("udp://{}", server.udp().unwrap());
     let said = place.run(&["--json", "ping", &address, "greeter.x", "-c", "3"]).ok();
     let said: Value = serde_json::from_str(&said).unwrap();
-    assert_eq!((&said["program"], &said["version"], &said["count"]), (&json!(0x2000_0077), &json!(2), &json!(3)));
+    assert_eq!(
+        (&said["program"], &said["version"], &said["count"]),
+        (&json!(0x2000_0077), &json!(2), &json!(3))
+    );
     assert_eq!(place.run(&["ping", &address, "nobody"]).code, 2);
     // The server says itself which versions it has.
     let said = place.run(&["--json", "ping", &address, "0x20000077", "-c", "1"]).json();
     assert_eq!((&said[0]["program"], &said[0]["version"]), (&json!(0x2000_0077), &json!(2)));
     let said = place.run(&["ping", &address, "nfs"]);
-    assert!(said.code == 4 && said.err.contains("100003") && said.err.contains("farcall list"), "{}", said.err);
+    assert!(
+        said.code == 4 && said.err.contains("100003") && said.err.contains("farcall list"),
+        "{}",
+        said.err
+    );
 }

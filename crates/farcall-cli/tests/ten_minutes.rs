@@ -74,7 +74,9 @@ impl User {
         if command == "cd phone" {
             return self.settle_in();
         }
-        if (command.starts_with("rpcgen") || command.starts_with("gcc") || command.starts_with("./find")) && !has_c() {
+        if (command.starts_with("rpcgen") || command.starts_with("gcc") || command.starts_with("./find"))
+            && !has_c()
+        {
             let _ = writeln!(std::io::stderr(), "skipped: {command}: needs rpcgen, gcc and libtirpc");
             return;
         }
@@ -127,7 +129,8 @@ impl Drop for User {
 }
 
 fn has_c() -> bool {
-    let found =
-        Command::new("sh").args(["-c", "command -v rpcgen gcc && test -e /usr/include/tirpc/rpc/rpc.h"]).output();
+    let found = Command::new("sh")
+        .args(["-c", "command -v rpcgen gcc && test -e /usr/include/tirpc/rpc/rpc.h"])
+        .output();
     found.is_ok_and(|found| found.status.success())
 }

@@ -38,7 +38,8 @@ fn rust_is_made_of_a_file() {
     ] {
         assert!(rust.contains(expected), "{expected:?} is not in {rust}");
     }
-    let said = place.run(&["gen", "calc.x", "-DLIMIT=4", "-o", "calc.rs", "--async", "--farcall", "crate::far"]);
+    let said =
+        place.run(&["gen", "calc.x", "-DLIMIT=4", "-o", "calc.rs", "--async", "--farcall", "crate::far"]);
     assert_eq!((said.ok().as_str(), place.path("calc.rs").exists()), ("", true));
     let written = String::from_utf8(place.read("calc.rs")).unwrap();
     assert!(written.contains("crate::far::interface") && written.contains("interface(async"), "{written}");
@@ -48,7 +49,10 @@ fn rust_is_made_of_a_file() {
 fn known_protocols_need_no_file_and_programs_are_numbered_as_people_do() {
     let place = Place::new();
     let rust = place.run(&["gen", "mount"]).ok();
-    assert!(rust.starts_with("//! Made of an `.x` file") && rust.contains("program = 100005, version = 3"), "{rust}");
+    assert!(
+        rust.starts_with("//! Made of an `.x` file") && rust.contains("program = 100005, version = 3"),
+        "{rust}"
+    );
     assert!(place.run(&["gen", "mount", "--to", "x"]).ok().ends_with("} = 100005;\n"));
     place.write("calc.x", CALC);
     let rust = place.run(&["gen", "calc.x", "-D", "LIMIT=4"]).ok();
@@ -75,10 +79,12 @@ fn an_x_file_that_is_written_keeps_names_and_can_be_read_back() {
         assert_eq!(place.run(&["gen", protocol, "--to", "x", "-o", &file]).ok(), "");
         let [before, after] = [protocol, &file].map(|name| place.run(&["describe", name, "--json"]).json());
         let facts = |versions: &[serde_json::Value]| -> Vec<_> {
-            let signature =
-                |procedure: &serde_json::Value| (procedure["spelled"].clone(), procedure["signature"].clone());
+            let signature = |procedure: &serde_json::Value| {
+                (procedure["spelled"].clone(), procedure["signature"].clone())
+            };
             let of_version = |version: &serde_json::Value| {
-                let procedures = version["procedures"].as_array().unwrap().iter().map(signature).collect::<Vec<_>>();
+                let procedures =
+                    version["procedures"].as_array().unwrap().iter().map(signature).collect::<Vec<_>>();
                 (version["program"].clone(), version["version"].clone(), procedures)
             };
             versions.iter().map(of_version).collect()
@@ -97,7 +103,10 @@ fn an_x_file_that_is_written_keeps_names_and_can_be_read_back() {
     for (text, why) in [
         ("struct nothing {};", "`nothing` has no fields"),
         ("struct q { quadruple q; };", "`quadruple`"),
-        ("namespace a { enum e { RED }; } namespace b { enum f { RED }; }", "`RED` is the name of two things"),
+        (
+            "namespace a { enum e { RED }; } namespace b { enum f { RED }; }",
+            "`RED` is the name of two things",
+        ),
         ("const size = 4; struct s { int size; };", "`size` is the name of two things"),
         ("typedef int restrict;", "`restrict` cannot be a name in C"),
         ("typedef opaque bytes<>;", "`xdr_bytes`"),
@@ -105,7 +114,10 @@ fn an_x_file_that_is_written_keeps_names_and_can_be_read_back() {
             "union u switch (bool more) { case TRUE: struct { u next; } e; case FALSE: void; };",
             "contains itself in place",
         ),
-        ("program P { version V { void F(int<>) = 1; } = 1; } = 1;", "an argument of `F` has no name of its own"),
+        (
+            "program P { version V { void F(int<>) = 1; } = 1; } = 1;",
+            "an argument of `F` has no name of its own",
+        ),
     ] {
         assert!(say(text).contains(why), "{text}: {}", say(text));
     }
@@ -132,7 +144,11 @@ farcall: wrong.x cannot be read as an .x file\n";
     for nothing in ["nowhere.x", "nfs4"] {
         let said = place.run(&["gen", nothing]);
         let expected = format!("farcall: {nothing}: No such file or directory (os error 2)\nhint: ");
-        assert!(said.code == 1 && said.err.starts_with(&expected) && said.err.contains("nfs3"), "{}", said.err);
+        assert!(
+            said.code == 1 && said.err.starts_with(&expected) && said.err.contains("nfs3"),
+            "{}",
+            said.err
+        );
     }
     assert_eq!(place.run(&["gen", "calc.x", "-D", "1=2"]).code, 2);
 }
@@ -144,7 +160,9 @@ fn names_that_are_declared_nowhere_are_refused_unless_they_are_left_to_the_user(
     for command in [&["gen", "calc.x"][..], &["gen", "calc.x", "--to", "x"], &["describe", "calc.x"]] {
         let said = place.run(command);
         assert_eq!((said.code, said.out.as_str()), (1, ""));
-        let [first, _, _, line] = said.err.lines().take(4).collect::<Vec<_>>()[..] else { panic!("{}", said.err) };
+        let [first, _, _, line] = said.err.lines().take(4).collect::<Vec<_>>()[..] else {
+            panic!("{}", said.err)
+        };
         assert_eq!(first, "error: no constant `LIMIT` is declared");
         assert_eq!(line, "3 | const MAX_OPERANDS = LIMIT;");
         assert!(said.err.contains("`-D LIMIT=VALUE`"), "{}", said.err);
@@ -152,7 +170,11 @@ fn names_that_are_declared_nowhere_are_refused_unless_they_are_left_to_the_user(
     place.write("peer.x", "typedef string name<>;\nstruct peer { sockaddr at; name name; };\n");
     for command in ["gen", "describe"] {
         let said = place.run(&[command, "peer.x"]);
-        assert!(said.code == 1 && said.err.starts_with("error: no type `sockaddr` is declared"), "{}", said.err);
+        assert!(
+            said.code == 1 && said.err.starts_with("error: no type `sockaddr` is declared"),
+            "{}",
+            said.err
+        );
         let said = place.run(&["--json", command, "peer.x"]);
         let error: serde_json::Value = serde_json::from_str(&said.err).unwrap();
         assert_eq!(error["error"]["faults"][0]["undeclared_type"], "sockaddr");
@@ -169,12 +191,16 @@ fn a_file_is_described() {
     place.write("calc.x", CALC);
     place.write("types.x", "/* A point. */ struct point { int x; int y; }; typedef point *next;");
     let text = place.run(&["describe", "calc.x", "-D", "LIMIT=4"]).ok();
-    for expected in ["interface CalcV1 {", "1  add(operands: Operands) -> Result", "each: i32<4>", "/// Adds them up."]
+    for expected in
+        ["interface CalcV1 {", "1  add(operands: Operands) -> Result", "each: i32<4>", "/// Adds them up."]
     {
         assert!(text.contains(expected), "{expected:?} is not in {text}");
     }
     let json = &place.run(&["describe", "calc.x", "-D", "LIMIT=4", "--json"]).json()[0];
-    assert_eq!((&json["program"]["number"], &json["version"]["name"]), (&0x2000_0099.into(), &"CALC_V1".into()));
+    assert_eq!(
+        (&json["program"]["number"], &json["version"]["name"]),
+        (&0x2000_0099.into(), &"CALC_V1".into())
+    );
     assert_eq!(json["procedures"][1]["spelled"], "ADD");
     let text = place.run(&["describe", "types.x"]).ok();
     assert!(text.contains("/// A point.\nstruct Point {\n    x: i32\n"), "{text}");
@@ -185,7 +211,9 @@ fn a_file_is_described() {
 /// which it leaves to the user.
 #[test]
 fn what_is_made_of_real_files_compiles() {
-    let Some(corpus) = std::env::var_os("FARCALL_X_CORPUS").map(PathBuf::from).filter(|corpus| corpus.is_dir()) else {
+    let Some(corpus) =
+        std::env::var_os("FARCALL_X_CORPUS").map(PathBuf::from).filter(|corpus| corpus.is_dir())
+    else {
         let _ = writeln!(std::io::stderr(), "skipped: FARCALL_X_CORPUS names no directory of .x files");
         return;
     };
@@ -209,7 +237,13 @@ fn what_is_made_of_real_files_compiles() {
         let peer = rpcgen(file);
         let name = file.strip_prefix(&corpus).unwrap_or(file).display();
         let told = |yes: bool| if yes { "yes" } else { "-" };
-        let _ = writeln!(table, "{:<7} {:<6} {:<9} {name}", peer.map_or("?", told), told(made[number]), told(compiles));
+        let _ = writeln!(
+            table,
+            "{:<7} {:<6} {:<9} {name}",
+            peer.map_or("?", told),
+            told(made[number]),
+            told(compiles)
+        );
         match peer {
             Some(true) if !compiles => missed.push(name.to_string()),
             Some(false) => {
@@ -263,13 +297,16 @@ fn compile(place: &Place, made: &[bool]) -> BTreeSet<usize> {
          [dependencies]\nfarcall = {{ path = {farcall:?} }}\n"
     );
     place.write("Cargo.toml", manifest);
-    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock"), place.path("Cargo.lock")).unwrap();
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock"), place.path("Cargo.lock"))
+        .unwrap();
     let modules = made.iter().enumerate().filter(|(_, made)| **made);
     let modules: String = modules.map(|(number, _)| format!("pub mod f{number};\n")).collect();
     place.write("src/lib.rs", modules);
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["check", "--offline", "--message-format", "short"]).current_dir(place.path(""));
-    cargo.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus")).env_remove("RUSTFLAGS");
+    cargo
+        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus"))
+        .env_remove("RUSTFLAGS");
     let output = cargo.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     // A line of a message begins with the file.

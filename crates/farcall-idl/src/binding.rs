@@ -66,8 +66,11 @@ pub fn refusals(ours: &Interface, theirs: &[Fingerprint]) -> Vec<(u32, Refusal)>
     let by_number: HashMap<u32, &Fingerprint> = theirs.iter().map(|their| (their.number, their)).collect();
     let numbers: HashMap<u64, u32> = theirs.iter().map(|their| (their.name_hash(), their.number)).collect();
     let prints = ours.fingerprints();
-    let names: HashMap<u64, &str> =
-        prints.iter().zip(&ours.procedures).map(|(our, procedure)| (our.name_hash(), &procedure.name[..])).collect();
+    let names: HashMap<u64, &str> = prints
+        .iter()
+        .zip(&ours.procedures)
+        .map(|(our, procedure)| (our.name_hash(), &procedure.name[..]))
+        .collect();
     let refusal = |(our, procedure): (&Fingerprint, &crate::Procedure)| {
         let number = our.number;
         let their = by_number.get(&number);

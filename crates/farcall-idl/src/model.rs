@@ -141,8 +141,11 @@ impl Interface {
     /// The procedure on one line: `get(key: string<255>) -> u64 raises NoSuchKey`.
     pub fn signature(&self, procedure: &Procedure) -> String {
         let spell = |ty: &Type| crate::spell(&self.types, ty);
-        let arguments: Vec<String> =
-            procedure.arguments.iter().map(|argument| format!("{}: {}", argument.name, spell(&argument.ty))).collect();
+        let arguments: Vec<String> = procedure
+            .arguments
+            .iter()
+            .map(|argument| format!("{}: {}", argument.name, spell(&argument.ty)))
+            .collect();
         let mut line = format!("{}({})", procedure.name, arguments.join(", "));
         if procedure.result != Type::Void {
             line += &format!(" -> {}", spell(&procedure.result));
@@ -254,7 +257,8 @@ impl<'a> Decode<'a> for Interface {
         let name = String::decode(d).map_err(|why| why.in_field("Interface", "name"))?;
         let docs = String::decode(d).map_err(|why| why.in_field("Interface", "docs"))?;
         let types = Types::decode(d).map_err(|why| why.in_field("Interface", "types"))?;
-        let procedures = Vec::<Procedure>::decode(d).map_err(|why| why.in_field("Interface", "procedures"))?;
+        let procedures =
+            Vec::<Procedure>::decode(d).map_err(|why| why.in_field("Interface", "procedures"))?;
         // A decoded table has been checked, but not these, which refer to it.
         let roots: Vec<Type> = procedures.iter().flat_map(Procedure::roots).cloned().collect();
         types.check(&roots)?;

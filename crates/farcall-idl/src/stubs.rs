@@ -123,7 +123,9 @@ impl Argument {
 /// How a reference to `referent` crosses, and as what.
 fn lent(referent: &Type) -> (Passing, Type) {
     match referent {
-        Type::Path(path) if path.path.is_ident("str") => (Passing::Borrowed, syn::parse_quote!(::std::string::String)),
+        Type::Path(path) if path.path.is_ident("str") => {
+            (Passing::Borrowed, syn::parse_quote!(::std::string::String))
+        }
         Type::Slice(slice) => {
             let element = &slice.elem;
             let octets = matches!(plain(element), Type::Path(path) if path.path.is_ident("u8"));

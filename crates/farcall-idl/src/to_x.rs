@@ -36,7 +36,8 @@ pub fn to_x(interface: &Interface, program: u32, version: u32) -> Result<String,
     let names = names(interface);
     let states = vec![State::Unknown; names.len()];
     let taken = KEYWORDS.split_whitespace().map(String::from).chain(names.iter().cloned()).collect();
-    let mut printer = Printer { types: &interface.types, names, states, depth: 0, taken, text: String::new() };
+    let mut printer =
+        Printer { types: &interface.types, names, states, depth: 0, taken, text: String::new() };
     printer.comment("", &interface.docs);
     let name = identifier(&interface.name);
     // What they need is declared on the way.
@@ -71,9 +72,9 @@ impl std::error::Error for NotDescribed {}
 fn check(interface: &Interface) -> Result<(), NotDescribed> {
     let types = &interface.types;
     let is_empty = |ty: &Type| match ty {
-        Type::Named(place) => {
-            types.get(*place).is_none_or(|found| matches!(&found.body, Body::Union { arms } if arms.is_empty()))
-        }
+        Type::Named(place) => types
+            .get(*place)
+            .is_none_or(|found| matches!(&found.body, Body::Union { arms } if arms.is_empty())),
         _ => false,
     };
     let wraps_nothing = |definition: &&Definition| match &definition.body {
@@ -135,7 +136,9 @@ impl Printer<'_> {
     /// Declares what stands at that place of the table, after what it consists of.
     fn definition(&mut self, place: usize) {
         let types = self.types;
-        let (Some(State::Unknown), Some(definition)) = (self.states.get(place), types.definitions().get(place)) else {
+        let (Some(State::Unknown), Some(definition)) =
+            (self.states.get(place), types.definitions().get(place))
+        else {
             return;
         };
         self.states[place] = State::Begun;
@@ -185,7 +188,8 @@ impl Printer<'_> {
             if self.is_void(ty, DEPTH) {
                 continue;
             }
-            let wanted = if name.parse::<usize>().is_ok() { format!("field{index}") } else { identifier(name) };
+            let wanted =
+                if name.parse::<usize>().is_ok() { format!("field{index}") } else { identifier(name) };
             let name = free(&wanted, |name| taken.contains(name) || is_keyword(name));
             taken.insert(name.clone());
             lines.push(self.declaration(&format!("{around}_{name}"), ty).of(&name));
@@ -236,7 +240,8 @@ impl Printer<'_> {
             let wanted = identifier(&arm.name).to_lowercase();
             let field = free(&wanted, |name| taken.contains(name) || is_keyword(name));
             taken.insert(field.clone());
-            let parts: Vec<&Field> = arm.fields.iter().filter(|field| !self.is_void(&field.ty, DEPTH)).collect();
+            let parts: Vec<&Field> =
+                arm.fields.iter().filter(|field| !self.is_void(&field.ty, DEPTH)).collect();
             let content = match parts.as_slice() {
                 [] => "void".into(),
                 [only] => self.declaration(&around, &only.ty).of(&field),

@@ -141,20 +141,26 @@ pub fn encode_arguments_with(
     Settings { files, also }: Settings<'_>,
     out: &mut Encoder<'_>,
 ) -> Result<(), Error> {
-    let fields: Vec<Field> = procedure.arguments.iter().map(|argument| field(&argument.name, &argument.ty)).collect();
+    let fields: Vec<Field> =
+        procedure.arguments.iter().map(|argument| field(&argument.name, &argument.ty)).collect();
     let roots: Vec<Type> = fields.iter().map(|field| field.ty.clone()).collect();
     interface.types.check(&roots)?;
     let other = also.and_then(|also| also.by_number(procedure.number));
-    let other: Vec<Field> =
-        other.iter().flat_map(|other| &other.arguments).map(|argument| field(&argument.name, &argument.ty)).collect();
+    let other: Vec<Field> = other
+        .iter()
+        .flat_map(|other| &other.arguments)
+        .map(|argument| field(&argument.name, &argument.ty))
+        .collect();
     let writer = encode::Writer { types: &interface.types, also: also.map(|also| &also.types), files };
     let is_named = |members: &serde_json::Map<String, Value>, only: &Field| {
-        members.contains_key(&only.name) || other.first().is_some_and(|other| members.contains_key(&other.name))
+        members.contains_key(&only.name)
+            || other.first().is_some_and(|other| members.contains_key(&other.name))
     };
     match (value, fields.as_slice()) {
         (Value::Array(_), _) => writer.positional(&fields, value, out, &Path::ROOT),
         (Value::Object(members), [only])
-            if !(members.is_empty() || is_named(members, only)) && is_object(&interface.types, &only.ty, DEPTH) =>
+            if !(members.is_empty() || is_named(members, only))
+                && is_object(&interface.types, &only.ty, DEPTH) =>
         {
             writer.value(&only.ty, value, out, &Path::ROOT)
         }
@@ -180,7 +186,8 @@ enum Form {
 
 fn form(fields: &[Field]) -> Form {
     // Those of a default variant are counted from 1: its integer comes before them.
-    let unnamed_from = |first: usize| fields.iter().zip(first..).all(|(field, index)| field.name == index.to_string());
+    let unnamed_from =
+        |first: usize| fields.iter().zip(first..).all(|(field, index)| field.name == index.to_string());
     match (unnamed_from(0) || unnamed_from(1), fields.len()) {
         (false, _) | (true, 0) => Form::Named,
         (true, 1) => Form::Single,

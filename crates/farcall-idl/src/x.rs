@@ -124,8 +124,10 @@ pub fn generate(specification: &Specification, config: &Config) -> Result<TokenS
 /// As [`generate`].
 pub fn to_rust(specification: &Specification, config: &Config) -> Result<String, Refused> {
     let items = rust_items(specification, config, false)?;
-    let from = specification.files.first().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
-    let printable = |name: std::borrow::Cow<'_, str>| name.chars().filter(|c| !c.is_control()).collect::<String>();
+    let from =
+        specification.files.first().and_then(|path| path.file_name()).map(|name| name.to_string_lossy());
+    let printable =
+        |name: std::borrow::Cow<'_, str>| name.chars().filter(|c| !c.is_control()).collect::<String>();
     let from = from.map_or("an `.x` file".into(), |name| format!("`{}`", printable(name)));
     Ok(format!("//! Made of {from} by farcall.\n\n#![allow(dead_code)]\n\n{items}"))
 }
@@ -133,7 +135,8 @@ pub fn to_rust(specification: &Specification, config: &Config) -> Result<String,
 /// The items one after the other, perhaps each with leave not to be used: a file that is included has no head for it.
 fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Result<String, Refused> {
     let tokens = generate(specification, config)?;
-    let file: syn::File = syn::parse2(tokens).map_err(|why| Refused(format!("the Rust made of it is none: {why}")))?;
+    let file: syn::File =
+        syn::parse2(tokens).map_err(|why| Refused(format!("the Rust made of it is none: {why}")))?;
     let mut text = String::new();
     let mut after_constant = true;
     for item in file.items {

@@ -27,8 +27,14 @@ fn told(old: impl FnOnce(&mut Interface), new: impl FnOnce(&mut Interface)) -> V
 #[test]
 fn procedures() {
     assert!(told(|old| done(old.procedure(1, "get")), |new| done(new.procedure(1, "get"))).is_empty());
-    assert_eq!(told(|old| done(old.procedure(1, "get")), |_| ()), ["breaking: Store.get: procedure 1 is gone"]);
-    assert_eq!(told(|_| (), |new| done(new.procedure(4, "list"))), ["fine: Store.list: is new, as procedure 4"]);
+    assert_eq!(
+        told(|old| done(old.procedure(1, "get")), |_| ()),
+        ["breaking: Store.get: procedure 1 is gone"]
+    );
+    assert_eq!(
+        told(|_| (), |new| done(new.procedure(4, "list"))),
+        ["fine: Store.list: is new, as procedure 4"]
+    );
     assert_eq!(
         told(|old| done(old.procedure(1, "get")), |new| done(new.procedure(1, "fetch"))),
         ["breaking: Store.get: is named fetch now; pin it with #[procedure(1)]"]
@@ -101,8 +107,17 @@ fn facts_beside_the_types() {
 #[test]
 fn arguments_results_exceptions() {
     let changes = told(
-        |old| done(old.procedure(1, "get").argument::<String>("key").argument::<u8>("n").result::<Vec<u32>>()),
-        |new| done(new.procedure(1, "get").argument::<Vec<u8>>("name").result::<Vec<u64>>().exception::<String>()),
+        |old| {
+            done(old.procedure(1, "get").argument::<String>("key").argument::<u8>("n").result::<Vec<u32>>())
+        },
+        |new| {
+            done(
+                new.procedure(1, "get")
+                    .argument::<Vec<u8>>("name")
+                    .result::<Vec<u64>>()
+                    .exception::<String>(),
+            )
+        },
     );
     assert_eq!(
         changes,

@@ -17,8 +17,17 @@ fn done(_: Builder<'_>) {}
 
 fn tree() -> Interface {
     let mut tree = Interface::new("Tree").docs("A tree.");
-    tree.procedure(1, "get").docs("One node.").argument::<Vec<u32>>("path").result::<Node>().exception::<String>();
-    tree.procedure(9, "put").argument::<Node>("node").argument::<u8>("at").idempotent().blocking().deadline_ms(5);
+    tree.procedure(1, "get")
+        .docs("One node.")
+        .argument::<Vec<u32>>("path")
+        .result::<Node>()
+        .exception::<String>();
+    tree.procedure(9, "put")
+        .argument::<Node>("node")
+        .argument::<u8>("at")
+        .idempotent()
+        .blocking()
+        .deadline_ms(5);
     tree
 }
 

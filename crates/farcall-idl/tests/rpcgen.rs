@@ -26,9 +26,12 @@ fn c_encodes_the_same_bytes() {
         return;
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for file in
-        ["tests/rpcgen/wire.x", "../farcall-onc/x/nfs3.x", "../farcall-onc/x/mount.x", "../farcall-onc/x/vxi11.x"]
-    {
+    for file in [
+        "tests/rpcgen/wire.x",
+        "../farcall-onc/x/nfs3.x",
+        "../farcall-onc/x/mount.x",
+        "../farcall-onc/x/vxi11.x",
+    ] {
         let types = compare(&here.join(file)).unwrap_or_else(|why| panic!("{file}: {why}"));
         println!("{file}: {types} types");
         assert!(types >= 14, "{file}: only {types} types");
@@ -52,9 +55,14 @@ fn what_is_written_is_read_back_by_us_and_by_c() {
         return;
     }
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let own = ["nfs3", "mount", "rpcbind", "vxi11"].map(|name| here.join(format!("../farcall-onc/x/{name}.x")));
+    let own =
+        ["nfs3", "mount", "rpcbind", "vxi11"].map(|name| here.join(format!("../farcall-onc/x/{name}.x")));
     for file in own.iter().chain([&here.join("tests/rpcgen/wire.x")]) {
-        println!("{}: {:?}", file.display(), written(file).unwrap_or_else(|why| panic!("{}: {why}", file.display())));
+        println!(
+            "{}: {:?}",
+            file.display(),
+            written(file).unwrap_or_else(|why| panic!("{}: {why}", file.display()))
+        );
     }
     let (mut wrong, mut refused, mut taken) = (Vec::new(), 0, 0);
     for file in corpus() {
@@ -87,8 +95,11 @@ fn written(file: &Path) -> Result<usize, Failure> {
     }
     for (before, after) in before.iter().zip(after) {
         let facts = |version: &x::Version| {
-            let x::Version { program_name, version_name, program, version, procedure_names, interface, .. } = version;
-            let signatures: Vec<String> = interface.procedures.iter().map(|each| interface.signature(each)).collect();
+            let x::Version {
+                program_name, version_name, program, version, procedure_names, interface, ..
+            } = version;
+            let signatures: Vec<String> =
+                interface.procedures.iter().map(|each| interface.signature(each)).collect();
             let names = (program_name.clone(), version_name.clone(), procedure_names.clone());
             (*program, *version, names, interface.fingerprints(), signatures)
         };
@@ -108,10 +119,12 @@ fn written(file: &Path) -> Result<usize, Failure> {
 #[test]
 fn every_example_is_a_value() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let own = ["nfs3", "mount", "rpcbind", "vxi11"].map(|name| here.join(format!("../farcall-onc/x/{name}.x")));
+    let own =
+        ["nfs3", "mount", "rpcbind", "vxi11"].map(|name| here.join(format!("../farcall-onc/x/{name}.x")));
     let mut shown = 0;
     for file in own.into_iter().chain(corpus()) {
-        let Ok(versions) = read(&file).map_err(|_| ()).and_then(|tree| x::interfaces(&tree).map_err(|_| ())) else {
+        let Ok(versions) = read(&file).map_err(|_| ()).and_then(|tree| x::interfaces(&tree).map_err(|_| ()))
+        else {
             continue;
         };
         for version in &versions {
@@ -166,8 +179,8 @@ fn interface_written(before: &x::Version) -> Result<(), Failure> {
     };
     let differ = |how: String| Failure::Differ(format!("{}, by itself: {how}", before.version_name));
     let tree = x::read_text(Path::new("interface.x"), &text, &x::Options::default());
-    let after =
-        x::interfaces(&tree.map_err(|why| differ(format!("{why}\n{text}")))?).map_err(|why| differ(why.to_string()))?;
+    let after = x::interfaces(&tree.map_err(|why| differ(format!("{why}\n{text}")))?)
+        .map_err(|why| differ(why.to_string()))?;
     let [after] = after.as_slice() else { return Err(differ("not one version".into())) };
     let (seed, types) = (seed(), &before.interface.types);
     let mut random = Random { state: seed | 1, types };
@@ -176,8 +189,9 @@ fn interface_written(before: &x::Version) -> Result<(), Failure> {
         let Some(same) = same.filter(|same| same.arguments.len() == procedure.arguments.len()) else {
             return Err(differ(format!("no {} of as many arguments", procedure.name)));
         };
-        let arguments =
-            |procedure: &Procedure| procedure.arguments.iter().map(|each| each.ty.clone()).collect::<Vec<_>>();
+        let arguments = |procedure: &Procedure| {
+            procedure.arguments.iter().map(|each| each.ty.clone()).collect::<Vec<_>>()
+        };
         let both = arguments(procedure).into_iter().zip(arguments(same));
         for (ty, other) in both.chain([(procedure.result.clone(), same.result.clone())]) {
             let bytes = |types, ty, value| {
@@ -187,7 +201,8 @@ fn interface_written(before: &x::Version) -> Result<(), Failure> {
             let value = random.value(&ty, DEPTH);
             let ours = bytes(types, &ty, &value).map_err(|why| differ(why.to_string()))?;
             let read = values::decode(&after.interface.types, &other, &mut Decoder::new(&ours));
-            let read = read.map_err(|why| differ(format!("{}, seed {seed}: {why}: {value}", procedure.name)))?;
+            let read =
+                read.map_err(|why| differ(format!("{}, seed {seed}: {why}: {value}", procedure.name)))?;
             if bytes(&after.interface.types, &other, &read).ok().as_ref() != Some(&ours) {
                 return Err(differ(format!("{}, seed {seed}: {value} is {read}", procedure.name)));
             }
@@ -197,8 +212,8 @@ fn interface_written(before: &x::Version) -> Result<(), Failure> {
 }
 
 fn there_is_c() -> bool {
-    let there =
-        Path::new("/usr/include/tirpc/rpc/rpc.h").exists() && Command::new("rpcgen").arg("--version").output().is_ok();
+    let there = Path::new("/usr/include/tirpc/rpc/rpc.h").exists()
+        && Command::new("rpcgen").arg("--version").output().is_ok();
     if !there {
         let _ = writeln!(std::io::stderr(), "skipped: needs rpcgen, gcc and libtirpc");
     }
@@ -313,8 +328,8 @@ fn compare_types(
             if back != value {
                 return Err(differ(format!("decoded as {back}")));
             }
-            let (used, theirs) =
-                through_c(index, &ours, &mut to, &mut from).ok_or(Failure::NoC("what rpcgen makes of it crashes"))?;
+            let (used, theirs) = through_c(index, &ours, &mut to, &mut from)
+                .ok_or(Failure::NoC("what rpcgen makes of it crashes"))?;
             if used != ours.len() || theirs != ours {
                 return Err(differ(format!("{ours:02x?}, C takes {used} of it and makes {theirs:02x?}")));
             }
@@ -327,7 +342,9 @@ fn compare_types(
 /// Whether all parts of a type are declared by the file: C's headers may declare others.
 fn is_known(types: &Types, ty: &Type, seen: &mut HashSet<u32>) -> bool {
     match ty {
-        Type::Array { element: inner, .. } | Type::List { element: inner, .. } => is_known(types, inner, seen),
+        Type::Array { element: inner, .. } | Type::List { element: inner, .. } => {
+            is_known(types, inner, seen)
+        }
         Type::Chain(inner) | Type::Optional(inner) => is_known(types, inner, seen),
         Type::Tuple(parts) => parts.iter().all(|part| is_known(types, part, seen)),
         Type::Named(place) if !seen.insert(*place) => true,
@@ -343,7 +360,12 @@ fn is_known(types: &Types, ty: &Type, seen: &mut HashSet<u32>) -> bool {
 }
 
 /// What C decodes, encoded again, and how many bytes that took.
-fn through_c(index: usize, bytes: &[u8], to: &mut impl Write, from: &mut impl Read) -> Option<(usize, Vec<u8>)> {
+fn through_c(
+    index: usize,
+    bytes: &[u8],
+    to: &mut impl Write,
+    from: &mut impl Read,
+) -> Option<(usize, Vec<u8>)> {
     let head = [index as u32, bytes.len() as u32].map(u32::to_ne_bytes).concat();
     to.write_all(&[&head, bytes].concat()).and_then(|()| to.flush()).ok()?;
     let mut head = [[0; 4]; 2];
@@ -364,10 +386,12 @@ fn make_c(file: &Path, directory: &Path) -> Result<Vec<String>, Failure> {
         }
     }
     let run = |line: &str| {
-        let done = Command::new("sh").args(["-c", line]).current_dir(directory).stderr(Stdio::null()).status();
+        let done =
+            Command::new("sh").args(["-c", line]).current_dir(directory).stderr(Stdio::null()).status();
         done.is_ok_and(|status| status.success())
     };
-    let made = run(&format!("rm -f of.h of.c; rpcgen -N -h -o of.h '{name}' && rpcgen -N -c -o of.c '{name}'"));
+    let made =
+        run(&format!("rm -f of.h of.c; rpcgen -N -h -o of.h '{name}' && rpcgen -N -c -o of.c '{name}'"));
     let header = fs::read_to_string(directory.join("of.h")).ok().filter(|_| made);
     let header = header.ok_or(Failure::NoC("rpcgen refuses it"))?;
     let names: Vec<String> = header.lines().filter_map(routine).map(String::from).collect();
@@ -417,7 +441,8 @@ impl Random<'_> {
     /// A value as JSON, as decoding would show it.
     fn value(&mut self, ty: &Type, depth: usize) -> Value {
         let mut bytes = Vec::new();
-        let mut random = |out: &mut Vec<u8>, length: usize| out.extend((0..length).map(|_| self.next() as u8));
+        let mut random =
+            |out: &mut Vec<u8>, length: usize| out.extend((0..length).map(|_| self.next() as u8));
         match ty {
             Type::Opaque { size } => random(&mut bytes, *size as usize),
             Type::Bytes { max } => {
@@ -426,7 +451,10 @@ impl Random<'_> {
             }
             Type::String { max } => {
                 let length = self.below((*max).min(9) as usize + 1);
-                return (0..length).map(|_| char::from(b'a' + self.below(26) as u8)).collect::<String>().into();
+                return (0..length)
+                    .map(|_| char::from(b'a' + self.below(26) as u8))
+                    .collect::<String>()
+                    .into();
             }
             Type::Array { size, element } => return (0..*size).map(|_| self.value(element, depth)).collect(),
             Type::List { max, element } => {
@@ -507,7 +535,8 @@ impl Random<'_> {
 
     fn union(&mut self, arms: &[Arm], depth: usize) -> Value {
         // Where it is deep enough, one that ends it.
-        let ends = |arm: &&Arm| depth > 0 || !arm.fields.iter().any(|field| matches!(field.ty, Type::Named(_)));
+        let ends =
+            |arm: &&Arm| depth > 0 || !arm.fields.iter().any(|field| matches!(field.ty, Type::Named(_)));
         let open: Vec<&Arm> = arms.iter().filter(ends).collect();
         let arm = match open.as_slice() {
             [] => &arms[0],

@@ -112,7 +112,8 @@ fn text_and_bytes() {
 
 #[test]
 fn structs_and_enums() {
-    let entry = Entry { name: "a".into(), tags: vec![1], owner: None, kind: Kind::Device { major: 1, minor: 2 } };
+    let entry =
+        Entry { name: "a".into(), tags: vec![1], owner: None, kind: Kind::Device { major: 1, minor: 2 } };
     let device = json!({"Device": {"major": 1, "minor": 2}});
     same(
         entry,
@@ -159,7 +160,8 @@ fn extensible_structs_may_end_early() {
 fn the_variant_of_all_other_integers() {
     let unit = |name: &str, tag| Arm { name: name.into(), docs: String::new(), tag, fields: Vec::new() };
     let mut types = Types::new();
-    let ty = types.define("k", "K", "", |_| Body::Union { arms: vec![unit("Zero", Some(0)), unit("Other", None)] });
+    let ty = types
+        .define("k", "K", "", |_| Body::Union { arms: vec![unit("Zero", Some(0)), unit("Other", None)] });
     assert_eq!(to_json(&types, &ty, &[0, 0, 0, 9]).unwrap(), json!({"Other": [9]}));
     assert_eq!(to_xdr(&types, &ty, &json!({"Other": [9, {}]})).unwrap(), [0, 0, 0, 9]);
     assert_eq!(to_xdr(&types, &ty, &json!({"Other": [9]})).unwrap(), [0, 0, 0, 9]);
@@ -196,7 +198,10 @@ fn arguments_by_name_by_order_or_alone() {
     assert_eq!(encode("size", json!(null)), Ok(vec![]));
     assert_eq!(encode("size", json!([])), Ok(vec![]));
     assert_eq!(encode("get", json!({})).unwrap_err(), "at $.key: missing; expected string<>");
-    assert_eq!(encode("put", json!("k")).unwrap_err(), "at $: expected an object with key, value, found \"k\"");
+    assert_eq!(
+        encode("put", json!("k")).unwrap_err(),
+        "at $: expected an object with key, value, found \"k\""
+    );
     assert_eq!(encode("size", json!([1])).unwrap_err(), "at $: 1 elements where 0 are declared");
 }
 

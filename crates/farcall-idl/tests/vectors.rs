@@ -51,7 +51,8 @@ impl Schema for Shape {
 }
 
 fn made() -> String {
-    let mut out = String::from("# Wire types: the type as a description has it, and the fingerprint of its values.\n");
+    let mut out =
+        String::from("# Wire types: the type as a description has it, and the fingerprint of its values.\n");
     for ty in plain_types() {
         let print = fingerprint(&Types::new(), std::slice::from_ref(&ty));
         let spelled = farcall_idl::spell(&Types::new(), &ty);

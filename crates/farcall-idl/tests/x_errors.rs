@@ -135,7 +135,8 @@ error: no constant `REDD` is declared
     ] {
         let why = refused(text);
         let first = why.iter().next().unwrap();
-        let (Undeclared::Type(undeclared) | Undeclared::Constant(undeclared)) = first.undeclared().unwrap() else {
+        let (Undeclared::Type(undeclared) | Undeclared::Constant(undeclared)) = first.undeclared().unwrap()
+        else {
             panic!("{why}")
         };
         assert_eq!((undeclared.as_str(), why.iter().count()), (name, 1), "{text}: {why}");
@@ -164,7 +165,10 @@ fn the_way_to_an_included_file_is_told() {
 #[test]
 fn each_fault_has_its_message() {
     let cases: &[(&str, &str)] = &[
-        ("foo", "1:1 a definition should begin here: `const`, `typedef`, `enum`, `struct`, `union` or `program`"),
+        (
+            "foo",
+            "1:1 a definition should begin here: `const`, `typedef`, `enum`, `struct`, `union` or `program`",
+        ),
         ("const X = ;", "1:11 a number or a constant's name should stand here"),
         ("const X = 09;", "1:11 this is no number, or it does not fit into 64 bits"),
         ("const X = X;", "1:11 this constant depends on itself"),
@@ -200,7 +204,10 @@ fn each_fault_has_its_message() {
             "program P { version V { } = 1; version W { } = 1; } = 1;",
             "1:48 this program has a version of this number already",
         ),
-        ("program P { version V { int f(void, int) = 0; } = 1; } = 1;", "1:31 `void` stands for no arguments at all"),
+        (
+            "program P { version V { int f(void, int) = 0; } = 1; } = 1;",
+            "1:31 `void` stands for no arguments at all",
+        ),
         ("program P { } = P;", "1:17 this constant depends on itself"),
         ("program P { } = -1;", "1:17 this number is between 0 and 4294967295"),
         ("program P { int x; } = 1;", "1:13 `version` or `}` should stand here"),
@@ -267,7 +274,8 @@ mod hostile {
         refused_as(&(backwards + "const C10000 = 1;"), "too many constants depend on each other");
         let forwards: String = (0..10_000).map(|n| format!("const C{} = C{n} + 1;\n", n + 1)).collect();
         let tree =
-            read_text(Path::new("test.x"), &("const C0 = 1;\n".to_owned() + &forwards), &Options::default()).unwrap();
+            read_text(Path::new("test.x"), &("const C0 = 1;\n".to_owned() + &forwards), &Options::default())
+                .unwrap();
         assert_eq!(tree.constants.len(), 10_001);
     }
 
@@ -277,9 +285,11 @@ mod hostile {
         refused_as(&(doubling + "#define A64 ;\nA0"), "macros stand for more than");
         let doubling: String = (0..64).map(|n| format!("#define A{n}(x) A{0}(x x)\n", n + 1)).collect();
         refused_as(&(doubling + "#define A64(x) x\nA0(;)"), "macros stand for more than");
-        let doubling: String = (0..64).rev().map(|n| format!("#define A{n} (A{0} + A{0} + x)\n", n + 1)).collect();
+        let doubling: String =
+            (0..64).rev().map(|n| format!("#define A{n} (A{0} + A{0} + x)\n", n + 1)).collect();
         refused_as(&(doubling + "#if A0\n#endif"), "nested too deep");
-        let doubling: String = (0..32).rev().map(|n| format!("#define A{n} A{0} + A{0} + x\n", n + 1)).collect();
+        let doubling: String =
+            (0..32).rev().map(|n| format!("#define A{n} A{0} + A{0} + x\n", n + 1)).collect();
         refused_as(&(doubling + "#if A0\n#endif"), "too large");
         let nested = format!("#define F(x) x\n{}1{}", "F(".repeat(100_000), ")".repeat(100_000));
         refused_as(&nested, "nested too deep");
@@ -320,11 +330,15 @@ mod hostile {
         ] {
             let why = refused(text);
             let message = why.iter().next().unwrap().message();
-            assert!(message.contains("contains itself") || message.contains("is nothing but itself"), "{text}: {why}");
+            assert!(
+                message.contains("contains itself") || message.contains("is nothing but itself"),
+                "{text}: {why}"
+            );
         }
         refused_as("typedef int a[65536]; typedef a b[65536]; typedef b c[65536];", "bytes in place");
         // By way of an arm that need not be taken it ends.
-        let text = "union u switch (bool more) { case TRUE: struct { int i; u next; } element; case FALSE: void; };";
+        let text =
+            "union u switch (bool more) { case TRUE: struct { int i; u next; } element; case FALSE: void; };";
         assert!(read_text(Path::new("test.x"), text, &Options::default()).unwrap().warnings.is_empty());
     }
 
@@ -342,10 +356,14 @@ mod hostile {
     #[test]
     fn many_types_in_a_row_take_no_stack() {
         let chain: String = (0..50_000).map(|n| format!("struct t{n} {{ t{} x; }};\n", n + 1)).collect();
-        let tree = read_text(Path::new("test.x"), &(chain + "struct t50000 { int i; };"), &Options::default()).unwrap();
+        let tree =
+            read_text(Path::new("test.x"), &(chain + "struct t50000 { int i; };"), &Options::default())
+                .unwrap();
         assert_eq!(tree.types.len(), 50_001);
         let chain: String = (0..50_000).map(|n| format!("typedef t{} t{n};\n", n + 1)).collect();
-        assert!(read_text(Path::new("test.x"), &(chain + "typedef int t50000;"), &Options::default()).is_ok());
+        assert!(
+            read_text(Path::new("test.x"), &(chain + "typedef int t50000;"), &Options::default()).is_ok()
+        );
     }
 
     #[test]
@@ -354,9 +372,11 @@ mod hostile {
                     union u switch (e k) { case X: A(opaque o); default: void; };\n#if defined(A) && 1 < 2\nnamespace n { typedef u t; }\n\
                     #endif\nprogram P { version V { n::t F(string, int *) = C; } = 1; } = 0x20000000;\n";
         for (at, _) in text.char_indices() {
-            let _ = read_text(Path::new("test.x"), &text[..at], &Options::default()).map_err(|why| why.to_string());
+            let _ = read_text(Path::new("test.x"), &text[..at], &Options::default())
+                .map_err(|why| why.to_string());
             let without = format!("{}{}", &text[..at], &text[at + 1..]);
-            let _ = read_text(Path::new("test.x"), &without, &Options::default()).map_err(|why| why.to_string());
+            let _ =
+                read_text(Path::new("test.x"), &without, &Options::default()).map_err(|why| why.to_string());
             let with = format!("{}€{}", &text[..at], &text[at..]);
             let _ = read_text(Path::new("test.x"), &with, &Options::default()).map_err(|why| why.to_string());
         }

@@ -14,7 +14,10 @@ fn tree_with(text: &str, given: &[(&str, &str)]) -> Specification {
 }
 
 fn tree_external(text: &str, names: &[&str]) -> Specification {
-    tree_by(text, &Options { external: names.iter().map(|name| name.to_string()).collect(), ..Options::default() })
+    tree_by(
+        text,
+        &Options { external: names.iter().map(|name| name.to_string()).collect(), ..Options::default() },
+    )
 }
 
 fn tree_by(text: &str, options: &Options) -> Specification {
@@ -79,8 +82,8 @@ fn numbers_have_all_of_c_s_spellings() {
     );
     use Type::*;
     let expected = [
-        I8, U8, I16, U16, I32, U32, U32, I32, U32, I64, U64, I64, I64, U64, U32, U64, Bool, U64, I8, U8, Bool, F32,
-        F64, Quadruple, I32, I32,
+        I8, U8, I16, U16, I32, U32, U32, I32, U32, I64, U64, I64, I64, U64, U32, U64, Bool, U64, I8, U8,
+        Bool, F32, F64, Quadruple, I32, I32,
     ];
     assert_eq!(fields(&tree, "s"), expected.map(Declared::One));
 }
@@ -130,8 +133,9 @@ fn constants_are_numbers_of_every_base_texts_and_sums_of_others() {
 
 #[test]
 fn enumerators_go_on_from_the_one_before_and_serve_as_constants() {
-    let tree =
-        tree("enum e { A, B, C = 10, D, E = -1, F = D, G = 0xffffffff, }; struct s { int x[D]; }; const LAST = D;");
+    let tree = tree(
+        "enum e { A, B, C = 10, D, E = -1, F = D, G = 0xffffffff, }; struct s { int x[D]; }; const LAST = D;",
+    );
     let expected = [("A", 0), ("B", 1), ("C", 10), ("D", 11), ("E", -1), ("F", 11), ("G", -1)];
     assert_eq!(enumerators(&tree, "e"), expected.map(|(name, value)| (name.to_owned(), value)));
     assert_eq!(fields(&tree, "s"), [Declared::Array { element: Type::I32, size: 11 }]);
@@ -149,10 +153,15 @@ fn a_union_has_several_labels_numbers_names_and_a_default() {
     );
     let labels = |name: &str| -> Vec<Vec<(Option<String>, i32)>> {
         let arms = &union(&tree, name).arms;
-        arms.iter().map(|arm| arm.labels.iter().map(|label| (label.name.clone(), label.value)).collect()).collect()
+        arms.iter()
+            .map(|arm| arm.labels.iter().map(|label| (label.name.clone(), label.value)).collect())
+            .collect()
     };
     let named = |name: &str, value| (Some(name.to_owned()), value);
-    assert_eq!(labels("u"), [vec![named("NONE", 0)], vec![named("ONE", 1), named("TWO", 2)], vec![named("THREE", 3)]]);
+    assert_eq!(
+        labels("u"),
+        [vec![named("NONE", 0)], vec![named("ONE", 1), named("TWO", 2)], vec![named("THREE", 3)]]
+    );
     assert_eq!(union(&tree, "u").discriminant, Type::Defined(0));
     assert_eq!(union(&tree, "u").default, Some(None));
     assert_eq!(labels("b"), [vec![named("TRUE", 1)], vec![named("FALSE", 0)]]);
@@ -175,11 +184,13 @@ fn programs_have_versions_procedures_and_any_number_of_arguments() {
     );
     let program = &tree.programs[0];
     assert_eq!((program.named.name.as_str(), program.number), ("P", 0x2000_0001));
-    let told: Vec<_> = program.versions.iter().map(|version| (version.number, version.procedures.len())).collect();
+    let told: Vec<_> =
+        program.versions.iter().map(|version| (version.number, version.procedures.len())).collect();
     assert_eq!(told, [(1, 4), (2, 2)]);
     let [null, add, name, all] = &program.versions[0].procedures[..] else { panic!("four procedures") };
     assert_eq!((null.arguments.len(), &null.result), (0, &Declared::One(Type::Void)));
-    let arguments: Vec<_> = add.arguments.iter().map(|each| (each.name.as_deref(), each.declared.clone())).collect();
+    let arguments: Vec<_> =
+        add.arguments.iter().map(|each| (each.name.as_deref(), each.declared.clone())).collect();
     assert_eq!(arguments, [(None, Declared::One(Type::I32)), (Some("b"), Declared::One(Type::I32))]);
     assert_eq!(
         (&name.arguments[0].declared, &name.result),
@@ -197,7 +208,8 @@ fn programs_have_versions_procedures_and_any_number_of_arguments() {
 // glibc's sunrpc/bug20790.x: rpcgen once had no room for it.
 #[test]
 fn a_name_may_be_long_but_not_of_any_length() {
-    let program = |length| format!("program P {{ version V {{ int F(int {}) = 1; }} = 1; }} = 1;", "a".repeat(length));
+    let program =
+        |length| format!("program P {{ version V {{ int F(int {}) = 1; }} = 1; }} = 1;", "a".repeat(length));
     assert_eq!(tree(&program(1024)).programs.len(), 1);
     assert!(read_text(Path::new("test.x"), &program(1025), &Options::default()).is_err());
 }
@@ -245,8 +257,10 @@ fn a_typedef_of_a_type_to_its_own_name_says_nothing() {
 
 #[test]
 fn what_the_user_says_is_declared_elsewhere_is_and_what_rpc_declares_is_known() {
-    let tree =
-        tree_external("struct s { sockaddr a; netobj n; des_block d; opaque_auth o; rpcprog_t p; };", &["sockaddr"]);
+    let tree = tree_external(
+        "struct s { sockaddr a; netobj n; des_block d; opaque_auth o; rpcprog_t p; };",
+        &["sockaddr"],
+    );
     let told = fields(&tree, "s");
     assert_eq!(told[0], Declared::One(Type::Foreign("sockaddr".into())));
     assert_eq!(alias(&tree, "netobj"), Declared::Bytes { max: 1024 });
@@ -260,7 +274,8 @@ fn what_the_user_says_is_declared_elsewhere_is_and_what_rpc_declares_is_known() 
 fn a_constant_is_given_and_a_type_that_needs_one_can_be_left_to_the_user() {
     let text = "struct a { char path[PATH]; }; struct b { a inner; string name<NAME>; };
                 union u switch (int i) { case SOME: int i; }; union v switch (kind k) { case 1: int i; };";
-    let whole = Options { external: vec!["kind".into()], ..defines(&[("PATH", "8"), ("NAME", "9"), ("SOME", "10")]) };
+    let whole =
+        Options { external: vec!["kind".into()], ..defines(&[("PATH", "8"), ("NAME", "9"), ("SOME", "10")]) };
     let whole = read_text(Path::new("test.x"), text, &whole).unwrap();
     assert_eq!((whole.types.len(), whole.warnings.len()), (4, 0));
     assert_eq!(fields(&whole, "a"), [Declared::Array { element: Type::I8, size: 8 }]);
@@ -289,7 +304,9 @@ fn what_is_wrong_in_a_file_that_lends_types_matters_if_they_are_used() {
         farcall_idl::x::read(&directory.path().join("main.x"), options)
     };
     assert!(using("good", &Options::default()).is_ok());
-    for (name, says) in [("bad", "no constant `PATH` is declared"), ("worse", "no type `opaqe_t` is declared")] {
+    for (name, says) in
+        [("bad", "no constant `PATH` is declared"), ("worse", "no type `opaqe_t` is declared")]
+    {
         let why = using(name, &Options::default()).unwrap_err();
         let first = why.iter().next().unwrap();
         assert!(first.message() == says && first.file().ends_with("lender.x") && first.line() > 1, "{why}");
@@ -324,7 +341,8 @@ fn macros_paste_and_quote_what_they_are_given() {
         (vec!["first".into(), "npoint".into()], vec!["prefix".into(), "_y".into(), "z".into()])
     );
     assert_eq!(fields(&tree, "a_b"), [Type::U32, Type::I32, Type::I64].map(Declared::One));
-    let constants: Vec<_> = tree.constants.iter().map(|each| (each.named.name.as_str(), each.value.clone())).collect();
+    let constants: Vec<_> =
+        tree.constants.iter().map(|each| (each.named.name.as_str(), each.value.clone())).collect();
     assert_eq!(constants, [("N10", Value::Integer(16)), ("N10_TEXT", Value::Text("10 + 1".into()))]);
 }
 
@@ -343,7 +361,10 @@ fn namespaces_are_looked_through_from_the_inside() {
     assert_eq!(told[1], Declared::One(Type::Defined(0)));
     assert_eq!(told[2], Declared::One(Type::Defined(3)));
     assert_eq!(told[3], Declared::One(Type::Defined(1)));
-    assert!(told[4..].iter().all(|each| *each == Declared::Array { element: Type::I32, size: 5 }), "{told:?}");
+    assert!(
+        told[4..].iter().all(|each| *each == Declared::Array { element: Type::I32, size: 5 }),
+        "{told:?}"
+    );
     assert_eq!(fields(&tree, "t"), [Declared::One(Type::Defined(4))]);
 }
 
@@ -402,7 +423,9 @@ const T = 1;",
 #[test]
 fn a_comment_cannot_leave_its_documentation() {
     let tree = tree("/* ``` \n *      [a]: b\n * ``` */ typedef int t; // `x` \n");
-    assert!(!find(&tree, "t").named.docs.trim_start_matches("```text").trim_end_matches("```").contains("```"));
+    assert!(
+        !find(&tree, "t").named.docs.trim_start_matches("```text").trim_end_matches("```").contains("```")
+    );
 }
 
 mod preprocessor {

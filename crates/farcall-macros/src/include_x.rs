@@ -24,7 +24,8 @@ pub fn expand(arguments: TokenStream) -> Result<TokenStream> {
     let specification = x::read(&path, &options).map_err(|why| refuse(why.to_string()))?;
     let items = x::generate(&specification, &config).map_err(|why| refuse(why.to_string()))?;
     // So that the crate is built again when a file changes.
-    let files = specification.files.iter().filter_map(|file| file.to_str().map(|file| quote!(include_bytes!(#file))));
+    let files =
+        specification.files.iter().filter_map(|file| file.to_str().map(|file| quote!(include_bytes!(#file))));
     Ok(quote! {
         #items
         const _: &[&[u8]] = &[#(#files),*];
@@ -39,7 +40,8 @@ fn root() -> PathBuf {
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Arguments> {
         let file = input.parse()?;
-        let mut arguments = Arguments { file, options: Options::default(), config: Config::new().farcall("::farcall") };
+        let mut arguments =
+            Arguments { file, options: Options::default(), config: Config::new().farcall("::farcall") };
         while !input.is_empty() {
             input.parse::<Token![,]>()?;
             if !input.is_empty() {

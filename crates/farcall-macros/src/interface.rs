@@ -21,8 +21,9 @@ const RESERVED_NUMBERS: u32 = 0xffff_0000;
 /// What stands in the place of `#[interface(arguments)] item`.
 pub fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let options: Options = syn::parse2(arguments)?;
-    let item: ItemTrait = syn::parse2(item)
-        .map_err(|error| Error::new(error.span(), format!("{error}\nhint: #[farcall::interface] stands on a trait")))?;
+    let item: ItemTrait = syn::parse2(item).map_err(|error| {
+        Error::new(error.span(), format!("{error}\nhint: #[farcall::interface] stands on a trait"))
+    })?;
     read(options, item).map(|source| generate(&source))
 }
 
@@ -58,7 +59,8 @@ fn read(options: Options, item: ItemTrait) -> Result<Source> {
     let mut procedures: Vec<Procedure> = Vec::new();
     for item in item.items {
         let next = procedures.last().map_or(1, |last| last.number.saturating_add(1));
-        let read = procedure_of(item).and_then(|method| read_procedure(method, next, options.program.is_some()));
+        let read =
+            procedure_of(item).and_then(|method| read_procedure(method, next, options.program.is_some()));
         let Some(procedure) = refusals.take(read) else {
             continue;
         };
@@ -121,7 +123,11 @@ fn procedure_of(item: TraitItem) -> Result<TraitItemFn> {
         TraitItem::Type(_) => "an associated type",
         _ => "a macro",
     };
-    Err(refuse(tokens, &format!("an interface holds procedures; {what} cannot cross"), "put it outside the trait"))
+    Err(refuse(
+        tokens,
+        &format!("an interface holds procedures; {what} cannot cross"),
+        "put it outside the trait",
+    ))
 }
 
 fn read_procedure(method: TraitItemFn, next: u32, onc: bool) -> Result<Procedure> {
@@ -139,7 +145,8 @@ fn read_procedure(method: TraitItemFn, next: u32, onc: bool) -> Result<Procedure
             "write the body where the trait is implemented",
         ));
     }
-    let arguments = sig.inputs.into_iter().filter_map(|input| refusals.take(read_argument(input).transpose()?));
+    let arguments =
+        sig.inputs.into_iter().filter_map(|input| refusals.take(read_argument(input).transpose()?));
     let arguments = arguments.collect();
     let output = refusals.take(read_output(sig.output, &sig.ident));
     let (output, (result, exception)) =
@@ -164,7 +171,8 @@ fn read_procedure(method: TraitItemFn, next: u32, onc: bool) -> Result<Procedure
 fn check_name(name: &Ident) -> Result<()> {
     let text = name.unraw().to_string();
     if RESERVED_NAMES.contains(&text.as_str()) {
-        let what = format!("`{text}` is taken: it is a method of the user-stub that this procedure would hide");
+        let what =
+            format!("`{text}` is taken: it is a method of the user-stub that this procedure would hide");
         return Err(refuse(name, &what, &format!("another name, as in `do_{text}`")));
     }
     Ok(())
@@ -178,7 +186,8 @@ fn check_number(procedure: &Procedure, earlier: &[Procedure], onc: bool) -> Resu
     }
     if let Some(other) = earlier.iter().find(|other| other.number == *number) {
         let what = format!("`{name}` and `{}` both have procedure number {number}", other.name);
-        let hint = "a procedure that is not pinned by #[procedure(n)] takes the number after its predecessor's";
+        let hint =
+            "a procedure that is not pinned by #[procedure(n)] takes the number after its predecessor's";
         return Err(refuse(name, &what, hint));
     }
     Ok(())
@@ -218,8 +227,7 @@ fn refuse_where(clause: &WhereClause) -> Result<()> {
 }
 
 fn check_receiver(sig: &Signature) -> Result<()> {
-    let hint =
-        "write `&self`: many calls run at the same time; a server guards what they share, with a Mutex or atomics";
+    let hint = "write `&self`: many calls run at the same time; a server guards what they share, with a Mutex or atomics";
     let Some(FnArg::Receiver(receiver)) = sig.inputs.first() else {
         return Err(refuse(&sig.ident, "a procedure is called on its server", hint));
     };
@@ -242,7 +250,9 @@ fn read_argument(input: FnArg) -> Result<Option<Argument>> {
     };
     let max = attributes::max_of(&argument.attrs)?;
     let name = match *argument.pat {
-        Pat::Ident(name) if name.by_ref.is_none() && name.mutability.is_none() && name.subpat.is_none() => name.ident,
+        Pat::Ident(name) if name.by_ref.is_none() && name.mutability.is_none() && name.subpat.is_none() => {
+            name.ident
+        }
         other => {
             return Err(refuse(other, "an argument is a plain name", "take it apart in the server's body"));
         }
@@ -256,8 +266,7 @@ fn read_argument(input: FnArg) -> Result<Option<Argument>> {
 
 /// The return type as written, and the result and exception in it.
 fn read_output(output: ReturnType, procedure: &Ident) -> Result<(Type, (Type, Option<Type>))> {
-    let hint =
-        "every procedure returns `farcall::Result<T>` or `farcall::Result<T, Exception>`: the call itself may fail";
+    let hint = "every procedure returns `farcall::Result<T>` or `farcall::Result<T, Exception>`: the call itself may fail";
     let ReturnType::Type(_, written) = output else {
         return Err(refuse(procedure, "a procedure says that its call can fail", hint));
     };

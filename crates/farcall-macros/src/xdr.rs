@@ -51,7 +51,10 @@ fn of_struct(item: &Item, fields: &[Field], extensible: bool) -> Bodies {
             let decode = decode_fields(item, fields, "");
             let (encode, decode) = (quote!(#(#encode)* Ok(())), quote!(Ok(Self { #decode })));
             match extensible {
-                true => (quote!(encoder.sized(|encoder| { #encode })), quote!(decoder.sized(|decoder| { #decode }))),
+                true => (
+                    quote!(encoder.sized(|encoder| { #encode })),
+                    quote!(decoder.sized(|decoder| { #decode })),
+                ),
                 false => (encode, decode),
             }
         }

@@ -31,7 +31,11 @@ impl Directory {
             })
             .map_err(|source| Error::Io { doing: "writing", path: path.clone(), source })
             .and_then(|()| {
-                self.rename(&new, name).map_err(|source| Error::Io { doing: "renaming", path: path.clone(), source })
+                self.rename(&new, name).map_err(|source| Error::Io {
+                    doing: "renaming",
+                    path: path.clone(),
+                    source,
+                })
             });
         if result.is_err() {
             self.remove(&new);

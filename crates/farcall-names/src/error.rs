@@ -93,7 +93,9 @@ pub enum Distrust {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Taken { name, owner, address } => write!(f, "{name} is exported already, by {owner} at {address}"),
+            Self::Taken { name, owner, address } => {
+                write!(f, "{name} is exported already, by {owner} at {address}")
+            }
             Self::Untrusted { path, why } => {
                 write!(f, "{} cannot be trusted: {why}", path.display())
             }
@@ -101,7 +103,11 @@ impl fmt::Display for Error {
                 write!(f, "{}, line {line}: {why}", path.display())
             }
             Self::Format { path, found } => {
-                write!(f, "{} is in format {found:?}, which this version of farcall does not know", path.display())
+                write!(
+                    f,
+                    "{} is in format {found:?}, which this version of farcall does not know",
+                    path.display()
+                )
             }
             Self::TooLarge { what, size, limit } => {
                 write!(f, "{size} {what}; at most {limit} are allowed")

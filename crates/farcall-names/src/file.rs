@@ -81,7 +81,11 @@ impl File {
     }
 
     /// Lets `change` alter the table, alone among all processes, after the dead are removed.
-    fn update<T>(&self, directory: &Directory, change: impl FnOnce(&mut Table, &mut Judge) -> Result<T>) -> Result<T> {
+    fn update<T>(
+        &self,
+        directory: &Directory,
+        change: impl FnOnce(&mut Table, &mut Judge) -> Result<T>,
+    ) -> Result<T> {
         let _turn = directory.turn(PATIENCE)?;
         let mut table = self.load(directory)?;
         let before = table.version();
@@ -117,7 +121,9 @@ impl Registry for File {
             Ok(Own::new(entry, table.put(entry.clone())))
         })?;
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
-        Ok(Registration::new(entry.name(), move || registry.withdraw_revision(&type_name, &instance, own.revision())))
+        Ok(Registration::new(entry.name(), move || {
+            registry.withdraw_revision(&type_name, &instance, own.revision())
+        }))
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {

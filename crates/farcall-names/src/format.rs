@@ -81,7 +81,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
             check_end(count, table.held().len()).map_err(|why| Fault::Line(number, why))?;
             return match lines.next() {
                 None => Ok(table),
-                Some((_, number)) => Err(Fault::Line(number, "nothing may follow the line \"end\"".to_owned())),
+                Some((_, number)) => {
+                    Err(Fault::Line(number, "nothing may follow the line \"end\"".to_owned()))
+                }
             };
         }
         let held = whole_line(line).and_then(parse_entry).map_err(|why| Fault::Line(number, why))?;
@@ -164,7 +166,8 @@ fn parse_name<T: FromStr<Err = crate::NameError>>(text: &str) -> Result<T, Strin
 impl Fields {
     fn set(&mut self, word: &str) -> Result<(), String> {
         let shown = || word.chars().take(16).collect::<String>();
-        let (field, value) = word.split_once('=').ok_or_else(|| format!("{:?} is no FIELD=VALUE", shown()))?;
+        let (field, value) =
+            word.split_once('=').ok_or_else(|| format!("{:?} is no FIELD=VALUE", shown()))?;
         let bad = || format!("the field {field:?} has a bad value");
         match field {
             "export" => once(field, &mut self.export, hex(value).ok_or_else(bad)?),

@@ -343,7 +343,8 @@ impl FromStr for Label {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        label(Part { text, at: 0 }, "a type or an instance").map_err(|(at, fault)| NameError::new(text, at, fault))
+        label(Part { text, at: 0 }, "a type or an instance")
+            .map_err(|(at, fault)| NameError::new(text, at, fault))
     }
 }
 
@@ -366,8 +367,9 @@ impl Host {
             Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
             None => part.bytes().all(|byte| byte.is_ascii_digit()),
         };
-        let is_host =
-            text.len() <= 253 && text.split('.').all(is_part) && !text.rsplit('.').next().is_some_and(is_number);
+        let is_host = text.len() <= 253
+            && text.split('.').all(is_part)
+            && !text.rsplit('.').next().is_some_and(is_number);
         is_host.then(|| Host(text.into()))
     }
 }
@@ -425,7 +427,9 @@ impl fmt::Display for Name {
                 instance.as_ref().map_or(Ok(()), |instance| write!(f, "/{instance}"))
             }
             Self::At { address, type_name, instance: None } => write!(f, "{address}/{type_name}"),
-            Self::At { address, type_name, instance: Some(instance) } => write!(f, "{address}/{type_name}/{instance}"),
+            Self::At { address, type_name, instance: Some(instance) } => {
+                write!(f, "{address}/{type_name}/{instance}")
+            }
         }
     }
 }

@@ -40,7 +40,8 @@ impl Owner {
     pub fn current() -> Self {
         let pid = std::process::id();
         // A `/proc` that knows us by another number belongs to another namespace: of no use.
-        let stat = proc_file("self/stat").ok().filter(|stat| stat.split(' ').next() == Some(&pid.to_string()));
+        let stat =
+            proc_file("self/stat").ok().filter(|stat| stat.split(' ').next() == Some(&pid.to_string()));
         let Some(stat) = stat else {
             return Self { pid, started: 0, boot: 0, namespace: 0 };
         };
@@ -80,7 +81,9 @@ impl Owner {
     fn judged(&self, stat: Option<(char, u64)>, runs: impl FnOnce() -> Liveness) -> Liveness {
         match stat {
             // A zombie has exited; its parent has yet to ask how.
-            Some((state, started)) if started != self.started || matches!(state, 'Z' | 'X' | 'x') => Liveness::Dead,
+            Some((state, started)) if started != self.started || matches!(state, 'Z' | 'X' | 'x') => {
+                Liveness::Dead
+            }
             Some(_) => Liveness::Alive,
             // A process may be hidden from us (proc_pid(5), hidepid), or we lack a descriptor to look:
             // that must not bury the living.

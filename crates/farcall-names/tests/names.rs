@@ -28,7 +28,11 @@ fn a_type_an_instance_and_an_address() {
         ),
         (
             "udp://[::1]:7000/FileAccess/ebbets",
-            Name::At { address: socket("[::1]:7000"), type_name: label("FileAccess"), instance: Some(label("ebbets")) },
+            Name::At {
+                address: socket("[::1]:7000"),
+                type_name: label("FileAccess"),
+                instance: Some(label("ebbets")),
+            },
         ),
     ];
     for (text, name) in cases {
@@ -107,7 +111,10 @@ fn lengths_are_bounded() {
     }
 
     let error = format!("A/{longest}a").parse::<Name>().unwrap_err();
-    assert_eq!((error.at(), error.fault()), (2 + MAX_LABEL, &Fault::TooLong { part: "an instance", limit: MAX_LABEL }));
+    assert_eq!(
+        (error.at(), error.fault()),
+        (2 + MAX_LABEL, &Fault::TooLong { part: "an instance", limit: MAX_LABEL })
+    );
 
     let host = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(53)].join(".");
     for (more, is_name) in [("", true), ("d", false)] {
@@ -124,7 +131,10 @@ fn lengths_are_bounded() {
 fn an_error_shows_the_name_escaped() {
     let error = "a\u{1b}[31m".parse::<Name>().unwrap_err().to_string();
     assert!(!error.contains('\u{1b}'), "{error:?}");
-    assert!(error.starts_with(r#"in the name "a\u{1b}[31m", at byte 1: '\u{1b}' may not stand in a type"#), "{error}");
+    assert!(
+        error.starts_with(r#"in the name "a\u{1b}[31m", at byte 1: '\u{1b}' may not stand in a type"#),
+        "{error}"
+    );
 }
 
 #[test]

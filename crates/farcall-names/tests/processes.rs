@@ -134,7 +134,8 @@ fn many_processes_write_at_once_and_nothing_is_lost() {
     let scratch = Scratch::new();
     let directory = scratch.join("registry");
     let registry = File::at(&directory);
-    let mut writers: Vec<_> = (0..WRITERS).map(|i| Other::start("writer", &directory, &format!("writer{i}"))).collect();
+    let mut writers: Vec<_> =
+        (0..WRITERS).map(|i| Other::start("writer", &directory, &format!("writer{i}"))).collect();
 
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -201,7 +202,10 @@ fn a_name_of_a_live_process_is_refused_and_that_of_a_dead_one_is_not() {
     let error = registry.publish(&entry("ebbets")).unwrap_err();
     assert!(matches!(&error, Error::Taken { owner, .. } if owner.pid == pid), "{error:?}");
     let said = error.to_string();
-    assert_eq!(said, format!("FileAccess/ebbets is exported already, by process {pid} at udp://127.0.0.1:7000"));
+    assert_eq!(
+        said,
+        format!("FileAccess/ebbets is exported already, by process {pid} at udp://127.0.0.1:7000")
+    );
     let error = registry.withdraw(&label("FileAccess"), &label("ebbets")).unwrap_err();
     assert!(matches!(error, Error::Taken { .. }), "{error:?}");
 
@@ -252,7 +256,10 @@ fn killing_writers_at_any_moment_leaves_a_registry_that_reads() {
 /// No byte may be written to a file: what a full disk looks like, without the privilege to fill one.
 fn starve(registry: &File, instance: &str) {
     let error = registry.publish(&entry(instance)).unwrap_err();
-    assert!(matches!(&error, Error::Io { doing: "writing", path, .. } if path.ends_with("names.new")), "{error:?}");
+    assert!(
+        matches!(&error, Error::Io { doing: "writing", path, .. } if path.ends_with("names.new")),
+        "{error:?}"
+    );
     say(&format!("refused: {error}"));
 }
 
@@ -357,7 +364,9 @@ fn an_unreadable_file_is_told_and_kept() {
     let stranger = stranger.env(DIRECTORY, &directory).env(INSTANCE, "").output();
     let output = match stranger {
         Err(e) => return common::skip(&format!("nobody cannot run this program: {e}")),
-        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr),
+        Ok(output) => {
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+        }
     };
     assert!(output.contains("was denied"), "{output}");
     let _ = fs::set_permissions(&names, fs::Permissions::from_mode(0o600));
@@ -371,7 +380,9 @@ fn an_unreadable_file_is_told_and_kept() {
 #[test]
 fn the_users_registry_is_in_the_runtime_directory_or_in_tmp() {
     let fallback = format!("/tmp/farcall-{}", rustix::process::geteuid().as_raw());
-    for (runtime, expected) in [("/run/user/7", "/run/user/7/farcall"), ("", &fallback), ("relative", &fallback)] {
+    for (runtime, expected) in
+        [("/run/user/7", "/run/user/7/farcall"), ("", &fallback), ("relative", &fallback)]
+    {
         let mut locator = program("locator");
         let mut locator = Other::run(locator.env("XDG_RUNTIME_DIR", runtime), Path::new("/"), "");
         assert!(locator.says(expected), "with {runtime:?} it is not {expected}");

@@ -33,8 +33,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         ["serve"] => {
-            let server =
-                Server::builder().program::<dyn Echo>(Arc::new(Same)).address("127.0.0.1:0".parse()?).start()?;
+            let server = Server::builder()
+                .program::<dyn Echo>(Arc::new(Same))
+                .address("127.0.0.1:0".parse()?)
+                .start()?;
             for (transport, address) in server.addresses() {
                 println!("{transport:?} {address}");
             }

@@ -145,7 +145,10 @@ impl Client {
     #[must_use]
     pub fn with_auth(&self, auth: impl Authenticator) -> Client {
         let numbered = auth.is_numbered();
-        Client { settings: Settings { auth: Arc::new(auth), numbered, ..self.settings.clone() }, ..self.clone() }
+        Client {
+            settings: Settings { auth: Arc::new(auth), numbered, ..self.settings.clone() },
+            ..self.clone()
+        }
     }
 
     /// The same connection, for calls that have no reply: they return once they are sent, and nobody knows whether they
@@ -422,7 +425,9 @@ impl Connection {
                 return Err(late());
             }
             current = match left {
-                Some(left) => self.dialled.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0,
+                Some(left) => {
+                    self.dialled.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0
+                }
                 None => self.dialled.wait(current).unwrap_or_else(PoisonError::into_inner),
             };
             if current.link.is_usable(!self.reconnect) {

@@ -40,7 +40,8 @@ pub fn versions(settings: &Builder, address: &str, program: u32) -> Result<Other
         return Err(CallFailed::new(Kind::Other, Ran::Yes).because(why));
     };
     let why = CallFailed::from(why);
-    let versions = std::error::Error::source(&why).and_then(|why| why.downcast_ref::<OtherVersions>()).copied();
+    let versions =
+        std::error::Error::source(&why).and_then(|why| why.downcast_ref::<OtherVersions>()).copied();
     versions.ok_or(why)
 }
 

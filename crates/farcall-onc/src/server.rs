@@ -446,7 +446,8 @@ impl ServerBuilder {
         }
         if let Some(rpcbind) = self.rpcbind {
             let is_stream = |transport: &Transport| *transport == Transport::Tcp;
-            let all: Vec<_> = server.addresses.iter().map(|(transport, at)| (is_stream(transport), *at)).collect();
+            let all: Vec<_> =
+                server.addresses.iter().map(|(transport, at)| (is_stream(transport), *at)).collect();
             for (program, version) in server.programs() {
                 let registration = rpcbind.register(program, version, &all).map_err(io::Error::other)?;
                 server.registrations.push(registration);

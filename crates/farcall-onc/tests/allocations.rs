@@ -41,7 +41,8 @@ fn a_small_call_allocates_nothing() {
         }
     });
     for address in [tcp(|_, mut stream| stream.serve()), over_udp] {
-        let client = Client::builder().auth(AuthSys::new(b"here", 1, 2, &[3]).unwrap()).connect(&address).unwrap();
+        let client =
+            Client::builder().auth(AuthSys::new(b"here", 1, 2, &[3]).unwrap()).connect(&address).unwrap();
         let echo = client.bind::<dyn Echo>();
         let call = |n| assert_eq!(echo.next(n).unwrap(), n + 1);
         // Buffers grow once.

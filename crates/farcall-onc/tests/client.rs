@@ -218,7 +218,8 @@ fn a_datagram_that_is_not_answered_is_sent_again_by_the_same_identifier() {
             asked.iter().map(|(asked, _)| asked.xid).collect::<Vec<u32>>()
         })
     };
-    let client = |address: &str| Client::builder().retransmit(Duration::from_millis(5)).connect(address).unwrap();
+    let client =
+        |address: &str| Client::builder().retransmit(Duration::from_millis(5)).connect(address).unwrap();
     let (address, server) = serve(4);
     assert_eq!(client(&address).bind::<dyn Echo>().next(1).unwrap(), 2);
     let xids = server.join().unwrap();
@@ -428,9 +429,13 @@ fn replies_in_any_fragments_are_taken() {
 #[test]
 fn replies_beyond_the_limits_end_the_connection() {
     let limits = Limits { record: 1024, fragments: 100, ..Limits::default() };
-    for bad in
-        [vec![0x7f, 0xff, 0xff, 0xff], vec![0xff; 4], vec![0x80, 0, 4, 1], vec![0; 404], [0, 0, 0, 1, 9].repeat(101)]
-    {
+    for bad in [
+        vec![0x7f, 0xff, 0xff, 0xff],
+        vec![0xff; 4],
+        vec![0x80, 0, 4, 1],
+        vec![0; 404],
+        [0, 0, 0, 1, 9].repeat(101),
+    ] {
         let address = tcp(move |number, mut stream| {
             if number == 0 {
                 stream.next().unwrap();
@@ -450,10 +455,16 @@ fn each_refusal_has_its_kind_and_did_not_run() {
     let answers = [
         (Answer::Accepted { verifier: OpaqueAuth::NONE, outcome: Accepted::ProgUnavail }, Kind::NotExported),
         (
-            Answer::Accepted { verifier: OpaqueAuth::NONE, outcome: Accepted::ProgMismatch { low: 4, high: 7 } },
+            Answer::Accepted {
+                verifier: OpaqueAuth::NONE,
+                outcome: Accepted::ProgMismatch { low: 4, high: 7 },
+            },
             Kind::Mismatch,
         ),
-        (Answer::Accepted { verifier: OpaqueAuth::NONE, outcome: Accepted::ProcUnavail }, Kind::NoSuchProcedure),
+        (
+            Answer::Accepted { verifier: OpaqueAuth::NONE, outcome: Accepted::ProcUnavail },
+            Kind::NoSuchProcedure,
+        ),
         (Answer::Accepted { verifier: OpaqueAuth::NONE, outcome: Accepted::GarbageArgs }, Kind::BadArguments),
         (Answer::Rejected(Rejected::RpcMismatch { low: 3, high: 4 }), Kind::Mismatch),
         (Answer::Rejected(Rejected::AuthError(AuthStat::TOOWEAK)), Kind::NotPermitted),
@@ -480,8 +491,11 @@ fn each_refusal_has_its_kind_and_did_not_run() {
 fn a_reply_that_cannot_be_read_is_said_to_be_so() {
     let address = tcp(move |_, mut stream| {
         // A status that there is not; a verifier longer than one may be; a header cut short.
-        for tail in [&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9][..], &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2, 0], &[0]]
-        {
+        for tail in [
+            &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9][..],
+            &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2, 0],
+            &[0],
+        ] {
             let asked = stream.next().unwrap();
             stream.send(&[&asked.xid.to_be_bytes()[..], &[0, 0, 0, 1], tail].concat());
         }

@@ -46,7 +46,12 @@ impl Authenticator for Numbered {
         Ok(())
     }
 
-    fn open<'a>(&self, verifier: &OpaqueAuth<'_>, result: &'a [u8], seal: Seal) -> Result<Cow<'a, [u8]>, CallFailed> {
+    fn open<'a>(
+        &self,
+        verifier: &OpaqueAuth<'_>,
+        result: &'a [u8],
+        seal: Seal,
+    ) -> Result<Cow<'a, [u8]>, CallFailed> {
         if verifier.body() != seal.0.to_be_bytes() {
             return Err(not_believed("another number"));
         }
@@ -91,7 +96,8 @@ fn each_copy_is_sealed_anew_and_the_answer_to_any_of_them_is_believed() {
         let copies = server.join().unwrap();
         let numbers: BTreeSet<u64> = copies.iter().map(|(_, (number, _))| *number).collect();
         assert_eq!(numbers.len(), 4, "each its own: {copies:?}");
-        let calls: BTreeSet<_> = copies.iter().map(|(xid, (_, arguments))| (*xid, arguments.clone())).collect();
+        let calls: BTreeSet<_> =
+            copies.iter().map(|(xid, (_, arguments))| (*xid, arguments.clone())).collect();
         assert_eq!(calls.len(), 1, "and all the same call");
     }
 }
@@ -133,7 +139,11 @@ fn a_seal_that_panics_loses_a_copy_and_nothing_else() {
             answer(socket, &first, 1);
         }
     });
-    let client = Client::builder().auth(Shared(sealed)).retransmit(Duration::from_millis(5)).connect(&address).unwrap();
+    let client = Client::builder()
+        .auth(Shared(sealed))
+        .retransmit(Duration::from_millis(5))
+        .connect(&address)
+        .unwrap();
     assert_eq!(client.bind::<dyn Echo>().again(7).unwrap(), 7);
 }
 
@@ -152,7 +162,12 @@ impl Authenticator for Shared {
         self.0.protect(message, arguments, seal)
     }
 
-    fn open<'a>(&self, verifier: &OpaqueAuth<'_>, result: &'a [u8], seal: Seal) -> Result<Cow<'a, [u8]>, CallFailed> {
+    fn open<'a>(
+        &self,
+        verifier: &OpaqueAuth<'_>,
+        result: &'a [u8],
+        seal: Seal,
+    ) -> Result<Cow<'a, [u8]>, CallFailed> {
         self.0.open(verifier, result, seal)
     }
 }

@@ -31,8 +31,9 @@ fn a_connection_for_which_there_is_no_file_is_taken_when_there_is_one() {
     assert_eq!(first.twice(1).unwrap(), 2);
     // What waits to be taken has its file already; no other is to be had.
     let limit = getrlimit(Resource::Nofile);
-    let most =
-        fs::read_dir("/proc/self/fd").unwrap().filter_map(|file| file.unwrap().file_name().to_str()?.parse().ok());
+    let most = fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|file| file.unwrap().file_name().to_str()?.parse().ok());
     setrlimit(Resource::Nofile, Rlimit { current: most.max().map(|most: u64| most + 9), ..limit }).unwrap();
     let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     taken.pop();

@@ -76,7 +76,10 @@ fn members() -> (impl Sized, Vec<(EchoClient, u32)>) {
 
 fn group(members: &[(EchoClient, u32)]) -> Group<EchoClient, Fixed> {
     Group::of(
-        members.iter().enumerate().map(|(place, (member, number))| (format!("{place}: {number}"), member.clone())),
+        members
+            .iter()
+            .enumerate()
+            .map(|(place, (member, number))| (format!("{place}: {number}"), member.clone())),
     )
 }
 
@@ -152,10 +155,13 @@ fn who_is_slow_keeps_nobody_and_who_is_gone_is_its_own_failure() {
         members.rotate_left(1);
         let (who, _) = group(&members).multi().again(round).first().unwrap();
         assert!(who.ends_with(": 0"), "{who}");
-        let short = group(&members).multi().again(round).within(Duration::from_millis(20)).quorum(2).unwrap_err();
+        let short =
+            group(&members).multi().again(round).within(Duration::from_millis(20)).quorum(2).unwrap_err();
         let abandoned = |outcome: &Outcome<(), ()>| matches!(outcome, Outcome::Abandoned(_));
         assert!(short.counted() <= 1, "{short}");
-        assert!(short.outcomes().iter().filter(|(_, outcome)| abandoned(outcome)).count() >= members.len() - 1);
+        assert!(
+            short.outcomes().iter().filter(|(_, outcome)| abandoned(outcome)).count() >= members.len() - 1
+        );
         let_go();
     }
     // One ends every connection that it gets.

@@ -67,7 +67,9 @@ fn long_records_come_whole_through_reads_of_any_size() {
     let bytes = [fragment(&message, true), fragment(b"short", true), fragment(&message, true)].concat();
     for step in [1000, 65_536, 10_000_000] {
         let records = feed(&mut Records::new(Limits::default()), &bytes, step).unwrap();
-        assert!(records.len() == 3 && records[0] == message && records[1] == b"short" && records[2] == message);
+        assert!(
+            records.len() == 3 && records[0] == message && records[1] == b"short" && records[2] == message
+        );
     }
 }
 

@@ -163,8 +163,10 @@ fn a_rejected_credential_of_a_repeated_call_is_not_tried_again_by_itself() {
 // What the system then says of a port that is gone may be of any datagram, also of one that a server has taken.
 #[test]
 fn datagrams_that_were_sent_before_leave_it_open_what_an_error_is_about() {
-    let client = |address: &str| Client::builder().retransmit(Duration::from_millis(5)).connect(address).unwrap();
-    let refused = |why: CallFailed| assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe), "{why}");
+    let client =
+        |address: &str| Client::builder().retransmit(Duration::from_millis(5)).connect(address).unwrap();
+    let refused =
+        |why: CallFailed| assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe), "{why}");
     // Sent again for one who started it, and for one who waits.
     let (address, server) = udp(|socket| drop((socket.next(), socket.next())));
     let pending = client(&address).bind::<dyn Echo>().start().next(1);

@@ -12,7 +12,7 @@
 use std::fmt;
 
 use crate::scheme::{Direction, Scheme};
-use crate::wire::{self, Ended, Frame, Frames, Handshake, Header, Position, Welcome};
+use crate::wire::{self, Bind, Ended, Frame, Frames, Handshake, Header, Position, Welcome};
 
 /// A datagram that was taken apart.
 #[derive(Debug)]
@@ -104,20 +104,7 @@ impl fmt::Display for Dump {
 
 fn text(frame: &Frame<'_>) -> String {
     match frame {
-        Frame::Bind(b) => {
-            let name = String::from_utf8_lossy(b.name);
-            let renew =
-                b.renew.as_ref().map(|(conversation, ..)| format!(", renewing the ticket of {conversation:016x}"));
-            format!(
-                "BIND {name:?} from client {:016x}, nonce {:x}, schemes {:x}, procedures from {}{}{}",
-                b.client,
-                b.nonce,
-                b.schemes,
-                b.from,
-                renew.unwrap_or_default(),
-                handshake(&b.handshake)
-            )
-        }
+        Frame::Bind(b) => bind(b),
         Frame::Welcome(w) if w.refused != 0 => {
             format!("WELCOME refused: {}, nonce {:x}{}", crate::Kind::from_code(w.refused), w.nonce, ended(w))
         }
@@ -138,13 +125,17 @@ fn text(frame: &Frame<'_>) -> String {
         }
         Frame::Stale(s) => format!("STALE conversation {:016x}: {:?}", s.conversation, s.reason),
         Frame::Ticket(t) => {
-            format!("TICKET client {:016x}, incarnation {:016x}, issued {}", t.client, t.incarnation, t.issued)
+            format!(
+                "TICKET client {:016x}, incarnation {:016x}, issued {}",
+                t.client, t.incarnation, t.issued
+            )
         }
         Frame::Call(head, part) => {
             let deadline =
                 head.meta.deadline.map(|d| format!(", deadline in {:?}", std::time::Duration::from_nanos(d)));
             let trace = head.meta.trace.map(|t| format!(", trace {:032x}", u128::from_be_bytes(t.trace)));
-            let patience = head.meta.patience.map(|d| format!(", patience {:?}", std::time::Duration::from_nanos(d)));
+            let patience =
+                head.meta.patience.map(|d| format!(", patience {:?}", std::time::Duration::from_nanos(d)));
             format!(
                 "CALL {} export {:016x} procedure {}{}{}{}{}: {}",
                 name(head.position),
@@ -157,7 +148,9 @@ fn text(frame: &Frame<'_>) -> String {
                 bytes(part)
             )
         }
-        Frame::Result(head, part) => format!("RESULT {} {:?}: {}", name(head.position), head.status, bytes(part)),
+        Frame::Result(head, part) => {
+            format!("RESULT {} {:?}: {}", name(head.position), head.status, bytes(part))
+        }
         Frame::Select(position, s) => format!(
             "SELECT {} through {}, limit {}, beyond {:?}{}",
             name(*position),
@@ -175,6 +168,22 @@ fn text(frame: &Frame<'_>) -> String {
         Frame::Post(export, bytes) => format!("POST export {export:016x}: {} bytes", bytes.len()),
         Frame::Ack(ack) => format!("ACK below {}, datagrams of {}", ack.low, ack.datagram),
     }
+}
+
+/// The text of a BIND.
+fn bind(b: &Bind<'_>) -> String {
+    let name = String::from_utf8_lossy(b.name);
+    let renew = b.renew.as_ref();
+    let renew = renew.map(|(conversation, ..)| format!(", renewing the ticket of {conversation:016x}"));
+    format!(
+        "BIND {name:?} from client {:016x}, nonce {:x}, schemes {:x}, procedures from {}{}{}",
+        b.client,
+        b.nonce,
+        b.schemes,
+        b.from,
+        renew.unwrap_or_default(),
+        handshake(&b.handshake)
+    )
 }
 
 fn ended(w: &Welcome<'_>) -> String {

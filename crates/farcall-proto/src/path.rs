@@ -171,7 +171,14 @@ pub(crate) struct Mtu {
 
 impl Mtu {
     pub fn new(largest: usize) -> Mtu {
-        Mtu { datagram: BASE_DATAGRAM, largest, step: LADDER.len(), attempts: 0, raised: false, tried: Time::default() }
+        Mtu {
+            datagram: BASE_DATAGRAM,
+            largest,
+            step: LADDER.len(),
+            attempts: 0,
+            raised: false,
+            tried: Time::default(),
+        }
     }
 
     /// The largest datagram that is known to pass.

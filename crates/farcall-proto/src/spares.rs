@@ -89,7 +89,10 @@ mod tests {
             spares.give(Vec::with_capacity(capacity));
         }
         let take = |len| spares.take(Time::default(), len).map(|buffer| buffer.capacity());
-        assert_eq!([take(50_000), take(50_000), take(50_000)], [Some(100 << 10), Some(1 << 20), Some(20 << 10)]);
+        assert_eq!(
+            [take(50_000), take(50_000), take(50_000)],
+            [Some(100 << 10), Some(1 << 20), Some(20 << 10)]
+        );
         assert_eq!(take(1), None, "neither the too short nor the too long was kept");
     }
 

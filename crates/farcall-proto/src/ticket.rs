@@ -121,18 +121,37 @@ impl Issuer {
 
     /// Makes a ticket with the date of `ticket` and another rest.
     #[cfg(feature = "test-scheme")]
-    pub fn with_rest(&self, ticket: &Ticket<'_>, conversation: u64, to: SocketAddr, rest: Vec<u8>) -> Ticket<'static> {
+    pub fn with_rest(
+        &self,
+        ticket: &Ticket<'_>,
+        conversation: u64,
+        to: SocketAddr,
+        rest: Vec<u8>,
+    ) -> Ticket<'static> {
         self.date(ticket.issued, ticket.client, conversation, to, rest.into())
     }
 
-    fn date<'r>(&self, issued: u64, client: u64, conversation: u64, to: SocketAddr, rest: Cow<'r, [u8]>) -> Ticket<'r> {
+    fn date<'r>(
+        &self,
+        issued: u64,
+        client: u64,
+        conversation: u64,
+        to: SocketAddr,
+        rest: Cow<'r, [u8]>,
+    ) -> Ticket<'r> {
         let mut ticket = Ticket { client, incarnation: self.incarnation, issued, mac: [0; 16], rest };
         ticket.mac = self.mac(&ticket, conversation, to);
         ticket
     }
 
     /// Whether this incarnation gave `ticket` to `from` for `conversation`.
-    pub fn verify(&self, ticket: &Ticket<'_>, conversation: u64, from: SocketAddr, m: Mutant) -> Result<(), Invalid> {
+    pub fn verify(
+        &self,
+        ticket: &Ticket<'_>,
+        conversation: u64,
+        from: SocketAddr,
+        m: Mutant,
+    ) -> Result<(), Invalid> {
         if m.breaks(Rule::TicketUnchecked) {
             return Ok(());
         }

@@ -420,7 +420,10 @@ impl Outgoing {
                     0 => room.shared,
                     rest => crumb(last - end) || room.left - len < rest.min(max),
                 };
-                let ask = again || stops || self.unasked + len > room.quantum || self.flight.len() + 1 == MAX_FLIGHT;
+                let ask = again
+                    || stops
+                    || self.unasked + len > room.quantum
+                    || self.flight.len() + 1 == MAX_FLIGHT;
                 Next::Range { start, end, again, ask }
             }
         }
@@ -449,7 +452,9 @@ impl Outgoing {
         // It may have had them from an earlier beginning of ours.
         self.next = self.next.max(select.through);
         self.limit = self.limit.max(select.limit & !3);
-        let has = |start: u32, end: u32| end <= select.through || select.ranges().any(|r| r.0 <= start && end <= r.1);
+        let has = |start: u32, end: u32| {
+            end <= select.through || select.ranges().any(|r| r.0 <= start && end <= r.1)
+        };
 
         let mut latest = self.latest;
         let (arrived, in_flight) = (&mut heard.arrived, &mut self.in_flight);

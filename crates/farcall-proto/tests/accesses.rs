@@ -45,7 +45,11 @@ fn a_reading_is_answered_at_once_as_often_as_it_comes_and_nothing_of_it_is_held(
             again = Some(incoming.again);
         }
     });
-    assert_eq!(again, Some(true), "it changes nothing, and who refuses it now must not say that it did not run");
+    assert_eq!(
+        again,
+        Some(true),
+        "it changes nothing, and who refuses it now must not say that it did not run"
+    );
     assert!(pair.server.held_bytes() <= held);
     pair.hear(&[first]);
     assert_eq!(pair.told, [(1, Told::Result(b"args".to_vec()))]);
@@ -106,11 +110,16 @@ fn readings_widen_no_conversation_beyond_what_all_may_have() {
     };
     pair.start(9, b"");
     let conversation = conversation_of(&pair.sent()[0]);
-    let read = |pair: &mut Pair, activity| answered(pair, &forged(conversation, 7, &[reading(activity)])).is_some();
+    let read =
+        |pair: &mut Pair, activity| answered(pair, &forged(conversation, 7, &[reading(activity)])).is_some();
     assert!(read(&mut pair, 100_000), "one alone is not wide, whatever its number");
     let most = (1..100_000).take_while(|activity| read(&mut pair, *activity)).count();
     assert!((60_000..=1 << 16).contains(&most), "{most}");
-    assert_eq!(pair.server.conversations(), 0, "it has more activities than all may have together: it is forgotten");
+    assert_eq!(
+        pair.server.conversations(),
+        0,
+        "it has more activities than all may have together: it is forgotten"
+    );
 }
 
 #[test]
@@ -250,7 +259,9 @@ fn who_speaks_of_a_result_and_does_not_fetch_it_has_it_no_longer_than_others_wai
 
 #[test]
 fn an_access_is_not_taken_for_a_call() {
-    for (procedure, is_call) in [(ACCESSES - 1, true), (ACCESSES, false), (READINGS, false), (u32::MAX, false)] {
+    for (procedure, is_call) in
+        [(ACCESSES - 1, true), (ACCESSES, false), (READINGS, false), (u32::MAX, false)]
+    {
         let mut pair = Pair::acquainted();
         let datagram = send(&mut pair, procedure, 1);
         let taken = matches!(pair.server.take_call(pair.now, &pair.from, &datagram), Taken::Call(..));
@@ -294,7 +305,8 @@ fn no_reading_is_taken_beyond_the_last_activity_or_with_too_long_arguments() {
         let words = [&[0, EXPORT as u32, READINGS + 1][..], &vec![0; len / 4]].concat();
         forged(id, 9, &[frame_about(CALL, 0, activity, 9, &words)])
     };
-    for (activity, len, sound) in [(7, 4, true), (8, 4, false), (9, 4, false), (7, 64, true), (7, 68, false)] {
+    for (activity, len, sound) in [(7, 4, true), (8, 4, false), (9, 4, false), (7, 64, true), (7, 68, false)]
+    {
         let reading = reading(activity, len);
         let taken = Glance::at(&reading).and_then(|glance| pair.server.take_reading(&pair.from, glance));
         assert_eq!(taken.is_some(), sound, "a reading at {activity} with {len} bytes");

@@ -14,7 +14,10 @@ use farcall_proto::{ClientConfig, Kind, READINGS, Ran, ServerConfig};
 /// A server with these settings and an honest client that is known to it; what it was told so far is
 /// forgotten.
 fn beside(server: ServerConfig) -> Pair {
-    Pair::acquainted_with(ClientConfig { max_datagram: 1200, patience_probes: 100, ..ClientConfig::default() }, server)
+    Pair::acquainted_with(
+        ClientConfig { max_datagram: 1200, patience_probes: 100, ..ClientConfig::default() },
+        server,
+    )
 }
 
 fn kept(pair: &Pair, host: [u8; 4]) -> KeptForHost {
@@ -104,7 +107,8 @@ fn arguments_that_never_end_make_way_at_the_host_that_has_most() {
     assert!((12_000..150_000).contains(&held), "{held}");
     for round in 1..8 {
         for peer in &peers {
-            let fragments: Vec<_> = (0..40).map(|activity| fragment(activity, round, 1 << 20, 0, 1000)).collect();
+            let fragments: Vec<_> =
+                (0..40).map(|activity| fragment(activity, round, 1 << 20, 0, 1000)).collect();
             comes(&mut pair, *peer, &fragments);
             pair.answered();
         }
@@ -126,7 +130,8 @@ fn within_a_host_who_has_much_makes_way_before_who_has_its_least_share() {
     for from in (0..600).step_by(50) {
         for peer in &greedy {
             let activities = from..from + 50;
-            let fragments: Vec<_> = activities.map(|activity| fragment(activity, 9, 1 << 20, 0, 1000)).collect();
+            let fragments: Vec<_> =
+                activities.map(|activity| fragment(activity, 9, 1 << 20, 0, 1000)).collect();
             comes(&mut pair, *peer, &fragments);
             pair.answered();
         }
@@ -323,7 +328,8 @@ fn words_about_calls_are_acted_upon_as_far_as_their_host_leaves_time_to_others()
         comes(pair, peer, probes);
         states(pair)
     };
-    let many: usize = [first, second].repeat(5).into_iter().map(|peer| asked_about(&mut pair, peer, &probes)).sum();
+    let many: usize =
+        [first, second].repeat(5).into_iter().map(|peer| asked_about(&mut pair, peer, &probes)).sum();
     assert!((2048..=2058).contains(&many), "{many}");
     assert_eq!(asked_about(&mut pair, first, &probes), 1, "the first is acted upon still");
     let call = frame_about(CALL, 0, 7, 100, &[0, EXPORT as u32, 1]);
@@ -380,7 +386,10 @@ fn results_of_accesses_that_one_host_does_not_fetch_leave_room_to_others() {
     }
     assert!(!pair.server.has_room(pair.now, &peer.at, bytes), "it has all of the budget");
     let anybody = |host| SocketAddr::from((host, 1));
-    assert!(pair.server.has_room(pair.now, &anybody([10, 0, 0, 1]), bytes), "who has nothing has room for one");
+    assert!(
+        pair.server.has_room(pair.now, &anybody([10, 0, 0, 1]), bytes),
+        "who has nothing has room for one"
+    );
     assert!(
         !pair.server.has_room(pair.now, &anybody([10, 0, 0, 1]), budget + bytes),
         "if it is not longer than all may be"
@@ -626,7 +635,8 @@ fn every_bound_of_the_specification_says_who_pays_and_names_its_test() {
         assert!(!what.is_empty() && !bound.is_empty() && !pays.is_empty(), "{row:?}");
         for test in tests.split(',') {
             let test = test.trim().trim_matches('`');
-            let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("{what}: {test:?} is no FILE::TEST"));
+            let (file, name) =
+                test.split_once("::").unwrap_or_else(|| panic!("{what}: {test:?} is no FILE::TEST"));
             let file = if file.contains('/') {
                 format!("crates/{file}.rs")
             } else {
@@ -638,7 +648,9 @@ fn every_bound_of_the_specification_says_who_pays_and_names_its_test() {
     }
     // And no test of a bound stands here that the table does not know.
     let here = include_str!("bounds.rs");
-    for test in here.split("#[test]\nfn ").skip(1).filter_map(|test| test.split_once("()")).map(|(name, _)| name) {
+    for test in
+        here.split("#[test]\nfn ").skip(1).filter_map(|test| test.split_once("()")).map(|(name, _)| name)
+    {
         let about_the_table = test.starts_with("every_bound");
         assert!(about_the_table || named.iter().any(|name| name == test), "the table does not name {test}");
     }

@@ -97,9 +97,10 @@ fn of_one_that_changes_nothing_nobody_need_know_when_it_was_sent() {
 #[test]
 fn what_is_not_just_the_result_does_not_end_it() {
     let failure = || Finish::Failed(Box::new(Failure::new(Kind::Panicked, Ran::Yes)));
-    for (finish, told) in
-        [(Finish::Exception, Told::Exception(ARGS.to_vec())), (failure(), Told::Failed(Kind::Panicked, Ran::Yes))]
-    {
+    for (finish, told) in [
+        (Finish::Exception, Told::Exception(ARGS.to_vec())),
+        (failure(), Told::Failed(Kind::Panicked, Ran::Yes)),
+    ] {
         let mut pair = Pair::acquainted();
         let (former, datagram) = brief(&mut pair).unwrap();
         let stale = answer(&mut pair, &datagram, Finish::Result);

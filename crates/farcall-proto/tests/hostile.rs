@@ -80,7 +80,8 @@ fn wide_conversations(max_conversations: usize) -> usize {
         let id = known(&mut pair);
         pair.settle();
         for activities in [0..2048, 2048..4096] {
-            let cancels: Vec<_> = activities.map(|activity| frame_about(CANCEL, 0, activity, 7, &[])).collect();
+            let cancels: Vec<_> =
+                activities.map(|activity| frame_about(CANCEL, 0, activity, 7, &[])).collect();
             // (More at once would not be acted upon.)
             pair.pass(Duration::from_millis(125));
             pair.receive(&[forged(id, 99, &cancels)]);
@@ -135,8 +136,9 @@ fn a_call_at_a_position_that_no_caller_has_is_not_executed() {
     pair.receive(&[forged(id, 9, &[frame_about(CALL, 0, 2, 1, &[0, EXPORT as u32, 1])])]);
     let (key, _) = pair.asked.pop().unwrap();
     pair.finish(key, Finish::Result, b"over");
-    let call =
-        |position: [u32; 4], procedure| frame(CALL, 0, &[&position[..], &[0, EXPORT as u32, procedure]].concat());
+    let call = |position: [u32; 4], procedure| {
+        frame(CALL, 0, &[&position[..], &[0, EXPORT as u32, procedure]].concat())
+    };
     for position in odd {
         for procedure in [1, READINGS + 1] {
             pair.receive(&[forged(id, 9, &[call(position, procedure)])]);

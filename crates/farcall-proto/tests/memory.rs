@@ -278,7 +278,11 @@ fn with_room_for_ten() -> Pair {
 }
 
 /// Has calls executed, one after the other, whose results are long.
-fn call_long(pair: &mut Pair, tokens: std::ops::RangeInclusive<u64>, mut each: impl FnMut(&mut Pair, Vec<Datagram>)) {
+fn call_long(
+    pair: &mut Pair,
+    tokens: std::ops::RangeInclusive<u64>,
+    mut each: impl FnMut(&mut Pair, Vec<Datagram>),
+) {
     for token in tokens {
         let key = pair.execute(token, b"long....");
         let result = pair.finish(key, Finish::Result, &vec![7; LONG]);
@@ -293,8 +297,11 @@ fn long_results_that_nobody_fetches_are_bounded_however_fast_they_come_and_said_
     call_long(&mut pair, 1..=30, |_, _| ());
     pair.carry(30, 60 * SECOND, |_, _, _| true);
     let lost = pair.told.iter().filter(|(_, told)| *told == Told::Failed(Kind::ResultLost, Ran::Yes)).count();
-    let there =
-        pair.told.iter().filter(|(_, told)| matches!(told, Told::Result(result) if result.len() == LONG)).count();
+    let there = pair
+        .told
+        .iter()
+        .filter(|(_, told)| matches!(told, Told::Result(result) if result.len() == LONG))
+        .count();
     assert_eq!((lost, there), (20, 10));
 }
 
@@ -470,7 +477,10 @@ fn what_is_fetched_stays_and_the_latest_for_which_there_is_no_room_is_lost() {
     pair.hear(&way);
     pair.carry(2, 10 * SECOND, |_, _, _| true);
     pair.told.sort_by_key(|(token, _)| *token);
-    assert_eq!(pair.told, [(1, Told::Result(vec![7; 10 * LONG])), (2, Told::Failed(Kind::ResultLost, Ran::Yes))]);
+    assert_eq!(
+        pair.told,
+        [(1, Told::Result(vec![7; 10 * LONG])), (2, Told::Failed(Kind::ResultLost, Ran::Yes))]
+    );
 }
 
 #[test]

@@ -34,7 +34,8 @@ fn scheme(datagram: &[u8]) -> u8 {
 
 #[test]
 fn on_one_machine_datagrams_are_local() {
-    let mut pair = Pair::with(ClientConfig { loopback: true, ..ClientConfig::default() }, ServerConfig::default());
+    let mut pair =
+        Pair::with(ClientConfig { loopback: true, ..ClientConfig::default() }, ServerConfig::default());
     pair.from = "127.0.0.1:1000".parse().unwrap();
     pair.client.bind(pair.now, "Store", 0);
     let bind = pair.sent();
@@ -63,7 +64,8 @@ fn on_one_machine_datagrams_are_local() {
 #[test]
 fn a_forwarder_between_two_ends_makes_them_use_the_open_scheme() {
     for (loopback, from) in [(true, "10.0.0.1:1000"), (false, "127.0.0.1:1000")] {
-        let mut pair = Pair::with(ClientConfig { loopback, ..ClientConfig::default() }, ServerConfig::default());
+        let mut pair =
+            Pair::with(ClientConfig { loopback, ..ClientConfig::default() }, ServerConfig::default());
         pair.from = from.parse().unwrap();
         pair.start(1, b"argument");
         for _ in 0..2 {

@@ -14,7 +14,11 @@ type Refuse<'a> = dyn FnMut(usize, &Datagram) -> Option<Vec<u8>> + 'a;
 
 /// Lets time pass, in steps. For each datagram that the client sends, `refuse` says what an ICMP error quotes
 /// of it, if one comes. Ends when the client is told something, or after `most`; returns how long that took.
-fn refuse(pair: &mut Pair, most: Duration, mut refuse: impl FnMut(usize, &Datagram) -> Option<Vec<u8>>) -> Duration {
+fn refuse(
+    pair: &mut Pair,
+    most: Duration,
+    mut refuse: impl FnMut(usize, &Datagram) -> Option<Vec<u8>>,
+) -> Duration {
     let (start, mut count) = (pair.now, 0);
     while pair.told.is_empty() && pair.now.since(start) < most {
         // What is sent because of a refusal is refused at the same moment.
@@ -77,8 +81,10 @@ fn a_refused_port_ends_a_call_or_bind_soon_even_after_a_long_silence() {
 
 #[test]
 fn full_patience_is_a_setting() {
-    let mut pair =
-        Pair::acquainted_with(ClientConfig { heeds_refusals: false, ..ClientConfig::default() }, Default::default());
+    let mut pair = Pair::acquainted_with(
+        ClientConfig { heeds_refusals: false, ..ClientConfig::default() },
+        Default::default(),
+    );
     pair.start(1, b"word");
     let took = refuse(&mut pair, 20_000 * MS, quoted);
     assert_eq!(pair.told, [(1, UNREACHABLE)]);
@@ -88,7 +94,8 @@ fn full_patience_is_a_setting() {
 #[test]
 fn a_refusal_counts_only_if_it_quotes_what_was_sent_since_the_last_one() {
     let mut first: Option<Vec<u8>> = None;
-    let mut again = |_: usize, datagram: &Datagram| Some(first.get_or_insert_with(|| head(datagram).to_vec()).clone());
+    let mut again =
+        |_: usize, datagram: &Datagram| Some(first.get_or_insert_with(|| head(datagram).to_vec()).clone());
     let short = |_: usize, datagram: &Datagram| Some(datagram[..8].to_vec());
     let forged = |count: usize, datagram: &Datagram| {
         let mut quoted = head(datagram).to_vec();

@@ -44,7 +44,8 @@ fn is_nothing(pair: &mut Pair, datagram: &Datagram) -> bool {
     let before = (pair.asked.len(), pair.posted.len(), pair.cancelled.len(), pair.server.conversations());
     pair.receive(std::slice::from_ref(datagram));
     let hints = pair.answered().iter().all(|d| matches!(d[20], CHALLENGE | STALE | WELCOME) || d[1] == OPEN);
-    before == (pair.asked.len(), pair.posted.len(), pair.cancelled.len(), pair.server.conversations()) && hints
+    before == (pair.asked.len(), pair.posted.len(), pair.cancelled.len(), pair.server.conversations())
+        && hints
 }
 
 #[test]
@@ -69,8 +70,9 @@ fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_
     assert!(sealed >= 2, "the server's 1,184 bytes beside a ticket");
     assert_eq!(pair.server.conversations(), 0);
     // Without proof nothing of a part is kept: the same question is answered the same.
-    let through =
-        |d: &Datagram| u32::from_be_bytes(d[20 + 4 + 16 + 48 + 8 + 8 + 20 + 16 + 8..][..4].try_into().unwrap());
+    let through = |d: &Datagram| {
+        u32::from_be_bytes(d[20 + 4 + 16 + 48 + 8 + 8 + 20 + 16 + 8..][..4].try_into().unwrap())
+    };
     assert_eq!(through(&answered[0]), 0);
     pair.receive(&asked[..1]);
     assert_eq!(through(&pair.answered()[0]), 0);
@@ -287,7 +289,8 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
     for at in 0..datagram.len() {
         let mut changed = datagram.clone();
         changed[at] ^= 1;
-        let taken = Glance::at(&changed).and_then(|glance| pair.server.take_reading(&pair.from, glance).map(|_| ()));
+        let taken =
+            Glance::at(&changed).and_then(|glance| pair.server.take_reading(&pair.from, glance).map(|_| ()));
         assert_eq!(taken, None, "byte {at}");
     }
     let glance = Glance::at(&datagram).unwrap();
@@ -302,7 +305,10 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
     let mut changed = answer[..len].to_vec();
     changed[100] ^= 1;
     assert!(pair.client.end_brief(|| pair.now, &brief, None, &changed).is_none());
-    assert_eq!(pair.client.end_brief(|| pair.now, &brief, None, &answer[..len]).map(<[u8]>::len), Some(longest));
+    assert_eq!(
+        pair.client.end_brief(|| pair.now, &brief, None, &answer[..len]).map(<[u8]>::len),
+        Some(longest)
+    );
     // A post, as long as any, also beside a ticket.
     let conversation = conversation_of(&datagram);
     for shown in [false, true] {

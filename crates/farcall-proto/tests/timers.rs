@@ -100,7 +100,10 @@ fn who_knows_that_a_procedure_is_slow_asks_later() {
     pair.tick();
     assert_eq!(pair.sent().len(), 1);
     pair.starve();
-    assert!(matches!(pair.told.pop(), Some((4, Told::Failed(..)))), "and failed after ten seconds of silence");
+    assert!(
+        matches!(pair.told.pop(), Some((4, Told::Failed(..)))),
+        "and failed after ten seconds of silence"
+    );
 }
 
 #[test]

@@ -57,7 +57,13 @@ impl Script {
 
     fn call(&mut self, args: &[u8], deadline: Option<Duration>) -> CallId {
         let trace = deadline.map(|_| Trace { trace: *b"trace identifier", span: *b"the span" });
-        let call = Call { export: 0xe4_9067, procedure: 2, deadline: deadline.map(|d| self.now + d), trace, token: 0 };
+        let call = Call {
+            export: 0xe4_9067,
+            procedure: 2,
+            deadline: deadline.map(|d| self.now + d),
+            trace,
+            token: 0,
+        };
         self.client.start(self.now, &call, args.to_vec()).expect("room")
     }
 
@@ -148,7 +154,8 @@ fn server(config: ServerConfig, now: Time, secret: [u8; 32]) -> Server {
 
 fn datagrams() -> String {
     let mut s = Script::new("10.0.0.1:1000");
-    s.out.push_str("# Datagrams of wire version 1. A line of digits is a datagram; above it, what it says.\n");
+    s.out
+        .push_str("# Datagrams of wire version 1. A line of digits is a datagram; above it, what it says.\n");
     s.title("binding by name");
     s.client.bind(s.now, "Store/one", 1);
     s.run(&Finish::Result, &[]);
@@ -197,8 +204,10 @@ fn local() -> String {
 /// Two activities, so that the client sends ACK; what it hears of a call that is being executed, and of one
 /// that is gone.
 fn running_calls() -> String {
-    let mut s =
-        Script::with("10.0.0.1:1000", ServerConfig { hold: Duration::from_millis(1), ..ServerConfig::default() });
+    let mut s = Script::with(
+        "10.0.0.1:1000",
+        ServerConfig { hold: Duration::from_millis(1), ..ServerConfig::default() },
+    );
     s.title("a call that takes long: it is sent again, then asked for");
     s.call(b"slow", None);
     s.exchange(None, ALL);
@@ -230,7 +239,8 @@ fn running_calls() -> String {
 /// A client with a patience of its own, which says that it is there, and a call that goes on without it.
 fn patience() -> String {
     let mut s = Script::new("10.0.0.1:1000");
-    s.client = Conversation::new(ClientConfig { patience: Duration::from_secs(1), ..client_config() }, 0xc11e_4700);
+    s.client =
+        Conversation::new(ClientConfig { patience: Duration::from_secs(1), ..client_config() }, 0xc11e_4700);
     s.title("a call of a client whose patience is 1 s; its probes and keep-alives");
     let id = s.call(b"slow", None);
     s.exchange(None, ALL);
@@ -280,8 +290,11 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 fn forgotten() -> String {
-    let mut s = Script::with("10.0.0.1:1000", ServerConfig { max_conversations: 1, ..ServerConfig::default() });
-    s.title("a conversation that is forgotten, since the server has room for one; the client may not come back");
+    let mut s =
+        Script::with("10.0.0.1:1000", ServerConfig { max_conversations: 1, ..ServerConfig::default() });
+    s.title(
+        "a conversation that is forgotten, since the server has room for one; the client may not come back",
+    );
     s.call(b"here", None);
     s.run(&Finish::Result, b"yes.");
     let other = Conversation::new(client_config(), 0xc11e_4701);
@@ -296,7 +309,8 @@ fn forgotten() -> String {
 }
 
 fn full() -> String {
-    let mut s = Script::with("10.0.0.1:1000", ServerConfig { max_conversations: 1, ..ServerConfig::default() });
+    let mut s =
+        Script::with("10.0.0.1:1000", ServerConfig { max_conversations: 1, ..ServerConfig::default() });
     s.title("a server with room for one conversation, which is busy");
     s.call(b"slow", None);
     s.exchange(None, ALL);

@@ -90,8 +90,9 @@ impl Area {
     fn map(file: impl AsFd, len: usize, may: May) -> io::Result<Area> {
         let write = if may == May::Write { ProtFlags::WRITE } else { ProtFlags::empty() };
         // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps nothing of ours.
-        let start =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | write, MapFlags::SHARED, file, 0)? };
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | write, MapFlags::SHARED, file, 0)?
+        };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Area { start, len, may, mapped: true })
     }
@@ -132,7 +133,8 @@ impl Area {
     #[inline(always)]
     pub fn words(&self) -> Option<&[AtomicU64]> {
         // SAFETY: as in `sight`, and they are writable.
-        (self.may == May::Write).then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len / WORD) })
+        (self.may == May::Write)
+            .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len / WORD) })
     }
 
     /// Appends bytes, as many as there are, in no certain order.
@@ -220,7 +222,10 @@ pub fn written(file: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>> {
             Err(Errno::NXIO) => break,
             Err(_) => at,
         };
-        let end = rustix::fs::seek(file, SeekFrom::Hole(begin)).unwrap_or(len as u64).max(begin + 1).min(len as u64);
+        let end = rustix::fs::seek(file, SeekFrom::Hole(begin))
+            .unwrap_or(len as u64)
+            .max(begin + 1)
+            .min(len as u64);
         parts.push(begin as usize..end as usize);
         at = end;
     }

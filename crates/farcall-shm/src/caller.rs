@@ -196,7 +196,12 @@ impl Caller {
             put(&request.trace, trace);
             more |= TRACED;
         }
-        self.publish(slot, call.export, u64::from(call.procedure) << 32 | arguments.len().min(INLINE) as u64, more)
+        self.publish(
+            slot,
+            call.export,
+            u64::from(call.procedure) << 32 | arguments.len().min(INLINE) as u64,
+            more,
+        )
     }
 
     /// Asks for a part of a slot's reply, to stand in that part of a lane.

@@ -81,7 +81,12 @@ impl Hello {
             [b'M', generation @ ..] => Wants::Segment(u64::from_be_bytes(generation.try_into().ok()?)),
             _ => return None,
         };
-        Some(Hello { export, wants, nonce: *nonce, ticket: TicketHolder { client, issued, conversation, address } })
+        Some(Hello {
+            export,
+            wants,
+            nonce: *nonce,
+            ticket: TicketHolder { client, issued, conversation, address },
+        })
     }
 
     /// The question that it asks an exporter whose callers meet it at `name`: there and nowhere else, so that

@@ -66,7 +66,8 @@ impl Listener {
     /// What the operating system says: perhaps there are too many files.
     pub fn accept(&self) -> io::Result<Option<(Wire, i32)>> {
         loop {
-            let socket = match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            let socket = match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+            {
                 Ok(socket) => socket,
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
@@ -161,7 +162,8 @@ impl Wire {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let received = rustix::net::recvmsg(self.socket(), &mut [IoSliceMut::new(buffer)], &mut control, flags).ok()?;
+        let received =
+            rustix::net::recvmsg(self.socket(), &mut [IoSliceMut::new(buffer)], &mut control, flags).ok()?;
         let files = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(files) => Some(files),
             _ => None,
@@ -337,7 +339,9 @@ mod tests {
         for why in [Errno::CONNRESET, Errno::NOTCONN, Errno::PIPE] {
             assert_eq!(heard(why), Heard::Gone);
         }
-        for why in [Errno::INTR, Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::IO] {
+        for why in
+            [Errno::INTR, Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::IO]
+        {
             assert_eq!(heard(why), Heard::Nothing);
         }
     }

@@ -229,7 +229,10 @@ impl Server {
                 });
                 let added = (more & ADDED != 0).then(|| {
                     let added = request.added.load(Ordering::Relaxed);
-                    Added { lane: (added >> LANE_SHIFT) as usize % LANES, len: added & ((1 << LANE_SHIFT) - 1) }
+                    Added {
+                        lane: (added >> LANE_SHIFT) as usize % LANES,
+                        len: added & ((1 << LANE_SHIFT) - 1),
+                    }
                 });
                 Request::Call { call: Call { export: what, procedure, within, trace }, len, added }
             }

@@ -197,7 +197,10 @@ fn what_was_written_is_known() {
     words[512].store(1, Ordering::Release);
     words[513 * 90].store(1, Ordering::Release);
     let parts = written(&file, area.len());
-    assert!(parts.iter().any(|part| part.contains(&4096)) && parts.iter().any(|part| part.contains(&(513 * 90 * 8))));
+    assert!(
+        parts.iter().any(|part| part.contains(&4096))
+            && parts.iter().any(|part| part.contains(&(513 * 90 * 8)))
+    );
     assert!(parts.iter().map(|part| part.len()).sum::<usize>() < area.len());
     assert!(parts.last().unwrap().end <= area.len());
 }

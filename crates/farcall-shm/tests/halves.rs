@@ -53,8 +53,9 @@ fn a_call_and_its_answer() {
 #[test]
 fn each_request_has_its_turn() {
     let (caller, server, mut taker) = halves();
-    let tickets: Vec<_> =
-        (0..SLOTS).map(|which| caller.call(caller.claim().unwrap(), &call(which as u32), &[], None)).collect();
+    let tickets: Vec<_> = (0..SLOTS)
+        .map(|which| caller.call(caller.claim().unwrap(), &call(which as u32), &[], None))
+        .collect();
     assert_eq!(caller.claim(), None);
     let mut order = Vec::new();
     while let Some((slot, number)) = server.take(&mut taker) {
@@ -554,7 +555,8 @@ fn no_slot_is_claimed_by_two_threads_at_once() {
 #[test]
 fn an_abandoned_slot_is_used_again_when_it_is_answered() {
     let (caller, server, mut taker) = halves();
-    let tickets: Vec<_> = (0..SLOTS).map(|_| caller.call(caller.claim().unwrap(), &call(1), &[], None)).collect();
+    let tickets: Vec<_> =
+        (0..SLOTS).map(|_| caller.call(caller.claim().unwrap(), &call(1), &[], None)).collect();
     caller.abandon(tickets[3]);
     assert_eq!(caller.claim(), None);
     while let Some((slot, number)) = server.take(&mut taker) {

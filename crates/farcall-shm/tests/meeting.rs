@@ -10,7 +10,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use farcall_shm::{Alarm, Area, Ear, Heard, Hello, Listener, MAX_HELLO, May, Page, TicketHolder, Wants, Wire};
+use farcall_shm::{
+    Alarm, Area, Ear, Heard, Hello, Listener, MAX_HELLO, May, Page, TicketHolder, Wants, Wire,
+};
 use farcall_shm::{file_limit, unclosed};
 use rustix::io::FdFlags;
 

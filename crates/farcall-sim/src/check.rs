@@ -79,9 +79,8 @@ pub fn check<R: Outcome>(seeds: u64, test: impl Fn(&Sim) -> R + Send + Sync + 's
     let test = Arc::new(test);
     let result = match variable("FARCALL_SIM_SEED") {
         Some(seed) => one(seed, true, &test).map(drop),
-        None => {
-            (0..variable("FARCALL_SIM_SEEDS").unwrap_or(seeds)).try_for_each(|seed| one(seed, false, &test).map(drop))
-        }
+        None => (0..variable("FARCALL_SIM_SEEDS").unwrap_or(seeds))
+            .try_for_each(|seed| one(seed, false, &test).map(drop)),
     };
     if let Err(failure) = result {
         panic!("{failure}");
@@ -104,7 +103,10 @@ pub fn find<R: Outcome>(seeds: u64, test: impl Fn(&Sim) -> R + Send + Sync + 'st
 ///
 /// # Errors
 /// When it fails.
-pub fn replay<R: Outcome>(seed: u64, test: impl Fn(&Sim) -> R + Send + Sync + 'static) -> Result<Passed, Failure> {
+pub fn replay<R: Outcome>(
+    seed: u64,
+    test: impl Fn(&Sim) -> R + Send + Sync + 'static,
+) -> Result<Passed, Failure> {
     one(seed, false, &Arc::new(test))
 }
 

@@ -418,7 +418,9 @@ impl ClientNode {
 
     fn use_server(&mut self, g: &mut Ground, server: usize) {
         let (at, now) = (g.now(), self.clock.read(g.now()));
-        if g.rng.chance(3_000) && self.conversations[server].as_ref().is_some_and(|t| t.calls() == 0 && !t.binding) {
+        if g.rng.chance(3_000)
+            && self.conversations[server].as_ref().is_some_and(|t| t.calls() == 0 && !t.binding)
+        {
             self.conversations[server] = None;
         }
         let talk = self.conversations[server].get_or_insert_with(|| Talk {
@@ -586,7 +588,9 @@ impl ClientNode {
                     let before = talk.core.stats();
                     talk.core.handle(now, &bytes, &mut |event| take(oracle, ended, when, event));
                     let after = talk.core.stats();
-                    if is_word(&bytes, after.duplicates > before.duplicates) && after.received > before.received {
+                    if is_word(&bytes, after.duplicates > before.duplicates)
+                        && after.received > before.received
+                    {
                         talk.heard = at;
                     }
                 }
@@ -622,7 +626,9 @@ impl ClientNode {
                     }
                     let now = g.now();
                     let state = g.oracle.calls[call].state;
-                    g.note(&[8, call as u64], || format!("client {}: call {call} has ended: {state:?}", self.index));
+                    g.note(&[8, call as u64], || {
+                        format!("client {}: call {call} has ended: {state:?}", self.index)
+                    });
                     if now - self.resumed_at > 50 * MILLIS {
                         g.oracle.deadline_kept(now, call);
                     }
@@ -663,10 +669,13 @@ impl ClientNode {
                 }
             }
             let config = &g.plan.client;
-            let window = if talk.core.has_company(now) { config.shared_local_window } else { config.local_window };
+            let window =
+                if talk.core.has_company(now) { config.shared_local_window } else { config.local_window };
             if g.plan.is_local() && talk.core.in_flight() > flying.max(window) {
                 let seen = (flying, talk.core.in_flight());
-                g.oracle.violate("local-window-is-kept", at, || format!("client {}: {seen:?}, {window}", self.index));
+                g.oracle.violate("local-window-is-kept", at, || {
+                    format!("client {}: {seen:?}, {window}", self.index)
+                });
             }
             for call in unsent {
                 if talk.open.iter().any(|(open, id)| *open == call && talk.core.is_sent(*id)) {
@@ -674,7 +683,8 @@ impl ClientNode {
                 }
             }
             if idle && sent > 0 {
-                g.oracle.violate("idle-is-silent", at, || format!("client {} to server {server}", self.index));
+                g.oracle
+                    .violate("idle-is-silent", at, || format!("client {} to server {server}", self.index));
             }
             if let Some(due) = talk.timeout() {
                 let due = self.clock.when(at, due);

@@ -85,7 +85,10 @@ impl<O: Clone + fmt::Debug> History<O> {
     /// How many operations have begun, and how many have ended.
     pub fn counts(&self) -> (usize, usize) {
         let events = self.lock();
-        (events.operations.len(), events.operations.iter().filter(|operation| operation.ended != NEVER).count())
+        (
+            events.operations.len(),
+            events.operations.iter().filter(|operation| operation.ended != NEVER).count(),
+        )
     }
 
     /// Whether there is an order of the operations, each at some moment between its beginning and its end, in which
@@ -183,7 +186,8 @@ impl fmt::Display for NotLinearizable {
 impl std::error::Error for NotLinearizable {}
 
 fn describe<O: fmt::Debug>(operations: &[Operation<O>], furthest: &Done) -> String {
-    let mut text = String::from("not linearizable; of these operations no order could be found for those with a star:");
+    let mut text =
+        String::from("not linearizable; of these operations no order could be found for those with a star:");
     for (which, Operation { what, begun, ended }) in operations.iter().enumerate() {
         let star = if furthest.has(which) || *ended == NEVER { ' ' } else { '*' };
         let until = if *ended == NEVER { "...".to_owned() } else { ended.to_string() };
@@ -234,7 +238,12 @@ mod tests {
             assert!(history(&[(Write(1), 1, 4), (Read(Some(seen)), 2, 3)]));
         }
         assert!(history(&[(Write(1), 1, 3), (Write(2), 2, 4), (Read(Some(1)), 5, 6)]));
-        assert!(!history(&[(Write(1), 1, 3), (Write(2), 2, 4), (Read(Some(1)), 5, 6), (Read(Some(2)), 7, 8)]));
+        assert!(!history(&[
+            (Write(1), 1, 3),
+            (Write(2), 2, 4),
+            (Read(Some(1)), 5, 6),
+            (Read(Some(2)), 7, 8)
+        ]));
     }
 
     #[test]
@@ -256,12 +265,18 @@ mod tests {
 
     /// The definition, tried in every order: what no cleverness can get wrong.
     fn by_definition(operations: &[(Of, u64, u64)], done: &mut Vec<usize>, held: u64) -> bool {
-        if operations.iter().enumerate().all(|(which, (_, _, ended))| done.contains(&which) || *ended == NEVER) {
+        if operations
+            .iter()
+            .enumerate()
+            .all(|(which, (_, _, ended))| done.contains(&which) || *ended == NEVER)
+        {
             return true;
         }
         (0..operations.len()).any(|which| {
             let left = |other: &usize| !done.contains(other);
-            if !left(&which) || (0..operations.len()).filter(left).any(|o| operations[o].2 < operations[which].1) {
+            if !left(&which)
+                || (0..operations.len()).filter(left).any(|o| operations[o].2 < operations[which].1)
+            {
                 return false;
             }
             let Some(after) = register(&held, &operations[which].0) else { return false };

@@ -53,7 +53,9 @@ impl HostileNode {
     /// A peer on this host, unknown yet to the servers.
     pub fn new(index: usize, g: &mut Ground) -> HostileNode {
         let mut talks = Vec::new();
-        for (server, port) in (0..g.plan.servers).flat_map(|server| (0..PORTS).map(move |port| (server, port))) {
+        for (server, port) in
+            (0..g.plan.servers).flat_map(|server| (0..PORTS).map(move |port| (server, port)))
+        {
             let from = address(index, 50_000 + PORTS * server as u16 + port);
             g.net.bind(from);
             let core = Conversation::new(g.plan.client.clone(), g.rng.next() | 1);
@@ -93,7 +95,9 @@ impl HostileNode {
     /// A datagram arrives.
     pub fn receive(&mut self, g: &mut Ground, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
         let now = Time::from_nanos(g.now() + 1);
-        if let Some(talk) = self.talks.iter_mut().find(|talk| talk.from == to && address(talk.server, 7000) == from) {
+        if let Some(talk) =
+            self.talks.iter_mut().find(|talk| talk.from == to && address(talk.server, 7000) == from)
+        {
             g.server_reached(talk.server, to);
             let export = &mut talk.export;
             talk.core.handle(now, &bytes, &mut |told| {
@@ -126,7 +130,9 @@ impl Talk {
         match g.rng.below(6) {
             // As far ahead as may be, of the highest activity.
             0 => fragment(&mut frames, most - 1, sequence, export, TOTAL - 4, 4),
-            1 => (0..many).for_each(|_| fragment(&mut frames, anywhere(g), sequence, export, TOTAL - 400, 40)),
+            1 => {
+                (0..many).for_each(|_| fragment(&mut frames, anywhere(g), sequence, export, TOTAL - 400, 40))
+            }
             // One call with gaps, and what has come of it asked for more often than it can have changed.
             2 => {
                 (0..20).for_each(|n| fragment(&mut frames, PROBED, 1 << 40, export, 8 + 16 * n, 4));

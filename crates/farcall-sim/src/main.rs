@@ -154,7 +154,9 @@ fn main() -> ExitCode {
 }
 
 fn broken(name: &str) -> Result<Broken, String> {
-    Broken::all().find(|rule| rule.name() == name).ok_or_else(|| "no such rule (soak --list-breaks names them)".into())
+    Broken::all()
+        .find(|rule| rule.name() == name)
+        .ok_or_else(|| "no such rule (soak --list-breaks names them)".into())
 }
 
 fn soak(args: &SoakArgs) -> ExitCode {
@@ -238,7 +240,8 @@ fn tell_failing(summary: &Summary, broken: Option<Broken>) {
 fn replay(args: &ReplayArgs) -> ExitCode {
     let mutant = args.broken.map_or(Mutant::NONE, Broken::mutant);
     let report = run(args.seed, args.calls, mutant, args.verbose);
-    let memory = shared_memory::run(args.seed, args.calls.div_ceil(4), args.broken.and_then(Broken::shared_memory));
+    let memory =
+        shared_memory::run(args.seed, args.calls.div_ceil(4), args.broken.and_then(Broken::shared_memory));
     println!(
         "seed {}: {} calls, {} datagrams, trace hash {:016x}",
         report.seed, report.calls, report.datagrams, report.trace_hash

@@ -38,7 +38,9 @@ impl Head {
 
     /// Writes it.
     pub fn write(self, out: &mut Vec<u8>) {
-        [self.version, self.word, self.status].iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+        [self.version, self.word, self.status]
+            .iter()
+            .for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
     }
 
     /// Reads it; the rest.
@@ -67,7 +69,9 @@ impl Post {
 
     /// Writes it.
     pub fn write(self, out: &mut Vec<u8>) {
-        [self.stream, self.number, self.import].iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+        [self.stream, self.number, self.import]
+            .iter()
+            .for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
     }
 
     /// Reads it; the rest.

@@ -367,7 +367,8 @@ impl Model {
     /// Something happens to a stream that lasts.
     fn disturb(&mut self) {
         let live = |link: &Link| link.stream && link.closed == [false; 2] && !link.cut;
-        let Some(link) = self.callers.iter().filter_map(|caller| caller.link).find(|link| live(&self.links[*link]))
+        let Some(link) =
+            self.callers.iter().filter_map(|caller| caller.link).find(|link| live(&self.links[*link]))
         else {
             return;
         };
@@ -521,7 +522,9 @@ mod tests {
         }
         println!("{total:?}");
         assert!(total.calls >= 30_000 && total.returned > total.calls / 3);
-        assert!(total.no > 0 && total.maybe > 0 && total.deaths > 0 && total.broken > 0 && total.remembered > 0);
+        assert!(
+            total.no > 0 && total.maybe > 0 && total.deaths > 0 && total.broken > 0 && total.remembered > 0
+        );
     }
 
     #[test]

@@ -110,7 +110,13 @@ pub struct Call {
 impl Call {
     /// A call from that client to that server that has just been made, or an access, of which more is to be
     /// said.
-    pub fn new((client, server): (usize, usize), export: u64, procedure: u32, args: usize, started: Nanos) -> Call {
+    pub fn new(
+        (client, server): (usize, usize),
+        export: u64,
+        procedure: u32,
+        args: usize,
+        started: Nanos,
+    ) -> Call {
         Call {
             client,
             server,
@@ -359,8 +365,8 @@ impl Oracle {
         let meant = self.calls[index];
         let args = &call.args[..];
         let body = args.get(meant.marked()..);
-        let whole =
-            args.len() == meant.args && body.is_some_and(|body| is_pattern(self.token(index), meant.args, body));
+        let whole = args.len() == meant.args
+            && body.is_some_and(|body| is_pattern(self.token(index), meant.args, body));
         let trace = meant.traced.then(|| self.trace(index));
         if !whole
             || call.procedure != meant.procedure
@@ -400,7 +406,8 @@ impl Oracle {
     ) -> Option<usize> {
         let key = CallKey { conversation: 0, activity: 0, sequence: 0 };
         let (named, procedure, args) = (reading.export(), reading.procedure(), reading.args().into());
-        let incoming = Incoming { key, export: named, procedure, deadline: None, trace: None, again: false, args };
+        let incoming =
+            Incoming { key, export: named, procedure, deadline: None, trace: None, again: false, args };
         if named != export || procedure != READ {
             return None;
         }
@@ -450,7 +457,8 @@ impl Oracle {
             (post.import as usize) < self.imports.len() && is_pattern(self.mark(*post), length, rest)
         });
         let Some((post, _)) = posted else {
-            return self.violate("arguments-intact", now, || format!("server {server} got a post that nobody made"));
+            return self
+                .violate("arguments-intact", now, || format!("server {server} got a post that nobody made"));
         };
         let import = &mut self.imports[post.import as usize];
         let before = *import;
@@ -462,7 +470,9 @@ impl Oracle {
             self.counts.posted += 1;
         }
         if (before.server, before.export) != (server, export) {
-            self.violate("export-is-the-one-meant", now, || format!("{post:?} of {before:?} came to server {server}"));
+            self.violate("export-is-the-one-meant", now, || {
+                format!("{post:?} of {before:?} came to server {server}")
+            });
         }
         if self.was_restored(export) {
             return;
@@ -477,7 +487,9 @@ impl Oracle {
         self.counts.flushed += 1;
         let truth = self.imports[import];
         if truth.done < end && !self.was_restored(truth.export) {
-            self.violate("flush-means-done", now, || format!("import {import}, {end} were posted: {truth:?}"));
+            self.violate("flush-means-done", now, || {
+                format!("import {import}, {end} were posted: {truth:?}")
+            });
         }
     }
 
@@ -485,7 +497,9 @@ impl Oracle {
     pub fn given_up(&mut self, now: Nanos, call: usize, is: bool) {
         let c = self.calls[call];
         if is && !c.cancelled && !c.forsaken && c.state == State::Open {
-            self.violate("given-up-is-true", now, || format!("call {call}, which its caller waits for: {c:?}"));
+            self.violate("given-up-is-true", now, || {
+                format!("call {call}, which its caller waits for: {c:?}")
+            });
         }
     }
 
@@ -648,7 +662,9 @@ impl Oracle {
             Excuse::None => false,
             Excuse::Paused => true,
             Excuse::TwoLive { heard } => self.lives.iter().enumerate().any(|(which, life)| {
-                which != call.executor && life.born < call.sent + call.paused && heard < life.born + life.paused
+                which != call.executor
+                    && life.born < call.sent + call.paused
+                    && heard < life.born + life.paused
             }),
         }
     }
@@ -680,10 +696,9 @@ impl Oracle {
 
     /// Every call of `server` (of any, if `None`) that was started before `before` must have ended.
     pub fn all_ended(&mut self, rule: &'static str, now: Nanos, server: Option<usize>, before: Nanos) {
-        let open = self
-            .calls
-            .iter()
-            .position(|c| c.state == State::Open && c.started < before && server.is_none_or(|s| s == c.server));
+        let open = self.calls.iter().position(|c| {
+            c.state == State::Open && c.started < before && server.is_none_or(|s| s == c.server)
+        });
         if let Some(call) = open {
             let c = self.calls[call];
             self.violate(rule, now, || format!("call {call} has not ended: {c:?}"));

@@ -245,7 +245,9 @@ impl Plan {
     /// The path of one direction between two hosts: the plan's, some faults turned off.
     pub fn own_path(&self, rng: &mut Rng) -> Path {
         let mut path = self.path;
-        for chance in [&mut path.loss, &mut path.duplicate, &mut path.reorder, &mut path.late, &mut path.corrupt] {
+        for chance in
+            [&mut path.loss, &mut path.duplicate, &mut path.reorder, &mut path.late, &mut path.corrupt]
+        {
             if rng.chance(200_000) {
                 *chance = 0;
             }

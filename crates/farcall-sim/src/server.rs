@@ -4,7 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use farcall_proto::server::{
-    CallKey, Envelope, Export, Finish, Glance, HostName, Incoming, Insert, Request, Server, Streams, Taken, Write,
+    CallKey, Envelope, Export, Finish, Glance, HostName, Incoming, Insert, Request, Server, Streams, Taken,
+    Write,
 };
 use farcall_proto::{Failure, Fingerprint, Kind, Ran};
 
@@ -284,7 +285,9 @@ impl ServerNode {
             Some(Ask::Call(Job { key, call, again, deadline, executing: false, envelope, left: None }))
         };
         match core.take_call(now, &from, &bytes) {
-            Taken::Call(incoming, origin) => asked.extend(call(incoming, Some((from, core.envelope(&origin))))),
+            Taken::Call(incoming, origin) => {
+                asked.extend(call(incoming, Some((from, core.envelope(&origin)))))
+            }
             Taken::Other(unread) => match core.take_access(now, &unread, &bytes) {
                 Some(incoming) => asked.extend(call(incoming, None)),
                 None => core.handle_rest(now, &from, &bytes, unread, &mut |request| match request {
@@ -415,7 +418,8 @@ impl ServerNode {
         self.jobs.push((number, job));
         g.net.after(takes, Event::Done { server: self.index, job: number });
         // A call whose caller dies while it is executed for long is given up.
-        if g.plan.chaos > 0 && takes > 2 * g.plan.client.patience.as_nanos() as Nanos && g.rng.chance(400_000) {
+        if g.plan.chaos > 0 && takes > 2 * g.plan.client.patience.as_nanos() as Nanos && g.rng.chance(400_000)
+        {
             let soon = g.rng.below(takes / 4);
             g.net.after(soon, Event::Crash(client));
         }
@@ -553,7 +557,13 @@ impl ServerNode {
         let mut payload = core.buffer(now, 0);
         g.oracle.write_result(job.call, &mut payload);
         let exception = g.oracle.calls[job.call].exception;
-        core.sent(now, job.key, if exception { Finish::Exception } else { Finish::Result }, &mut payload, len);
+        core.sent(
+            now,
+            job.key,
+            if exception { Finish::Exception } else { Finish::Result },
+            &mut payload,
+            len,
+        );
     }
 
     /// Sends what is ready and arms the timer.
@@ -576,15 +586,18 @@ impl ServerNode {
         }
         let (flying, window) = (core.local_in_flight(), g.plan.server.local_window);
         if flying > window {
-            g.oracle.violate("local-window-is-kept", at, || format!("server {}: {flying} of {window}", self.index));
+            g.oracle.violate("local-window-is-kept", at, || {
+                format!("server {}: {flying} of {window}", self.index)
+            });
         }
         if let Some(most) = self.answers.take().filter(|most| answered > *most) {
             g.oracle.violate("answers-are-bounded", at, || format!("{answered} bytes, not {most}"));
         }
         let config = &g.plan.server;
         // What came last may be larger than its budget; one result that is being sent in fragments too, but nothing beside it.
-        let budget =
-            2 * config.held_budget + config.reassembly_budget + config.sending_budget.max(g.plan.largest as usize);
+        let budget = 2 * config.held_budget
+            + config.reassembly_budget
+            + config.sending_budget.max(g.plan.largest as usize);
         if core.conversations() > config.max_conversations || core.held_bytes() > budget {
             let seen = (core.conversations(), core.held_bytes());
             g.oracle.violate("memory-is-bounded", at, || format!("server {} holds {seen:?}", self.index));

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_proto::{Kind, Ran};
-use farcall_shm::{Caller, Emptier, FETCHED, INLINE, LANES, Lane, PART, Page, Request, Server, Status, Taker, Ticket};
+use farcall_shm::{
+    Caller, Emptier, FETCHED, INLINE, LANES, Lane, PART, Page, Request, Server, Status, Taker, Ticket,
+};
 
 use crate::oracle::Violation;
 use crate::rng::{Rng, mix};
@@ -32,8 +34,13 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Rule; 5] =
-        [Rule::TakenIgnored, Rule::SlotUsedAgain, Rule::LateResult, Rule::TakesAfterClose, Rule::LaneNotRenewed];
+    pub const ALL: [Rule; 5] = [
+        Rule::TakenIgnored,
+        Rule::SlotUsedAgain,
+        Rule::LateResult,
+        Rule::TakesAfterClose,
+        Rule::LaneNotRenewed,
+    ];
 
     /// What `--break` calls it.
     pub fn name(self) -> &'static str {
@@ -232,10 +239,14 @@ impl Model {
         let Some(slot) = self.connection.caller.claim() else { return };
         let server_has_it = self.connection.work.iter().any(|work| work.slot == slot);
         if server_has_it {
-            self.violated("slot-is-free", format!("slot {slot} is used again while its last request is served"));
+            self.violated(
+                "slot-is-free",
+                format!("slot {slot} is used again while its last request is served"),
+            );
         }
         let len =
-            if self.rng.chance(self.long) { self.rng.spread(INLINE as u64, 3 * PART as u64) } else { 64 } as usize;
+            if self.rng.chance(self.long) { self.rng.spread(INLINE as u64, 3 * PART as u64) } else { 64 }
+                as usize;
         let id = self.records.len();
         let arguments = content(id, len);
         self.trace(1, id);
@@ -277,7 +288,12 @@ impl Model {
     // Each of these is a step of a call at its caller, and gives the next stage; nothing when the call has
     // ended.
 
-    fn fill(&mut self, Waiting { id, slot, .. }: Waiting, mut lane: Lane, mut rest: Vec<u8>) -> Option<Stage> {
+    fn fill(
+        &mut self,
+        Waiting { id, slot, .. }: Waiting,
+        mut lane: Lane,
+        mut rest: Vec<u8>,
+    ) -> Option<Stage> {
         // (A deadline may pass before the call is made; what is in the lane is of no call then.)
         if self.connection.closed || self.rng.chance(self.cancel) {
             self.connection.caller.release(slot);
@@ -483,7 +499,10 @@ impl Model {
     fn taken(&mut self, slot: usize, number: u64, arguments: &[u8]) {
         let id = arguments.first_chunk().map_or(usize::MAX, |id| u64::from_be_bytes(*id) as usize);
         if self.records.get(id).is_none_or(|record| arguments != content(id, record.len)) {
-            return self.violated("arguments-intact", format!("{} bytes of arguments are no call's", arguments.len()));
+            return self.violated(
+                "arguments-intact",
+                format!("{} bytes of arguments are no call's", arguments.len()),
+            );
         }
         self.trace(8, id);
         self.connection.work.push_back(Work { id, slot, number, running: false });

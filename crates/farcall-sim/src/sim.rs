@@ -57,7 +57,12 @@ impl Sim {
         self.start(name, main, true)
     }
 
-    fn start<R: Outcome>(&self, name: &str, main: impl Fn() -> R + Send + Sync + 'static, server: bool) -> Process {
+    fn start<R: Outcome>(
+        &self,
+        name: &str,
+        main: impl Fn() -> R + Send + Sync + 'static,
+        server: bool,
+    ) -> Process {
         let index = self.world.lock().add_process(name, main_of(main), server);
         let process = Process { world: self.world.clone(), index };
         process.restart();
@@ -286,7 +291,11 @@ pub(crate) fn run<R: Outcome>(
     run_with(World::new(seed, verbose, PATIENCE), seed, test)
 }
 
-fn run_with<R: Outcome>(world: Arc<World>, seed: u64, test: &Arc<impl Fn(&Sim) -> R + Send + Sync + 'static>) -> Ended {
+fn run_with<R: Outcome>(
+    world: Arc<World>,
+    seed: u64,
+    test: &Arc<impl Fn(&Sim) -> R + Send + Sync + 'static>,
+) -> Ended {
     assert!(here().is_none(), "a simulation cannot run inside another");
     panics::watch();
     let sim = Sim { world: world.clone(), seed };

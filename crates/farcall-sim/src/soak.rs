@@ -231,7 +231,8 @@ impl Summary {
             let comma = if i > 0 { "," } else { "" };
             let _ = write!(line, r#"{comma}"{name}":{count}"#);
         }
-        let _ = write!(line, r#"}},"violations":{},"trace_hash":"{:016x}""#, self.failing.len(), self.trace_hash);
+        let _ =
+            write!(line, r#"}},"violations":{},"trace_hash":"{:016x}""#, self.failing.len(), self.trace_hash);
         let o = &self.outcomes;
         let _ = write!(
             line,

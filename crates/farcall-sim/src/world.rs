@@ -166,7 +166,9 @@ impl World {
                 }
             }
             Step::Refused { sender, peer, quoted, forged } => {
-                self.g.note(&[9, u64::from(sender.port())], || format!("{sender} hears that nobody is at {peer}"));
+                self.g.note(&[9, u64::from(sender.port())], || {
+                    format!("{sender} hears that nobody is at {peer}")
+                });
                 let client = host(sender).checked_sub(self.servers.len());
                 if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
                     client.refused(&mut self.g, host(peer), &quoted, forged);
@@ -233,8 +235,11 @@ impl World {
             }
             90..95 => {
                 g.net.faults.mtu_changes += 1;
-                let (from, to) =
-                    if g.rng.chance(500_000) { (server, servers + client) } else { (servers + client, server) };
+                let (from, to) = if g.rng.chance(500_000) {
+                    (server, servers + client)
+                } else {
+                    (servers + client, server)
+                };
                 g.net.path(from, to).mtu = g.rng.spread(1200, 66_000) as usize;
             }
             _ => self.drain(server),
@@ -252,7 +257,9 @@ impl World {
                 g.net.path(from, to).cut_until = until;
             }
         }
-        g.note(&[10, server as u64, client as u64], || format!("machines {server} and {client} are cut ({ways})"));
+        g.note(&[10, server as u64, client as u64], || {
+            format!("machines {server} and {client} are cut ({ways})")
+        });
     }
 
     fn crash_server(&mut self, server: usize) {
@@ -307,7 +314,9 @@ impl World {
         let g = &mut self.g;
         g.net.faults.address_moves += 1;
         let addresses = [self.servers[server].address, self.servers[other].address];
-        g.note(&[21, server as u64, other as u64], || format!("servers {server} and {other} have changed places"));
+        g.note(&[21, server as u64, other as u64], || {
+            format!("servers {server} and {other} have changed places")
+        });
         for (which, address) in [other, server].into_iter().zip(addresses) {
             let node = &mut self.servers[which];
             node.address = address;
@@ -323,7 +332,8 @@ impl World {
         // Often what the two send is lost until networks know where they are.
         if g.rng.chance(500_000) {
             let until = g.now() + g.rng.spread(MILLIS, 10 * SECS);
-            for (host, client) in [server, other].into_iter().flat_map(|s| (0..clients).map(move |c| (s, servers + c)))
+            for (host, client) in
+                [server, other].into_iter().flat_map(|s| (0..clients).map(move |c| (s, servers + c)))
             {
                 g.net.path(host, client).cut_until = until;
             }

@@ -43,7 +43,8 @@ impl Truth {
 fn exporter(truth: &Truth, machine: usize) -> farcall::Result<()> {
     let runtime = Runtime::current()?;
     let places = [1, 4, 8, 1024][sim::below(4) as usize];
-    let settings = Settings::default().places(places.max(NAMES.len())).refresh(Duration::from_secs(1 + sim::below(5)));
+    let settings =
+        Settings::default().places(places.max(NAMES.len())).refresh(Duration::from_secs(1 + sim::below(5)));
     let clerk = Clerk::start(&runtime, settings)?;
     truth.hints.lock().unwrap()[machine] = Some(clerk.address());
     let mut held = BTreeMap::new();
@@ -185,7 +186,10 @@ fn what_is_stale_fails_and_a_look_up_anew_recovers() {
         machine.crash();
         machine.restart();
         let stale = former.load(0).map(drop).expect_err("nobody has this any more");
-        assert!(stale.declared() == Some(&Refused::Stale) || is_gone(stale.call_failed().unwrap().kind()), "{stale}");
+        assert!(
+            stale.declared() == Some(&Refused::Stale) || is_gone(stale.call_failed().unwrap().kind()),
+            "{stale}"
+        );
         let remote = runtime.import_segment_anew("load", Some(hint()))?;
         assert_ne!(remote.generation(), former.generation());
         assert_ne!(remote.load(0).expect("it is there"), before);
@@ -227,7 +231,8 @@ fn a_pulse_tells_of_a_crash_and_of_a_pause() {
         let (every, patience) = (Duration::from_millis(100), Duration::from_secs(1));
         let machine = sim.server("exporter", move || -> farcall::Result<()> {
             let runtime = Runtime::current()?;
-            let segment = Arc::new(runtime.export_segment("load", memory::Settings::new(8).anyone(Rights::READ))?);
+            let segment =
+                Arc::new(runtime.export_segment("load", memory::Settings::new(8).anyone(Rights::READ))?);
             let _beat = Beat::start(&runtime, segment, 0, every)?;
             loop {
                 sim::sleep(Duration::from_secs(3600));

@@ -16,7 +16,8 @@ use farcall_sim::{Faults, Sim, check, replay, sim};
 #[farcall::interface]
 trait Work {
     /// Runs for so many microseconds, and returns the number and so many bytes.
-    fn work(&self, number: u64, micros: u64, bytes: u32, payload: &[u8]) -> farcall::Result<Vec<u8>, Refused>;
+    fn work(&self, number: u64, micros: u64, bytes: u32, payload: &[u8])
+    -> farcall::Result<Vec<u8>, Refused>;
     #[blocking]
     fn blocking(&self, number: u64, micros: u64) -> farcall::Result<u64, Refused>;
     /// Has another server do it.

@@ -373,7 +373,10 @@ fn a_deadline_passes_in_time_beside_a_reading() {
         sim::sleep(Duration::from_millis(100 + sim.below(20)));
         let (begun, wait) = (sim::now(), Duration::from_millis(1 + sim.below(10)));
         let late = idle.within(wait).idle();
-        assert!(matches!(&late, Err(Error::CallFailed(why)) if why.kind() == farcall::Kind::Deadline), "{late:?}");
+        assert!(
+            matches!(&late, Err(Error::CallFailed(why)) if why.kind() == farcall::Kind::Deadline),
+            "{late:?}"
+        );
         let took = sim::now() - begun;
         assert!(took >= wait && took < wait + Duration::from_millis(5), "{took:?} instead of {wait:?}");
         exporter.resume();

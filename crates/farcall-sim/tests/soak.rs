@@ -48,8 +48,16 @@ fn every_broken_rule_of_onc_rpc_is_noticed() {
     for rule in onc::Rule::ALL {
         let (seeds, calls) = (300, 300 * 400);
         let broken_onc = Some(rule);
-        let soak =
-            Soak { seeds, calls, from: 0, mutant: Mutant::NONE, broken: None, broken_onc, threads: 0, first: true };
+        let soak = Soak {
+            seeds,
+            calls,
+            from: 0,
+            mutant: Mutant::NONE,
+            broken: None,
+            broken_onc,
+            threads: 0,
+            first: true,
+        };
         assert!(!soak.run(&|_| {}).failing.is_empty(), "{} was not noticed", rule.name());
     }
 }

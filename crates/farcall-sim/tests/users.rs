@@ -228,7 +228,9 @@ fn a_crashed_exporter_stays_in_the_registry_and_does_not_answer() {
     check(10, |sim| -> farcall::Result<()> {
         let first = sim.server("first", serve);
         first.crash();
-        let Err(Error::CallFailed(failed)) = farcall::import::<dyn Echo>("Echo") else { panic!("nobody answers") };
+        let Err(Error::CallFailed(failed)) = farcall::import::<dyn Echo>("Echo") else {
+            panic!("nobody answers")
+        };
         assert_eq!(failed.kind(), Kind::Unreachable, "{failed}");
         sim.server("second", serve);
         let echo = farcall::import::<dyn Echo>("Echo")?;
@@ -303,7 +305,9 @@ fn a_process_that_ends_withdraws_its_exports_and_stops_its_threads() {
             Ok(())
         });
         process.wait();
-        let Err(Error::CallFailed(failed)) = farcall::import::<dyn Echo>("Echo") else { panic!("it is withdrawn") };
+        let Err(Error::CallFailed(failed)) = farcall::import::<dyn Echo>("Echo") else {
+            panic!("it is withdrawn")
+        };
         assert_eq!(failed.kind(), Kind::NoSuchName);
         sim.sleep(Duration::from_secs(10));
         assert!((10..=11).contains(&ticks.load(Ordering::Relaxed)));
@@ -442,7 +446,8 @@ fn calls_end_truthfully_where_threads_cannot_be_started() {
         });
         let never = Arc::new(Mutex::new(Vec::new()));
         for client in 0..3 {
-            let (counted, never, lacking, returned) = (counted.clone(), never.clone(), seen.0.clone(), seen.1.clone());
+            let (counted, never, lacking, returned) =
+                (counted.clone(), never.clone(), seen.0.clone(), seen.1.clone());
             sim.process(&format!("client {client}"), move || {
                 let count = loop {
                     match farcall::import::<dyn Count>("Count") {

@@ -5,7 +5,11 @@ use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema}
 
 /// Encodes a value whose length is declared to be at most `max`.
 #[inline]
-pub fn encode_max<T: Encode + Counted + ?Sized>(value: &T, max: u32, e: &mut Encoder<'_>) -> Result<(), Error> {
+pub fn encode_max<T: Encode + Counted + ?Sized>(
+    value: &T,
+    max: u32,
+    e: &mut Encoder<'_>,
+) -> Result<(), Error> {
     if let Some(length) = value.count().filter(|count| *count > max as usize) {
         return Err(e.error(ErrorKind::TooLong { length, max }));
     }

@@ -209,7 +209,10 @@ fn encode_each<T: Encode>(items: impl ExactSizeIterator<Item = T>, e: &mut Encod
 }
 
 /// Decodes a list by passing each element to `insert`, which says whether it is new.
-fn decode_each<'a, T: Decode<'a>>(d: &mut Decoder<'a>, mut insert: impl FnMut(T) -> bool) -> Result<(), Error> {
+fn decode_each<'a, T: Decode<'a>>(
+    d: &mut Decoder<'a>,
+    mut insert: impl FnMut(T) -> bool,
+) -> Result<(), Error> {
     let count = d.count()?;
     d.admit(count, T::MIN_SIZE, size_of::<T>())?;
     d.elements(count, |d| {

@@ -238,7 +238,8 @@ impl<'a> Decoder<'a> {
     pub fn string(&mut self) -> Result<&'a str, Error> {
         let start = self.offset() + 4;
         let bytes = self.bytes()?;
-        std::str::from_utf8(bytes).map_err(|error| Error::new(ErrorKind::NotUtf8, start + error.valid_up_to()))
+        std::str::from_utf8(bytes)
+            .map_err(|error| Error::new(ErrorKind::NotUtf8, start + error.valid_up_to()))
     }
 
     /// Opaque data that tells its length, sharing the packet where that is worth while.

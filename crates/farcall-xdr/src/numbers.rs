@@ -119,7 +119,11 @@ narrow!(i16 as i32, I16);
 narrow!(u16 as u32, U16);
 
 #[inline]
-fn narrowed<W: Copy + Into<i64>, N: TryFrom<W>>(value: W, d: &Decoder<'_>, of: &'static str) -> Result<N, Error> {
+fn narrowed<W: Copy + Into<i64>, N: TryFrom<W>>(
+    value: W,
+    d: &Decoder<'_>,
+    of: &'static str,
+) -> Result<N, Error> {
     N::try_from(value).map_err(|_| d.error_in_last(4, ErrorKind::OutOfRange { value: value.into(), of }))
 }
 

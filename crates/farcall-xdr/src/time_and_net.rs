@@ -196,8 +196,12 @@ impl Decode<'_> for SocketAddr {
 impl Schema for SocketAddr {
     fn schema(types: &mut Types) -> Type {
         let v4 = [("address", Type::Opaque { size: 4 }), ("port", Type::U16)];
-        let v6 =
-            [("address", Type::Opaque { size: 16 }), ("port", Type::U16), ("flow", Type::U32), ("scope", Type::U32)];
+        let v6 = [
+            ("address", Type::Opaque { size: 16 }),
+            ("port", Type::U16),
+            ("flow", Type::U32),
+            ("scope", Type::U32),
+        ];
         define_versions(types, "SocketAddr", "An address and a port.", [&v4, &v6])
     }
 }

@@ -147,7 +147,10 @@ fn structs() {
     assert_eq!(bytes.len(), 24);
     assert_eq!(round_trip(Unit), []);
     assert_eq!(round_trip(Pair(3, Some("ab".into()))), *b"\0\0\0\x03\0\0\0\x01\0\0\0\x02ab\0\0");
-    assert_eq!(round_trip(Custom { digits: "ff".into(), r#type: -1 }), *b"\0\0\0\0\0\0\0\xff\xff\xff\xff\xff");
+    assert_eq!(
+        round_trip(Custom { digits: "ff".into(), r#type: -1 }),
+        *b"\0\0\0\0\0\0\0\xff\xff\xff\xff\xff"
+    );
 }
 
 #[test]
@@ -326,8 +329,13 @@ fn schemas_describe_the_source() {
     let Type::Named(shape) = Shape::schema(&mut types) else { panic!() };
     let Body::Union { arms } = &types.get(shape).unwrap().body else { panic!() };
     let tags: Vec<_> = arms.iter().map(|arm| (&*arm.name, arm.tag)).collect();
-    let expected =
-        [("Nothing", Some(0)), ("Circle", Some(1)), ("Polygon", Some(7)), ("Later", Some(8)), ("Unknown", None)];
+    let expected = [
+        ("Nothing", Some(0)),
+        ("Circle", Some(1)),
+        ("Polygon", Some(7)),
+        ("Later", Some(8)),
+        ("Unknown", None),
+    ];
     assert_eq!(tags, expected);
     types.check(&[]).unwrap();
 }

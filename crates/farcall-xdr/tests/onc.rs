@@ -7,7 +7,9 @@ use std::thread;
 
 use farcall_macros::Xdr;
 use farcall_xdr::schema::{Body, Type, Types};
-use farcall_xdr::{Bounded, ByteString, Chain, Decode, Decoder, ErrorKind, Limits, Linked, Schema, from_slice, to_vec};
+use farcall_xdr::{
+    Bounded, ByteString, Chain, Decode, Decoder, ErrorKind, Limits, Linked, Schema, from_slice, to_vec,
+};
 
 #[derive(Debug, PartialEq, Clone, Xdr)]
 #[xdr(crate = farcall_xdr)]

@@ -57,7 +57,12 @@ fn value() -> impl Strategy<Value = Value> {
 
 fn rich() -> impl Strategy<Value = Rich> {
     let scalars = (any::<(bool, u8, i16, Option<char>)>(), "[a-zü]{0,20}", any::<[u8; 5]>());
-    let lists = (vec(any::<u64>(), 0..70), vec(any::<u32>(), 0..70), vec(any::<i64>(), 0..70), vec(any::<u8>(), 0..30));
+    let lists = (
+        vec(any::<u64>(), 0..70),
+        vec(any::<u32>(), 0..70),
+        vec(any::<i64>(), 0..70),
+        vec(any::<u8>(), 0..30),
+    );
     let others = (btree_map(".{0,3}", value(), 0..4), any::<Option<Duration>>());
     let node = (scalars, lists, others).prop_map(|(scalars, lists, others)| Rich {
         flags: scalars.0,

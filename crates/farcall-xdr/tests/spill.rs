@@ -95,6 +95,9 @@ fn what_is_counted_in_bytes_is_not_kept() {
     });
     let len = to_vec(&value).unwrap().len();
     assert_eq!(whole[..4], (len as u32).to_be_bytes());
-    assert_eq!((&whole[4..4 + len], &whole[4 + len..]), (&*to_vec(&value).unwrap(), &*to_vec(&value).unwrap()));
+    assert_eq!(
+        (&whole[4..4 + len], &whole[4 + len..]),
+        (&*to_vec(&value).unwrap(), &*to_vec(&value).unwrap())
+    );
     assert_eq!(at, Some(4 + len + 4));
 }

@@ -35,7 +35,8 @@ impl Echo for Server {
 
 fn main() -> farcall::Result<()> {
     let arguments: Vec<String> = std::env::args().collect();
-    let number = |which: usize, other: usize| arguments.get(which).and_then(|a| a.parse().ok()).unwrap_or(other);
+    let number =
+        |which: usize, other: usize| arguments.get(which).and_then(|a| a.parse().ok()).unwrap_or(other);
     let shared = std::env::var("MEMORY").as_deref() != Ok("no");
     let runtime = Runtime::builder().shared_memory(shared).build()?;
     if arguments.get(1).is_some_and(|a| a == "serve") {
@@ -58,20 +59,23 @@ fn main() -> farcall::Result<()> {
         }
     };
     run(calls / 10 + 20 * outstanding)?;
-    let blocks =
-        (0..BLOCKS).map(|_| time(calls / BLOCKS, &mut |many| run(many))).collect::<farcall::Result<Vec<_>>>()?;
+    let blocks = (0..BLOCKS)
+        .map(|_| time(calls / BLOCKS, &mut |many| run(many)))
+        .collect::<farcall::Result<Vec<_>>>()?;
     let each = show("calls", blocks, bytes);
     if bytes > 32 {
         let take = |calls: usize| (0..calls).try_for_each(|_| echo.take(&arguments).map(drop));
-        let blocks =
-            (0..BLOCKS).map(|_| time(calls / BLOCKS, &mut |many| take(many))).collect::<farcall::Result<Vec<_>>>()?;
+        let blocks = (0..BLOCKS)
+            .map(|_| time(calls / BLOCKS, &mut |many| take(many)))
+            .collect::<farcall::Result<Vec<_>>>()?;
         show("calls with as large arguments", blocks, bytes);
         let mut copy = vec![0u8; bytes];
         let mut copy = |calls: usize| {
             (0..calls).for_each(|_| black_box(&mut copy).copy_from_slice(black_box(&arguments)));
             Ok(())
         };
-        let blocks = (0..BLOCKS).map(|_| time(calls / BLOCKS, &mut copy)).collect::<farcall::Result<Vec<_>>>()?;
+        let blocks =
+            (0..BLOCKS).map(|_| time(calls / BLOCKS, &mut copy)).collect::<farcall::Result<Vec<_>>>()?;
         println!("{:.2} of it", show("memcpy", blocks, bytes) / each);
     }
     Ok(())
@@ -90,6 +94,11 @@ fn time(many: usize, run: &mut dyn FnMut(usize) -> farcall::Result<()>) -> farca
 fn show(what: &str, mut blocks: Vec<f64>, bytes: usize) -> f64 {
     blocks.sort_by(f64::total_cmp);
     let (least, median) = (blocks[0], blocks[BLOCKS / 2]);
-    println!("{what}: {:.0} ns, median {:.0} ns, {:.2} GB/s", least * 1e9, median * 1e9, bytes as f64 / least / 1e9);
+    println!(
+        "{what}: {:.0} ns, median {:.0} ns, {:.2} GB/s",
+        least * 1e9,
+        median * 1e9,
+        bytes as f64 / least / 1e9
+    );
     least
 }

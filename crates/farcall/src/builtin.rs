@@ -10,8 +10,14 @@ use crate::stub::{Dispatched, Procedure};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 
 /// Takes nothing and gives a [`Health`].
-pub(crate) static HEALTH: Procedure =
-    Procedure { number: 0, name: "health", idempotent: true, blocking: false, uncancelled: false, deadline: None };
+pub(crate) static HEALTH: Procedure = Procedure {
+    number: 0,
+    name: "health",
+    idempotent: true,
+    blocking: false,
+    uncancelled: false,
+    deadline: None,
+};
 
 /// Takes nothing and gives a [`Description`].
 pub(crate) static DESCRIBE: Procedure = Procedure {
@@ -104,7 +110,11 @@ impl<'a> Decode<'a> for Health {
 impl<'a> Decode<'a> for Description {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, xdr::Error> {
         d.sized(|d| {
-            Ok(Description { interface: Decode::decode(d)?, farcall: Decode::decode(d)?, wire: Decode::decode(d)? })
+            Ok(Description {
+                interface: Decode::decode(d)?,
+                farcall: Decode::decode(d)?,
+                wire: Decode::decode(d)?,
+            })
         })
     }
 }

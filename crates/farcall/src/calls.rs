@@ -137,7 +137,8 @@ impl<K, T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Calls<K, T, E> {
         }
         while let Some(place) = self.bells.answer() {
             // Its bell may have been rung for the one that had the place before.
-            let (Some((_, call)), Some(station)) = (&mut self.under_way[place as usize], &self.station) else {
+            let (Some((_, call)), Some(station)) = (&mut self.under_way[place as usize], &self.station)
+            else {
                 continue;
             };
             if let Some(result) = attend(&mut **call, station, &self.bells, place) {
@@ -180,6 +181,8 @@ impl<K, T, E> Default for Calls<K, T, E> {
 
 impl<K, T, E> fmt::Debug for Calls<K, T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calls").field("under_way", &(self.under_way.len() - self.free.len())).finish_non_exhaustive()
+        f.debug_struct("Calls")
+            .field("under_way", &(self.under_way.len() - self.free.len()))
+            .finish_non_exhaustive()
     }
 }

@@ -341,7 +341,12 @@ impl Drop for EnteredNear {
 /// As [`enter`], in a thread that may serve something else, or nothing, otherwise.
 pub(crate) fn enter_task(server: Arc<Server>, call: Incoming) -> EnteredTask {
     let former = SERVER.with_borrow_mut(|place| place.replace(server));
-    EnteredTask { any: ANY.replace(true), call: CALL.replace(Some(call)), task: TASK.replace(true), server: former }
+    EnteredTask {
+        any: ANY.replace(true),
+        call: CALL.replace(Some(call)),
+        task: TASK.replace(true),
+        server: former,
+    }
 }
 
 /// A call is being served by a task.

@@ -67,7 +67,12 @@ pub(crate) fn depart(
 }
 
 /// Sends a datagram that was written but for an insert.
-pub(crate) fn send_around(socket: &dyn Socket, to: SocketAddr, written: &[u8], insert: &Insert) -> io::Result<()> {
+pub(crate) fn send_around(
+    socket: &dyn Socket,
+    to: SocketAddr,
+    written: &[u8],
+    insert: &Insert,
+) -> io::Result<()> {
     let (before, behind) = written.split_at(insert.at);
     socket.send_parts(to, [before, &insert.bytes, behind])
 }

@@ -54,7 +54,8 @@ pub trait Env: Send + Sync + 'static {
     /// # Errors
     /// There is no way to that address.
     fn source_address(&self, to: IpAddr) -> io::Result<IpAddr> {
-        let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let any: IpAddr =
+            if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = UdpSocket::bind((any, 0))?;
         // To connect a socket of datagrams is to look the way up. Of what port does not matter (9 discards).
         socket.connect((to, 9))?;

@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn a_panic_says_what_its_text_says() {
-        let panic = run(|| std::panic::resume_unwind(Box::new(String::from("text")))).expect_err("it panicked");
+        let panic =
+            run(|| std::panic::resume_unwind(Box::new(String::from("text")))).expect_err("it panicked");
         assert_eq!(panic.message(), Some("text"));
         assert_eq!(run(|| 7).ok(), Some(7));
     }

@@ -113,7 +113,8 @@ impl Interceptors {
     pub(crate) fn before(&self, call: &Call<'_>) -> Result<(), CallFailed> {
         for (asked, interceptor) in self.0.iter().enumerate() {
             let Err(why) = interceptor.before(call) else { continue };
-            let refused = CallFailed::new(why.kind(), Ran::No).because(why.detail().to_owned()).caused_by(why);
+            let refused =
+                CallFailed::new(why.kind(), Ran::No).because(why.detail().to_owned()).caused_by(why);
             let ended = Ended { outcome: Outcome::Failed(&refused), time: Duration::ZERO };
             self.0[..asked].iter().rev().for_each(|interceptor| interceptor.after(call, &ended));
             return Err(refused);

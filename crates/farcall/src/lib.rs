@@ -87,6 +87,8 @@ pub use multi::{Group, Multi};
 pub use pending::Pending;
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
-pub use runtime::{Builder, Export, Runtime, Stopper, export, import, import_all, import_each, import_within};
+pub use runtime::{
+    Builder, Export, Runtime, Stopper, export, import, import_all, import_each, import_within,
+};
 pub use server::Task;
 pub use system::System;

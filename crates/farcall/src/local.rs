@@ -108,8 +108,9 @@ fn encode(call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
 fn execute<T: ?Sized + Interface>(server: &T, procedure: u32, arguments: Vec<u8>) -> Ended {
     let packet = Bytes::from(arguments);
     let mut reply = Vec::new();
-    let dispatched =
-        catch(|| server.dispatch(procedure, &mut Decoder::with_packet(&packet), &mut Encoder::new(&mut reply)));
+    let dispatched = catch(|| {
+        server.dispatch(procedure, &mut Decoder::with_packet(&packet), &mut Encoder::new(&mut reply))
+    });
     Ended { dispatched, reply: reply.into() }
 }
 

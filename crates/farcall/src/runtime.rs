@@ -298,7 +298,11 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`import_within`](crate::import_within).
-    pub fn import_within<T: ?Sized + stub::Interface>(&self, name: &str, time: Duration) -> crate::Result<T::Client> {
+    pub fn import_within<T: ?Sized + stub::Interface>(
+        &self,
+        name: &str,
+        time: Duration,
+    ) -> crate::Result<T::Client> {
         Ok(import::import::<T>(self, name, Some(time))?)
     }
 
@@ -332,7 +336,10 @@ impl Runtime {
     ///
     /// # Errors
     /// As [`import_each`](crate::import_each).
-    pub fn import_each<T: ?Sized + stub::Interface>(&self, names: &[&str]) -> crate::Result<Group<T::Client, Fixed>> {
+    pub fn import_each<T: ?Sized + stub::Interface>(
+        &self,
+        names: &[&str],
+    ) -> crate::Result<Group<T::Client, Fixed>> {
         Ok(group::import_each::<T>(self, names)?)
     }
 
@@ -342,12 +349,19 @@ impl Runtime {
     }
 
     /// Who exports that interface, as far as it is known, under a name: all instances of a type.
-    pub(crate) fn roster(&self, name: &str, interface: Cow<'static, Interface>) -> crate::Result<Arc<dyn Roster>> {
+    pub(crate) fn roster(
+        &self,
+        name: &str,
+        interface: Cow<'static, Interface>,
+    ) -> crate::Result<Arc<dyn Roster>> {
         Ok(group::roster(self, name, interface)?)
     }
 
     /// The user-stub of a name that its first call is to bind.
-    pub(crate) fn import_unbound<T: ?Sized + stub::Interface>(&self, name: &str) -> Result<T::Client, CallFailed> {
+    pub(crate) fn import_unbound<T: ?Sized + stub::Interface>(
+        &self,
+        name: &str,
+    ) -> Result<T::Client, CallFailed> {
         Ok(import::binding_to(&self.0, bind::parse(name)?, Cow::Borrowed(T::interface()), None).into())
     }
 
@@ -459,7 +473,8 @@ impl Inner {
         if let Some((_, endpoint)) = state.endpoints.iter().find(|(address, _)| *address == from) {
             return Ok(endpoint.clone());
         }
-        let socket = self.env.bind(from, &self.socket_options()).map_err(|why| local("binding a socket", why))?;
+        let socket =
+            self.env.bind(from, &self.socket_options()).map_err(|why| local("binding a socket", why))?;
         let config = self.client_config();
         let endpoint = Endpoint::new(self.env.clone(), socket, config);
         state.endpoints.push((from, endpoint.clone()));
@@ -521,7 +536,8 @@ impl Inner {
     /// fit into the patience.
     fn client_config(&self) -> ClientConfig {
         let (patience, default) = (self.settings.patience, ClientConfig::default());
-        let longest = (patience / default.patience_probes.max(1)).clamp(default.min_retransmit, default.max_retransmit);
+        let longest =
+            (patience / default.patience_probes.max(1)).clamp(default.min_retransmit, default.max_retransmit);
         let heeds_refusals = !self.settings.full_patience;
         ClientConfig { patience, max_retransmit: longest, heeds_refusals, ..default }
     }
@@ -564,7 +580,9 @@ impl Drop for Inner {
 #[cold]
 fn no_host(address: SocketAddr, why: &std::io::Error) -> String {
     let why = match why.kind() {
-        std::io::ErrorKind::AddrInUse => "its name for that is taken by another socket of this user".to_owned(),
+        std::io::ErrorKind::AddrInUse => {
+            "its name for that is taken by another socket of this user".to_owned()
+        }
         _ => why.to_string(),
     };
     let line = format!("{address} offers no calls through shared memory: {why}");

@@ -93,7 +93,9 @@ mod alone {
     /// Whether this thread executes the procedure, number `procedure` of an export, when it does not wait.
     #[inline(always)]
     pub(crate) fn would(export: u64, procedure: u32) -> bool {
-        ANY.load(Ordering::Relaxed) && builtin::is_of_interface(procedure) && drives(|one| one.export == export)
+        ANY.load(Ordering::Relaxed)
+            && builtin::is_of_interface(procedure)
+            && drives(|one| one.export == export)
     }
 
     /// Whether this thread executes any export of this process, when it does not wait.

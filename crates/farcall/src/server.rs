@@ -360,7 +360,12 @@ impl Server {
     }
 
     /// Offers what is counted here as memory: these words, which are made as they are to be whenever somebody reads them.
-    pub(crate) fn export_tally(&self, offer: proto::Export, exported: Arc<Exported>, words: Arc<[AtomicU64]>) {
+    pub(crate) fn export_tally(
+        &self,
+        offer: proto::Export,
+        exported: Arc<Exported>,
+        words: Arc<[AtomicU64]>,
+    ) {
         let mut core = self.lock();
         core.protocol.export_aside(offer);
         core.tally = Some(Tally::new(exported, words, self.now(), self.env.process_id()));
@@ -528,8 +533,10 @@ pub(crate) fn may_wait() -> Result<(), CallFailed> {
 /// What a thread that must not wait fails with.
 #[cold]
 pub(crate) fn last_thread(threads: &Threads) -> CallFailed {
-    let why =
-        format!("this is the last of the server's {} threads (FARCALL_THREADS): it must not wait", threads.most());
+    let why = format!(
+        "this is the last of the server's {} threads (FARCALL_THREADS): it must not wait",
+        threads.most()
+    );
     CallFailed::new(Kind::Overloaded, Ran::No).because(why)
 }
 

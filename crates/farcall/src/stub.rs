@@ -175,7 +175,9 @@ impl Reply<'_> {
     /// How many bytes it has.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Reply::Result(decoder) | Reply::ResultOf(decoder, _) | Reply::Exception(decoder) => decoder.remaining(),
+            Reply::Result(decoder) | Reply::ResultOf(decoder, _) | Reply::Exception(decoder) => {
+                decoder.remaining()
+            }
             Reply::Failed(_) => 0,
         }
     }
@@ -248,7 +250,13 @@ pub trait PendingCall: Send {
 
     /// As [`PendingCall::poll`], for a thread that gathers the ends of several calls and will wait at `station`: the
     /// member's bell is rung instead.
-    fn attend(&mut self, _station: &Arc<dyn Station>, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
+    fn attend(
+        &mut self,
+        _station: &Arc<dyn Station>,
+        bells: &Bells,
+        member: u32,
+        sink: Sink<'_>,
+    ) -> Poll<()> {
         let waker = Waker::from(Arc::new(bells.of(member)));
         self.poll(&mut Context::from_waker(&waker), sink)
     }

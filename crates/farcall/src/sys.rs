@@ -114,9 +114,13 @@ pub(crate) mod fork {
         // only that mapping, which nobody else knows of, and it stays mapped for ever. A page is
         // aligned for a u64, all its bit patterns are valid, and it is only used as an atomic.
         unsafe {
-            let start =
-                mmap_anonymous(std::ptr::null_mut(), LEN, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
-                    .ok()?;
+            let start = mmap_anonymous(
+                std::ptr::null_mut(),
+                LEN,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+            .ok()?;
             madvise(start, LEN, Advice::LinuxWipeOnFork).ok()?;
             Some(&*start.cast::<AtomicU64>())
         }

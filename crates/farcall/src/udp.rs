@@ -119,7 +119,11 @@ mod tests {
     #[cfg(all(target_os = "linux", not(farcall_portable)))]
     fn a_connected_socket_hears_one_alone_until_it_is_woken() {
         let [a, b, c] = [(); 3].map(|()| socket("127.0.0.1:0"));
-        let from = |socket: &Arc<dyn Socket>, len| Received::Datagrams { from: socket.local_address(), len, each: len };
+        let from = |socket: &Arc<dyn Socket>, len| Received::Datagrams {
+            from: socket.local_address(),
+            len,
+            each: len,
+        };
         let mut buffer = [0; 64];
         a.connect(Some(b.local_address()));
         a.send(b.local_address(), b"hello").unwrap();

@@ -89,7 +89,11 @@ fn a_server_at_all_addresses_shares_memory_with_those_who_call_it_at_a_loopback_
         let export = at_all(wildcard, Memory::new()).export::<dyn Echo>("Echo", Arc::new(Server)).unwrap();
         for loopback in loopbacks.iter().filter(|ip| UdpSocket::bind(format!("{ip}:0")).is_ok()) {
             let name = format!("shm://{loopback}:{}/Echo", export.address().port());
-            assert_eq!(common::runtime().import::<dyn Echo>(&name).unwrap().echo(7).unwrap(), 7, "{wildcard}: {name}");
+            assert_eq!(
+                common::runtime().import::<dyn Echo>(&name).unwrap().echo(7).unwrap(),
+                7,
+                "{wildcard}: {name}"
+            );
         }
     }
 }
@@ -114,7 +118,8 @@ fn where_machines_share_a_registry_the_address_on_the_way_there_is_published() {
     // A registry at a loopback address is asked from this machine only.
     let names = Memory::new();
     let other: IpAddr = "127.0.0.9".parse().unwrap();
-    let export = at_all("0.0.0.0:0", Shared(names.clone(), Some(other))).export::<dyn Echo>("Echo", Arc::new(Server));
+    let export =
+        at_all("0.0.0.0:0", Shared(names.clone(), Some(other))).export::<dyn Echo>("Echo", Arc::new(Server));
     assert_eq!(export.unwrap().address().ip().to_string(), "127.0.0.1");
     // What is not loopback: an address of a network, if this machine has a way there. Nothing is sent to it.
     let far: IpAddr = "192.0.2.1".parse().unwrap();
@@ -124,7 +129,8 @@ fn where_machines_share_a_registry_the_address_on_the_way_there_is_published() {
         socket.local_addr()
     };
     let Ok(source) = towards() else { return skip("no way to other machines") };
-    let export = at_all("0.0.0.0:0", Shared(names, Some(far))).export::<dyn Echo>("Echo", Arc::new(Server)).unwrap();
+    let export =
+        at_all("0.0.0.0:0", Shared(names, Some(far))).export::<dyn Echo>("Echo", Arc::new(Server)).unwrap();
     assert_eq!(export.address().ip(), source.ip());
 }
 
@@ -140,7 +146,8 @@ fn what_the_setting_says_is_published_whatever_the_server_is_bound_to() {
     assert_eq!(export.address().port(), runtime.address().unwrap().port());
     assert_eq!(common::runtime().import::<dyn Echo>(&export.url()).unwrap().echo(3).unwrap(), 3);
     // As where a port is forwarded.
-    let forwarded = build("127.0.0.1:0", "192.0.2.1:7000").export::<dyn Echo>("Echo/far", Arc::new(Server)).unwrap();
+    let forwarded =
+        build("127.0.0.1:0", "192.0.2.1:7000").export::<dyn Echo>("Echo/far", Arc::new(Server)).unwrap();
     assert_eq!(forwarded.url(), "udp://192.0.2.1:7000/Echo/far");
     let listed = names.lookup(&"Echo".parse().unwrap(), &"far".parse().unwrap()).unwrap().unwrap();
     assert_eq!(listed.address.socket(), Some(forwarded.address()));

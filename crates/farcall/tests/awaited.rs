@@ -109,7 +109,8 @@ mod link {
             kernel.enter();
             let [timed, late, dead, broken] = [false, false, dead, false].map(AtomicBool::new);
             let turns = [Turn::new(), Turn::new()];
-            let caller = Arc::new(Caller { turns, bell: Bell::new(), recall: Recall::new(), timed, late, dead });
+            let caller =
+                Arc::new(Caller { turns, bell: Bell::new(), recall: Recall::new(), timed, late, dead });
             let watch = Watch { caller: caller.clone(), broken };
             let (threads, scarce) = (Mutex::new(Vec::new()), Mutex::new(scarce));
             let env = Env { caller: caller.clone(), threads, scarce, kernel };

@@ -199,7 +199,8 @@ fn a_second_export_of_a_name_is_refused_and_the_first_stays() {
     let [one, other] = [(), ()].map(|()| common::builder().registry(names.clone()).build().unwrap());
     let export = one.export::<dyn Sums>("Sums/here", Arc::new(Server::default())).unwrap();
     for runtime in [&one, &other] {
-        let Error::CallFailed(why) = runtime.export::<dyn Sums>("Sums/here", Arc::new(Server::default())).unwrap_err();
+        let Error::CallFailed(why) =
+            runtime.export::<dyn Sums>("Sums/here", Arc::new(Server::default())).unwrap_err();
         assert_eq!(why.kind(), Kind::Registry, "{why}");
         let sums = other.import::<dyn Sums>("Sums/here").unwrap();
         assert_eq!(sums.add(1, 2).unwrap(), 3);

@@ -44,7 +44,8 @@ fn a_machine_finds_its_own_segments_by_name() {
     let remote = machine.import_segment("Load").unwrap();
     assert_eq!((remote.load(8).unwrap(), remote.generation()), (7, segment.generation().unwrap()));
     // As another process of the machine does.
-    let beside = Runtime::builder().registry(machine.registry().clone()).shared_memory(false).build().unwrap();
+    let beside =
+        Runtime::builder().registry(machine.registry().clone()).shared_memory(false).build().unwrap();
     assert_eq!(beside.import_segment("Load").unwrap().load(8).unwrap(), 7);
     let more = beside.export_segment("More", readable(64)).unwrap();
     machine.import_segment("More").unwrap();
@@ -95,7 +96,8 @@ fn machines_may_export_the_same_name() {
 fn names_that_collide_are_found_also_from_afar() {
     let (there, home) = machine_with(Settings::default().places(12));
     let (_here, clerk) = machine_with(Settings::default());
-    let segments: Vec<_> = (0..12).map(|n| there.export_segment(&format!("n{n}"), readable(n + 1)).unwrap()).collect();
+    let segments: Vec<_> =
+        (0..12).map(|n| there.export_segment(&format!("n{n}"), readable(n + 1)).unwrap()).collect();
     for n in 0..12 {
         assert_eq!(clerk.look_up(&format!("n{n}"), Some(home.address())).unwrap().size(), n + 1);
     }
@@ -118,7 +120,8 @@ fn a_clerk_that_is_asked_answers() {
     assert_eq!(clerk.reads(), 0);
     std::thread::scope(|threads| {
         for _ in 0..8 {
-            threads.spawn(|| (0..20).for_each(|_| drop(clerk.look_up_asking("Load", home.address()).unwrap())));
+            threads
+                .spawn(|| (0..20).for_each(|_| drop(clerk.look_up_asking("Load", home.address()).unwrap())));
         }
     });
 }
@@ -227,7 +230,9 @@ fn a_hint_at_which_there_is_no_clerk_says_so() {
     let other = machine();
     let _export = other.export::<dyn Idle>("Idle", Arc::new(Nobody)).unwrap();
     let hint: SocketAddr = other.address().unwrap();
-    assert!(matches!(fault(clerk.look_up("Load", Some(hint))), Fault::Silent(why) if why.contains("not exported")));
+    assert!(
+        matches!(fault(clerk.look_up("Load", Some(hint))), Fault::Silent(why) if why.contains("not exported"))
+    );
     assert!(matches!(fault(clerk.look_up_asking("Load", hint)), Fault::Silent(_)));
 }
 

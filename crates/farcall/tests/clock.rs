@@ -54,7 +54,8 @@ fn replies_that_come_late_and_alone_take_a_look_each() {
     let caller = builder().env(clock.clone()).build().unwrap();
     let serve = |n: u64| {
         let runtime = runtime();
-        let export = runtime.export::<dyn Member>("Member", Arc::new(Server(Duration::from_millis(n)))).unwrap();
+        let export =
+            runtime.export::<dyn Member>("Member", Arc::new(Server(Duration::from_millis(n)))).unwrap();
         let member = caller.import::<dyn Member>(&export.url()).unwrap();
         (export, (n.to_string(), member))
     };

@@ -149,7 +149,8 @@ fn a_server_that_says_nothing_of_itself_has_none() {
 fn others_may_only_read_them_and_nobody_takes_their_name() {
     let (runtime, door) = (builder().build().unwrap(), Arc::new(Shut::default()));
     let exported = export(&runtime, &door);
-    let remote = builder().build().unwrap().import_segment(&format!("udp://{}/counters", exported.address())).unwrap();
+    let remote =
+        builder().build().unwrap().import_segment(&format!("udp://{}/counters", exported.address())).unwrap();
     assert_eq!(remote.rights(), Rights::READ);
     assert!(remote.store(0, 1).is_err());
     assert!(runtime.export_segment("counters", Settings::new(8)).is_err());

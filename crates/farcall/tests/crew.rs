@@ -384,7 +384,12 @@ impl Server {
 
 impl Core {
     /// `Worker::next_in_line`.
-    fn next_in_line(&mut self, calls: &[Call], seat: &Seat, refused: &mut Vec<usize>) -> Option<(usize, Plan)> {
+    fn next_in_line(
+        &mut self,
+        calls: &[Call],
+        seat: &Seat,
+        refused: &mut Vec<usize>,
+    ) -> Option<(usize, Plan)> {
         loop {
             let call = self.queue.pop_front()?;
             match self.crew.plan(seat, 0, calls[call].pace, Time::default()) {

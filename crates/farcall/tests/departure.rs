@@ -46,7 +46,8 @@ fn serve(socket: &UdpSocket, written: &AtomicU32, over: &AtomicBool) {
         });
         for (key, procedure) in asked {
             if procedure == FACTS {
-                let facts = [&1_u64.to_be_bytes()[..], &4096_u64.to_be_bytes(), &7_u32.to_be_bytes()].concat();
+                let facts =
+                    [&1_u64.to_be_bytes()[..], &4096_u64.to_be_bytes(), &7_u32.to_be_bytes()].concat();
                 server.finish_later(now, key, Finish::Result, &mut { facts });
             } else if written.fetch_add(1, Ordering::SeqCst) == 0 {
                 server = live(now);
@@ -69,7 +70,8 @@ fn is_never_said_not_to_have_run(write: impl Fn(&Remote) -> farcall::memory::Res
         scope.spawn(|| serve(&socket, &written, &over));
         let env = Stops::default();
         let runtime = builder().shared_memory(false).env(Arc::new(env.clone())).build().unwrap();
-        let remote = runtime.import_segment(&format!("udp://{}/Words", socket.local_addr().unwrap())).unwrap();
+        let remote =
+            runtime.import_segment(&format!("udp://{}/Words", socket.local_addr().unwrap())).unwrap();
         env.stop();
         let outcome = write(&remote);
         over.store(true, Ordering::SeqCst);

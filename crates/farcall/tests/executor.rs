@@ -105,9 +105,11 @@ fn a_task_that_its_executor_drops_may_have_run() {
 fn an_executor_that_panics_fails_the_call_and_nothing_else() {
     let runtime = runtime();
     let panics = |_: Task| std::panic::resume_unwind(Box::new("no room"));
-    let _broken = runtime.export_async_on("Slow/broken", SlowAsyncServer::new(Server::default()), panics).unwrap();
+    let _broken =
+        runtime.export_async_on("Slow/broken", SlowAsyncServer::new(Server::default()), panics).unwrap();
     let threads = |task: Task| drop(std::thread::spawn(move || block_on(task)));
-    let _export = runtime.export_async_on("Slow/whole", SlowAsyncServer::new(Server::default()), threads).unwrap();
+    let _export =
+        runtime.export_async_on("Slow/whole", SlowAsyncServer::new(Server::default()), threads).unwrap();
     let broken = runtime.import::<dyn Slow>("Slow/broken").unwrap();
     let whole = runtime.import::<dyn Slow>("Slow/whole").unwrap();
     for n in 0..20 {

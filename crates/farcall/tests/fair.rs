@@ -81,7 +81,8 @@ impl Crowd {
         let reader = at(9).build().unwrap();
         let counters = (reader.clone(), Counters::import(&reader, export.address()).unwrap());
         let url = export.url();
-        let mut crowd = Crowd { _server: (runtime, export), url, counters, begins, let_through, callers: Vec::new() };
+        let mut crowd =
+            Crowd { _server: (runtime, export), url, counters, begins, let_through, callers: Vec::new() };
         let clients: Vec<_> = (0..callers).map(|_| crowd.client(of())).collect();
         for ((client, runtime), who) in clients.into_iter().zip(0..) {
             let call = client.start().pass(who);

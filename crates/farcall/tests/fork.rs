@@ -101,7 +101,9 @@ fn a_child_leaves_alone_what_its_parent_shares_with_others() {
     let status = in_child(|| {
         let all: [&dyn Memory; 2] = [&segment, &remote];
         all.iter().all(|memory| {
-            is_forked(memory.load(0)) && is_forked(memory.store(0, 8)) && is_forked(memory.compare_and_swap(0, 7, 8))
+            is_forked(memory.load(0))
+                && is_forked(memory.store(0, 8))
+                && is_forked(memory.compare_and_swap(0, 7, 8))
         })
     });
     assert_eq!(status, 0);

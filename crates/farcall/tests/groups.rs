@@ -65,13 +65,17 @@ fn a_quorum_that_cannot_be_is_given_up_at_once() {
     // Of more members than there are nobody is called.
     for short in [group.multi().add(1).quorum(4).unwrap_err(), one.multi().add(1).quorum(2).unwrap_err()] {
         assert_eq!(short.counted(), 0);
-        assert!(short.outcomes().iter().all(|(_, outcome)| *outcome == Outcome::Abandoned(Ran::No)), "{short}");
+        assert!(
+            short.outcomes().iter().all(|(_, outcome)| *outcome == Outcome::Abandoned(Ran::No)),
+            "{short}"
+        );
     }
     assert_eq!(cluster.calls.load(Ordering::SeqCst), 0);
     assert_eq!(block_on(group.multi().hang().rest(Rest::Cancel).start().quorum(4)).unwrap_err().counted(), 0);
     // One that says no is enough to know, though the others never answer.
     let calls = || {
-        let all_but_one_hang = group.multi_each(|index, _, member| member.bytes_or_hang((index == 2).then_some(1)));
+        let all_but_one_hang =
+            group.multi_each(|index, _, member| member.bytes_or_hang((index == 2).then_some(1)));
         all_but_one_hang.counting(|_| false).rest(Rest::Cancel)
     };
     assert_eq!(calls().quorum(3).unwrap_err().counted(), 0);
@@ -115,12 +119,14 @@ fn members_may_be_carried_by_anything() {
     let cluster = Cluster::of(4);
     let local = farcall::stub::local::<dyn Member>(Arc::new(Server { number: 100, ..Server::default() }));
     // The same servers by datagrams alone, bound by another runtime too.
-    let others = farcall::Runtime::builder().registry(cluster.registry.clone()).shared_memory(false).build().unwrap();
+    let others =
+        farcall::Runtime::builder().registry(cluster.registry.clone()).shared_memory(false).build().unwrap();
     let by = |runtime: &farcall::Runtime, n: u64| {
         let member = runtime.import::<dyn Member>(&format!("Member/m{n:03}")).unwrap();
         (member, n)
     };
-    let mut members = [(local, 100), by(&cluster.client, 0), by(&cluster.client, 1), by(&others, 2), by(&others, 3)];
+    let mut members =
+        [(local, 100), by(&cluster.client, 0), by(&cluster.client, 1), by(&others, 2), by(&others, 3)];
     // Whoever is first says where is waited.
     for _ in 0..members.len() {
         members.rotate_left(1);
@@ -136,8 +142,9 @@ fn members_may_be_carried_by_anything() {
             all_usable(&group);
         }
         // Those that hang are given up, whatever carries them.
-        let hangs =
-            |which: usize| group.multi_each(|index, _, member| member.bytes_or_hang((index == which).then_some(1)));
+        let hangs = |which: usize| {
+            group.multi_each(|index, _, member| member.bytes_or_hang((index == which).then_some(1)))
+        };
         for (which, (_, number)) in members.iter().enumerate() {
             assert_eq!(hangs(which).first().unwrap().0, number.to_string());
             all_usable(&group);
@@ -234,7 +241,10 @@ fn a_waker_that_waits_for_a_group_is_told_that_it_must_not() {
             other => panic!("{other:?}"),
         });
         // The members were called, and are not waited for; the last call was not made.
-        assert!(whys.eq([Ran::Maybe, Ran::Maybe, Ran::Maybe, Ran::No].map(|ran| (Kind::Local, ran))), "{outcomes:?}");
+        assert!(
+            whys.eq([Ran::Maybe, Ran::Maybe, Ran::Maybe, Ran::No].map(|ran| (Kind::Local, ran))),
+            "{outcomes:?}"
+        );
         waits += 1;
         assert_eq!(block_on(call).unwrap(), 1);
         all_usable(&group);
@@ -321,7 +331,8 @@ fn who_is_dead_costs_nothing_that_grows() {
 fn replies_that_are_declared_errors_count_if_so_wished() {
     let cluster = Cluster::of(3);
     let group = cluster.group().fixed();
-    let raised = group.multi().add(u64::MAX).counting(|result| matches!(result, Err(farcall::Error::Declared(_))));
+    let raised =
+        group.multi().add(u64::MAX).counting(|result| matches!(result, Err(farcall::Error::Declared(_))));
     let raised = raised.quorum(2).unwrap();
     assert!(raised.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Exception(_))).count() >= 2);
     let even = group.multi().add(0).counting(|result| matches!(result, Ok(n) if n % 2 == 1));
@@ -350,7 +361,10 @@ fn who_awaits_a_hedge_says_what_the_time_is() {
     let group = cluster.group().fixed();
     let never = std::future::pending::<()>;
     let moves = |future: &(dyn Future<Output = _> + Send)| std::mem::size_of_val(future);
-    assert!(moves(&group.multi().add(5).hedged_by(never, 3)) > 0, "an executor may move it to another thread");
+    assert!(
+        moves(&group.multi().add(5).hedged_by(never, 3)) > 0,
+        "an executor may move it to another thread"
+    );
     // The first one answers.
     assert_eq!(block_on(group.multi().add(5).hedged_by(never, 3)).unwrap(), ("Member/m000".to_owned(), 5));
     assert_eq!(cluster.calls.load(Ordering::SeqCst), 1, "nobody else was called");
@@ -396,7 +410,10 @@ fn a_time_limit_holds_for_every_end() {
     let one_hangs = || group.multi_each(|index, _, member| member.bytes_or_hang((index != 1).then_some(4)));
     let abandoned = |outcome: &Outcome<(), ()>| matches!(outcome, Outcome::Abandoned(_));
     let all = one_hangs().within(brief).all();
-    assert!(all.results().count() <= 2 && matches!(all.get("Member/m001"), Some(Outcome::Abandoned(_))), "{all:?}");
+    assert!(
+        all.results().count() <= 2 && matches!(all.get("Member/m001"), Some(Outcome::Abandoned(_))),
+        "{all:?}"
+    );
     let short = one_hangs().within(brief).quorum(3).unwrap_err();
     assert!(short.counted() <= 2 && short.outcomes().get("Member/m001").is_some_and(abandoned), "{short}");
     let mut replies = 0;

@@ -37,7 +37,8 @@ fn a_server_stands_callers_that_write_garbage() {
             match chance.below(8) {
                 0..5 => scribble(&page, &mut chance),
                 5 => {
-                    let call = Call { export: id, procedure: chance.below(3) as u32, within: None, trace: None };
+                    let call =
+                        Call { export: id, procedure: chance.below(3) as u32, within: None, trace: None };
                     let lane = (chance.below(4) == 0).then_some(&mut lane);
                     caller.call(chance.below(256) as usize, &call, &[0; 12], lane);
                 }
@@ -69,8 +70,12 @@ fn a_caller_stands_servers_that_write_garbage() {
     for peer in 0..PEERS {
         let mut chance = Chance(seed + peer);
         // By UDP it is honest, in memory it is not.
-        let export =
-            builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+        let export = builder()
+            .shared_memory(false)
+            .build()
+            .unwrap()
+            .export::<dyn Echo>("Echo", Arc::new(Honest))
+            .unwrap();
         let export = Arc::new(export);
         let listener = Listener::bind(export.address()).unwrap();
         let over = Arc::new(AtomicBool::new(false));
@@ -120,7 +125,8 @@ fn serve_garbage(listener: &Listener, honest: &farcall::Export, mut chance: Chan
                 filler.begin();
                 server.stream(slot, number, filler, chance.below(2) * chance.next());
                 filler.put(&vec![9; chance.below(200_000) as usize]);
-                server.streamed(slot, if chance.below(2) == 0 { filler.len() } else { chance.below(1 << 40) });
+                server
+                    .streamed(slot, if chance.below(2) == 0 { filler.len() } else { chance.below(1 << 40) });
             }
             let body = vec![chance.next() as u8; chance.below(5000) as usize];
             server.answer(slot, number, status, &body);

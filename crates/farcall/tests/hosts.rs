@@ -112,7 +112,8 @@ fn a_server_of_one_family_is_found_at_localhost() {
 #[test]
 fn all_addresses_of_a_host_are_tried() {
     let there = serve("127.0.0.1:0").address();
-    let (export, silent) = (serve("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let (export, silent) =
+        (serve("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     let mut addresses = vec![there, silent, export.address()];
     // One of another family, that has no answer, and such as are no server's.
     let other = UdpSocket::bind("[::1]:0").ok();
@@ -121,7 +122,10 @@ fn all_addresses_of_a_host_are_tried() {
     let hosts = Hosts::knowing(&addresses);
     let name = "udp://ebbets:7/Member";
     let client = || builder().env(hosts.clone()).patience(Duration::from_secs(3)).build().unwrap();
-    assert_eq!(client().import_within::<dyn Member>(name, Duration::from_secs(60)).unwrap().add(1).unwrap(), 2);
+    assert_eq!(
+        client().import_within::<dyn Member>(name, Duration::from_secs(60)).unwrap().add(1).unwrap(),
+        2
+    );
     assert_eq!(client().import::<dyn Member>(name).unwrap().add(1).unwrap(), 2);
     assert_eq!(unbound(&client(), name).start().add(2).wait().unwrap(), 3);
 }

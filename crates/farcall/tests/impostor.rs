@@ -90,7 +90,8 @@ fn a_name_that_asks_for_memory_says_that_another_server_answers_there() {
 
 #[test]
 fn a_server_that_proves_itself_is_called_through_memory() {
-    let export = builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+    let export =
+        builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
     let listener = Listener::bind(export.address()).unwrap();
     let caller = builder().shared_memory(true).build().unwrap();
     let url = export.url();

@@ -136,11 +136,16 @@ fn nobody_is_waited_for_longer_than_it_was_said() {
     let client = Runtime::builder().registry(registry.clone()).patience(HOUR).build().unwrap();
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let name = format!("udp://{}/Who", silent.local_addr().unwrap());
-    let why = CallFailed::from(client.import_within::<dyn Who>(&name, Duration::from_millis(1)).err().unwrap());
+    let why =
+        CallFailed::from(client.import_within::<dyn Who>(&name, Duration::from_millis(1)).err().unwrap());
     assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No));
     let server = Server { name: "a", calls: Arc::default() };
-    let _export =
-        Runtime::builder().registry(registry).build().unwrap().export::<dyn Who>("Who", Arc::new(server)).unwrap();
+    let _export = Runtime::builder()
+        .registry(registry)
+        .build()
+        .unwrap()
+        .export::<dyn Who>("Who", Arc::new(server))
+        .unwrap();
     let who = client.import_within::<dyn Who>("Who", HOUR).unwrap();
     assert_eq!(who.who().unwrap(), "a");
 }
@@ -228,7 +233,8 @@ fn deadlines_shorter_than_the_patience_do_not_tie_a_caller_to_a_dead_server() {
     drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
     let wired = machine.publish("a", wire.address);
     let env = Stops::default();
-    let patient = Runtime::builder().registry(machine.registry.clone()).patience(10 * HOUR).env(Arc::new(env.clone()));
+    let patient =
+        Runtime::builder().registry(machine.registry.clone()).patience(10 * HOUR).env(Arc::new(env.clone()));
     let who = patient.build().unwrap().import::<dyn Who>("Who").unwrap().within(HOUR / 2);
     assert_eq!(who.who().unwrap(), "a");
     wire.cut();
@@ -266,7 +272,8 @@ fn a_call_that_was_attempted_twice_may_have_run_the_first_time() {
         let _wired = machine.publish("a", wire.address);
         let who = client.import::<dyn Who>("Who").unwrap();
         assert_eq!(who.who().unwrap(), "a");
-        let closed = Runtime::builder().registry(machine.registry.clone()).intercept_serving(Closed).build().unwrap();
+        let closed =
+            Runtime::builder().registry(machine.registry.clone()).intercept_serving(Closed).build().unwrap();
         let server = Server { name: "b", calls: machine.calls.clone() };
         let _second = closed.export::<dyn Who>("Who/b", Arc::new(server)).unwrap();
         wire.cut();

@@ -33,7 +33,11 @@ impl Seat for Place {
 
 impl Place {
     fn new() -> Arc<Place> {
-        Arc::new(Place { woken: Mutex::new(false), changed: Condvar::new(), answered: AtomicBool::new(false) })
+        Arc::new(Place {
+            woken: Mutex::new(false),
+            changed: Condvar::new(),
+            answered: AtomicBool::new(false),
+        })
     }
 
     fn wait(&self) {

@@ -71,7 +71,12 @@ fn a_thousand_members_each_answer_each_call() {
         for round in 1..=20 {
             let all = group.multi().add(round).all();
             let sum: u64 = all.results().map(|(_, value)| value).sum();
-            assert_eq!(sum, 1000 * 999 / 2 + 1000 * round, "in {runtimes} runtimes: {:?}", all.failures().next());
+            assert_eq!(
+                sum,
+                1000 * 999 / 2 + 1000 * round,
+                "in {runtimes} runtimes: {:?}",
+                all.failures().next()
+            );
         }
         assert_eq!(calls.load(Ordering::SeqCst), 20_000, "each was called once each time");
     }

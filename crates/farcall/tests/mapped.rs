@@ -27,7 +27,8 @@ impl Pair {
 
     /// How many calls and accesses the exporter has served.
     fn calls(&self) -> u64 {
-        let results = |export: &Export| export.procedures.iter().map(|procedure| procedure.results).sum::<u64>();
+        let results =
+            |export: &Export| export.procedures.iter().map(|procedure| procedure.results).sum::<u64>();
         self.exporter.stats().exports.iter().map(|export| results(export) + export.accesses).sum()
     }
 }
@@ -178,7 +179,11 @@ fn a_segment_that_is_gone_is_not_read() {
     let Pair { exporter, segment, remote } = Pair::new(all_for_the_user(64));
     drop(segment);
     let why = remote.load(0).unwrap_err();
-    assert_eq!(why.call_failed().map(|why| (why.kind(), why.ran())), Some((Kind::NotExported, Ran::No)), "{why:?}");
+    assert_eq!(
+        why.call_failed().map(|why| (why.kind(), why.ran())),
+        Some((Kind::NotExported, Ran::No)),
+        "{why:?}"
+    );
     drop(exporter);
 }
 

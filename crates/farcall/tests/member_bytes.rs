@@ -72,8 +72,9 @@ impl Member for Meeting {
 /// later ones use again.
 fn bytes(members: usize) -> isize {
     let registry = Memory::new();
-    let runtime =
-        || Runtime::builder().registry(registry.clone()).workers(members).shared_memory(false).build().unwrap();
+    let runtime = || {
+        Runtime::builder().registry(registry.clone()).workers(members).shared_memory(false).build().unwrap()
+    };
     let (server, client) = (runtime(), runtime());
     let meeting = Arc::new(Meeting { members, ..Meeting::default() });
     let export = |n| server.export::<dyn Member>(&format!("Member/m{n:03}"), meeting.clone()).unwrap();

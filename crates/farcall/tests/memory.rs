@@ -45,7 +45,8 @@ fn what_one_writes_the_other_reads() {
 #[test]
 fn what_is_not_allowed_is_refused_and_said() {
     let exporter = runtime();
-    let segment = exporter.export_segment("Guarded", Settings::new(64).anyone(Rights::READ | Rights::WRITE)).unwrap();
+    let segment =
+        exporter.export_segment("Guarded", Settings::new(64).anyone(Rights::READ | Rights::WRITE)).unwrap();
     let remote = runtime().import_segment(&segment.url()).unwrap();
     let refused = |outcome: farcall::memory::Result<()>| match outcome {
         Err(Error::Declared(refused)) => refused,
@@ -116,7 +117,8 @@ fn reads_under_way_together_each_give_their_own_bytes() {
     // By threads that wait for one another's.
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            let pending: Vec<_> = (0..100).map(|i| remote.start_read(place(i).0 as u64, place(i).1)).collect();
+            let pending: Vec<_> =
+                (0..100).map(|i| remote.start_read(place(i).0 as u64, place(i).1)).collect();
             let bytes = &bytes;
             scope.spawn(move || {
                 for (i, pending) in pending.into_iter().enumerate() {
@@ -135,12 +137,13 @@ fn reads_under_way_together_each_give_their_own_bytes() {
 
 #[test]
 fn a_task_hears_of_writes() {
-    let segment = runtime().export_segment("Awaited", Settings::new(64).notify(Notify::Asked).anyone(Rights::WRITE));
+    let segment =
+        runtime().export_segment("Awaited", Settings::new(64).notify(Notify::Asked).anyone(Rights::WRITE));
     let segment = segment.unwrap();
     let remote = runtime().import_segment(&segment.url()).unwrap();
     std::thread::scope(|scope| {
-        let heard =
-            scope.spawn(|| common::block_on(async { (segment.next_notice().await, segment.next_notice().await) }));
+        let heard = scope
+            .spawn(|| common::block_on(async { (segment.next_notice().await, segment.next_notice().await) }));
         remote.write_notify(8, b"one").unwrap();
         remote.write_notify(16, b"two").unwrap();
         let (one, two) = heard.join().unwrap();
@@ -151,7 +154,8 @@ fn a_task_hears_of_writes() {
 
 #[test]
 fn a_callback_hears_of_writes_until_the_segment_is_dropped() {
-    let segment = runtime().export_segment("Called", Settings::new(1024).notify(Notify::Always).anyone(Rights::WRITE));
+    let segment =
+        runtime().export_segment("Called", Settings::new(1024).notify(Notify::Always).anyone(Rights::WRITE));
     let segment = segment.unwrap();
     let remote = runtime().import_segment(&segment.url()).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
@@ -174,7 +178,8 @@ fn a_callback_hears_of_writes_until_the_segment_is_dropped() {
 
 #[test]
 fn notices_that_nobody_fetches_become_one() {
-    let segment = runtime().export_segment("Unheard", Settings::new(4096).notify(Notify::Always).anyone(Rights::WRITE));
+    let segment =
+        runtime().export_segment("Unheard", Settings::new(4096).notify(Notify::Always).anyone(Rights::WRITE));
     let segment = segment.unwrap();
     let remote = runtime().import_segment(&segment.url()).unwrap();
     for at in 0..500 {
@@ -227,7 +232,10 @@ fn posted_writes_are_done_in_order_when_they_are_flushed() {
     // Long ones too, and whatever else writes comes behind them.
     remote.post(16_000, &[7; 20_000]).unwrap();
     remote.post(16_000, &[8; 8]).unwrap();
-    assert_eq!(remote.compare_and_swap(16_000, u64::from_le_bytes([8; 8]), 9).unwrap(), u64::from_le_bytes([8; 8]));
+    assert_eq!(
+        remote.compare_and_swap(16_000, u64::from_le_bytes([8; 8]), 9).unwrap(),
+        u64::from_le_bytes([8; 8])
+    );
     remote.post(16_000, &[1; 8]).unwrap();
     remote.write(16_000, &[2; 8]).unwrap();
     assert_eq!(segment.load(16_000).unwrap(), u64::from_le_bytes([2; 8]));
@@ -284,8 +292,9 @@ fn nothing_is_written_once_a_segment_was_taken_away() {
         segment.inhibit_writes(false);
         segment.export_again();
         let (before, remote) = (segment.load(0).unwrap(), importer.import_segment(&segment.url()).unwrap());
-        let writer =
-            std::thread::spawn(move || (1..).find_map(|number| remote.store(0, before + number).err()).unwrap());
+        let writer = std::thread::spawn(move || {
+            (1..).find_map(|number| remote.store(0, before + number).err()).unwrap()
+        });
         while segment.load(0).unwrap() == before {
             std::thread::yield_now();
         }
@@ -328,7 +337,10 @@ fn ranges_are_written_in_their_order_or_not_at_all() {
     let refused = remote.write_each(&[(0, &[9; 8]), (3 << 20, &[9])], true);
     assert_eq!(refused, Err(Error::Declared(Refused::OutOfRange(3 << 20))));
     remote.write_each(&[], true).unwrap();
-    assert_eq!((segment.load(0).unwrap().to_le_bytes(), segment.try_notice()), ([1, 1, 3, 1, 2, 2, 2, 2], None));
+    assert_eq!(
+        (segment.load(0).unwrap().to_le_bytes(), segment.try_notice()),
+        ([1, 1, 3, 1, 2, 2, 2, 2], None)
+    );
 
     // As many as one access may not.
     let long = vec![7; 1 << 20];

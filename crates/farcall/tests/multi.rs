@@ -74,7 +74,8 @@ fn large_results_come_whole() {
 #[test]
 fn members_have_arguments_of_their_own() {
     let cluster = Cluster::of(3);
-    let greetings = cluster.group().multi_each(|index, name, member| member.greet(&format!("{index} {name}"))).all();
+    let greetings =
+        cluster.group().multi_each(|index, name, member| member.greet(&format!("{index} {name}"))).all();
     let greetings: Vec<_> = greetings.results().map(|(_, greeting)| greeting.clone()).collect();
     assert_eq!(greetings, ["0 Member/m000, from 0", "1 Member/m001, from 1", "2 Member/m002, from 2"]);
 }
@@ -91,7 +92,8 @@ fn the_handler_stops_and_every_member_can_be_called_at_once() {
             if seen == 2 { Next::Stop } else { Next::Continue }
         });
         assert_eq!(seen, 2);
-        let abandoned = outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Abandoned(_))).count();
+        let abandoned =
+            outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Abandoned(_))).count();
         assert_eq!(abandoned, 3);
         for (_, member) in group.stubs() {
             member.add(0).unwrap();
@@ -112,7 +114,10 @@ fn whoever_is_given_up_is_cancelled() {
         let short = hanging.multi().hang().within(Duration::from_millis(50)).first().unwrap_err();
         assert_eq!(short.counted(), 0);
         assert!(
-            short.outcomes().iter().all(|(_, outcome)| matches!(outcome, Outcome::Abandoned(Ran::No | Ran::Maybe)))
+            short
+                .outcomes()
+                .iter()
+                .all(|(_, outcome)| matches!(outcome, Outcome::Abandoned(Ran::No | Ran::Maybe)))
         );
     }
     assert_eq!(quick.1.add(1).unwrap(), 3);
@@ -177,9 +182,12 @@ fn a_dead_and_a_hung_member_keep_no_reply_back() {
     // One dies. One hangs: its call never ends by itself.
     drop(cluster.exports.remove(0));
     let (mut answers, mut order) = (0, Vec::new());
-    let calls = group.multi_each(
-        |index, _, member| if index == 1 { member.bytes_or_hang(None) } else { member.bytes_or_hang(Some(4)) },
-    );
+    let calls =
+        group.multi_each(
+            |index, _, member| {
+                if index == 1 { member.bytes_or_hang(None) } else { member.bytes_or_hang(Some(4)) }
+            },
+        );
     let outcomes = calls.each(|reply| {
         order.push(reply.index);
         answers += usize::from(reply.result.is_ok());
@@ -202,7 +210,10 @@ fn arguments_that_do_not_encode_fail_for_each_and_reach_nobody() {
     let group = cluster.group();
     let long = "x".repeat((64 << 20) + 1);
     let all = group.multi().greet(&long).all();
-    assert!(all.failures().all(|(_, why)| why.kind() == Kind::BadArguments && why.ran() == Ran::No), "{all:?}");
+    assert!(
+        all.failures().all(|(_, why)| why.kind() == Kind::BadArguments && why.ran() == Ran::No),
+        "{all:?}"
+    );
 }
 
 #[test]

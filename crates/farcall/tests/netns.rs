@@ -277,7 +277,8 @@ impl Net {
                      add chain inet far arrival { type filter hook input priority 0; }; \
                      add rule inet far arrival meta l4proto udp numgen random mod 100 < 20 drop";
         for end in [&self.server, &self.client] {
-            output("ip", &["netns", "exec", end, "nft", rules]).map_err(|why| format!("no losses ({why})"))?;
+            output("ip", &["netns", "exec", end, "nft", rules])
+                .map_err(|why| format!("no losses ({why})"))?;
         }
         Ok(())
     }
@@ -307,7 +308,8 @@ impl Net {
                      add chain inet far arrival { type filter hook input priority 0; }; \
                      add rule inet far arrival ip saddr 10.77.0.1 meta l4proto udp drop; \
                      add rule inet far arrival ip6 saddr fd77::1 meta l4proto udp drop";
-        output("ip", &["netns", "exec", &self.client, "nft", rules]).map_err(|why| format!("no firewall ({why})"))?;
+        output("ip", &["netns", "exec", &self.client, "nft", rules])
+            .map_err(|why| format!("no firewall ({why})"))?;
         Ok(())
     }
 

@@ -281,8 +281,10 @@ fn whatever_panics_in_an_async_server_the_next_call_is_served() {
             }
             sender.send(task).unwrap();
         };
-        let export =
-            runtimes.0.export_async_on("Mine", MineAsyncServer::new(AsyncMines(Mines(server))), spawn).unwrap();
+        let export = runtimes
+            .0
+            .export_async_on("Mine", MineAsyncServer::new(AsyncMines(Mines(server))), spawn)
+            .unwrap();
         let mine = runtimes.1.import::<dyn Mine>(&export.url()).unwrap();
         // The executor panicked, and dropped the task.
         kind(mine.ping());

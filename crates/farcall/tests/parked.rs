@@ -125,7 +125,10 @@ fn a_circle_of_calls_at_the_limit_of_threads_is_refused() {
             let Err(why) = call.wait() else { continue };
             let why = CallFailed::from(why);
             assert_eq!((why.kind(), why.ran()), (Kind::Nested, Ran::Yes));
-            assert!(why.detail().contains("all 8 threads wait in calls of their own (FARCALL_THREADS)"), "{why}");
+            assert!(
+                why.detail().contains("all 8 threads wait in calls of their own (FARCALL_THREADS)"),
+                "{why}"
+            );
             refused += 1;
         }
         assert!(refused > 0, "there was no thread for one of them");

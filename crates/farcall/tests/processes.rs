@@ -94,7 +94,10 @@ fn judge(outcomes: &[(u64, Told)], log: &str, seed: u64) {
     println!("{} calls, {} executions, told: {told:?}", outcomes.len(), log.lines().count());
     assert!(violations.is_empty(), "FARCALL_SEED={seed}: {violations:?}");
     let known = |number: &u64| outcomes.iter().any(|(called, _)| called == number);
-    assert!(executions.iter().all(|(number, count)| *count == 1 || known(number)), "executed, but never called");
+    assert!(
+        executions.iter().all(|(number, count)| *count == 1 || known(number)),
+        "executed, but never called"
+    );
     assert!(told.contains_key(&Told::Returned), "nothing was ever answered");
 }
 
@@ -133,7 +136,13 @@ fn call_until(over: &AtomicBool, progress: &Progress, next: &AtomicU64, place: &
 }
 
 /// Kills and stops servers. Returns how often each.
-fn inflict(faults: u64, chance: &mut Chance, servers: &mut [Server], place: &Place, progress: &Progress) -> [u64; 2] {
+fn inflict(
+    faults: u64,
+    chance: &mut Chance,
+    servers: &mut [Server],
+    place: &Place,
+    progress: &Progress,
+) -> [u64; 2] {
     let mut counts = [0, 0];
     for _ in 0..faults {
         let which = chance.below(SERVERS as u64) as usize;
@@ -170,8 +179,10 @@ fn a_server_that_is_killed_is_noticed_because_its_port_is_refused() {
     // Where none of the servers of the other test takes the port once it is free, and answers.
     let mut server = Server::start(&place, 0, Some("127.0.0.2:0".into()));
     let hour = Duration::from_secs(3600);
-    let runtime =
-        Runtime::builder().registry(farcall::names::File::at(&place.registry)).shared_memory(false).patience(hour);
+    let runtime = Runtime::builder()
+        .registry(farcall::names::File::at(&place.registry))
+        .shared_memory(false)
+        .patience(hour);
     let runtime = runtime.build().unwrap();
     let name = format!("udp://{}/Ledger", server.address);
     let ledger = runtime.import::<dyn Ledger>(&name).unwrap();
@@ -211,7 +222,10 @@ impl Server {
     fn start(place: &Place, which: usize, address: Option<String>) -> Server {
         let mut command = Command::new(env::current_exe().unwrap());
         command.args(["--exact", "a_server_that_the_test_starts", "--nocapture"]);
-        command.env(ROLE, format!("Ledger/{which}")).env(LOG, &place.log).env("FARCALL_REGISTRY", &place.registry);
+        command
+            .env(ROLE, format!("Ledger/{which}"))
+            .env(LOG, &place.log)
+            .env("FARCALL_REGISTRY", &place.registry);
         command.env(ADDRESS, address.as_deref().unwrap_or("127.0.0.1:0"));
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut says = BufReader::new(child.stdout.take().unwrap());

@@ -13,7 +13,11 @@ trait Names {
     fn null(&self) -> farcall::Result<()> {
         Ok(())
     }
-    fn twice(&self, #[xdr(max = 4)] text: &ByteString, #[xdr(max = 2)] data: &[u8]) -> farcall::Result<Chain<u32>>;
+    fn twice(
+        &self,
+        #[xdr(max = 4)] text: &ByteString,
+        #[xdr(max = 2)] data: &[u8],
+    ) -> farcall::Result<Chain<u32>>;
 }
 
 struct Server;

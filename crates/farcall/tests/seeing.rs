@@ -70,7 +70,8 @@ impl Diary {
 #[test]
 fn interceptors_see_every_call_at_both_ends() {
     let (calls, serving) = (Diary::default(), Diary::default());
-    let runtime = builder().intercept_calls(calls.clone()).intercept_serving(serving.clone()).build().unwrap();
+    let runtime =
+        builder().intercept_calls(calls.clone()).intercept_serving(serving.clone()).build().unwrap();
     let _export = runtime.export::<dyn Store>("Store", Arc::new(Server)).unwrap();
     let store = runtime.import::<dyn Store>("Store").unwrap();
 

@@ -80,7 +80,8 @@ fn by_each_carrier(test: fn(Runtime)) {
 }
 
 fn export(runtime: &Runtime) -> (farcall::Export, DoublerClient) {
-    let export = runtime.export_async("Doubler/here", DoublerAsyncServer::new(Server(runtime.clone()))).unwrap();
+    let export =
+        runtime.export_async("Doubler/here", DoublerAsyncServer::new(Server(runtime.clone()))).unwrap();
     (export, runtime.import::<dyn Doubler>("Doubler/here").unwrap())
 }
 

@@ -120,7 +120,8 @@ fn arguments_and_results_of_any_size_cross() {
 fn large_arguments_are_kept_until_the_call_has_run() {
     let (runtime, export, ledger) = ledger();
     let mut export = Some(export);
-    for (first, second) in [(100, 9000), (90_000, 0), (1 << 19, 1 << 19), (700_000, 700_000), (3_000_000, 10)] {
+    for (first, second) in [(100, 9000), (90_000, 0), (1 << 19, 1 << 19), (700_000, 700_000), (3_000_000, 10)]
+    {
         let bytes: Vec<u8> = (0..first + second).map(|i: usize| (i ^ i >> 8) as u8).collect();
         let (first, second) = bytes.split_at(first);
         drop(export.take());

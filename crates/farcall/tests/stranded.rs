@@ -67,7 +67,8 @@ fn the_threads_of_a_server_end_with_it_wherever_a_peer_had_moved_them() {
 #[test]
 fn an_awaited_call_ends_though_the_server_has_moved_who_waits_for_it() {
     // By UDP it is honest.
-    let export = builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+    let export =
+        builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
     let export = Arc::new(export);
     let listener = Listener::bind(export.address()).unwrap();
     let (over, strands) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));

@@ -238,7 +238,10 @@ fn the_interface_describes_itself() {
     let text = model.by_name("text").unwrap();
     assert_eq!(text.docs, "Text, lent from the packet.");
     assert_eq!(model.signature(text), "text(text: string<>) -> string<>");
-    assert_eq!(model.signature(model.by_name("owned").unwrap()), "owned(dish: Dish, count: u8, more: Dish?) -> Dish<>");
+    assert_eq!(
+        model.signature(model.by_name("owned").unwrap()),
+        "owned(dish: Dish, count: u8, more: Dish?) -> Dish<>"
+    );
     assert!(model.by_name("type").is_some_and(|found| found.arguments[0].name == "in"));
     let store = <dyn Store as Interface>::interface();
     assert_eq!(store.signature(&store.procedures[0]), "get(key: string<>) -> u64 raises NoSuchKey");

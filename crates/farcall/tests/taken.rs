@@ -32,7 +32,8 @@ fn a_process_that_a_test_starts() {
     let url = env::var(URL).unwrap();
     match &role[..] {
         "exporter" => {
-            let segment = runtime().export_segment("Mortal", Settings::new(4096).same_user(Rights::ALL)).unwrap();
+            let segment =
+                runtime().export_segment("Mortal", Settings::new(4096).same_user(Rights::ALL)).unwrap();
             segment.store(8, 42).unwrap();
             println!("at {}", segment.url());
             rest(&segment);
@@ -81,7 +82,8 @@ fn a_process_that_a_test_starts() {
             drop(importer.import_segment(&segment.url()).unwrap());
             let before = Left::now();
             for _ in 0..20 {
-                let remotes: Vec<_> = (0..5).map(|_| importer.import_segment(&segment.url()).unwrap()).collect();
+                let remotes: Vec<_> =
+                    (0..5).map(|_| importer.import_segment(&segment.url()).unwrap()).collect();
                 assert!(Left::now().mappings > before.mappings);
                 segment.export_again();
                 assert!(remotes.iter().all(|remote| remote.load(0).is_err()));
@@ -143,7 +145,9 @@ fn a_ring_and_a_record_go_from_process_to_process() {
         assert_eq!(taken, number.to_le_bytes());
         // It was written before the message was put, and perhaps again since then.
         match record.read(&mut bytes) {
-            Ok(version) => assert!(version > number && bytes == [(version - 1) as u8; 200], "{version} at {number}"),
+            Ok(version) => {
+                assert!(version > number && bytes == [(version - 1) as u8; 200], "{version} at {number}")
+            }
             // Its writer was stopped in the middle.
             Err(why) => assert_eq!(why, Error::Declared(Unread::Torn)),
         }
@@ -240,7 +244,11 @@ fn hello(export: u64, generation: u64) -> Vec<u8> {
 
 /// Everything that a descriptor may allow.
 fn tamper(file: &OwnedFd) {
-    let again = OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+    let again = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+        .unwrap();
     for file in [file.try_clone().unwrap(), again.into()] {
         punch(&file, 4096);
         if let Ok(area) = Area::open(&file, 4096, May::Write) {
@@ -350,7 +358,9 @@ fn what_is_read_while_it_is_taken_away_is_of_its_generation_or_nothing() {
             let readers = [scope.spawn(reader), scope.spawn(reader)];
             for generation in 1..=TIMES {
                 let before = reads.load(Ordering::Relaxed);
-                while reads.load(Ordering::Relaxed) == before && !readers.iter().any(|reader| reader.is_finished()) {
+                while reads.load(Ordering::Relaxed) == before
+                    && !readers.iter().any(|reader| reader.is_finished())
+                {
                     std::thread::yield_now();
                 }
                 segment.revoke();
@@ -413,7 +423,10 @@ fn what_was_written_while_it_was_taken_away_is_there_if_it_was_said_so() {
         counter.join().unwrap()
     });
     let counted = segment.load(0).unwrap();
-    assert!((surely..=surely + perhaps).contains(&counted), "{surely} and perhaps {perhaps} more, counted {counted}");
+    assert!(
+        (surely..=surely + perhaps).contains(&counted),
+        "{surely} and perhaps {perhaps} more, counted {counted}"
+    );
     assert!(surely > 0);
 }
 

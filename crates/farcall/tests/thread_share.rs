@@ -63,7 +63,8 @@ const MEETING: usize = 4;
 
 #[test]
 fn a_process_that_makes_its_calls_slow_leaves_threads_to_others() {
-    let door = Arc::new(Door { state: Mutex::default(), changed: Condvar::new(), meeting: Barrier::new(MEETING) });
+    let door =
+        Arc::new(Door { state: Mutex::default(), changed: Condvar::new(), meeting: Barrier::new(MEETING) });
     let server = builder().shared_memory(true).workers(4).threads(THREADS).build().unwrap();
     let export = server.export::<dyn Gate>("Gate", door.clone()).unwrap();
     let shm = export.url().replace("udp:", "shm:");
@@ -75,7 +76,8 @@ fn a_process_that_makes_its_calls_slow_leaves_threads_to_others() {
             (gate, runtime)
         })
         .collect();
-    let calls: Vec<_> = hostile.iter().flat_map(|(gate, _)| (0..100).map(|_| gate.start().pass(true))).collect();
+    let calls: Vec<_> =
+        hostile.iter().flat_map(|(gate, _)| (0..100).map(|_| gate.start().pass(true))).collect();
     let state = door.state.lock().unwrap();
     let (state, late) = door.changed.wait_timeout_while(state, LONG, |state| state.waiting < SHARE).unwrap();
     assert!(!late.timed_out(), "{} of {SHARE} calls have begun", state.waiting);

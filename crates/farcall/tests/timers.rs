@@ -134,6 +134,10 @@ fn a_new_leader_knows_of_the_timers_that_the_former_one_knew() {
         thread.join().unwrap();
         let (net, lead) = &*shared;
         assert!(lead.begin(), "nobody leads when all are gone");
-        assert_eq!(net.timers.sleep(&mut net.timers.begin(NEVER), NEVER, NOW), Some(at(5)), "both were told of");
+        assert_eq!(
+            net.timers.sleep(&mut net.timers.begin(NEVER), NEVER, NOW),
+            Some(at(5)),
+            "both were told of"
+        );
     });
 }

@@ -61,7 +61,12 @@ trait Everything {
     }
     /// Draws */ it.
     fn draw(&self, shape: &Shape, at: (i8, i16, u32)) -> farcall::Result<Option<Point>, Gone>;
-    fn page(&self, name: &str, octets: &[u8], #[xdr(max = 7)] raw: &ByteString) -> farcall::Result<Page<Colour>>;
+    fn page(
+        &self,
+        name: &str,
+        octets: &[u8],
+        #[xdr(max = 7)] raw: &ByteString,
+    ) -> farcall::Result<Page<Colour>>;
     fn tree(&self, tree: &Tree) -> farcall::Result<Vec<Vec<f32>>>;
     fn list(&self, numbers: &[u64]) -> farcall::Result<Chain<String>>;
 }
@@ -108,7 +113,9 @@ fn flat(types: &Types, ty: &Type, depth: usize) -> String {
             Body::Struct { fields: all, .. } => fields(all, depth).join(" "),
             Body::Union { .. } if deeper == 0 => "…".into(),
             Body::Union { arms } => {
-                let arms = arms.iter().map(|arm| format!("{:?}: {}", arm.tag, fields(&arm.fields, deeper).join(" ")));
+                let arms = arms
+                    .iter()
+                    .map(|arm| format!("{:?}: {}", arm.tag, fields(&arm.fields, deeper).join(" ")));
                 format!("{{{}}}", arms.collect::<Vec<_>>().join(", "))
             }
         },
@@ -120,9 +127,9 @@ fn flat(types: &Types, ty: &Type, depth: usize) -> String {
 fn rpcgen_and_gcc_take_it() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("everything.x"), text()).unwrap();
-    let shell =
-        "rpcgen -N everything.x && gcc -c -w -I/usr/include/tirpc everything_xdr.c everything_clnt.c everything_svc.c";
-    if Command::new("rpcgen").arg("--version").output().is_err() || !Path::new("/usr/include/tirpc/rpc/rpc.h").exists()
+    let shell = "rpcgen -N everything.x && gcc -c -w -I/usr/include/tirpc everything_xdr.c everything_clnt.c everything_svc.c";
+    if Command::new("rpcgen").arg("--version").output().is_err()
+        || !Path::new("/usr/include/tirpc/rpc/rpc.h").exists()
     {
         let _ = writeln!(std::io::stderr(), "skipped: needs rpcgen, gcc and libtirpc");
         return;

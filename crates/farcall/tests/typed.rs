@@ -6,7 +6,9 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use farcall::memory::{Memory, Record, Refused, Result, Rights, Ring, Segment, Settings, Stuck, Unread, Word};
+use farcall::memory::{
+    Memory, Record, Refused, Result, Rights, Ring, Segment, Settings, Stuck, Unread, Word,
+};
 use farcall::{Error, Runtime};
 
 fn runtime(shares_memory: bool) -> Runtime {
@@ -144,7 +146,10 @@ fn a_ring_believes_only_what_is_possible() {
     let mut consumer = ring.consumer(&segment).unwrap();
     let mut taken = Vec::new();
     assert_eq!(producer.put(&[0; 17]), Err(Error::Declared(Stuck::TooLong(16))));
-    assert_eq!((producer.put(b"one"), producer.put(b"two"), producer.put(b"three")), (Ok(true), Ok(true), Ok(false)));
+    assert_eq!(
+        (producer.put(b"one"), producer.put(b"two"), producer.put(b"three")),
+        (Ok(true), Ok(true), Ok(false))
+    );
     remote.flush().unwrap();
     segment.store(128, 17).unwrap();
     assert_eq!(consumer.take(&mut taken), Err(Error::Declared(Stuck::Broken)));

@@ -121,7 +121,8 @@ fn what_is_left_in_a_connection_holds_up_no_other_caller_and_not_the_servers_end
 #[test]
 fn what_a_server_passes_instead_of_memory_holds_up_no_import() {
     // By UDP it is honest.
-    let export = builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+    let export =
+        builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
     let listener = Listener::bind(export.address()).unwrap();
     let hostile = std::thread::spawn(move || {
         let wire = Arc::new(accept(&listener));
@@ -140,7 +141,8 @@ fn what_a_server_passes_instead_of_memory_holds_up_no_import() {
 
 #[test]
 fn what_a_server_leaves_in_a_connection_holds_up_no_drop_of_a_caller() {
-    let export = builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+    let export =
+        builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
     let export = Arc::new(export);
     let honest = export.clone();
     let listener = Listener::bind(export.address()).unwrap();

@@ -107,7 +107,10 @@ fn only_a_procedure_that_is_still_the_one_it_was_can_be_called() {
             assert_eq!(kind, Kind::Mismatch);
             assert_eq!(why, format!("Store.age: has other types now than age() -> u64 (at {at})"));
             let (kind, why) = refused(store.clear());
-            assert_eq!((kind, why), (Kind::NoSuchProcedure, format!("Store.clear: procedure 11 is gone (at {at})")));
+            assert_eq!(
+                (kind, why),
+                (Kind::NoSuchProcedure, format!("Store.clear: procedure 11 is gone (at {at})"))
+            );
         }
         assert_eq!(server.calls.load(Ordering::SeqCst), 0);
         assert_eq!(store.count().unwrap(), 42, "renamed, and pinned by the exporter");

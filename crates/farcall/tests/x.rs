@@ -103,7 +103,16 @@ impl CoveringV1 for Server {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn clone_(&self, _: &Tree, _: &Vec_, _: &VEC, _: &Bits, _: &Chosen, _: Option_, _: &Matrix) -> farcall::Result<()> {
+    fn clone_(
+        &self,
+        _: &Tree,
+        _: &Vec_,
+        _: &VEC,
+        _: &Bits,
+        _: &Chosen,
+        _: Option_,
+        _: &Matrix,
+    ) -> farcall::Result<()> {
         Ok(())
     }
 }
@@ -159,7 +168,10 @@ fn what_no_rust_can_be_is_refused() {
     let options = x::Options { external: vec!["timeval".into()], ..x::Options::default() };
     let tree = x::read_text(Path::new("t.x"), "struct s { timeval t; };", &options).unwrap();
     let config = x::Config::new().extern_type("timeval", "std::process::exit(1)");
-    assert_eq!(x::generate(&tree, &config).unwrap_err().to_string(), "`std::process::exit(1)` is no path in Rust");
+    assert_eq!(
+        x::generate(&tree, &config).unwrap_err().to_string(),
+        "`std::process::exit(1)` is no path in Rust"
+    );
     let config = x::Config::new().extern_type("timeval", "crate::Timeval");
     let text = x::to_rust(&tree, &config).unwrap();
     assert!(text.contains("pub t: crate::Timeval"), "{text}");

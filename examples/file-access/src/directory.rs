@@ -163,7 +163,8 @@ fn modified(stat: &Stat) -> SystemTime {
         0.. => SystemTime::UNIX_EPOCH.checked_add(whole),
         _ => SystemTime::UNIX_EPOCH.checked_sub(whole),
     };
-    time.and_then(|time| time.checked_add(Duration::from_nanos(nanoseconds.into()))).unwrap_or(SystemTime::UNIX_EPOCH)
+    time.and_then(|time| time.checked_add(Duration::from_nanos(nanoseconds.into())))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 impl From<Errno> for FileError {

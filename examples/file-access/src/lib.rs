@@ -39,7 +39,7 @@ pub use directory::Directory;
 #[cfg(unix)]
 pub use directory::{Itself, Statistics};
 pub use interface::{
-    Attributes, Contents, Entry, FileAccess, FileAccessClient, FileAccessStart, FileError, FileKind, MAX_PAGE,
-    MAX_PATH, MAX_READ, Page,
+    Attributes, Contents, Entry, FileAccess, FileAccessClient, FileAccessStart, FileError, FileKind,
+    MAX_PAGE, MAX_PATH, MAX_READ, Page,
 };
 pub use walk::entries;

@@ -47,7 +47,9 @@ mod tests {
 
     #[test]
     fn plain_paths_are_taken() {
-        for (path, is) in [("", "."), (".", "."), ("a", "a"), ("./a//b/./c/", "a/b/c"), ("..a/b..", "..a/b..")] {
+        for (path, is) in
+            [("", "."), (".", "."), ("a", "a"), ("./a//b/./c/", "a/b/c"), ("..a/b..", "..a/b..")]
+        {
             assert_eq!(Below::parse(path).unwrap().as_str(), is, "{path:?}");
         }
     }

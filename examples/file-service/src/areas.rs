@@ -100,7 +100,8 @@ pub(crate) fn mailbox(number: u32) -> Mailbox {
 
 /// The mailboxes of which bytes of the segment are a part.
 pub(crate) fn mailboxes(bytes: Range<u64>) -> Range<u32> {
-    let number = |offset: u64| (offset.saturating_sub(MAILBOXES.start) / REQUEST).min(u64::from(CLERKS)) as u32;
+    let number =
+        |offset: u64| (offset.saturating_sub(MAILBOXES.start) / REQUEST).min(u64::from(CLERKS)) as u32;
     if bytes.end <= MAILBOXES.start {
         return 0..0;
     }

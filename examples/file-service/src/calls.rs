@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use farcall::Result;
-use farcall_file_access::{Attributes, Contents, FileAccess, FileAccessClient, FileError, FileKind, Statistics};
+use farcall_file_access::{
+    Attributes, Contents, FileAccess, FileAccessClient, FileError, FileKind, Statistics,
+};
 
 use crate::paths::{Paths, check_name, child};
 use crate::{BLOCK, Files, Found, Handle, MoreFiles, MoreFilesClient, Names, Tally};
@@ -19,7 +21,11 @@ pub(crate) struct ByCalls {
 
 impl ByCalls {
     /// Asks the server for its root.
-    pub(crate) fn new(files: FileAccessClient, more: MoreFilesClient, tally: Arc<Tally>) -> Result<ByCalls, FileError> {
+    pub(crate) fn new(
+        files: FileAccessClient,
+        more: MoreFilesClient,
+        tally: Arc<Tally>,
+    ) -> Result<ByCalls, FileError> {
         let root = more.look_up("")?.found.handle;
         Ok(ByCalls { files, more, paths: Arc::new(Paths::new(root)), tally })
     }

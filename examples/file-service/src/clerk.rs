@@ -99,7 +99,12 @@ fn by_calls(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>) -> Result
     ByCalls::new(files, more, tally.clone())
 }
 
-fn by_letters(post: &Arc<Post>, files: Object, more: Object, tally: &Arc<Tally>) -> Result<ByCalls, FileError> {
+fn by_letters(
+    post: &Arc<Post>,
+    files: Object,
+    more: Object,
+    tally: &Arc<Tally>,
+) -> Result<ByCalls, FileError> {
     ByCalls::new(stub(post, files), stub(post, more), tally.clone())
 }
 
@@ -109,7 +114,12 @@ fn stub<C: Client>(post: &Arc<Post>, object: Object) -> C {
 }
 
 /// Makes the clerk known to the server, by a call.
-fn attach(runtime: &Runtime, server: &Addresses, tally: &Arc<Tally>, reads: bool) -> Result<Attached, FileError> {
+fn attach(
+    runtime: &Runtime,
+    server: &Addresses,
+    tally: &Arc<Tally>,
+    reads: bool,
+) -> Result<Attached, FileError> {
     static CLERKS: AtomicU32 = AtomicU32::new(0);
     let name = format!("clerk-{}-{}", std::process::id(), CLERKS.fetch_add(1, Ordering::Relaxed));
     // All rights, so that a server on this machine maps it.

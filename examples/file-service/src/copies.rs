@@ -32,7 +32,13 @@ impl Copies {
     }
 
     /// A copy, if the server's entry is still what it is a copy of.
-    pub(crate) fn look(&self, server: &Imported, areas: &Areas, which: Which, key: Key) -> Result<Option<Entry>> {
+    pub(crate) fn look(
+        &self,
+        server: &Imported,
+        areas: &Areas,
+        which: Which,
+        key: Key,
+    ) -> Result<Option<Entry>> {
         let own = which(&self.areas);
         let Ok(Look::Found(mut copy)) = own.look(&self.memory, key, 0..own.room(), Hints::NONE) else {
             return Ok(None);

@@ -51,7 +51,12 @@ impl Direct {
     }
 
     /// A value that seldom has more than `guess` bytes.
-    fn value<T: for<'a> Decode<'a>>(&self, which: Which, key: Key, guess: usize) -> Result<Option<T>, FileError> {
+    fn value<T: for<'a> Decode<'a>>(
+        &self,
+        which: Which,
+        key: Key,
+        guess: usize,
+    ) -> Result<Option<T>, FileError> {
         let mut entry = self.look(which, key, 0..guess)?;
         if entry.as_ref().is_some_and(|entry| entry.length > guess) {
             entry = self.look(which, key, 0..which(&self.areas).room())?;
@@ -61,7 +66,12 @@ impl Direct {
     }
 
     /// A part of one block.
-    fn read_block(&self, file: Handle, block: u64, part: Range<usize>) -> Result<Option<(Bytes, usize)>, FileError> {
+    fn read_block(
+        &self,
+        file: Handle,
+        block: u64,
+        part: Range<usize>,
+    ) -> Result<Option<(Bytes, usize)>, FileError> {
         let entry = self.look(|areas| &areas.blocks, of_block(file, block), part)?;
         Ok(entry.map(|entry| (entry.bytes, entry.length)))
     }

@@ -70,7 +70,9 @@ impl Post {
             self.server.with(|memory| memory.flush().and_then(|()| memory.load(COUNTER)))?;
         }
         // It took us for gone, and gave our mailbox to another.
-        Err(CallFailed::new(Kind::Forgotten, Ran::Maybe).because("the server is there, and does not answer").into())
+        Err(CallFailed::new(Kind::Forgotten, Ran::Maybe)
+            .because("the server is there, and does not answer")
+            .into())
     }
 
     /// Waits for as long as patience lasts.
@@ -176,7 +178,8 @@ fn read_answer(answer: &Bytes, sink: Sink<'_>) {
         Ok(RESULT) => sink(Reply::Result(d)),
         Ok(EXCEPTION) => sink(Reply::Exception(d)),
         _ => sink(Reply::Failed(
-            read_failure(&mut d).unwrap_or_else(|why| CallFailed::new(Kind::BadResult, Ran::Maybe).caused_by(why)),
+            read_failure(&mut d)
+                .unwrap_or_else(|why| CallFailed::new(Kind::BadResult, Ran::Maybe).caused_by(why)),
         )),
     }
 }

@@ -83,10 +83,13 @@ impl Mix {
     /// So many operations in all; [`Operation::TOTAL`] are the table itself.
     pub fn new(operations: u64, seed: u64) -> Mix {
         let exact = |count: u64| u128::from(count) * u128::from(operations);
-        let mut left = Operation::TABLE.map(|(_, count)| (exact(count) / u128::from(Operation::TOTAL)) as u64);
+        let mut left =
+            Operation::TABLE.map(|(_, count)| (exact(count) / u128::from(Operation::TOTAL)) as u64);
         // What rounding has left out goes to the rows that have lost most.
         let mut by_loss: Vec<usize> = (0..left.len()).collect();
-        by_loss.sort_by_key(|row| std::cmp::Reverse(exact(Operation::TABLE[*row].1) % u128::from(Operation::TOTAL)));
+        by_loss.sort_by_key(|row| {
+            std::cmp::Reverse(exact(Operation::TABLE[*row].1) % u128::from(Operation::TOTAL))
+        });
         let lost = operations - left.iter().sum::<u64>();
         by_loss.into_iter().take(lost as usize).for_each(|row| left[row] += 1);
         Mix { left, rng: Rng::with_seed(seed) }
@@ -256,7 +259,8 @@ pub fn plant(directory: &Path, seed: u64) -> io::Result<()> {
         let directory = directory.join(format!("directory-{d}"));
         fs::create_dir(&directory)?;
         for f in 0..24 {
-            let length = [rng.usize(1..1024), rng.usize(1..BLOCK), BLOCK, 3 * BLOCK, rng.usize(1..6 * BLOCK)][f % 5];
+            let length =
+                [rng.usize(1..1024), rng.usize(1..BLOCK), BLOCK, 3 * BLOCK, rng.usize(1..6 * BLOCK)][f % 5];
             let bytes: Vec<u8> = (0..length).map(|_| rng.u8(..)).collect();
             fs::write(directory.join(format!("file-{f}")), bytes)?;
         }

@@ -101,13 +101,19 @@ impl Server {
             .store(IDENTITY, identity)
             .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(why.to_string()))?;
         // The plain server of the plain interface: nothing of this service makes its calls slower.
-        let files = runtime.export::<dyn FileAccess>(&format!("FileAccess/{instance}"), Arc::new(directory()?))?;
+        let files =
+            runtime.export::<dyn FileAccess>(&format!("FileAccess/{instance}"), Arc::new(directory()?))?;
         let more = runtime.export::<dyn MoreFiles>(&format!("MoreFiles/{instance}"), core.clone())?;
         let hearing = std::thread::Builder::new().name("letters".into()).spawn({
             let core = core.clone();
             move || core.hear()
         });
-        Ok(Server { core, runtime: runtime.clone(), exports: [files, more], hearing: Some(hearing.map_err(local)?) })
+        Ok(Server {
+            core,
+            runtime: runtime.clone(),
+            exports: [files, more],
+            hearing: Some(hearing.map_err(local)?),
+        })
     }
 
     /// Where clerks find it.

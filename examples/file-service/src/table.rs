@@ -102,7 +102,13 @@ impl Table {
     }
 
     /// The value of a key, or a part of it. One read where nothing is in its place, or the hint is right.
-    pub(crate) fn look(&self, memory: &dyn Memory, key: Key, part: Range<usize>, hints: &Hints) -> Result<Look> {
+    pub(crate) fn look(
+        &self,
+        memory: &dyn Memory,
+        key: Key,
+        part: Range<usize>,
+        hints: &Hints,
+    ) -> Result<Look> {
         let home = self.home(key);
         let mut place = (home + hints.of(self, key)) % self.entries;
         for _ in 0..TRIES {
@@ -129,8 +135,11 @@ impl Table {
     pub(crate) fn place(&self, memory: &dyn Memory, key: Key) -> Result<Option<u64>> {
         let mut keys = [[0; 3 * WORD]; WINDOW as usize];
         let places = self.window(key);
-        let mut ranges: Vec<(u64, &mut [u8])> =
-            places.clone().zip(&mut keys).map(|(place, into)| (self.at(place) + WORD as u64, &mut into[..])).collect();
+        let mut ranges: Vec<(u64, &mut [u8])> = places
+            .clone()
+            .zip(&mut keys)
+            .map(|(place, into)| (self.at(place) + WORD as u64, &mut into[..]))
+            .collect();
         memory.read_each(&mut ranges)?;
         Ok(places.zip(&keys).find(|(_, found)| words(*found) == key).map(|(place, _)| place))
     }
@@ -186,7 +195,13 @@ impl Table {
     }
 
     /// The token of a whole entry, if nobody was faster.
-    pub(crate) fn acquire(&self, memory: &dyn Memory, place: u64, was: u64, odd: bool) -> Result<Option<Token>> {
+    pub(crate) fn acquire(
+        &self,
+        memory: &dyn Memory,
+        place: u64,
+        was: u64,
+        odd: bool,
+    ) -> Result<Option<Token>> {
         let version = (was | 1).wrapping_add(if odd { 2 } else { 1 });
         let found = memory.compare_and_swap(self.begin(place), was, version)?;
         Ok((found == was).then_some(Token { place, was, version }))
@@ -200,7 +215,14 @@ impl Table {
     }
 
     /// Gives the entry another key and value; whole it is when the token is released.
-    pub(crate) fn put(&self, memory: &dyn Memory, token: &Token, key: Key, value: &[u8], writable: bool) -> Result<()> {
+    pub(crate) fn put(
+        &self,
+        memory: &dyn Memory,
+        token: &Token,
+        key: Key,
+        value: &[u8],
+        writable: bool,
+    ) -> Result<()> {
         let value = &value[..value.len().min(self.room)];
         let length = value.len() as u64 | if writable { WRITABLE } else { 0 };
         let mut bytes = Vec::with_capacity(HEADER - WORD + value.len());
@@ -212,7 +234,8 @@ impl Table {
     /// Changes a part of the value, which must not grow. Then the entry is whole again, and the exporter hears of it.
     pub(crate) fn finish(&self, memory: &dyn Memory, token: Token, at: usize, bytes: &[u8]) -> Result<()> {
         let place = self.at(token.place);
-        memory.write_each(&[(place + (HEADER + at) as u64, bytes), (place, &token.version.to_le_bytes())], true)
+        memory
+            .write_each(&[(place + (HEADER + at) as u64, bytes), (place, &token.version.to_le_bytes())], true)
     }
 
     /// The first half of it.
@@ -242,7 +265,11 @@ impl Table {
             let (header, rest) = bytes.split_at_mut(HEADER);
             let (value, begin) = rest.split_at_mut(part.len());
             let value_at = self.at(place) + (HEADER + part.start) as u64;
-            memory.read_each(&mut [(self.at(place), header), (value_at, value), (self.begin(place), begin)])?;
+            memory.read_each(&mut [
+                (self.at(place), header),
+                (value_at, value),
+                (self.begin(place), begin),
+            ])?;
         }
         let [end, first, second, third, length] = words(&bytes);
         let [begin] = words(&bytes[HEADER + part.len()..]);
@@ -328,7 +355,8 @@ impl Read {
     fn taken(self) -> Entry {
         let length = usize::try_from(self.length & !WRITABLE).unwrap_or(self.room).min(self.room);
         let have = self.bytes.len() - HEADER - WORD;
-        let bytes = Bytes::from(self.bytes).slice(HEADER..HEADER + have.min(length.saturating_sub(self.start)));
+        let bytes =
+            Bytes::from(self.bytes).slice(HEADER..HEADER + have.min(length.saturating_sub(self.start)));
         let writable = self.length & WRITABLE != 0;
         Entry { place: self.place, version: self.end, key: self.key, length, writable, bytes }
     }
@@ -392,7 +420,9 @@ mod tests {
                 panic!("at {place}")
             };
             assert_eq!((&*entry.bytes, entry.place, entry.length), (&b"mine"[..], place, 4));
-            let Look::Found(entry) = table.look(&memory, key, 1..3, Hints::NONE).unwrap() else { panic!("at {place}") };
+            let Look::Found(entry) = table.look(&memory, key, 1..3, Hints::NONE).unwrap() else {
+                panic!("at {place}")
+            };
             assert_eq!(&*entry.bytes, b"in");
             put(&table, &memory, place, [8, 8, 8], b"");
             assert!(matches!(table.look(&memory, key, 0..32, Hints::NONE).unwrap(), Look::Missing));
@@ -451,7 +481,9 @@ mod tests {
                 let mut rng = fastrand::Rng::with_seed(5);
                 while !ended.load(Ordering::SeqCst) || found == 0 {
                     let key = keys[rng.usize(..keys.len())];
-                    let Look::Found(entry) = table.look(&memory, key, 0..256, Hints::NONE).unwrap() else { continue };
+                    let Look::Found(entry) = table.look(&memory, key, 0..256, Hints::NONE).unwrap() else {
+                        continue;
+                    };
                     let value = &entry.bytes;
                     assert_eq!(value.len(), entry.length);
                     assert_eq!((value[0], value[value.len() - 1]), (key[0] as u8, key[0] as u8));

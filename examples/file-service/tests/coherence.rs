@@ -131,9 +131,11 @@ fn a_server_that_is_gone_is_not_waited_for() {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("file"), vec![b'.'; BLOCK]).unwrap();
     let (runtime, server) = serve(scratch.path(), false);
-    let impatient = Runtime::builder().registry(Registry::new()).shared_memory(false).patience(Duration::from_secs(1));
+    let impatient =
+        Runtime::builder().registry(Registry::new()).shared_memory(false).patience(Duration::from_secs(1));
     let clerks_runtime = impatient.build().unwrap();
-    let clerks = Structure::ALL.map(|structure| Clerk::new(&clerks_runtime, &server.addresses(), structure).unwrap());
+    let clerks =
+        Structure::ALL.map(|structure| Clerk::new(&clerks_runtime, &server.addresses(), structure).unwrap());
     drop((server, runtime));
     std::thread::scope(|scope| {
         for clerk in &clerks {

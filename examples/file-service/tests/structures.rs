@@ -26,7 +26,9 @@ fn runtime_that(maps: bool) -> Runtime {
 fn tree(at: &Path, rng: &mut Rng) {
     for directory in ["", "a", "a/b", "many"] {
         fs::create_dir_all(at.join(directory)).unwrap();
-        for (n, length) in [0, 1, 100, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 77].iter().enumerate() {
+        for (n, length) in
+            [0, 1, 100, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 77].iter().enumerate()
+        {
             let bytes: Vec<u8> = (0..*length).map(|_| rng.u8(..)).collect();
             fs::write(at.join(directory).join(format!("file{n}")), bytes).unwrap();
         }
@@ -67,8 +69,12 @@ enum Ask {
 
 fn ask(files: &dyn Files, ask: &Ask) -> Answer {
     match ask {
-        Ask::Attributes(file) => told(files.attributes(*file), |a| Answer::Text(format!("{:?} {}", a.kind, a.size))),
-        Ask::LookUp(directory, name) => told(files.look_up(*directory, name), |f| Answer::Handle(f.handle, f.kind)),
+        Ask::Attributes(file) => {
+            told(files.attributes(*file), |a| Answer::Text(format!("{:?} {}", a.kind, a.size)))
+        }
+        Ask::LookUp(directory, name) => {
+            told(files.look_up(*directory, name), |f| Answer::Handle(f.handle, f.kind))
+        }
         Ask::ReadLink(link) => told(files.read_link(*link), Answer::Text),
         Ask::Read(file, offset, length) => {
             told(files.read(*file, *offset, *length), |contents| Answer::Bytes(contents.0.to_vec()))
@@ -129,8 +135,9 @@ fn compare(seed: u64, maps: bool) {
         tree(scratch.path(), &mut Rng::with_seed(seed));
         let runtime = runtime_that(maps);
         let server = Server::export(&runtime, "files", scratch.path(), shape).unwrap();
-        let clerks: Vec<Clerk> =
-            (0..2).map(|_| Clerk::new(&runtime_that(maps), &server.addresses(), structure).unwrap()).collect();
+        let clerks: Vec<Clerk> = (0..2)
+            .map(|_| Clerk::new(&runtime_that(maps), &server.addresses(), structure).unwrap())
+            .collect();
         let handles: Vec<_> = clerks.iter().map(|clerk| handles(&*clerk.files)).collect();
         assert_eq!(handles[0], handles[1]);
         trees.push((server, clerks, handles[0].clone(), scratch));
@@ -169,8 +176,9 @@ fn compare(seed: u64, maps: bool) {
         handles.iter().for_each(|handle| drop(clerks[0].files.commit(*handle)));
     }
     let contents = |scratch: &Path| {
-        ["", "a", "a/b", "many"]
-            .map(|d| (0..8).map(|n| fs::read(scratch.join(d).join(format!("file{n}"))).unwrap()).collect::<Vec<_>>())
+        ["", "a", "a/b", "many"].map(|d| {
+            (0..8).map(|n| fs::read(scratch.join(d).join(format!("file{n}"))).unwrap()).collect::<Vec<_>>()
+        })
     };
     let [first, others @ ..] = [0, 1, 2, 3].map(|n| contents(trees[n].3.path()));
     assert!(others.iter().all(|other| *other == first), "SEED={seed}");
@@ -238,8 +246,8 @@ fn a_copy_is_used_until_somebody_writes() {
     let server = Server::export(&runtime, "files", scratch.path(), Shape::SMALL).unwrap();
     let [with, without] = [Structure::DxCopies, Structure::Dx]
         .map(|structure| Clerk::new(&self::runtime(), &server.addresses(), structure).unwrap());
-    let file =
-        [&with, &without].map(|clerk| clerk.files.look_up(clerk.files.root().unwrap(), "file").unwrap().handle)[0];
+    let file = [&with, &without]
+        .map(|clerk| clerk.files.look_up(clerk.files.root().unwrap(), "file").unwrap().handle)[0];
     let spent = |length| {
         let before = with.tally.counts();
         let bytes = with.files.read(file, 0, length).unwrap().0;
@@ -274,7 +282,9 @@ fn of_the_operation_mix_nearly_all_is_one_remote_read() {
             Structure::Dx | Structure::DxCopies => {
                 assert!((1_900..2_300).contains(&all.reads) && all.calls < 100, "{all:?}");
             }
-            Structure::Hy => assert_eq!(all, Counts { calls: 2_000, letters: all.letters, ..Counts::default() }),
+            Structure::Hy => {
+                assert_eq!(all, Counts { calls: 2_000, letters: all.letters, ..Counts::default() })
+            }
             Structure::Rpc => assert_eq!(all, Counts { calls: 2_000, ..Counts::default() }),
         }
     }

@@ -9,7 +9,8 @@ use farcall_many_servers::lookup::NameServer;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut servers = Vec::new();
-    for (name, person) in [("NameServer/east", "Lauer"), ("NameServer/north", "Birrell"), ("NameServer/west", "Nelson")]
+    for (name, person) in
+        [("NameServer/east", "Lauer"), ("NameServer/north", "Birrell"), ("NameServer/west", "Nelson")]
     {
         let people = BTreeMap::from([(person.to_owned(), format!("room {}", person.len()))]);
         servers.push(Runtime::builder().build()?.export::<dyn NameServer>(name, Arc::new(people))?);

@@ -86,8 +86,9 @@ fn measure(
     let sent = || {
         let stats = runtimes.lock().unwrap().iter().map(Runtime::stats).collect::<Vec<_>>();
         let conversations = stats.iter().flat_map(|stats| &stats.peers).map(|peer| peer.conversation);
-        conversations
-            .fold((0, 0), |(datagrams, again), one| (datagrams + one.sent + one.received, again + one.retransmitted))
+        conversations.fold((0, 0), |(datagrams, again), one| {
+            (datagrams + one.sent + one.received, again + one.retransmitted)
+        })
     };
     root.count()?;
     let (before, real, (datagrams, again)) = (sim::now(), Instant::now(), sent());

@@ -99,7 +99,8 @@ impl Files for Server {
             (file.0, state.promises.remove(path).unwrap_or_default())
         };
         // No lock is held: clients that are told may fetch at once.
-        let breaks = Group::of(told).multi().break_callback(path, version).within(self.patience).rest(Rest::Finish);
+        let breaks =
+            Group::of(told).multi().break_callback(path, version).within(self.patience).rest(Rest::Finish);
         for (client, outcome) in breaks.all() {
             if !matches!(outcome, Outcome::Result(())) {
                 self.lock().promises.values_mut().for_each(|clients| drop(clients.remove(&client)));

@@ -131,7 +131,12 @@ impl Files {
     pub fn newest(&self, path: &str) -> Result<Versioned, Short> {
         let asked = self.replicas.multi().read(path).within(self.patience).rest(Rest::Cancel);
         let answers = asked.quorum(self.quorums.read)?;
-        Ok(answers.results().map(|(_, file)| file).max_by_key(|file| file.version).cloned().unwrap_or_default())
+        Ok(answers
+            .results()
+            .map(|(_, file)| file)
+            .max_by_key(|file| file.version)
+            .cloned()
+            .unwrap_or_default())
     }
 
     /// A count that is greater than `seen`, and than all that this writer has used: what it wrote before may not have

@@ -37,7 +37,12 @@ fn nobody_reads_a_copy_that_is_stale() {
         writer.write("news", contents(1))?;
         // The network delays, and repeats, but loses nothing: nobody is forgotten.
         let delay = Duration::from_millis(sim.below(20));
-        sim.faults(farcall_sim::Faults { delay, jitter: 2 * delay, duplication: 0.2, ..farcall_sim::Faults::none() });
+        sim.faults(farcall_sim::Faults {
+            delay,
+            jitter: 2 * delay,
+            duplication: 0.2,
+            ..farcall_sim::Faults::none()
+        });
         let stored = Arc::new(std::sync::atomic::AtomicU64::new(1));
         for reader in 0..4 {
             let stored = stored.clone();
@@ -45,7 +50,8 @@ fn nobody_reads_a_copy_that_is_stale() {
                 let files = client(&format!("Copies/r{reader}"))?;
                 for _ in 0..20 {
                     let least = stored.load(std::sync::atomic::Ordering::SeqCst);
-                    let read = number(&files.read("news").map_err(|why| why.map_declared(|_| unreachable!()))?);
+                    let read =
+                        number(&files.read("news").map_err(|why| why.map_declared(|_| unreachable!()))?);
                     assert!(read >= least, "{read} was read after {least} had been stored");
                     sim::sleep(Duration::from_millis(sim::below(50)));
                 }

@@ -21,10 +21,12 @@ impl NameServer for Slow {
 fn the_first_who_knows_answers_for_all() {
     check(50, |sim| {
         let knows = || BTreeMap::from([("Nelson".to_owned(), "room 5".to_owned())]);
-        let slow = move || farcall::export::<dyn NameServer>("NameServer/slow", Arc::new(Slow(knows())))?.wait();
+        let slow =
+            move || farcall::export::<dyn NameServer>("NameServer/slow", Arc::new(Slow(knows())))?.wait();
         let good = move || farcall::export::<dyn NameServer>("NameServer/good", Arc::new(knows()))?.wait();
         let dead = move || farcall::export::<dyn NameServer>("NameServer/dead", Arc::new(knows()))?.wait();
-        let empty = || farcall::export::<dyn NameServer>("NameServer/empty", Arc::new(BTreeMap::new()))?.wait();
+        let empty =
+            || farcall::export::<dyn NameServer>("NameServer/empty", Arc::new(BTreeMap::new()))?.wait();
         sim.server("slow", slow);
         sim.server("good", good);
         sim.server("empty", empty);

@@ -192,7 +192,9 @@ fn a_majority_that_is_up_serves_though_the_others_never_answer() {
     check(20, |sim| {
         let names = ["Replica/a", "Replica/b", "Replica/c"];
         let replicas = names.map(|name| {
-            sim.server(name, move || farcall::export::<dyn Replica>(name, Arc::new(Memory::default()))?.wait())
+            sim.server(name, move || {
+                farcall::export::<dyn Replica>(name, Arc::new(Memory::default()))?.wait()
+            })
         });
         replicas[sim.below(3) as usize].crash();
         let files = Files::new(farcall::import_each::<dyn Replica>(&names)?, 1);
@@ -201,7 +203,11 @@ fn a_majority_that_is_up_serves_though_the_others_never_answer() {
             let before = sim::now();
             files.write(PATH, value.clone()).expect("two of three are a majority");
             assert_eq!(files.read(PATH).expect("two of three are a majority"), value);
-            assert!(sim::now() - before < Duration::from_millis(10), "the dead one cost {:?}", sim::now() - before);
+            assert!(
+                sim::now() - before < Duration::from_millis(10),
+                "the dead one cost {:?}",
+                sim::now() - before
+            );
         }
         Ok::<(), farcall::Error>(())
     });

@@ -59,15 +59,20 @@ pub fn before(stat: &Statx) -> WccAttr {
 
 /// The nearest that 32 unsigned bits of seconds can say.
 fn time(time: StatxTimestamp) -> Nfstime3 {
-    Nfstime3 { seconds: time.tv_sec.clamp(0, i64::from(u32::MAX)) as u32, nseconds: time.tv_nsec.min(999_999_999) }
+    Nfstime3 {
+        seconds: time.tv_sec.clamp(0, i64::from(u32::MAX)) as u32,
+        nseconds: time.tv_nsec.min(999_999_999),
+    }
 }
 
 /// What a client wants changed.
 pub fn change(wanted: &Sattr3) -> Change {
     const OMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let given =
-        |time: Nfstime3| Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nseconds.min(999_999_999).into() };
+    let given = |time: Nfstime3| Timespec {
+        tv_sec: time.seconds.into(),
+        tv_nsec: time.nseconds.min(999_999_999).into(),
+    };
     let read = match wanted.atime {
         SetAtime::SetToClientTime(time) => given(time),
         SetAtime::Default(TimeHow::SetToServerTime) => NOW,

@@ -58,7 +58,9 @@ impl Mounted {
         let mounts: MountV3Client =
             builder.find(mount, <dyn MountV3>::PROGRAM, <dyn MountV3>::VERSION)?.bind::<dyn MountV3>();
         let exports = mounts.mountproc3_export()?;
-        let fits = |name: &&str| path.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let fits = |name: &&str| {
+            path.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
         let names = exports.iter().filter_map(|export| std::str::from_utf8(&export.ex_dir).ok());
         let name = names.map(|name| name.trim_end_matches('/')).filter(fits).max_by_key(|name| name.len());
         // Some servers mount what they do not list.

@@ -68,7 +68,8 @@ fn run(command: Command) -> Result<()> {
 fn list(url: &str) -> Result<()> {
     let (mounted, path) = mount(url)?;
     for (name, attributes) in mounted.list(&mounted.find(path)?)? {
-        let (kind, size) = attributes.map_or(('?', 0), |attributes| (letter(attributes.r#type), attributes.size));
+        let (kind, size) =
+            attributes.map_or(('?', 0), |attributes| (letter(attributes.r#type), attributes.size));
         println!("{kind} {size:>12} {}", escaped(&name));
     }
     Ok(())
@@ -116,7 +117,8 @@ fn mount(url: &str) -> Result<(Mounted, &str)> {
 /// A name as `ls -b` shows it: what would do something to a terminal, or is no text, in octal.
 fn escaped(name: &[u8]) -> String {
     let mut shown = String::new();
-    let octal = |shown: &mut String, bytes: &[u8]| bytes.iter().for_each(|byte| *shown += &format!("\\{byte:03o}"));
+    let octal =
+        |shown: &mut String, bytes: &[u8]| bytes.iter().for_each(|byte| *shown += &format!("\\{byte:03o}"));
     for part in name.utf8_chunks() {
         for letter in part.valid().chars() {
             match letter {

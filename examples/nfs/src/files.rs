@@ -139,7 +139,10 @@ impl Files {
     /// Writes `bytes` at `offset`; when it returns they are on the disk as far as `stable` says. How many they were: fewer if there
     /// was no room for all.
     pub fn write(&self, file: Key, offset: u64, bytes: &[u8], stable: StableHow) -> Result<usize> {
-        offset.checked_add(bytes.len() as u64).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::FBIG)?;
+        offset
+            .checked_add(bytes.len() as u64)
+            .filter(|end| i64::try_from(*end).is_ok())
+            .ok_or(Errno::FBIG)?;
         let (open, _) = self.open_content(file, true)?;
         let mut written = 0;
         while written < bytes.len() {
@@ -274,7 +277,13 @@ impl Files {
     }
 
     /// Makes a pipe or a socket. (Devices are not for strangers to make.)
-    pub fn make_special(&self, directory: Key, name: &[u8], kind: FileType, mode: u32) -> Result<Option<Key>> {
+    pub fn make_special(
+        &self,
+        directory: Key,
+        name: &[u8],
+        kind: FileType,
+        mode: u32,
+    ) -> Result<Option<Key>> {
         if !matches!(kind, FileType::Fifo | FileType::Socket) {
             return Err(Errno::NOTSUP);
         }

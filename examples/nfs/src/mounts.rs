@@ -67,9 +67,10 @@ fn reason(why: Errno) -> Mountstat3 {
 impl MountV3 for Mounts {
     fn mountproc3_mnt(&self, path: &Dirpath) -> Result<Mountres3> {
         Ok(match self.find(path) {
-            Ok(found) => {
-                Mountres3::Mnt3Ok(Mountres3Ok { fhandle: found.bytes().to_vec(), auth_flavors: FLAVORS.to_vec() })
-            }
+            Ok(found) => Mountres3::Mnt3Ok(Mountres3Ok {
+                fhandle: found.bytes().to_vec(),
+                auth_flavors: FLAVORS.to_vec(),
+            }),
             Err(why) => Mountres3::Default(reason(why)),
         })
     }

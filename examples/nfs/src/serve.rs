@@ -169,7 +169,8 @@ impl NfsV3 for Export {
 
     fn nfsproc3_read(&self, args: &Read3args) -> Result<Read3res> {
         let file = file(&args.file);
-        let read = file.and_then(|file| self.files.read(file, args.offset, args.count.min(transfer()) as usize));
+        let read =
+            file.and_then(|file| self.files.read(file, args.offset, args.count.min(transfer()) as usize));
         Ok(match read {
             Ok((data, eof, stat)) => Read3res::Nfs3Ok(Read3resok {
                 file_attributes: Some(attributes(&stat)),
@@ -190,7 +191,9 @@ impl NfsV3 for Export {
             false => Err(Errno::INVAL),
         });
         Ok(match done {
-            Ok(written) => Write3res::Nfs3Ok(Write3resok { file_wcc, count: written as u32, committed: stable, verf }),
+            Ok(written) => {
+                Write3res::Nfs3Ok(Write3resok { file_wcc, count: written as u32, committed: stable, verf })
+            }
             Err(why) => Write3res::Default(why, Write3resfail { file_wcc }),
         })
     }
@@ -233,8 +236,9 @@ impl NfsV3 for Export {
     }
 
     fn nfsproc3_symlink(&self, args: &Symlink3args) -> Result<Symlink3res> {
-        let (made, dir_wcc) = self
-            .make(&args.r#where, |directory, name| self.files.make_link(directory, name, &args.symlink.symlink_data));
+        let (made, dir_wcc) = self.make(&args.r#where, |directory, name| {
+            self.files.make_link(directory, name, &args.symlink.symlink_data)
+        });
         Ok(match made {
             Ok((obj, obj_attributes)) => Symlink3res::Nfs3Ok(Symlink3resok { obj, obj_attributes, dir_wcc }),
             Err(why) => Symlink3res::Default(why, Symlink3resfail { dir_wcc }),
@@ -343,7 +347,8 @@ impl NfsV3 for Export {
             self.files.list(directory, args.cookie, |entry, find| {
                 let bytes = 24 + padded(&entry.name);
                 // How many bytes of names are wanted is a hint (RFC 1813 section 3.3.17); without the first there is no progress.
-                let Some(rest) = left.checked_sub(bytes + MORE).filter(|_| entries.is_empty() || bytes <= names_left)
+                let Some(rest) =
+                    left.checked_sub(bytes + MORE).filter(|_| entries.is_empty() || bytes <= names_left)
                 else {
                     return false;
                 };
@@ -367,7 +372,9 @@ impl NfsV3 for Export {
                 cookieverf: [0; 8],
                 reply: Dirlistplus3 { entries, eof },
             }),
-            Ok(_) => Readdirplus3res::Default(Nfsstat3::Nfs3errToosmall, Readdirplus3resfail { dir_attributes }),
+            Ok(_) => {
+                Readdirplus3res::Default(Nfsstat3::Nfs3errToosmall, Readdirplus3resfail { dir_attributes })
+            }
             Err(why) => Readdirplus3res::Default(reason(why), Readdirplus3resfail { dir_attributes }),
         })
     }
@@ -438,10 +445,16 @@ impl NfsV3 for Export {
 impl Export {
     /// Makes a file unless the same request has made it before: its eight bytes are kept as the file's times, until the client
     /// sets them (RFC 1813 section 3.3.8).
-    fn create_once(&self, directory: Key, name: &[u8], once: &Createverf3) -> std::result::Result<Key, Errno> {
+    fn create_once(
+        &self,
+        directory: Key,
+        name: &[u8],
+        once: &Createverf3,
+    ) -> std::result::Result<Key, Errno> {
         let [a, b, c, d, e, f, g, h] = *once;
         // Times before 2106 on every file system, whatever the bytes are.
-        let time = |bytes: [u8; 4]| Nfstime3 { seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff, nseconds: 0 };
+        let time =
+            |bytes: [u8; 4]| Nfstime3 { seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff, nseconds: 0 };
         let (first, second) = (time([a, b, c, d]), time([e, f, g, h]));
         let marked = Sattr3 {
             mode: None,
@@ -486,7 +499,8 @@ mod tests {
         let root = handle(files.root());
         let export = Export::new(Arc::new(files));
         let mkdir = |name: &str| {
-            let (atime, mtime) = (SetAtime::Default(TimeHow::DontChange), SetMtime::Default(TimeHow::DontChange));
+            let (atime, mtime) =
+                (SetAtime::Default(TimeHow::DontChange), SetMtime::Default(TimeHow::DontChange));
             let attributes = Sattr3 { mode: None, uid: None, gid: None, size: None, atime, mtime };
             let r#where = Diropargs3 { dir: root.clone(), name: name.into() };
             export.nfsproc3_mkdir(&Mkdir3args { r#where, attributes }).unwrap().into_ok().unwrap().dir_wcc

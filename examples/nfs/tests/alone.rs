@@ -105,8 +105,9 @@ fn assert_asked(log: &str, how: &str) {
 fn change_everything() {
     let (_directory, files) = exported();
     let root = files.root();
-    let tell =
-        |what: &str, wanted: u32| std::io::stderr().write_all(format!("told {what}: {wanted}\n").as_bytes()).unwrap();
+    let tell = |what: &str, wanted: u32| {
+        std::io::stderr().write_all(format!("told {what}: {wanted}\n").as_bytes()).unwrap()
+    };
     let file = files.create(root, b"f", 0o600, None).unwrap();
     tell("create", 2);
     let sub = files.make_directory(root, b"d", 0o700).unwrap().unwrap();
@@ -162,7 +163,8 @@ fn where_too_few_can_be_opened_nothing_is_done_and_the_client_asks_again_later()
             fs::write(directory.path().join("f"), "content").unwrap();
             let (file, _) = files.lookup(files.root(), b"f").unwrap();
             let (sub, _) = files.lookup(files.root(), b"d").unwrap();
-            let [root, file, sub] = [files.root(), file, sub].map(|key| NfsFh3 { data: key.bytes().to_vec() });
+            let [root, file, sub] =
+                [files.root(), file, sub].map(|key| NfsFh3 { data: key.bytes().to_vec() });
             let export = Export::new(Arc::new(files));
             let before = snapshot(directory.path());
             let result = with_descriptors(free, || change(&export, &root, &file, &sub));
@@ -186,11 +188,19 @@ type Act = fn(&Export, root: &NfsFh3, file: &NfsFh3, sub: &NfsFh3) -> Done;
 const CHANGES: [(&str, Act); 13] = [
     ("create", |export, root, _, _| {
         let how = Createhow3::Guarded(nothing());
-        export.nfsproc3_create(&Create3args { r#where: within(root, "new"), how }).unwrap().into_ok().map(drop)
+        export
+            .nfsproc3_create(&Create3args { r#where: within(root, "new"), how })
+            .unwrap()
+            .into_ok()
+            .map(drop)
     }),
     ("create once", |export, root, _, _| {
         let how = Createhow3::Exclusive([1; 8]);
-        export.nfsproc3_create(&Create3args { r#where: within(root, "new"), how }).unwrap().into_ok().map(drop)
+        export
+            .nfsproc3_create(&Create3args { r#where: within(root, "new"), how })
+            .unwrap()
+            .into_ok()
+            .map(drop)
     }),
     ("empty", |export, root, _, _| {
         let how = Createhow3::Unchecked(Sattr3 { size: Some(0), ..nothing() });
@@ -202,7 +212,11 @@ const CHANGES: [(&str, Act); 13] = [
     }),
     ("symlink", |export, root, _, _| {
         let symlink = Symlinkdata3 { symlink_attributes: nothing(), symlink_data: "f".into() };
-        export.nfsproc3_symlink(&Symlink3args { r#where: within(root, "new"), symlink }).unwrap().into_ok().map(drop)
+        export
+            .nfsproc3_symlink(&Symlink3args { r#where: within(root, "new"), symlink })
+            .unwrap()
+            .into_ok()
+            .map(drop)
     }),
     ("mknod", |export, root, _, _| {
         let what = Mknoddata3::Nf3fifo(nothing());
@@ -273,7 +287,8 @@ fn where_none_can_be_opened_nobody_is_told_that_it_is_not_there() {
     fs::write(directory.path().join("f"), "").unwrap();
     symlink("f", directory.path().join("l")).unwrap();
     let [file, symlink] = [&b"f"[..], b"l"].map(|name| files.lookup(files.root(), name).unwrap().0);
-    let [root, file, symlink] = [files.root(), file, symlink].map(|key| NfsFh3 { data: key.bytes().to_vec() });
+    let [root, file, symlink] =
+        [files.root(), file, symlink].map(|key| NfsFh3 { data: key.bytes().to_vec() });
     let files = Arc::new(files);
     let (export, mounts) = (Export::new(files.clone()), Mounts::new(files, "/"));
     let (said, mounted) = with_descriptors(0, || {
@@ -362,11 +377,25 @@ fn what_was_made_and_moved_at_once_is_told_as_made() {
     fs::remove_dir(directory.path().join("moved")).unwrap();
     let symlink = Symlinkdata3 { symlink_attributes: nothing(), symlink_data: "f".into() };
     assert!(
-        export.nfsproc3_symlink(&Symlink3args { r#where: place(), symlink }).unwrap().into_ok().unwrap().obj.is_none()
+        export
+            .nfsproc3_symlink(&Symlink3args { r#where: place(), symlink })
+            .unwrap()
+            .into_ok()
+            .unwrap()
+            .obj
+            .is_none()
     );
     gone();
     let what = Mknoddata3::Nf3fifo(nothing());
-    assert!(export.nfsproc3_mknod(&Mknod3args { r#where: place(), what }).unwrap().into_ok().unwrap().obj.is_none());
+    assert!(
+        export
+            .nfsproc3_mknod(&Mknod3args { r#where: place(), what })
+            .unwrap()
+            .into_ok()
+            .unwrap()
+            .obj
+            .is_none()
+    );
     gone();
     // Of a file its maker has it open, whatever it is called; who finds one that is gone then asks again.
     let create = |how| export.nfsproc3_create(&Create3args { r#where: place(), how }).unwrap().into_ok();

@@ -80,7 +80,8 @@ fn files_have_the_permissions_that_their_maker_wants() {
     BufReader::new(served.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
     let url = said.split_whitespace().find_map(|word| word.strip_prefix("nfs://")).unwrap();
     let url = format!("nfs://{}/copy", url.trim_end_matches([',', '/']));
-    let copied = Command::new(env!("CARGO_BIN_EXE_farcall-nfs")).args(["put", "/dev/null", &url]).status().unwrap();
+    let copied =
+        Command::new(env!("CARGO_BIN_EXE_farcall-nfs")).args(["put", "/dev/null", &url]).status().unwrap();
     served.kill().unwrap();
     served.wait().unwrap();
     assert!(copied.success());
@@ -93,7 +94,9 @@ fn what_fails_is_named() {
     let (_server, url) = serve(&directory);
     let (there, here) = (format!("{url}/nothing"), directory.path().join("nothing"));
     let here = here.to_str().unwrap();
-    for (arguments, name) in [(&["cat", &there][..], &*there), (&["put", here, &url], here), (&["serve", here], here)] {
+    for (arguments, name) in
+        [(&["cat", &there][..], &*there), (&["put", here, &url], here), (&["serve", here], here)]
+    {
         let output = Command::new(env!("CARGO_BIN_EXE_farcall-nfs")).args(arguments).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success() && said.starts_with(&format!("farcall-nfs: {name}: ")), "{said}");

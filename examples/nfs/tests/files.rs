@@ -143,7 +143,10 @@ fn attributes_change_and_links_are_left_alone() {
     assert_eq!(fs::metadata(directory.path().join("g")).unwrap().ino(), metadata.ino());
     let pipe = files.make_special(files.root(), b"p", FileType::Fifo, 0o600).unwrap().unwrap();
     assert_eq!(files.read(pipe, 0, 1).unwrap_err(), Errno::INVAL, "and nobody waits for its other end");
-    assert_eq!(files.make_special(files.root(), b"d", FileType::BlockDevice, 0o600).unwrap_err(), Errno::NOTSUP);
+    assert_eq!(
+        files.make_special(files.root(), b"d", FileType::BlockDevice, 0o600).unwrap_err(),
+        Errno::NOTSUP
+    );
     assert_eq!(files.stat(file).unwrap().stx_size, 10);
     assert!(files.space(files.root()).unwrap().f_blocks > 0);
     assert!(files.may(file, rustix::fs::Access::READ_OK).unwrap());
@@ -166,15 +169,17 @@ fn a_file_stays_to_be_read_however_many_are_opened_after_it() {
     for number in 0..300 {
         fs::write(directory.path().join(format!("{number}")), [number as u8]).unwrap();
     }
-    let all: Vec<Key> =
-        (0..300).map(|number| files.lookup(files.root(), format!("{number}").as_bytes()).unwrap().0).collect();
+    let all: Vec<Key> = (0..300)
+        .map(|number| files.lookup(files.root(), format!("{number}").as_bytes()).unwrap().0)
+        .collect();
     for _ in 0..2 {
         for (number, file) in all.iter().enumerate() {
             assert_eq!(files.read(*file, 0, 1).unwrap().0, [number as u8]);
         }
     }
     // Only what this test has opened: others of this process have files of their own.
-    let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let open =
+        fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
     let open = open.filter(|path| path.parent() == Some(directory.path())).count();
     assert!((1..200).contains(&open), "{open} files are open");
 }

@@ -59,7 +59,10 @@ fn what_was_moved_out_of_the_export_is_gone_though_it_was_just_read() {
         assert_eq!(files.read(f, 0, 9).unwrap_err(), Errno::STALE);
         assert_eq!(files.write(f, 0, b"yours", StableHow::Unstable).unwrap_err(), Errno::STALE);
         assert_eq!(files.stat(f).unwrap_err(), Errno::STALE);
-        assert_eq!(files.change(f, &Change { size: Some(0), ..Change::default() }).unwrap_err(), Errno::STALE);
+        assert_eq!(
+            files.change(f, &Change { size: Some(0), ..Change::default() }).unwrap_err(),
+            Errno::STALE
+        );
         // Nor by a link to where it went.
         symlink(outside.path().join("d"), &inside).ok();
     }
@@ -104,13 +107,15 @@ fn a_program_that_was_written_and_committed_can_be_run() {
 fn what_was_removed_or_replaced_is_not_kept_open() {
     let (directory, files) = exported();
     let root = files.root();
-    let made = [&b"removed"[..], b"replaced", b"new"].map(|name| files.create(root, name, 0o400, None).unwrap());
+    let made =
+        [&b"removed"[..], b"replaced", b"new"].map(|name| files.create(root, name, 0o400, None).unwrap());
     made.iter().for_each(|file| assert_eq!(files.write(*file, 0, b"x", StableHow::Unstable), Ok(1)));
     // What cannot be done closes nothing: its maker writes on.
     assert_eq!(files.remove(root, b"new", true).unwrap_err(), Errno::NOTDIR);
     files.remove(root, b"removed", false).unwrap();
     files.rename((root, b"new"), (root, b"replaced")).unwrap();
-    let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let open =
+        fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
     let open: Vec<_> = open.filter(|path| path.parent() == Some(directory.path())).collect();
     assert_eq!(open, [directory.path().join("replaced")]);
 }
@@ -140,7 +145,9 @@ fn create_opens_neither_pipes_nor_sockets_nor_devices() {
     let (export, root) = served(files);
     for name in kinds {
         let truncating = Sattr3 { size: Some(0), ..nothing() };
-        for how in [Createhow3::Unchecked(truncating), Createhow3::Guarded(nothing()), Createhow3::Exclusive([0; 8])] {
+        for how in
+            [Createhow3::Unchecked(truncating), Createhow3::Guarded(nothing()), Createhow3::Exclusive([0; 8])]
+        {
             assert_eq!(create(&export, within(&root, name), how), Err(Nfsstat3::Nfs3errExist), "{name}");
         }
         assert!(!fs::symlink_metadata(directory.path().join(name)).unwrap().file_type().is_file());
@@ -192,7 +199,8 @@ fn handles_that_were_made_up_lead_nowhere() {
     above[8..16].copy_from_slice(&fs::metadata("/").unwrap().ino().to_be_bytes());
     assert_eq!(getattr(above), Nfsstat3::Nfs3errStale);
     for name in ["..", "."] {
-        let found = export.nfsproc3_lookup(&Lookup3args { what: within(&root, name) }).unwrap().into_ok().unwrap();
+        let found =
+            export.nfsproc3_lookup(&Lookup3args { what: within(&root, name) }).unwrap().into_ok().unwrap();
         assert_eq!(found.object, root, "nothing is above the root");
     }
 }
@@ -233,7 +241,10 @@ fn part(export: &Export, dir: &NfsFh3, cookie: u64, plus: bool) -> (Vec<(String,
     if plus {
         let args = Readdirplus3args { dir, cookie, cookieverf, dircount: 600, maxcount: 2000 };
         let reply = export.nfsproc3_readdirplus(&args).unwrap().into_ok().unwrap().reply;
-        return (reply.entries.iter().map(|entry| (entry.name.to_string(), entry.cookie)).collect(), reply.eof);
+        return (
+            reply.entries.iter().map(|entry| (entry.name.to_string(), entry.cookie)).collect(),
+            reply.eof,
+        );
     }
     let args = Readdir3args { dir, cookie, cookieverf, count: 600 };
     let reply = export.nfsproc3_readdir(&args).unwrap().into_ok().unwrap().reply;
@@ -264,7 +275,11 @@ fn counts_and_cookies_may_be_anything() {
     for (offset, count, expected) in
         [(0, u32::MAX, (&b"content"[..], true)), (u64::MAX, u32::MAX, (b"", true)), (6, 0, (b"", false))]
     {
-        let read = export.nfsproc3_read(&Read3args { file: file.clone(), offset, count }).unwrap().into_ok().unwrap();
+        let read = export
+            .nfsproc3_read(&Read3args { file: file.clone(), offset, count })
+            .unwrap()
+            .into_ok()
+            .unwrap();
         assert_eq!((&read.data[..], read.eof), expected);
     }
     for offset in [u64::MAX, i64::MAX as u64] {
@@ -359,7 +374,8 @@ fn nobody_leaves_a_program_that_runs_as_the_server() {
     let args = Setattr3args { object, new_attributes: wanted, guard: None };
     export.nfsproc3_setattr(&args).unwrap().into_ok().unwrap();
     assert_eq!(mode(), 0);
-    let args = Mkdir3args { r#where: within(&root, "d"), attributes: Sattr3 { mode: Some(0o7777), ..nothing() } };
+    let args =
+        Mkdir3args { r#where: within(&root, "d"), attributes: Sattr3 { mode: Some(0o7777), ..nothing() } };
     export.nfsproc3_mkdir(&args).unwrap().into_ok().unwrap();
     let mode = fs::metadata(directory.path().join("d")).unwrap().permissions().mode();
     assert_eq!(mode & 0o6000, 0);
@@ -382,7 +398,11 @@ fn a_server_that_was_started_anew_knows_what_it_had_made_and_says_that_it_is_ano
     };
     drop(export);
     let (export, root) = served(Files::open(directory.path()).unwrap());
-    assert_eq!(create(&export, within(&root, "f"), Createhow3::Exclusive(once)), Ok(made.clone()), "it asks again");
+    assert_eq!(
+        create(&export, within(&root, "f"), Createhow3::Exclusive(once)),
+        Ok(made.clone()),
+        "it asks again"
+    );
     let other = Createhow3::Exclusive([9; 8]);
     assert_eq!(create(&export, within(&root, "f"), other), Err(Nfsstat3::Nfs3errExist));
     let first = write(&export);
@@ -402,7 +422,8 @@ fn what_was_written_is_as_stable_as_the_reply_says() {
         let done = export.nfsproc3_write(&args).unwrap().into_ok().unwrap();
         assert_eq!((done.committed, done.count), (stable, 4));
     }
-    let file_less = Write3args { file, offset: 0, count: 9, stable: StableHow::Unstable, data: b"four".to_vec() };
+    let file_less =
+        Write3args { file, offset: 0, count: 9, stable: StableHow::Unstable, data: b"four".to_vec() };
     assert_eq!(export.nfsproc3_write(&file_less).unwrap().into_ok().unwrap_err(), Nfsstat3::Nfs3errInval);
 }
 

@@ -65,7 +65,11 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
         }
     };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{program} {arguments:?}: {said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{program} {arguments:?}: {said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     Some(said)
 }
 
@@ -161,7 +165,8 @@ fn qemu_keeps_disks_in_the_export() {
     assert!(said.contains("virtual size: 1 MiB"), "{said}");
     // A disk goes there in two forms, and comes back as it was.
     let (disk, back) = (local.path().join("disk"), local.path().join("back"));
-    let content: Vec<u8> = large().into_iter().chain(std::iter::repeat_n(0, 5 << 20)).take(12 << 20).collect();
+    let content: Vec<u8> =
+        large().into_iter().chain(std::iter::repeat_n(0, 5 << 20)).take(12 << 20).collect();
     fs::write(&disk, &content).unwrap();
     let (disk, back) = (disk.to_str().unwrap(), back.to_str().unwrap());
     for format in ["raw", "qcow2"] {
@@ -186,7 +191,8 @@ fn programs_that_know_only_the_host_find_the_server() {
     let _mapping = builder.address("[::]:111".parse().unwrap()).start().unwrap();
     let builder = || Server::builder().register_at(&mapper);
     {
-        let _server = serve(directory.path(), "127.0.0.1:2049", builder().address("[::1]:2049".parse().unwrap()));
+        let _server =
+            serve(directory.path(), "127.0.0.1:2049", builder().address("[::1]:2049".parse().unwrap()));
         showmount("tcp", "127.0.0.1");
         showmount("tcp6", "::1");
         for (network, host) in [("tcp", "127.0.0.1"), ("tcp6", "::1")] {
@@ -204,7 +210,8 @@ fn programs_that_know_only_the_host_find_the_server() {
     let nfs = builder().program::<dyn NfsV3>(Arc::new(Export::new(files.clone())));
     let _nfs = nfs.udp("127.0.0.1:2049".parse().unwrap()).udp("[::1]:2049".parse().unwrap()).start().unwrap();
     let mounts = builder().program::<dyn MountV3>(Arc::new(Mounts::new(files, "/exported")));
-    let _mounts = mounts.udp("127.0.0.1:2050".parse().unwrap()).udp("[::1]:2050".parse().unwrap()).start().unwrap();
+    let _mounts =
+        mounts.udp("127.0.0.1:2050".parse().unwrap()).udp("[::1]:2050".parse().unwrap()).start().unwrap();
     showmount("udp", "127.0.0.1");
     showmount("udp6", "::1");
     nmap("udp", &["-sU", "-p", "U:111", "127.0.0.1"]);
@@ -220,7 +227,9 @@ fn showmount(network: &str, host: &str) {
 
 /// Its own client of NFS, in its own language. One script at a time: two may take the same port, too.
 fn nmap(network: &str, ports: &[&str]) {
-    for (script, answer) in [("nfs-ls", "hello.txt"), ("nfs-showmount", "/exported"), ("nfs-statfs", "1K-blocks")] {
+    for (script, answer) in
+        [("nfs-ls", "hello.txt"), ("nfs-showmount", "/exported"), ("nfs-statfs", "1K-blocks")]
+    {
         let scripts = format!("rpcinfo,{script}");
         let Some(said) = run("nmap", &[ports, &["-n", "-Pn", "--script", &scripts]].concat()) else { return };
         assert!(said.contains(answer), "{said}");
@@ -246,7 +255,8 @@ impl Ganesha {
         fs::create_dir_all("/run/ganesha")?;
         let mut command = Command::new("ganesha.nfsd");
         command.arg("-F").arg("-f").arg(&configuration).args(["-L", "STDOUT", "-N", "NIV_EVENT", "-p"]);
-        let mut child = command.arg(place.join("pid")).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut child =
+            command.arg(place.join("pid")).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let lines = BufReader::new(child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
         let mut said = String::new();
         for line in lines.lines() {
@@ -284,7 +294,8 @@ fn our_client_and_ganesha() {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return skip("ganesha.nfsd is not installed"),
         Err(why) => panic!("{why}"),
     };
-    for (network, host) in [("tcp", "127.0.0.1"), ("udp", "127.0.0.1"), ("tcp6", "[::1]"), ("udp6", "[::1]")] {
+    for (network, host) in [("tcp", "127.0.0.1"), ("udp", "127.0.0.1"), ("tcp6", "[::1]"), ("udp6", "[::1]")]
+    {
         let at = |port: u16| format!("{}://{host}:{port}", network.trim_end_matches('6'));
         let (mounted, rest) = Mounted::mount(&at(20048), &at(2049), "/vfs").unwrap();
         client(&mounted, rest, network);

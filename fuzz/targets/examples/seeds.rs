@@ -143,7 +143,8 @@ impl Play {
         let key = self.asked.remove(0);
         self.server.step(4, &[0, code, quarter]);
         let mut out = vec![0; ROOM];
-        if let Some(sent) = self.both.server.finish(self.both.now, key, how, &mut filling(quarter), &mut out) {
+        if let Some(sent) = self.both.server.finish(self.both.now, key, how, &mut filling(quarter), &mut out)
+        {
             self.hear(&out[..sent.len]);
         }
     }
@@ -279,7 +280,8 @@ fn raw() {
 
 /// A datagram as tcpdump writes it: over Ethernet in the old format, from the IP header on in the new.
 fn captures(datagram: &[u8]) {
-    let udp = [&[0x1b, 0x58, 0x1b, 0x59][..], &(datagram.len() as u16 + 8).to_be_bytes(), &[0, 0], datagram].concat();
+    let udp = [&[0x1b, 0x58, 0x1b, 0x59][..], &(datagram.len() as u16 + 8).to_be_bytes(), &[0, 0], datagram]
+        .concat();
     let length = (udp.len() as u16 + 20).to_be_bytes();
     let head = [0x45, 0, length[0], length[1], 0, 0, 0x40, 0, 64, 17, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1];
     let packet = [&head[..], &udp].concat();
@@ -321,7 +323,14 @@ fn trains() {
     seed("trains_to_server", "fragments_and_repeated", &server.0);
 
     let mut caller = Writer::default();
-    caller.step(0, &[]).step(5, &[30]).step(0, &[15, 1]).step(0, &[11, 132]).step(2, &[3]).step(3, &[20]).step(3, &[0]);
+    caller
+        .step(0, &[])
+        .step(5, &[30])
+        .step(0, &[15, 1])
+        .step(0, &[11, 132])
+        .step(2, &[3])
+        .step(3, &[20])
+        .step(3, &[0]);
     seed("trains_to_caller", "short_and_long", &caller.0);
     let mut caller = Writer::default();
     caller
@@ -359,7 +368,12 @@ fn descriptions() {
     seed("json", "small", &[encoded(&types, &ty).as_slice(), br#"[[[1],[true,true,false],"x"]]"#].concat());
 
     let mut store = Interface::new("Store").docs("What is kept.");
-    store.procedure(1, "get").docs("The value under `key`.").argument::<String>("key").result::<u64>().idempotent();
+    store
+        .procedure(1, "get")
+        .docs("The value under `key`.")
+        .argument::<String>("key")
+        .result::<u64>()
+        .idempotent();
     let put = store.procedure(2, "put").argument::<String>("key").argument::<Option<Vec<u8>>>("value");
     put.exception::<Option<u8>>().blocking().deadline_ms(10);
     seed("interface", "store", &to_vec(&store).expect("an interface"));

@@ -75,7 +75,12 @@ impl Acquaintance {
             conversation: 0,
         };
         let procedures = [1, 2].map(|number| Fingerprint { number, types: 11, name: 22 }).into();
-        both.server.export(Export { id: EXPORT, type_name: "Store".into(), instance: "one".into(), procedures });
+        both.server.export(Export {
+            id: EXPORT,
+            type_name: "Store".into(),
+            instance: "one".into(),
+            procedures,
+        });
         both.client.start(now, &call(0), Vec::new()).expect("room for a call");
         both.settle();
         assert_eq!(both.client.outstanding(), 0, "the first call came back");
@@ -98,7 +103,9 @@ impl Acquaintance {
             }
             for key in asked {
                 self.conversation = key.conversation;
-                if let Some(sent) = self.server.finish(self.now, key, Finish::Result, &mut Vec::new(), &mut out) {
+                if let Some(sent) =
+                    self.server.finish(self.now, key, Finish::Result, &mut Vec::new(), &mut out)
+                {
                     self.client.handle(self.now, &out[..sent.len], &mut |_| {});
                 }
             }

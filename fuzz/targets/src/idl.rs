@@ -25,7 +25,12 @@ pub fn interface(data: &[u8]) {
     }
     for procedure in &interface.procedures {
         let mut packet = Vec::new();
-        let _ = by_description::encode_arguments(&interface, procedure, &Value::Null, &mut Encoder::new(&mut packet));
+        let _ = by_description::encode_arguments(
+            &interface,
+            procedure,
+            &Value::Null,
+            &mut Encoder::new(&mut packet),
+        );
     }
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_shm::{
-    Call, Caller, FETCHED, Hello, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker, Ticket,
+    Call, Caller, FETCHED, Hello, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker,
+    Ticket,
 };
 
 use crate::script::Script;
@@ -100,12 +101,16 @@ pub fn memory_caller(data: &[u8]) {
             3 => {
                 let arguments = script.filling();
                 let Some(slot) = caller.claim() else { continue };
-                assert!(slot < SLOTS && under_way.iter().all(|ticket| ticket.slot() != slot), "nobody else has it");
+                assert!(
+                    slot < SLOTS && under_way.iter().all(|ticket| ticket.slot() != slot),
+                    "nobody else has it"
+                );
                 let call = Call { export: 1, procedure: 2, within: None, trace: None };
                 under_way.push(caller.call(slot, &call, &arguments[..arguments.len().min(INLINE)], None));
             }
             4 => {
-                let Some(ticket) = script.pick(&under_way).filter(|ticket| caller.is_answered(*ticket)) else {
+                let Some(ticket) = script.pick(&under_way).filter(|ticket| caller.is_answered(*ticket))
+                else {
                     continue;
                 };
                 body.clear();

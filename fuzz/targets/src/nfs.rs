@@ -44,6 +44,7 @@ pub fn nfs_handle(data: &[u8]) {
     let what = Diropargs3 { dir: handle.clone(), name: "lib.rs".into() };
     let found = export.nfsproc3_lookup(&Lookup3args { what }).unwrap().into_ok();
     assert_eq!(found.is_ok(), handle.data == given[0], "{handle:?}");
-    let read = export.nfsproc3_read(&Read3args { file: handle.clone(), offset: 0, count: 16 }).unwrap().into_ok();
+    let read =
+        export.nfsproc3_read(&Read3args { file: handle.clone(), offset: 0, count: 16 }).unwrap().into_ok();
     assert_eq!(read.is_ok(), handle.data == given[1], "{handle:?}");
 }

@@ -113,7 +113,8 @@ pub fn onc_client(data: &[u8]) {
     if settings & 2 != 0 {
         client = client.lenient();
     }
-    let shapes = client.dial(Once { datagrams, carrier: Mutex::new(Some(carrier)) }).unwrap().bind::<dyn Shapes>();
+    let shapes =
+        client.dial(Once { datagrams, carrier: Mutex::new(Some(carrier)) }).unwrap().bind::<dyn Shapes>();
     for _ in 0..4 {
         let failures = [shapes.bytes(b"abc").err(), shapes.people().err()];
         failures.into_iter().flatten().for_each(|why| assert!(!why.to_string().is_empty()));

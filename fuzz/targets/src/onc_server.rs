@@ -111,7 +111,8 @@ pub fn onc_server(data: &[u8]) {
     let program = Arc::new(Program::default());
     let dispatcher = server(*settings, &program);
     let transport = [Transport::Tcp, Transport::Udp, Transport::Unix][usize::from(settings >> 4) % 3];
-    let mut records = Records::new(record::Limits { record: 1 << 16, fragments: 64, ..record::Limits::default() });
+    let mut records =
+        Records::new(record::Limits { record: 1 << 16, fragments: 64, ..record::Limits::default() });
     for part in stream.chunks(usize::from(*step).max(1)) {
         records.space()[..part.len()].copy_from_slice(part);
         records.filled(part.len());
@@ -122,7 +123,8 @@ pub fn onc_server(data: &[u8]) {
 }
 
 fn server(settings: u8, program: &Arc<Program>) -> Dispatcher {
-    let mut builder = Server::builder().program_one_way::<dyn Served>(program.clone(), &[7]).mapper(&Mapper::default());
+    let mut builder =
+        Server::builder().program_one_way::<dyn Served>(program.clone(), &[7]).mapper(&Mapper::default());
     // Little, so that a bound of memory is one.
     builder = builder.retention(Some(Retention { bytes: 64 << 10, ..Retention::default() }));
     builder = builder.arguments(Limits { bytes: 64 << 10, ..Limits::default() });

@@ -170,7 +170,11 @@ impl World {
         // few times its bytes.
         for which in 0..3 {
             let kept = self.server.kept_for(address(which).ip());
-            assert!(kept.arguments + kept.activities <= 16 * self.received, "{kept:?} for {} bytes", self.received);
+            assert!(
+                kept.arguments + kept.activities <= 16 * self.received,
+                "{kept:?} for {} bytes",
+                self.received
+            );
         }
         self.server.audit();
     }

@@ -22,7 +22,8 @@ fn check(tree: &Specification) {
     for warning in &tree.warnings {
         assert!(warning.is_warning() && !warning.to_string().is_empty());
     }
-    let defined = |ty: &Type| assert!(!matches!(ty, Type::Defined(place) if *place >= tree.types.len()), "{ty:?}");
+    let defined =
+        |ty: &Type| assert!(!matches!(ty, Type::Defined(place) if *place >= tree.types.len()), "{ty:?}");
     let declared = |declared: &Declared| match declared {
         Declared::One(ty) | Declared::Optional(ty) => defined(ty),
         Declared::Array { element, .. } | Declared::List { element, .. } => defined(element),
@@ -39,7 +40,8 @@ fn check(tree: &Specification) {
             Body::Struct(fields) => fields.iter().for_each(field),
             Body::Union(union) => {
                 defined(&union.discriminant);
-                let labels: Vec<i32> = union.arms.iter().flat_map(|arm| &arm.labels).map(|label| label.value).collect();
+                let labels: Vec<i32> =
+                    union.arms.iter().flat_map(|arm| &arm.labels).map(|label| label.value).collect();
                 assert_eq!(labels.iter().collect::<HashSet<_>>().len(), labels.len());
                 assert!(union.arms.iter().all(|arm| !arm.labels.is_empty()));
                 union

@@ -72,15 +72,19 @@ fn child<'a>(parent: &[String], module: &'a [String]) -> Option<&'a str> {
 
 /// The sets of two or more names each of which reaches all others.
 fn components<'a>(next: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Vec<BTreeSet<&'a str>> {
-    let reach: BTreeMap<&str, BTreeSet<&str>> = next.keys().map(|name| (*name, reached(next, name))).collect();
+    let reach: BTreeMap<&str, BTreeSet<&str>> =
+        next.keys().map(|name| (*name, reached(next, name))).collect();
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for (name, to) in &reach {
         if !to.contains(name) || seen.contains(name) {
             continue;
         }
-        let both: BTreeSet<&str> =
-            to.iter().copied().filter(|other| reach.get(other).is_some_and(|back| back.contains(name))).collect();
+        let both: BTreeSet<&str> = to
+            .iter()
+            .copied()
+            .filter(|other| reach.get(other).is_some_and(|back| back.contains(name)))
+            .collect();
         seen.extend(both.iter().copied());
         found.push(both);
     }

@@ -117,8 +117,10 @@ mod tests {
     fn a_circle_through_a_re_export_is_found() {
         let root = "mod a; mod b; mod c; pub use b::Second;";
         let a = "use crate::Second; pub struct First(Second);";
-        let planted =
-            Planted::new("re-export", &[("lib.rs", root), ("a.rs", a), ("b.rs", "pub struct Second;"), ("c.rs", "")]);
+        let planted = Planted::new(
+            "re-export",
+            &[("lib.rs", root), ("a.rs", a), ("b.rs", "pub struct Second;"), ("c.rs", "")],
+        );
         assert_eq!(planted.circles(), [""; 0]);
         let b = "pub struct Second; fn f() { println!(\"{}\", size_of::<crate::c::Renamed>()) }";
         let c = "pub use super::a::First as Renamed;";
@@ -142,7 +144,10 @@ mod tests {
         let files = [
             ("lib.rs", "mod a; mod b; pub struct Shared;"),
             ("a.rs", "pub fn f(b: u32) -> u32 { super::b::g(b) }"),
-            ("b.rs", "use super::Shared; pub fn g(n: u32) -> u32 { n } #[cfg(test)] mod tests { use crate::a::f; }"),
+            (
+                "b.rs",
+                "use super::Shared; pub fn g(n: u32) -> u32 { n } #[cfg(test)] mod tests { use crate::a::f; }",
+            ),
         ];
         assert_eq!(Planted::new("none", &files).circles(), [""; 0]);
     }

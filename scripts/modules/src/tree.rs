@@ -36,7 +36,12 @@ pub fn read_crate(name: &str, root: &Path) -> Result<BTreeMap<Names, Module>, St
 }
 
 /// Reads a module's file. The files of its children are in the folder `children`.
-fn read_file(path: Names, file: &Path, children: &Path, modules: &mut BTreeMap<Names, Module>) -> Result<(), String> {
+fn read_file(
+    path: Names,
+    file: &Path,
+    children: &Path,
+    modules: &mut BTreeMap<Names, Module>,
+) -> Result<(), String> {
     let text = fs::read_to_string(file).map_err(|why| format!("{}: {why}", file.display()))?;
     let parsed = syn::parse_file(&text).map_err(|why| format!("{}: {why}", file.display()))?;
     read_items(path, file, children, &parsed.items, modules)
@@ -173,7 +178,9 @@ impl Reader {
             }
             // What a glob brings in is used by the names that are used.
             UseTree::Glob(_) => {}
-            UseTree::Group(group) => group.items.iter().for_each(|tree| self.note_import(tree, before.clone())),
+            UseTree::Group(group) => {
+                group.items.iter().for_each(|tree| self.note_import(tree, before.clone()))
+            }
         }
     }
 

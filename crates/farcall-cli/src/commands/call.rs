@@ -77,7 +77,13 @@ impl Call {
         let arguments = match self.arguments.as_slice() {
             [] => "{}",
             [arguments] if !self.batch => arguments,
-            [..] => return Err(Failure::usage(if self.batch { STDIN } else { "the arguments are one JSON value" })),
+            [..] => {
+                return Err(Failure::usage(if self.batch {
+                    STDIN
+                } else {
+                    "the arguments are one JSON value"
+                }));
+            }
         };
         if self.example {
             return show(output, &example(exporter.interface(), procedure)?);
@@ -106,7 +112,8 @@ impl Call {
             return show(output, &example(&version.spelled, procedure)?);
         }
         // Before anybody is asked where the server is.
-        let called = Called { command: self, procedure, interface: &version.spelled, version: Some(&version) };
+        let called =
+            Called { command: self, procedure, interface: &version.spelled, version: Some(&version) };
         let first = if self.batch { None } else { Some(called.encoded(arguments)?) };
         let server = self.manner.bind(&self.name, &version, &self.deadline)?;
         called.run(&server, first, output)
@@ -190,9 +197,9 @@ impl Called<'_> {
                     Ok(Some(judgement)) => {
                         Err(Failure::judged(format!("the result is not as it should be: {judgement}")))
                     }
-                    Err(why) if is_onc && why.is_unreadable() => {
-                        Err(onc::unreadable(why.about(format!("{} of {}", procedure.name, self.command.name))))
-                    }
+                    Err(why) if is_onc && why.is_unreadable() => Err(onc::unreadable(
+                        why.about(format!("{} of {}", procedure.name, self.command.name)),
+                    )),
                     Err(why) => Err(why),
                 }
             }
@@ -280,7 +287,12 @@ fn strange(why: String) -> Failure {
 }
 
 /// The arguments as a user writes them: JSON, or where that is to be read from.
-pub fn encoded(interface: &Interface, procedure: &Procedure, called: &str, arguments: &str) -> Outcome<Vec<u8>> {
+pub fn encoded(
+    interface: &Interface,
+    procedure: &Procedure,
+    called: &str,
+    arguments: &str,
+) -> Outcome<Vec<u8>> {
     encoded_as(interface, None, procedure, called, arguments)
 }
 
@@ -309,8 +321,14 @@ fn encoded_as(
     let mut encoded = Vec::new();
     let read = |path: &str| std::fs::read(path).map_err(|why| format!("{path}: {why}"));
     let settings = values::Settings { files: Some(&read), also };
-    values::encode_arguments_with(interface, procedure, &arguments, settings, &mut Encoder::new(&mut encoded))
-        .map_err(|why| wrong(why.to_string()))?;
+    values::encode_arguments_with(
+        interface,
+        procedure,
+        &arguments,
+        settings,
+        &mut Encoder::new(&mut encoded),
+    )
+    .map_err(|why| wrong(why.to_string()))?;
     Ok(encoded)
 }
 

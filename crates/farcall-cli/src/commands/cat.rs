@@ -32,9 +32,9 @@ impl Cat {
             for part in Stream::new(&files, path, 0) {
                 let part = part.map_err(|why| Failure::from(why).about(path))?;
                 match output.is_json() {
-                    true => {
-                        say_json(&json!({ "path": path, "offset": offset, "base64": BASE64_STANDARD.encode(&part) }))?
-                    }
+                    true => say_json(
+                        &json!({ "path": path, "offset": offset, "base64": BASE64_STANDARD.encode(&part) }),
+                    )?,
                     false => io::stdout().write_all(&part)?,
                 }
                 offset += part.len() as u64;

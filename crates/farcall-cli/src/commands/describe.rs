@@ -79,12 +79,17 @@ fn as_text(description: &Description) -> String {
     let types = types_as_text(&interface.types);
     let wire: Vec<String> = wire.iter().map(u32::to_string).collect();
     let farcall = printable(farcall);
-    format!("{}\n{types}exported by farcall {farcall}, wire version {}", interface_as_text(interface), wire.join(", "))
+    format!(
+        "{}\n{types}exported by farcall {farcall}, wire version {}",
+        interface_as_text(interface),
+        wire.join(", ")
+    )
 }
 
 /// As its source might read. Whatever an exporter calls something, that stays on its line.
 fn interface_as_text(interface: &Interface) -> String {
-    let mut text = documented(&interface.docs, "") + &format!("interface {} {{\n", printable(&interface.name));
+    let mut text =
+        documented(&interface.docs, "") + &format!("interface {} {{\n", printable(&interface.name));
     for procedure in &interface.procedures {
         text += &documented(&procedure.docs, "    ");
         text += &format!("    {:>3}  {}", procedure.number, printable(&interface.signature(procedure)));
@@ -120,7 +125,11 @@ fn spelt(types: &Types, definition: &Definition) -> String {
             let arm = |arm: &Arm| {
                 let docs = documented(&arm.docs, "    ");
                 let tag = arm.tag.map_or_else(|| "others".to_owned(), |tag| tag.to_string());
-                format!("{docs}    {tag:>6}  {}\n{}", printable(&arm.name), fields(&arm.fields, "              "))
+                format!(
+                    "{docs}    {tag:>6}  {}\n{}",
+                    printable(&arm.name),
+                    fields(&arm.fields, "              ")
+                )
             };
             format!("union {name} {{\n{}}}", arms.iter().map(arm).collect::<String>())
         }

@@ -54,7 +54,8 @@ impl Dump {
             eprintln!("farcall: {others}; --all says why each is not farcall's");
         }
         match counts.ours {
-            0 => Err(Failure::new("no datagram of farcall's").hint("is it a capture of UDP? --all says what is there")),
+            0 => Err(Failure::new("no datagram of farcall's")
+                .hint("is it a capture of UDP? --all says what is there")),
             _ => Ok(()),
         }
     }
@@ -70,7 +71,10 @@ impl Dump {
                 if !self.all {
                     return Ok(());
                 }
-                output.line(|| with(captured, other(&why)), || format!("{}not farcall's: {why}", heading(captured)))
+                output.line(
+                    || with(captured, other(&why)),
+                    || format!("{}not farcall's: {why}", heading(captured)),
+                )
             }
         }
     }

@@ -61,7 +61,8 @@ impl Gen {
         let (text, left_out) = match self.to {
             To::X if !onc::is_definition(&self.source) => {
                 let text = to_x(&describe::interface(&self.source)?, self.program, self.version);
-                let refused = |why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source);
+                let refused =
+                    |why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source);
                 (text.map_err(refused)?, Vec::new())
             }
             to => {
@@ -79,13 +80,16 @@ impl Gen {
             (None, false) => output.page(Default::default, || text.trim_end().to_owned()),
             (Some(_), false) => Ok(()),
             (None, true) => output.line(|| json!({ "text": text, "left_out": left_out }), String::new),
-            (Some(path), true) => output.line(|| json!({ "written": path, "left_out": left_out }), String::new),
+            (Some(path), true) => {
+                output.line(|| json!({ "written": path, "left_out": left_out }), String::new)
+            }
         }
     }
 
     /// The `.x` file that was read, as farcall understands it: without macros and included files.
     fn x(&self, tree: &Specification) -> Outcome<String> {
-        x::to_x(tree).map_err(|why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source))
+        x::to_x(tree)
+            .map_err(|why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source))
     }
 
     fn rust(&self, tree: &Specification) -> Outcome<String> {

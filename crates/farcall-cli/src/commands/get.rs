@@ -60,7 +60,12 @@ impl Get {
             || json!({ "path": self.path, "file": to, "bytes": length, "resumed_at": resumed }),
             || match resumed {
                 0 => format!("{}: {}", to.display(), size(length)),
-                _ => format!("{}: {}, of which {} were here already", to.display(), size(length), size(resumed)),
+                _ => format!(
+                    "{}: {}, of which {} were here already",
+                    to.display(),
+                    size(length),
+                    size(resumed)
+                ),
             },
         )
     }
@@ -75,7 +80,13 @@ impl Get {
         })
     }
 
-    fn copy(&self, files: &FileAccessClient, part: &mut Part, original: &Attributes, output: &Output) -> Outcome {
+    fn copy(
+        &self,
+        files: &FileAccessClient,
+        part: &mut Part,
+        original: &Attributes,
+        output: &Output,
+    ) -> Outcome {
         // It shows itself only on a terminal.
         let bar = match output.is_json() {
             true => ProgressBar::hidden(),
@@ -84,8 +95,9 @@ impl Get {
         bar.set_position(part.length);
         bar.reset_eta();
         for bytes in Stream::new(files, &self.path, part.length) {
-            let bytes = bytes
-                .map_err(|why| Failure::from(why).about(&self.path).hint("do it again: it goes on where it was"))?;
+            let bytes = bytes.map_err(|why| {
+                Failure::from(why).about(&self.path).hint("do it again: it goes on where it was")
+            })?;
             part.append(&bytes, original).map_err(|why| why.about(part.path.display()))?;
             bar.set_position(part.length);
             // One that grows for ever is not copied for ever.
@@ -119,7 +131,8 @@ impl Part {
         let path = PathBuf::from(name);
         let mut file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
         let found = file.metadata()?;
-        let is_beginning = found.is_file() && found.modified()? == original.modified && found.len() <= original.size;
+        let is_beginning =
+            found.is_file() && found.modified()? == original.modified && found.len() <= original.size;
         let length = if is_beginning { found.len() } else { 0 };
         file.set_len(length)?;
         file.set_modified(original.modified)?;

@@ -36,7 +36,8 @@ impl List {
         let mut entries = mapper.and_then(|mapper| mapper.entries()).map_err(unlisted)?;
         entries.sort_by(|a, b| (a.program, a.version, &a.netid).cmp(&(b.program, b.version, &b.netid)));
         if !output.is_json() && !entries.is_empty() {
-            output.line(|| Value::Null, || row("program", "version", "network", "address", "name", "owner"))?;
+            output
+                .line(|| Value::Null, || row("program", "version", "network", "address", "name", "owner"))?;
         }
         for entry in &entries {
             let name = standard::program_name(entry.program);

@@ -26,7 +26,8 @@ impl Ls {
         let files = self.from.files()?;
         for entry in farcall_file_access::entries(&files, &self.path) {
             let entry = entry.map_err(|why| Failure::from(why).about(&self.path))?;
-            output.line(|| describe(&entry.name, &entry.attributes), || line(&entry.name, &entry.attributes))?;
+            output
+                .line(|| describe(&entry.name, &entry.attributes), || line(&entry.name, &entry.attributes))?;
         }
         Ok(())
     }

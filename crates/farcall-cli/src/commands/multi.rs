@@ -64,7 +64,10 @@ impl Multi {
             (false, quorum) => quorum.map(|quorum| quorum as usize),
         };
         if let Some(wanted) = wanted.filter(|&wanted| wanted > members.len()) {
-            let why = format!("there are {} of the {wanted} members that are needed; nobody was called", members.len());
+            let why = format!(
+                "there are {} of the {wanted} members that are needed; nobody was called",
+                members.len()
+            );
             return Err(CallFailed::new(Kind::Other, Ran::No).because(why).into());
         }
         let width = members.iter().map(|member| member.name().chars().count()).max().unwrap_or(0).min(WIDEST);
@@ -112,14 +115,26 @@ impl<'a> Table<'a> {
         let style = ProgressStyle::with_template("{pos} of {len} have answered, {elapsed} {wide_bar}");
         let bar = match output.is_json() {
             true => ProgressBar::hidden(),
-            false => {
-                ProgressBar::new(members as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-            }
+            false => ProgressBar::new(members as u64)
+                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())),
         };
         bar.enable_steady_tick(TICK);
         let began = Instant::now();
         let (worst, broken, results, missed) = (None, None, 0, 0);
-        Table { output, interface, procedure, width, began, bar, members, wanted, results, missed, worst, broken }
+        Table {
+            output,
+            interface,
+            procedure,
+            width,
+            began,
+            bar,
+            members,
+            wanted,
+            results,
+            missed,
+            worst,
+            broken,
+        }
     }
 
     fn take(&mut self, reply: Reply<'_, Encoded, Encoded>) -> Next {
@@ -155,7 +170,13 @@ impl<'a> Table<'a> {
             Err(Error::CallFailed(why)) => {
                 self.missed += 1;
                 self.fell_short(why.clone().into());
-                self.line(reply.member, Some(took), "failed", failed(why), &format!("failed: {why}; {}", why.ran()))
+                self.line(
+                    reply.member,
+                    Some(took),
+                    "failed",
+                    failed(why),
+                    &format!("failed: {why}; {}", why.ran()),
+                )
             }
         }
     }
@@ -197,7 +218,8 @@ impl<'a> Table<'a> {
         if self.results >= needed {
             return Ok(());
         }
-        let message = format!("{} of {} members gave a result, and {needed} were needed", self.results, gathered.len());
+        let message =
+            format!("{} of {} members gave a result, and {needed} were needed", self.results, gathered.len());
         Err(Failure::of_members(message, self.worst))
     }
 }

@@ -24,7 +24,8 @@ impl Names {
         let entries = match &self.type_name {
             None => runtime.registry().list()?.entries,
             Some(name) => {
-                let name = name.parse().map_err(|why: farcall::names::NameError| Failure::usage(why.to_string()))?;
+                let name =
+                    name.parse().map_err(|why: farcall::names::NameError| Failure::usage(why.to_string()))?;
                 runtime.registry().instances(&name)?
             }
         };

@@ -82,7 +82,8 @@ impl Ping {
         let (number, version) = self.numbers(program, output)?;
         let client = self.manner.connect(&self.name, number, version, &self.deadline)?;
         let binding = client.program(number, version);
-        let binding = self.deadline.within.map_or_else(|| binding.clone(), |deadline| binding.within(deadline));
+        let binding =
+            self.deadline.within.map_or_else(|| binding.clone(), |deadline| binding.within(deadline));
         let ping = || binding.call::<(), Never>(&NULL, &|_| Ok(())).map_err(onc::failed);
         ping()?;
         let [least, median, most] = self.timed(ping)?;
@@ -95,7 +96,8 @@ impl Ping {
             },
             || {
                 let [least, median, most] = [least, median, most].map(duration);
-                let at = format!("{}, program {}, version {version}", client.address(), spell_program(number));
+                let at =
+                    format!("{}, program {}, version {version}", client.address(), spell_program(number));
                 format!("{at}: {} calls, fastest {least}, median {median}, slowest {most}", self.count)
             },
         )
@@ -115,7 +117,10 @@ impl Ping {
             return Err(Failure::usage(why).hint(hint));
         }
         let versions = self.manner.versions(program, output)?;
-        versions.first().map(|version| (version.program, version.version)).ok_or_else(|| Failure::new("no program"))
+        versions
+            .first()
+            .map(|version| (version.program, version.version))
+            .ok_or_else(|| Failure::new("no program"))
     }
 
     /// The shortest, the median and the longest time of as many calls as were asked for.
@@ -132,8 +137,14 @@ impl Ping {
 }
 
 /// What every program has, by convention (RFC 5531 section 12.1).
-static NULL: Procedure =
-    Procedure { number: 0, name: "null", idempotent: true, blocking: false, uncancelled: false, deadline: None };
+static NULL: Procedure = Procedure {
+    number: 0,
+    name: "null",
+    idempotent: true,
+    blocking: false,
+    uncancelled: false,
+    deadline: None,
+};
 
 fn us(time: Duration) -> f64 {
     rounded(time.as_secs_f64() * 1e6, 1)

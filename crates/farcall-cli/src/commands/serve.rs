@@ -40,7 +40,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 impl Serve {
     pub fn run(&self, output: &Output) -> Outcome {
-        let directory = Directory::open(&self.dir).map_err(|why| Failure::from(why).about(self.dir.display()))?;
+        let directory =
+            Directory::open(&self.dir).map_err(|why| Failure::from(why).about(self.dir.display()))?;
         let (interrupted, interruption) = mpsc::channel();
         // Nobody listens any more only when it ends anyway.
         let handler = move || interrupted.send(()).unwrap_or_default();
@@ -53,8 +54,9 @@ impl Serve {
         if self.open {
             builder = builder.open();
         }
-        let export =
-            builder.build().and_then(|runtime| runtime.export::<dyn FileAccess>(&self.name, Arc::new(directory)));
+        let export = builder
+            .build()
+            .and_then(|runtime| runtime.export::<dyn FileAccess>(&self.name, Arc::new(directory)));
         let export = export.map_err(|why| Failure::no_call(why.into()))?;
         output.line(
             || json!({ "serving": self.dir, "name": export.name(), "url": export.url(), "pid": std::process::id() }),

@@ -101,7 +101,9 @@ impl Top {
     fn nobody(&self) -> Failure {
         match &self.host {
             None => Failure::new("no process of this user exports anything"),
-            Some(host) => Failure::new(format!("nobody exports {host}")).hint("`farcall names` lists what is exported"),
+            Some(host) => {
+                Failure::new(format!("nobody exports {host}")).hint("`farcall names` lists what is exported")
+            }
         }
     }
 
@@ -184,7 +186,8 @@ fn ended(procedure: &Procedure) -> u64 {
 /// Calls that had ended at an earlier look, of the procedure of that name.
 fn ended_before(serving: &Serving, export: &Export, name: &str) -> u64 {
     let export = serving.exports.iter().find(|other| other.id == export.id);
-    let procedure = export.and_then(|export| export.procedures.iter().find(|procedure| procedure.name == name));
+    let procedure =
+        export.and_then(|export| export.procedures.iter().find(|procedure| procedure.name == name));
     procedure.map_or(0, ended)
 }
 

@@ -42,7 +42,8 @@ impl Client {
         let start = Instant::now();
         let mut report = Report::begin(*output, self.seed, &self.dir)?;
         let runtime = Runtime::builder().patience(PATIENCE).build()?;
-        let server = Process::start(&["server".as_ref(), MAIN.as_ref(), "--dir".as_ref(), self.dir.as_os_str()])?;
+        let server =
+            Process::start(&["server".as_ref(), MAIN.as_ref(), "--dir".as_ref(), self.dir.as_os_str()])?;
         let demo = runtime.import::<dyn Demo>(MAIN)?;
 
         hello(&demo, &mut report)?;

@@ -52,14 +52,22 @@ pub fn run(direct: &DemoClient, server: &Process, seed: u64) -> Outcome<Lossy> {
     let time = start.elapsed();
     let counted = direct.counted()?;
     let datagrams = Datagrams::told(forwarder)?;
-    Ok(Lossy { sent: CALLS, executed: counted.executions, repeated: counted.repeated, answered, time, datagrams })
+    Ok(Lossy {
+        sent: CALLS,
+        executed: counted.executions,
+        repeated: counted.repeated,
+        answered,
+        time,
+        datagrams,
+    })
 }
 
 /// Makes all calls, and gives the number of those that were answered rightly. One that failed shows in it.
 fn call_all(demo: &DemoClient) -> u32 {
     let next = AtomicU32::new(0);
     let call_some = || {
-        let numbers = std::iter::from_fn(|| Some(next.fetch_add(1, Relaxed)).filter(|number| *number < CALLS));
+        let numbers =
+            std::iter::from_fn(|| Some(next.fetch_add(1, Relaxed)).filter(|number| *number < CALLS));
         numbers.filter(|number| demo.count(*number).is_ok_and(|result| result == *number)).count()
     };
     let answered = std::thread::scope(|scope| {
@@ -80,7 +88,8 @@ fn forwarder(server: &Process, seed: u64) -> Outcome<Process> {
 impl Datagrams {
     fn told(forwarder: Process) -> Outcome<Datagrams> {
         let told = forwarder.finish()?;
-        let count = |name: &str| told[name].as_u64().ok_or_else(|| Failure::new(format!("no {name} in {told}")));
+        let count =
+            |name: &str| told[name].as_u64().ok_or_else(|| Failure::new(format!("no {name} in {told}")));
         Ok(Datagrams { received: count("received")?, lost: count("lost")?, repeated: count("repeated")? })
     }
 }

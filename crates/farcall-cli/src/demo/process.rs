@@ -26,7 +26,8 @@ impl Process {
         let lines = BufReader::new(stdout).lines();
         let mut process = Process { child, lines, facts: Value::Null };
         let line = process.line()?;
-        process.facts = serde_json::from_str(&line).map_err(|why| Failure::new(format!("{line:?}: {why}")))?;
+        process.facts =
+            serde_json::from_str(&line).map_err(|why| Failure::new(format!("{line:?}: {why}")))?;
         Ok(process)
     }
 

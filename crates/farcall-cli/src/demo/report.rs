@@ -58,8 +58,9 @@ impl Report {
         ))?;
         self.more(&format!("SHA-256 equal to the disk's: {}", if equal { "all" } else { "NOT ALL" }))?;
         let stopped = files.stopped.map(|why| format!("stopped at {why}"));
-        let skipped = (files.skipped > 0)
-            .then(|| format!("{} others skipped: links, unreadable, changing, or too much", count(files.skipped)));
+        let skipped = (files.skipped > 0).then(|| {
+            format!("{} others skipped: links, unreadable, changing, or too much", count(files.skipped))
+        });
         stopped.into_iter().chain(skipped).try_for_each(|note| self.more(&note))
     }
 
@@ -87,7 +88,9 @@ impl Report {
     pub fn killed(&mut self, killed: &Killed) -> Outcome {
         let (kind, ran) = (killed.why.kind(), killed.why.ran());
         self.expect(ran == Ran::Maybe, || format!("the caller of the killed server was told that {ran}"));
-        self.expect(killed.victim != killed.successor, || format!("{} served on after its death", killed.victim));
+        self.expect(killed.victim != killed.successor, || {
+            format!("{} served on after its death", killed.victim)
+        });
         self.facts["killed"] = json!({
             "kind": format!("{kind:?}"), "ran": format!("{ran:?}"), "told_ms": ms(killed.told), "next_call_ms": ms(killed.next),
         });

@@ -38,7 +38,8 @@ impl Server {
         let _files = match &self.dir {
             None => None,
             Some(dir) => {
-                let directory = Directory::open(dir).map_err(|why| Failure::from(why).about(dir.display()))?;
+                let directory =
+                    Directory::open(dir).map_err(|why| Failure::from(why).about(dir.display()))?;
                 Some(farcall::export::<dyn FileAccess>("FileAccess", Arc::new(directory))?)
             }
         };

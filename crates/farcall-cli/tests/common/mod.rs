@@ -46,7 +46,9 @@ impl Place {
     /// The command, to be run here.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARCALL_")) {
+        for (name, _) in
+            std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARCALL_"))
+        {
             command.env_remove(name);
         }
         command.args(arguments).current_dir(self.0.path()).env("FARCALL_REGISTRY", self.registry());
@@ -154,8 +156,10 @@ impl Drop for Started {
 
 /// The names in a directory, in order.
 pub fn names_in(directory: &Path) -> Vec<String> {
-    let mut names: Vec<String> =
-        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }

@@ -78,16 +78,23 @@ impl<'a> Walk<'a> {
             return Err(breaking(place, "refers to no type".into()));
         };
         match (&before.body, &after.body) {
-            (Body::Struct { fields: was, extensible: false }, Body::Struct { fields: is, extensible: false }) => {
-                self.fields(place, was, is)
-            }
-            (Body::Struct { fields: was, extensible: true }, Body::Struct { fields: is, extensible: true }) => {
-                self.extensible(place, was, is)
-            }
+            (
+                Body::Struct { fields: was, extensible: false },
+                Body::Struct { fields: is, extensible: false },
+            ) => self.fields(place, was, is),
+            (
+                Body::Struct { fields: was, extensible: true },
+                Body::Struct { fields: is, extensible: true },
+            ) => self.extensible(place, was, is),
             (Body::Union { arms: was }, Body::Union { arms: is }) => self.arms(place, was, is),
             _ => {
-                let what =
-                    format!("{} {} became {} {}", kind(&before.body), before.name, kind(&after.body), after.name);
+                let what = format!(
+                    "{} {} became {} {}",
+                    kind(&before.body),
+                    before.name,
+                    kind(&after.body),
+                    after.name
+                );
                 Err(breaking(place, what))
             }
         }
@@ -110,7 +117,9 @@ impl<'a> Walk<'a> {
     fn extensible(&mut self, place: String, was: &'a [Field], is: &'a [Field]) -> Result<(), Change> {
         let common = was.len().min(is.len());
         self.common(&place, &was[..common], &is[..common]);
-        if let Some((before, _)) = was.iter().zip(is).find(|(before, after)| before.defaulted != after.defaulted) {
+        if let Some((before, _)) =
+            was.iter().zip(is).find(|(before, after)| before.defaulted != after.defaulted)
+        {
             let what = "has a default in one version only".into();
             return Err(breaking(format!("{place}.{}", before.name), what));
         }
@@ -172,7 +181,9 @@ fn parts<'a>(types: &'a Types, ty: &'a Type) -> Option<Vec<&'a Type>> {
     match ty {
         Type::Tuple(parts) => Some(parts.iter().collect()),
         Type::Named(place) => match &types.get(*place)?.body {
-            Body::Struct { fields, extensible: false } => Some(fields.iter().map(|field| &field.ty).collect()),
+            Body::Struct { fields, extensible: false } => {
+                Some(fields.iter().map(|field| &field.ty).collect())
+            }
             _ => None,
         },
         _ => None,

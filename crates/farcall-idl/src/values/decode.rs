@@ -15,7 +15,13 @@ pub(super) struct Reader<'a> {
 type Done = Result<(), Error>;
 
 impl<'a> Reader<'a> {
-    pub(super) fn value<S: Sink>(&self, ty: &'a Type, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
+    pub(super) fn value<S: Sink>(
+        &self,
+        ty: &'a Type,
+        bytes: &mut Decoder<'_>,
+        at: &Path<'_>,
+        out: &mut S,
+    ) -> Done {
         if at.depth >= DEPTH {
             return Err(at.error(format!("nested deeper than {DEPTH}")));
         }
@@ -116,7 +122,13 @@ impl<'a> Reader<'a> {
     }
 
     /// The fields that are there, up to the end of the struct.
-    fn extensible<S: Sink>(&self, fields: &'a [Field], bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
+    fn extensible<S: Sink>(
+        &self,
+        fields: &'a [Field],
+        bytes: &mut Decoder<'_>,
+        at: &Path<'_>,
+        out: &mut S,
+    ) -> Done {
         out.begin(b'{');
         for field in fields {
             if field.defaulted && bytes.remaining() == 0 {
@@ -128,7 +140,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn fields<S: Sink>(&self, fields: &'a [Field], bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
+    fn fields<S: Sink>(
+        &self,
+        fields: &'a [Field],
+        bytes: &mut Decoder<'_>,
+        at: &Path<'_>,
+        out: &mut S,
+    ) -> Done {
         match (form(fields), fields) {
             (Form::Single, [only]) => self.value(&only.ty, bytes, &at.inside(), out),
             (Form::Named, _) => {

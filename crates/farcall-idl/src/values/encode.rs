@@ -150,9 +150,9 @@ impl<'a> Writer<'a> {
             (Value::String(text), Some(files)) if text.starts_with('@') => {
                 files(&text[1..]).map_err(|why| at.error(why))
             }
-            (Value::String(text), _) => {
-                BASE64.decode(text).map_err(|why| at.error(format!("not base64 ({why}); or {{\"hex\": \"…\"}}")))
-            }
+            (Value::String(text), _) => BASE64
+                .decode(text)
+                .map_err(|why| at.error(format!("not base64 ({why}); or {{\"hex\": \"…\"}}"))),
             (Value::Object(map), _) => match (only(map, "hex"), only(map, "text")) {
                 (Some(digits), _) => {
                     hex(&digits).ok_or_else(|| at.field("hex").error("not pairs of hexadecimal digits"))
@@ -165,7 +165,10 @@ impl<'a> Writer<'a> {
     }
 
     fn elements(&self, element: &'a Type, items: &[Value], out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
-        items.iter().enumerate().try_for_each(|(index, item)| self.value(element, item, out, &at.index(index)))
+        items
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, item)| self.value(element, item, out, &at.index(index)))
     }
 
     fn optional(&self, inner: &'a Type, value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
@@ -181,7 +184,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn tuple(&self, ty: &Type, parts: &'a [Type], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+    fn tuple(
+        &self,
+        ty: &Type,
+        parts: &'a [Type],
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
         let items = value.as_array().ok_or_else(|| self.mismatch(ty, value, at))?;
         if items.len() != parts.len() {
             return Err(at.error(format!("{} elements where {} are declared", items.len(), parts.len())));
@@ -202,7 +212,8 @@ impl<'a> Writer<'a> {
         let is_name = |name: &String| *value == name.as_str();
         match &definition.body {
             Body::Struct { fields, extensible: false }
-                if fields.is_empty() && (is_name(&definition.name) || also.is_some_and(|also| is_name(&also.name))) =>
+                if fields.is_empty()
+                    && (is_name(&definition.name) || also.is_some_and(|also| is_name(&also.name))) =>
             {
                 Ok(())
             }
@@ -296,9 +307,19 @@ impl<'a> Writer<'a> {
     }
 
     /// An array with an element for each field.
-    pub(super) fn positional(&self, fields: &'a [Field], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+    pub(super) fn positional(
+        &self,
+        fields: &'a [Field],
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
         let Some(items) = value.as_array() else {
-            return Err(at.error(format!("expected an array of {1} elements, found {0}", brief(value), fields.len())));
+            return Err(at.error(format!(
+                "expected an array of {1} elements, found {0}",
+                brief(value),
+                fields.len()
+            )));
         };
         let needed = fields.iter().filter(|field| !field.defaulted).count();
         if items.len() < needed || items.len() > fields.len() {
@@ -308,7 +329,14 @@ impl<'a> Writer<'a> {
         both.try_for_each(|(index, (field, item))| self.value(&field.ty, item, out, &at.index(index)))
     }
 
-    fn union(&self, place: u32, arms: &'a [Arm], value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
+    fn union(
+        &self,
+        place: u32,
+        arms: &'a [Arm],
+        value: &Value,
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
         if arms.is_empty() {
             return Err(at.error(UNDECLARED));
         }
@@ -325,7 +353,9 @@ impl<'a> Writer<'a> {
                 None => return Err(at.error("an empty object")),
             },
             _ => {
-                return Err(at.error(format!("expected \"Variant\" or {{\"Variant\": …}}, found {}", brief(value))));
+                return Err(
+                    at.error(format!("expected \"Variant\" or {{\"Variant\": …}}, found {}", brief(value)))
+                );
             }
         };
         let also = match self.also.and_then(|also| also.get(place)).map(|also| &also.body) {

@@ -70,7 +70,9 @@ impl Maker<'_> {
             Type::List { .. } | Type::Chain(_) => json!([]),
             Type::Array { size, element } => {
                 self.take(*size as usize, at)?;
-                (0..*size as usize).map(|index| self.value(element, &at.index(index))).collect::<Result<_, _>>()?
+                (0..*size as usize)
+                    .map(|index| self.value(element, &at.index(index)))
+                    .collect::<Result<_, _>>()?
             }
             Type::Tuple(parts) => {
                 let each = parts.iter().enumerate().map(|(index, part)| self.value(part, &at.index(index)));
@@ -124,7 +126,8 @@ impl Maker<'_> {
                 Ok(members.into())
             }
             _ => {
-                let each = fields.iter().enumerate().map(|(index, field)| self.value(&field.ty, &at.index(index)));
+                let each =
+                    fields.iter().enumerate().map(|(index, field)| self.value(&field.ty, &at.index(index)));
                 Ok(Value::Array(each.collect::<Result<_, _>>()?))
             }
         }
@@ -149,7 +152,9 @@ impl Maker<'_> {
             if seen.get(next as usize).is_some_and(|seen| !seen) {
                 seen[next as usize] = true;
                 let body = self.types.get(next).map(|found| &found.body);
-                waiting.extend(body.into_iter().flat_map(|body| all_fields(body).flat_map(|field| needed(&field.ty))));
+                waiting.extend(
+                    body.into_iter().flat_map(|body| all_fields(body).flat_map(|field| needed(&field.ty))),
+                );
             }
         }
         false
@@ -161,12 +166,14 @@ fn ranks(types: &Types) -> Vec<Option<Rank>> {
     let mut ranks: Vec<Option<Rank>> = vec![None; types.definitions().len()];
     for round in 0..=ranks.len() {
         let is_ready = |field: &Field| {
-            needed(&field.ty)
-                .iter()
-                .all(|place| ranks.get(*place as usize).copied().flatten().is_some_and(|rank: Rank| rank.round < round))
+            needed(&field.ty).iter().all(|place| {
+                ranks.get(*place as usize).copied().flatten().is_some_and(|rank: Rank| rank.round < round)
+            })
         };
         let mut found = Vec::new();
-        for (place, definition) in types.definitions().iter().enumerate().filter(|(place, _)| ranks[*place].is_none()) {
+        for (place, definition) in
+            types.definitions().iter().enumerate().filter(|(place, _)| ranks[*place].is_none())
+        {
             let arm = match &definition.body {
                 Body::Struct { fields, .. } => fields.iter().all(is_ready).then_some(0),
                 Body::Union { arms } => arms.iter().position(|arm| arm.fields.iter().all(is_ready)),

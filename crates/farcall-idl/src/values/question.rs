@@ -57,7 +57,8 @@ impl FromStr for Question {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Question, String> {
-        let (path, wanted) = text.split_once('=').ok_or("PATH=VALUE is wanted, as in `status=NFS3ERR_STALE`")?;
+        let (path, wanted) =
+            text.split_once('=').ok_or("PATH=VALUE is wanted, as in `status=NFS3ERR_STALE`")?;
         let path = path.strip_prefix('$').unwrap_or(path);
         let mut steps = Vec::new();
         for part in path.split('.').filter(|part| !part.is_empty()) {
@@ -171,7 +172,8 @@ impl Sink for Finder<'_> {
         };
         if next && outer && is_meant && self.found.is_none() {
             let Subject { types, also, .. } = self.subject;
-            let mut names = Finder::arms(Some(types), place, arm, tag).chain(Finder::arms(also, place, arm, tag));
+            let mut names =
+                Finder::arms(Some(types), place, arm, tag).chain(Finder::arms(also, place, arm, tag));
             let wanted = self.question.wanted.as_str();
             self.found = Some(names.any(|name| name == wanted) || wanted.parse() == Ok(tag));
         }

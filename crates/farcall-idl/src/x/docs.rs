@@ -18,7 +18,8 @@ fn bare(comment: &str) -> Vec<String> {
         Some(rest) => rest.trim_start_matches(['/', '!']),
         None => comment.trim_start_matches("/*").trim_end_matches("*/").trim_matches(['*', '<']),
     };
-    let mut lines: Vec<String> = inner.lines().enumerate().map(|(place, line)| bare_line(place, line)).collect();
+    let mut lines: Vec<String> =
+        inner.lines().enumerate().map(|(place, line)| bare_line(place, line)).collect();
     // The first begins after the mark, not where the others do.
     let margin = |line: &String| line.len() - line.trim_start().len();
     let least = lines.iter().skip(1).filter(|line| !line.is_empty()).map(margin).min().unwrap_or(0);
@@ -38,7 +39,11 @@ fn bare_line(place: usize, line: &str) -> String {
     };
     let line = line.trim_end();
     // What frames a heading says nothing.
-    if line.chars().any(char::is_alphanumeric) || line.trim().len() < 3 { line.to_owned() } else { String::new() }
+    if line.chars().any(char::is_alphanumeric) || line.trim().len() < 3 {
+        line.to_owned()
+    } else {
+        String::new()
+    }
 }
 
 /// Whether the place of the words matters: a table, a drawing, a piece of code.

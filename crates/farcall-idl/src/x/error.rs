@@ -67,7 +67,14 @@ impl Diagnostic {
         let before = (span.start - start) as usize;
         let column = text.get(..before).unwrap_or(text).chars().count() + 1;
         let file = sources.get(span.file).name.clone();
-        let place = Place { file, line: line + 1, column, excerpt: Excerpt::new(sources, span), other: None, included };
+        let place = Place {
+            file,
+            line: line + 1,
+            column,
+            excerpt: Excerpt::new(sources, span),
+            other: None,
+            included,
+        };
         Diagnostic {
             message: message.into(),
             place: Some(Box::new(place)),
@@ -79,7 +86,13 @@ impl Diagnostic {
 
     /// Something is wrong, but not at a place.
     pub(super) fn nowhere(message: impl Into<String>) -> Self {
-        Diagnostic { message: message.into(), place: None, help: Vec::new(), undeclared: None, warning: false }
+        Diagnostic {
+            message: message.into(),
+            place: None,
+            help: Vec::new(),
+            undeclared: None,
+            warning: false,
+        }
     }
 
     /// What to do about it; may be said several times.
@@ -144,10 +157,12 @@ impl Diagnostic {
     }
 
     fn render(&self, renderer: &Renderer) -> String {
-        let mut group =
-            Group::with_title(if self.warning { Level::WARNING } else { Level::ERROR }.primary_title(&self.message));
+        let mut group = Group::with_title(
+            if self.warning { Level::WARNING } else { Level::ERROR }.primary_title(&self.message),
+        );
         if let Some(place) = &self.place {
-            group = group.element(place.excerpt.snippet(&place.file, place.line, AnnotationKind::Primary, None));
+            group =
+                group.element(place.excerpt.snippet(&place.file, place.line, AnnotationKind::Primary, None));
             if let Some((file, line, excerpt, why)) = &place.other {
                 group = group.element(excerpt.snippet(file, *line, AnnotationKind::Context, Some(why)));
             }
@@ -191,7 +206,10 @@ impl Excerpt {
         kind: AnnotationKind,
         label: Option<&'a str>,
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
-        Snippet::source(&self.text).line_start(line).path(file).annotation(kind.span(self.marked.clone()).label(label))
+        Snippet::source(&self.text)
+            .line_start(line)
+            .path(file)
+            .annotation(kind.span(self.marked.clone()).label(label))
     }
 }
 

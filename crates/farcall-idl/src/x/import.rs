@@ -21,7 +21,11 @@ const MAX_IMPORTS: usize = 64;
 const PRELUDE: &str = include_str!("prelude.x");
 
 /// Reads the text at that place of `sources`, and what it needs.
-pub(super) fn read_whole(mut sources: Sources, file: u32, options: &Options) -> Result<Specification, Diagnostics> {
+pub(super) fn read_whole(
+    mut sources: Sources,
+    file: u32,
+    options: &Options,
+) -> Result<Specification, Diagnostics> {
     let mut syntax = Syntax { scopes: vec![Scope { name: String::new(), outer: 0 }], ..Syntax::default() };
     let mut preprocessor = Preprocessor::new(&mut sources, file, options)?;
     let own = parse::parse(&mut preprocessor, &mut syntax)?;
@@ -77,7 +81,8 @@ impl Imported<'_> {
         };
         let Ok(file) = file else { return };
         let Ok(mut preprocessor) = Preprocessor::new(&mut self.sources, file, self.options) else { return };
-        let (constants, types, programs) = (syntax.constants.len(), syntax.types.len(), syntax.programs.len());
+        let (constants, types, programs) =
+            (syntax.constants.len(), syntax.types.len(), syntax.programs.len());
         let understood = parse::parse(&mut preprocessor, syntax).is_ok();
         let Preprocessor { numbers, imports, .. } = preprocessor;
         syntax.programs.truncate(programs);

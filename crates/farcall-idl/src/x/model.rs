@@ -56,7 +56,9 @@ pub struct Described {
 pub fn types(plan: &Plan) -> Described {
     let mut types = Types::new();
     let named = plan.alone.iter().zip(&plan.items);
-    let named = named.map(|(shape, item)| (item.spelled.clone(), wire(plan, Names::Rust, shape, &mut types))).collect();
+    let named = named
+        .map(|(shape, item)| (item.spelled.clone(), wire(plan, Names::Rust, shape, &mut types)))
+        .collect();
     Described { types, named }
 }
 
@@ -125,7 +127,9 @@ fn wire(plan: &Plan, names: Names, shape: &Shape, types: &mut Types) -> Type {
         Shape::Array(element, size) => {
             Type::Array { size: *size, element: Box::new(wire(plan, names, element, types)) }
         }
-        Shape::List(element, max) => Type::List { max: *max, element: Box::new(wire(plan, names, element, types)) },
+        Shape::List(element, max) => {
+            Type::List { max: *max, element: Box::new(wire(plan, names, element, types)) }
+        }
         Shape::Opaque(size) => Type::Opaque { size: *size },
         Shape::Bytes(max) => Type::Bytes { max: *max },
         Shape::String(max) => Type::String { max: *max },
@@ -149,27 +153,36 @@ fn named(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
         }),
         Kind::Enumeration(enumerators) if !enumerators.is_empty() => Box::new(move |_| {
             let distinct = enumerators.iter().filter(|one| one.alias_of.is_none());
-            let arms =
-                distinct.map(|one| arm(&names.of(&one.name, &one.spelled), &one.docs, Some(one.value), Vec::new()));
+            let arms = distinct
+                .map(|one| arm(&names.of(&one.name, &one.spelled), &one.docs, Some(one.value), Vec::new()));
             schema::Body::Union { arms: arms.collect() }
         }),
-        Kind::Union(union) if !union.variants.is_empty() || union.default.is_some() => Box::new(move |types| {
-            let mut arms = Vec::new();
-            for variant in &union.variants {
-                let fields = variant.shape.iter().map(|shape| field("0", "", wire(plan, names, shape, types)));
-                arms.push(arm(
-                    &names.of(&variant.name, &variant.spelled),
-                    &variant.docs,
-                    Some(variant.value),
-                    fields.collect(),
-                ));
-            }
-            if let Some(default) = &union.default {
-                let fields = default.shape.iter().map(|shape| field("1", "", wire(plan, names, shape, types)));
-                arms.push(arm(&names.of(&default.name, "default"), &default.docs, None, fields.collect()));
-            }
-            schema::Body::Union { arms }
-        }),
+        Kind::Union(union) if !union.variants.is_empty() || union.default.is_some() => {
+            Box::new(move |types| {
+                let mut arms = Vec::new();
+                for variant in &union.variants {
+                    let fields =
+                        variant.shape.iter().map(|shape| field("0", "", wire(plan, names, shape, types)));
+                    arms.push(arm(
+                        &names.of(&variant.name, &variant.spelled),
+                        &variant.docs,
+                        Some(variant.value),
+                        fields.collect(),
+                    ));
+                }
+                if let Some(default) = &union.default {
+                    let fields =
+                        default.shape.iter().map(|shape| field("1", "", wire(plan, names, shape, types)));
+                    arms.push(arm(
+                        &names.of(&default.name, "default"),
+                        &default.docs,
+                        None,
+                        fields.collect(),
+                    ));
+                }
+                schema::Body::Union { arms }
+            })
+        }
         Kind::Foreign(_) | Kind::Enumeration(_) | Kind::Union(_) => {
             Box::new(|types| structure(vec![field("0", "", Foreign::schema(types))]))
         }

@@ -135,15 +135,19 @@ impl Parser<'_, '_> {
         if keyword == "struct" && self.takes(b';')? {
             return Ok(());
         }
-        let place =
-            self.body(&keyword, if optional { Name { at: name.at, ..Name::default() } } else { name.clone() })?;
+        let place = self
+            .body(&keyword, if optional { Name { at: name.at, ..Name::default() } } else { name.clone() })?;
         let mut docs = std::mem::take(&mut self.syntax.types[place].name.docs);
         self.end(&mut docs)?;
         self.syntax.types[place].name.docs = docs;
         if optional {
             let at = name.at;
-            let pointer =
-                Declaration { name: name.clone(), specifier: Specifier::Inline(place), shape: Shape::Optional, at };
+            let pointer = Declaration {
+                name: name.clone(),
+                specifier: Specifier::Inline(place),
+                shape: Shape::Optional,
+                at,
+            };
             self.push(name, BodyItem::Alias(pointer))?;
         }
         Ok(())
@@ -155,14 +159,24 @@ impl Parser<'_, '_> {
         let path = self.path()?;
         let outer = self.scope;
         if self.scopes_deep() + path.parts.len() > MAX_SCOPES_DEEP {
-            return Err(Diagnostic::new(self.preprocessor.sources, path.at, "namespaces are nested too deep"));
+            return Err(Diagnostic::new(
+                self.preprocessor.sources,
+                path.at,
+                "namespaces are nested too deep",
+            ));
         }
         for name in path.parts {
-            let again =
-                self.syntax.scopes.iter().skip(1).position(|scope| scope.outer == self.scope && scope.name == name);
+            let again = self
+                .syntax
+                .scopes
+                .iter()
+                .skip(1)
+                .position(|scope| scope.outer == self.scope && scope.name == name);
             self.scope = match again {
                 Some(place) => place + 1,
-                None if self.syntax.scopes.len() >= MAX_SCOPES => return Err(self.wrong("too many namespaces")),
+                None if self.syntax.scopes.len() >= MAX_SCOPES => {
+                    return Err(self.wrong("too many namespaces"));
+                }
                 None => {
                     self.syntax.scopes.push(Scope { name, outer: self.scope });
                     self.syntax.scopes.len() - 1
@@ -231,7 +245,11 @@ impl Parser<'_, '_> {
 
     fn deeper(&mut self) -> Parsed<()> {
         self.depth += 1;
-        if self.depth > MAX_DEPTH { Err(self.wrong(format!("nested more than {MAX_DEPTH} deep"))) } else { Ok(()) }
+        if self.depth > MAX_DEPTH {
+            Err(self.wrong(format!("nested more than {MAX_DEPTH} deep")))
+        } else {
+            Ok(())
+        }
     }
 
     /// `;`, and the comment after it.

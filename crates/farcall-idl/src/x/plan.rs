@@ -169,7 +169,9 @@ impl Plan {
     /// The declared maximum of the outermost string, opaque data or list: what `#[xdr(max)]` can say of the shape.
     pub fn max(&self, shape: &Shape) -> Option<u32> {
         match self.resolved(shape) {
-            Shape::Bytes(max) | Shape::String(max) | Shape::List(_, max) => Some(*max).filter(|max| *max != u32::MAX),
+            Shape::Bytes(max) | Shape::String(max) | Shape::List(_, max) => {
+                Some(*max).filter(|max| *max != u32::MAX)
+            }
             Shape::Optional(inner) | Shape::Boxed(inner) => self.max(inner),
             _ => None,
         }
@@ -199,14 +201,16 @@ pub struct Planner<'t> {
 
 impl<'t> Planner<'t> {
     fn new(specification: &'t Specification, config: &'t Config) -> Planner<'t> {
-        let lists = (0..specification.types.len()).map(|index| graph::is_list(specification, index)).collect();
+        let lists =
+            (0..specification.types.len()).map(|index| graph::is_list(specification, index)).collect();
         Planner { specification, config, lists, foreigns: BTreeMap::new() }
     }
 
     fn items(&mut self, scope: &mut Scope) -> Result<Vec<Item>, Refused> {
         let cyclic = graph::check(self.specification)?;
         let types = &self.specification.types;
-        let names: Vec<String> = types.iter().map(|ty| scope.claim(&camel(&ty.named.name), &ty.named.name)).collect();
+        let names: Vec<String> =
+            types.iter().map(|ty| scope.claim(&camel(&ty.named.name), &ty.named.name)).collect();
         let mut items = Vec::new();
         for (index, (definition, name)) in types.iter().zip(names).enumerate() {
             items.push(Item {
@@ -217,11 +221,14 @@ impl<'t> Planner<'t> {
             });
         }
         // Also those that only procedures mention.
-        for procedure in self.specification.programs.iter().flat_map(|p| &p.versions).flat_map(|v| &v.procedures) {
+        for procedure in
+            self.specification.programs.iter().flat_map(|p| &p.versions).flat_map(|v| &v.procedures)
+        {
             self.shape(&procedure.result);
             procedure.arguments.iter().for_each(|argument| drop(self.shape(&argument.declared)));
         }
-        let mut foreigns: Vec<(&str, usize)> = self.foreigns.iter().map(|(name, item)| (*name, *item)).collect();
+        let mut foreigns: Vec<(&str, usize)> =
+            self.foreigns.iter().map(|(name, item)| (*name, *item)).collect();
         foreigns.sort_by_key(|(_, item)| *item);
         for (spelled, _) in foreigns {
             let path = self.config.externs.get(spelled).cloned();
@@ -257,7 +264,12 @@ impl<'t> Planner<'t> {
         let member = |field: &'t tree::Field| {
             let tree::Named { name, docs } = &field.named;
             let shape = self.shape(&field.declared);
-            Member { name: scope.claim(&snake(name), name), spelled: name.clone(), docs: docs::clean(docs), shape }
+            Member {
+                name: scope.claim(&snake(name), name),
+                spelled: name.clone(),
+                docs: docs::clean(docs),
+                shape,
+            }
         };
         fields.iter().map(member).collect()
     }
@@ -397,7 +409,9 @@ impl<'t> Planner<'t> {
 
 fn reasons(items: &[Item]) -> BTreeSet<usize> {
     let of_item = |item: &Item| match &item.kind {
-        Kind::Union(Union { status: Some(_), discriminant: Discriminant::Enumeration(reason), .. }) => Some(*reason),
+        Kind::Union(Union { status: Some(_), discriminant: Discriminant::Enumeration(reason), .. }) => {
+            Some(*reason)
+        }
         _ => None,
     };
     items.iter().filter_map(of_item).collect()

@@ -89,8 +89,10 @@ impl<'a> Preprocessor<'a> {
     /// Begins with the text at that place of `sources`.
     pub fn new(sources: &'a mut Sources, file: u32, options: &'a Options) -> Result<Self, Diagnostic> {
         let given = PREDEFINED.iter().map(|(name, value)| format!("#define {name} {value}\n"));
-        let wanted =
-            options.defines.iter().map(|(name, value)| format!("#define {name} {value}").replace('\n', " ") + "\n");
+        let wanted = options
+            .defines
+            .iter()
+            .map(|(name, value)| format!("#define {name} {value}").replace('\n', " ") + "\n");
         let text: String = given.chain(wanted).collect();
         let defines = sources.add(Path::new("<command line>"), &text, None).map_err(Diagnostic::nowhere)?;
         let mut this = Preprocessor {
@@ -209,7 +211,12 @@ impl<'a> Preprocessor<'a> {
                 format!("more than {MAX_CONDITIONALS} of these within each other"),
             ));
         }
-        file.conditionals.push(Conditional { at: name.at, skipping: !holds, done: holds || skipping, last: false });
+        file.conditionals.push(Conditional {
+            at: name.at,
+            skipping: !holds,
+            done: holds || skipping,
+            last: false,
+        });
         Ok(())
     }
 
@@ -238,13 +245,16 @@ impl<'a> Preprocessor<'a> {
             return Err(self.wrong(name, "`\"file\"` or `<file>` should follow"));
         };
         if self.files.len() >= MAX_DEPTH {
-            return Err(Diagnostic::new(self.sources, at, format!("files include each other {MAX_DEPTH} deep")));
+            return Err(Diagnostic::new(
+                self.sources,
+                at,
+                format!("files include each other {MAX_DEPTH} deep"),
+            ));
         }
         let Some(path) = self.sources.search(at.file, Path::new(&wanted), &self.options.include_dirs) else {
             let missing = Diagnostic::new(self.sources, at, format!("no file `{wanted}`"));
-            return Err(
-                missing.help("it is looked for beside the file that includes it, and in the directories of `-I`")
-            );
+            return Err(missing
+                .help("it is looked for beside the file that includes it, and in the directories of `-I`"));
         };
         let read = self.sources.read(&path, Some(at));
         let file = read.map_err(|message| Diagnostic::new(self.sources, at, message))?;
@@ -260,7 +270,8 @@ impl<'a> Preprocessor<'a> {
         }
         let last = meant(line).find(|token| token.kind == Kind::Mark(b'>'))?;
         let name = Span { start: first.text.end, end: last.text.start, ..first.text };
-        (first.kind == Kind::Mark(b'<')).then(|| (self.sources.text(name).trim().to_owned(), first.at.to(last.at)))
+        (first.kind == Kind::Mark(b'<'))
+            .then(|| (self.sources.text(name).trim().to_owned(), first.at.to(last.at)))
     }
 
     /// A `%` line: what it defines may be used, and what it includes may come out of another `.x` file.
@@ -270,7 +281,8 @@ impl<'a> Preprocessor<'a> {
         let mut next = || scanner.next();
         let mark = next();
         let name = if mark.kind == Kind::Mark(b'#') { next() } else { mark };
-        let line: Vec<Token> = std::iter::from_fn(|| Some(next()).filter(|token| token.kind != Kind::End)).collect();
+        let line: Vec<Token> =
+            std::iter::from_fn(|| Some(next()).filter(|token| token.kind != Kind::End)).collect();
         match self.sources.text(name.text) {
             "typedef" => self.noted.push((name, meant(&line).copied().collect())),
             _ if mark.kind != Kind::Mark(b'#') => {}

@@ -109,8 +109,12 @@ impl Printer<'_> {
         let name = &definition.named.name;
         match self.states[place] {
             State::Declared => return Ok(()),
-            State::Begun => return refuse(format!("`{name}` contains itself in place, which nothing in C can")),
-            State::Unknown if depth > MAX_DEPTH => return refuse(format!("`{name}` needs too many types before it")),
+            State::Begun => {
+                return refuse(format!("`{name}` contains itself in place, which nothing in C can"));
+            }
+            State::Unknown if depth > MAX_DEPTH => {
+                return refuse(format!("`{name}` needs too many types before it"));
+            }
             State::Unknown => {}
         }
         self.states[place] = State::Begun;
@@ -270,7 +274,8 @@ impl Printer<'_> {
             }
             (None, Type::Defined(place)) => {
                 let Definition { named, body, .. } = &self.tree.types[*place];
-                let is_tag = matches!(body, Body::Struct(_) | Body::Union(_)) && self.states[*place] != State::Declared;
+                let is_tag = matches!(body, Body::Struct(_) | Body::Union(_))
+                    && self.states[*place] != State::Declared;
                 Ok(if is_tag { format!("struct {}", named.name) } else { named.name.clone() })
             }
             // All others are scalars.
@@ -287,7 +292,10 @@ impl Printer<'_> {
         let _ = writeln!(self.text, "program {name} {{");
         for version in &program.versions {
             if version.procedures.is_empty() {
-                return refuse(format!("version `{}` has no procedures, which rpcgen wants", version.named.name));
+                return refuse(format!(
+                    "version `{}` has no procedures, which rpcgen wants",
+                    version.named.name
+                ));
             }
             self.docs("    ", &version.named.docs);
             let _ = writeln!(self.text, "    version {} {{", version.named.name);
@@ -360,7 +368,9 @@ fn documented(indent: &str, docs: &str) -> String {
 
 fn quoted(text: &str) -> Done<String> {
     match text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\')) {
-        true => refuse("a text with quotes or control characters in it has no form that all read alike".into()),
+        true => {
+            refuse("a text with quotes or control characters in it has no form that all read alike".into())
+        }
         false => Ok(format!("\"{text}\"")),
     }
 }
@@ -372,12 +382,15 @@ fn refuse<T>(why: String) -> Done<T> {
 /// Refuses names that meet in C, where types, enumerators and macros are told apart by nothing, and a macro
 /// changes fields too.
 fn check_names(tree: &Specification) -> Done {
-    let fields: BTreeSet<&str> = tree.types.iter().flat_map(|definition| field_names(&definition.body)).collect();
+    let fields: BTreeSet<&str> =
+        tree.types.iter().flat_map(|definition| field_names(&definition.body)).collect();
     let all = global_names(tree).chain(macros(tree)).map(|(name, _)| name).chain(fields.iter().copied());
     if let Some(name) = all.into_iter().find(|name| KEYWORDS.split_whitespace().any(|word| word == *name)) {
         return refuse(format!("`{name}` cannot be a name in C"));
     }
-    if let Some(name) = tree.types.iter().map(|definition| &definition.named.name).find(|name| is_routine(name)) {
+    if let Some(name) =
+        tree.types.iter().map(|definition| &definition.named.name).find(|name| is_routine(name))
+    {
         return refuse(format!("`{name}` cannot be a type in C: `xdr_{name}` is a routine of the library"));
     }
     let twice = |name: &str| refuse(format!("`{name}` is the name of two things, which C cannot tell apart"));
@@ -435,7 +448,8 @@ fn c_names(tree: &Specification) -> impl Iterator<Item = String> {
     });
     let versions = tree.programs.iter().flat_map(|program| &program.versions);
     let stubs = versions.flat_map(|version| {
-        let stub = |procedure: &Procedure| format!("{}_{}", procedure.named.name.to_lowercase(), version.number);
+        let stub =
+            |procedure: &Procedure| format!("{}_{}", procedure.named.name.to_lowercase(), version.number);
         version.procedures.iter().map(stub).flat_map(|stub| [format!("{stub}_svc"), stub])
     });
     types.chain(stubs)
@@ -449,7 +463,8 @@ fn macros(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128>)> {
     });
     let programs = tree.programs.iter().flat_map(move |program| {
         let versions = program.versions.iter().flat_map(move |version| {
-            let procedures = version.procedures.iter().map(move |each| numbered_macro(&each.named, each.number));
+            let procedures =
+                version.procedures.iter().map(move |each| numbered_macro(&each.named, each.number));
             [numbered_macro(&version.named, version.number)].into_iter().chain(procedures)
         });
         [numbered_macro(&program.named, program.number)].into_iter().chain(versions)
@@ -461,7 +476,8 @@ fn field_names(body: &Body) -> Vec<&str> {
     match body {
         Body::Struct(fields) => fields.iter().map(|field| field.named.name.as_str()).collect(),
         Body::Union(union) => {
-            let arms = union.arms.iter().filter_map(|arm| arm.field.as_ref()).chain(union.default.iter().flatten());
+            let arms =
+                union.arms.iter().filter_map(|arm| arm.field.as_ref()).chain(union.default.iter().flatten());
             arms.map(|field| field.named.name.as_str()).chain([union.switch.name.as_str()]).collect()
         }
         Body::Alias(_) | Body::Enum(_) => Vec::new(),

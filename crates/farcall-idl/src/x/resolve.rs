@@ -152,16 +152,17 @@ impl<'a> Resolver<'a> {
     fn constant_value(&mut self, place: usize, at: Span) -> Option<Value> {
         match self.constant(place) {
             Ok(value) if in_64_bits(&value) => return Some(Value::Integer(value)),
-            Ok(_) => {
-                self.warn(|sources| Diagnostic::new(sources, at, "this does not fit into 64 bits, and is left out"))
-            }
+            Ok(_) => self.warn(|sources| {
+                Diagnostic::new(sources, at, "this does not fit into 64 bits, and is left out")
+            }),
             Err(unknown) => self.refuse_unknown(at, unknown),
         }
         None
     }
 
     fn definitions(&mut self) -> Vec<Definition> {
-        let all: Vec<Option<Body>> = (0..self.syntax.types.len()).map(|place| self.own_or_sound(place)).collect();
+        let all: Vec<Option<Body>> =
+            (0..self.syntax.types.len()).map(|place| self.own_or_sound(place)).collect();
         let definition = |(place, body): (usize, Option<Body>)| {
             let item = &self.syntax.types[place];
             let body = body.unwrap_or(Body::Struct(Vec::new()));
@@ -215,7 +216,9 @@ impl<'a> Resolver<'a> {
 
     /// Something stands there that stood elsewhere.
     fn again(&mut self, span: Span, first: Span, message: impl Into<String>) {
-        self.push(|sources| Diagnostic::new(sources, span, message).see(sources, first, "the first time here"));
+        self.push(|sources| {
+            Diagnostic::new(sources, span, message).see(sources, first, "the first time here")
+        });
     }
 
     fn push(&mut self, make: impl FnOnce(&Sources) -> Diagnostic) {
@@ -235,8 +238,9 @@ impl<'a> Resolver<'a> {
 /// Adds a fault, if there are not many and it is not told already. A name that is declared nowhere is told of
 /// where it stands first.
 fn add(faults: &mut Vec<Diagnostic>, fault: Diagnostic) {
-    let same =
-        |told: &Diagnostic| *told == fault || fault.undeclared().is_some() && told.undeclared() == fault.undeclared();
+    let same = |told: &Diagnostic| {
+        *told == fault || fault.undeclared().is_some() && told.undeclared() == fault.undeclared()
+    };
     if faults.len() < MAX_FAULTS && !faults.iter().any(same) {
         faults.push(fault);
     }

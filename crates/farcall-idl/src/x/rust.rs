@@ -98,7 +98,8 @@ impl<'p> Writer<'p> {
         let (name, docs, farcall, xdr) = (ident(name), documentation(docs), &self.farcall, self.attributes());
         let default = self.traits[index].default.then(|| quote!(Default,));
         let variants = enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| {
-            let (name, docs, value) = (ident(&one.name), documentation(&one.docs), Literal::i32_unsuffixed(one.value));
+            let (name, docs, value) =
+                (ident(&one.name), documentation(&one.docs), Literal::i32_unsuffixed(one.value));
             let default = (one.value == 0).then(|| quote!(#[default]));
             quote!(#docs #default #name = #value,)
         });
@@ -308,7 +309,10 @@ impl<'p> Writer<'p> {
 }
 
 /// Leave for names that had to be spelled as the file has them.
-fn spelled<'n>(types: impl IntoIterator<Item = &'n str>, others: impl IntoIterator<Item = &'n str>) -> TokenStream {
+fn spelled<'n>(
+    types: impl IntoIterator<Item = &'n str>,
+    others: impl IntoIterator<Item = &'n str>,
+) -> TokenStream {
     let camel = |name: &str| name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains('_');
     let snake = |name: &str| !name.contains(|c: char| c.is_ascii_uppercase()) && !name.contains("__");
     let types = types.into_iter().any(|name| !camel(name)).then(|| quote!(#[allow(non_camel_case_types)]));
@@ -326,7 +330,8 @@ fn documentation(docs: &str) -> TokenStream {
 }
 
 fn constant(name: &str, docs: &str, value: &Value) -> TokenStream {
-    let leave = name.contains(|c: char| c.is_ascii_lowercase()).then(|| quote!(#[allow(non_upper_case_globals)]));
+    let leave =
+        name.contains(|c: char| c.is_ascii_lowercase()).then(|| quote!(#[allow(non_upper_case_globals)]));
     let (name, docs) = (ident(name), documentation(docs));
     let docs = quote!(#docs #leave);
     match value {
@@ -398,8 +403,11 @@ fn derives(plan: &Plan) -> Vec<Derives> {
 
 fn of_item(item: &Item, known: &[Derives]) -> Derives {
     let all = Derives { copy: true, eq: true, default: true };
-    let both =
-        |a: Derives, b: Derives| Derives { copy: a.copy && b.copy, eq: a.eq && b.eq, default: a.default && b.default };
+    let both = |a: Derives, b: Derives| Derives {
+        copy: a.copy && b.copy,
+        eq: a.eq && b.eq,
+        default: a.default && b.default,
+    };
     match &item.kind {
         Kind::Alias(shape) | Kind::Newtype(shape) => of_shape(shape, known),
         Kind::Struct(members) => members.iter().map(|member| of_shape(&member.shape, known)).fold(all, both),

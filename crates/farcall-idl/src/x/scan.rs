@@ -61,7 +61,13 @@ impl Scanner {
 
     /// The tokens of a piece of a text, which is within a line.
     pub fn of(span: Span, text: &Rc<str>) -> Self {
-        Scanner { file: span.file, text: text.clone(), at: span.start as usize, end: span.end as usize, first: false }
+        Scanner {
+            file: span.file,
+            text: text.clone(),
+            at: span.start as usize,
+            end: span.end as usize,
+            first: false,
+        }
     }
 
     /// The next token; [`Kind::End`] again and again at the end.

@@ -55,12 +55,15 @@ impl Sources {
     /// Takes a text in, and returns its place, or a message that says why there is no room for it.
     pub fn add(&mut self, name: &Path, text: &str, included: Option<Span>) -> Result<u32, String> {
         self.total = self.total.saturating_add(text.len());
-        if text.len() > MAX_FILE || self.total > MAX_TOTAL || self.all.len() - self.pasted.len() >= MAX_FILES {
+        if text.len() > MAX_FILE || self.total > MAX_TOTAL || self.all.len() - self.pasted.len() >= MAX_FILES
+        {
             let name = name.display();
-            return Err(format!("{name}: too large: a file may have {MAX_FILE} bytes, all together {MAX_TOTAL}"));
+            return Err(format!(
+                "{name}: too large: a file may have {MAX_FILE} bytes, all together {MAX_TOTAL}"
+            ));
         }
-        let lines =
-            std::iter::once(0).chain(text.bytes().zip(1u32..).filter(|(byte, _)| *byte == b'\n').map(|(_, at)| at));
+        let lines = std::iter::once(0)
+            .chain(text.bytes().zip(1u32..).filter(|(byte, _)| *byte == b'\n').map(|(_, at)| at));
         self.all.push(Source {
             name: name.display().to_string(),
             directory: name.parent().unwrap_or(Path::new("")).to_owned(),

@@ -136,8 +136,7 @@ impl Settings {
                 return Err(refuse(attribute, what, "put the condition in the server's body"));
             }
             _ => {
-                let hint =
-                    "known are #[procedure(n)], #[idempotent], #[blocking], #[uncancelled] and #[deadline(ms = n)]";
+                let hint = "known are #[procedure(n)], #[idempotent], #[blocking], #[uncancelled] and #[deadline(ms = n)]";
                 return Err(refuse(attribute, "unknown attribute on a procedure", hint));
             }
         }
@@ -156,7 +155,9 @@ fn deadline(attribute: &Attribute) -> Result<u64> {
         Ok(())
     })?;
     match found {
-        Some(0) => Err(refuse(attribute, "a deadline of 0 ms has passed before the call begins", "at least 1")),
+        Some(0) => {
+            Err(refuse(attribute, "a deadline of 0 ms has passed before the call begins", "at least 1"))
+        }
         Some(ms) => Ok(ms),
         None => Err(Error::new_spanned(attribute, "a deadline is given as `ms = n`, in milliseconds")),
     }
@@ -167,7 +168,11 @@ pub fn max_of(attributes: &[Attribute]) -> Result<Option<Expr>> {
     let mut max = None;
     for attribute in attributes {
         if !attribute.path().is_ident("xdr") {
-            return Err(refuse(attribute, "an argument has no attributes but #[xdr(max = n)]", "put it on its type"));
+            return Err(refuse(
+                attribute,
+                "an argument has no attributes but #[xdr(max = n)]",
+                "put it on its type",
+            ));
         }
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("max") {

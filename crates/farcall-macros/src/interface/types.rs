@@ -57,7 +57,9 @@ impl<'ast> Visit<'ast> for Crossing {
             Type::Reference(_) => ("a reference cannot cross here", self.hint),
             Type::Slice(_) => ("a slice cannot cross here", self.hint),
             Type::Ptr(_) => ("a pointer means nothing in another process", "pass what it points to"),
-            Type::FnPtr(_) => ("a function cannot cross", "the other side has its own; pass data that chooses one"),
+            Type::FnPtr(_) => {
+                ("a function cannot cross", "the other side has its own; pass data that chooses one")
+            }
             Type::ImplTrait(_) => ("`impl Trait` cannot cross: the server must know what it decodes", data),
             Type::TraitObject(_) => ("`dyn Trait` cannot cross: the server must know what it decodes", data),
             Type::Infer(_) => ("the type must be written out", data),

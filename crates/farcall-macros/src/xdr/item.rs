@@ -61,20 +61,23 @@ impl Item {
                         Error::new(field.ty.span(), why)
                     }));
                 } else if let Some(field) = between_defaults(&fields) {
-                    let why = "a field after an #[xdr(default)] one needs #[xdr(default)] too: it comes later";
+                    let why =
+                        "a field after an #[xdr(default)] one needs #[xdr(default)] too: it comes later";
                     errors.push(Error::new(field.ty.span(), why));
                 }
                 Shape::Struct { fields, extensible: attributes.extensible }
             }
             Data::Enum(data) => {
                 if attributes.extensible {
-                    let why = "an enum is extended by an #[xdr(default)] variant, which holds the unknown i32";
+                    let why =
+                        "an enum is extended by an #[xdr(default)] variant, which holds the unknown i32";
                     return Err(Error::new(input.ident.span(), why));
                 }
                 Shape::Enum(parse_variants(data, &input.ident, &mut errors)?)
             }
             Data::Union(_) => {
-                let why = "a Rust union cannot cross: use an enum, which is a discriminated union on the wire";
+                let why =
+                    "a Rust union cannot cross: use an enum, which is a discriminated union on the wire";
                 return Err(Error::new(input.ident.span(), why));
             }
         };
@@ -159,7 +162,8 @@ fn parse_variants(data: &syn::DataEnum, ident: &Ident, errors: &mut Vec<Error>) 
     }
     for variant in variants.iter().filter(|variant| variant.default) {
         if variant.fields.is_empty() || variant.tag.is_some() {
-            let why = "a default variant has no tag; its first field is what selected it, an i32 or an enumeration";
+            let why =
+                "a default variant has no tag; its first field is what selected it, an i32 or an enumeration";
             errors.push(Error::new(variant.ident.span(), why));
         }
     }
@@ -192,7 +196,8 @@ impl Attributes {
         let mut parsed = Attributes::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("xdr")) {
             attribute.parse_nested_meta(|meta| {
-                const NAMES: [&str; 8] = ["max", "with", "tag", "crate", "extensible", "default", "own_drop", "chain"];
+                const NAMES: [&str; 8] =
+                    ["max", "with", "tag", "crate", "extensible", "default", "own_drop", "chain"];
                 let Some(name) = NAMES.into_iter().find(|name| meta.path.is_ident(name)) else {
                     return Err(meta.error(format!("expected one of {}", NAMES.join(", "))));
                 };

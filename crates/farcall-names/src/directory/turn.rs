@@ -92,7 +92,10 @@ impl Locked {
     /// Leaves our process number in the file, for one who waits in vain. Failure does not matter.
     fn sign(&mut self) {
         let file = &mut self.0;
-        let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+        let _ = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()));
     }
 }
 

@@ -69,9 +69,9 @@ impl Directory {
     pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
         // Without NONBLOCK a pipe in the file's place would keep us here.
         match self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
-            Ok(file) => {
-                read_bounded(file, limit).map(Some).map_err(|source| io_error("reading", &self.path, name, source))
-            }
+            Ok(file) => read_bounded(file, limit)
+                .map(Some)
+                .map_err(|source| io_error("reading", &self.path, name, source)),
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
         }

@@ -28,7 +28,8 @@ fn the_documented_form_reads_and_renders_the_same() {
     let table = parse(GOOD.as_bytes()).unwrap();
     assert_eq!(table.version(), 57);
     let first = table.find(&"A".parse().unwrap(), &"b".parse().unwrap()).unwrap();
-    let expected = [(0, 10, 12), (1, 11, 13)].map(|(number, types, name)| Fingerprint { number, types, name });
+    let expected =
+        [(0, 10, 12), (1, 11, 13)].map(|(number, types, name)| Fingerprint { number, types, name });
     assert_eq!(first.fingerprints, expected);
     assert_eq!(first.public_key, [0x0a, 0xff]);
     assert_eq!((first.export, first.owner.pid, first.owner.boot), (0xff, 4711, 0xaa));
@@ -96,7 +97,8 @@ fn what_is_not_text_and_what_is_too_long_are_refused() {
 
 #[test]
 fn an_entry_at_its_bounds_is_read_and_one_beyond_is_not() {
-    let mut entry = Entry::new("A".parse().unwrap(), "b".parse().unwrap(), "udp://[::1]:1".parse().unwrap(), 1);
+    let mut entry =
+        Entry::new("A".parse().unwrap(), "b".parse().unwrap(), "udp://[::1]:1".parse().unwrap(), 1);
     let fingerprint = Fingerprint { number: u32::MAX, types: u64::MAX, name: u64::MAX };
     for (fingerprints, bytes, reads) in [(0, 0, true), (1, 0, false), (0, 1, false)] {
         entry.fingerprints = vec![fingerprint; MAX_FINGERPRINTS + fingerprints];

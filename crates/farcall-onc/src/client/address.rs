@@ -45,7 +45,11 @@ impl Builder {
             None => (&[true, false][..], address),
         };
         let Place { host, port: None } = Place::of(place) else {
-            return if place == address { self.connect(&format!("tcp://{place}")) } else { self.connect(address) };
+            return if place == address {
+                self.connect(&format!("tcp://{place}"))
+            } else {
+                self.connect(address)
+            };
         };
         let mut failed = None;
         for stream in networks {
@@ -61,7 +65,13 @@ impl Builder {
         }))
     }
 
-    fn find_over(&self, host: &str, stream: bool, program: u32, version: u32) -> Result<Option<Client>, CallFailed> {
+    fn find_over(
+        &self,
+        host: &str,
+        stream: bool,
+        program: u32,
+        version: u32,
+    ) -> Result<Option<Client>, CallFailed> {
         let network = if stream { "tcp" } else { "udp" };
         let mapper = at_port(host, self.mapper_port.unwrap_or(PORT));
         let plain = Builder { spin: self.spin, connecting: self.connecting, ..Builder::default() };
@@ -159,7 +169,9 @@ mod tests {
         let found = addresses("udp://[fe80::7%1]:111").unwrap();
         let [Address::Udp(SocketAddr::V6(found))] = found[..] else { panic!("{found:?}") };
         assert_eq!((found.scope_id(), found.port()), (1, 111));
-        for wrong in ["tcp://[::1]", "tcp://::1", "tcp://localhost:x", "tcp://localhost:65536", "udp://[::1]x:1"] {
+        for wrong in
+            ["tcp://[::1]", "tcp://::1", "tcp://localhost:x", "tcp://localhost:65536", "udp://[::1]x:1"]
+        {
             assert!(addresses(wrong).is_err(), "{wrong}");
         }
     }

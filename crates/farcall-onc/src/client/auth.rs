@@ -35,7 +35,12 @@ pub trait Authenticator: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why the server is not believed.
-    fn open<'a>(&self, verifier: &OpaqueAuth<'_>, result: &'a [u8], seal: Seal) -> Result<Cow<'a, [u8]>, CallFailed> {
+    fn open<'a>(
+        &self,
+        verifier: &OpaqueAuth<'_>,
+        result: &'a [u8],
+        seal: Seal,
+    ) -> Result<Cow<'a, [u8]>, CallFailed> {
         let _ = (verifier, seal);
         Ok(Cow::Borrowed(result))
     }
@@ -88,7 +93,8 @@ impl AuthSys {
     pub fn of_process() -> AuthSys {
         let uid = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
-        let mut gids: Vec<u32> = rustix::process::getgroups().unwrap_or_default().iter().map(|g| g.as_raw()).collect();
+        let mut gids: Vec<u32> =
+            rustix::process::getgroups().unwrap_or_default().iter().map(|g| g.as_raw()).collect();
         gids.retain(|other| *other != gid);
         gids.truncate(Sys::MOST_GIDS);
         let uname = rustix::system::uname();
@@ -133,7 +139,12 @@ impl Authenticator for AuthSys {
     }
 
     #[inline]
-    fn open<'a>(&self, verifier: &OpaqueAuth<'_>, result: &'a [u8], _: Seal) -> Result<Cow<'a, [u8]>, CallFailed> {
+    fn open<'a>(
+        &self,
+        verifier: &OpaqueAuth<'_>,
+        result: &'a [u8],
+        _: Seal,
+    ) -> Result<Cow<'a, [u8]>, CallFailed> {
         if verifier.flavor() == Flavor::SHORT {
             let mut short = self.short.lock().unwrap_or_else(PoisonError::into_inner);
             short.clear();

@@ -88,11 +88,18 @@ impl Target {
 
     /// Appends the message of a call.
     #[inline]
-    fn write(&self, message: &mut Vec<u8>, xid: u32, call: &Call<'_>, may_repeat: bool) -> Result<Seal, CallFailed> {
+    fn write(
+        &self,
+        message: &mut Vec<u8>,
+        xid: u32,
+        call: &Call<'_>,
+        may_repeat: bool,
+    ) -> Result<Seal, CallFailed> {
         let datagrams = self.client.connection.is_datagrams();
         let start = if datagrams { 0 } else { record::begin(message) };
         let header = message.len();
-        let words = [xid, 0, crate::wire::message::RPC_VERSION, self.program, self.version, call.procedure.number];
+        let words =
+            [xid, 0, crate::wire::message::RPC_VERSION, self.program, self.version, call.procedure.number];
         message.extend_from_slice(words.map(u32::to_be_bytes).as_flattened());
         let auth = &self.client.settings.auth;
         let seal = auth.seal(message, header, may_repeat)?;
@@ -105,7 +112,8 @@ impl Target {
             return Err(CallFailed::new(Kind::TooLarge, Ran::No).because(why));
         }
         if !datagrams {
-            record::end(message, start).map_err(|why| CallFailed::new(Kind::TooLarge, Ran::No).caused_by(why))?;
+            record::end(message, start)
+                .map_err(|why| CallFailed::new(Kind::TooLarge, Ran::No).caused_by(why))?;
         }
         Ok(seal)
     }
@@ -123,7 +131,8 @@ impl Target {
         message.clear();
         let seal = self.write(message, xid, call, first).map_err(|why| self.about(why, call.procedure))?;
         let connection = &self.client.connection;
-        let link = connection.link(limit.now, limit.at).map_err(|lost| self.lost(lost, limit, call.procedure))?;
+        let link =
+            connection.link(limit.now, limit.at).map_err(|lost| self.lost(lost, limit, call.procedure))?;
         if self.client.settings.one_way {
             return match link.send_only(message) {
                 Ok(()) => {
@@ -166,7 +175,8 @@ impl Target {
         })?;
         let settings = &self.client.settings;
         if let Answer::Accepted { verifier, outcome: Accepted::Success(result) } = &reply.answer {
-            let result = settings.auth.open(verifier, result, seal).map_err(|why| self.about(why, procedure))?;
+            let result =
+                settings.auth.open(verifier, result, seal).map_err(|why| self.about(why, procedure))?;
             let shared = match (&body.kept, &result) {
                 (Kept::Long(bytes), Cow::Borrowed(result)) => Some(bytes.slice_ref(result)),
                 (_, Cow::Owned(_)) | (Kept::Short(_), Cow::Borrowed(_)) => None,
@@ -234,7 +244,8 @@ impl Target {
                 }
             };
             let is_rejected = failed.kind() == Kind::NotPermitted;
-            let harmless = failed.ran() == Ran::No || (call.procedure.idempotent && !self.client.settings.one_way);
+            let harmless =
+                failed.ran() == Ran::No || (call.procedure.idempotent && !self.client.settings.one_way);
             let link_is_new = self.client.connection.may_renew();
             // Of a rejected call another copy may have been taken, by a server that knew the credential then.
             if !(harmless && (is_rejected || link_is_new)) {
@@ -292,7 +303,12 @@ impl Target {
         }
     }
 
-    fn start(self: &Arc<Self>, call: &Call<'_>, limit: Limit, may_repeat: bool) -> Result<Started, CallFailed> {
+    fn start(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        limit: Limit,
+        may_repeat: bool,
+    ) -> Result<Started, CallFailed> {
         loop {
             if let Some(started) = self.try_start(call, limit, may_repeat)? {
                 return Ok(started);
@@ -312,7 +328,9 @@ impl Target {
         tools::with_message(|message| {
             let seal = self.write(message, xid, call, may_repeat).map_err(about)?;
             let connection = &self.client.connection;
-            let link = connection.link(limit.now, limit.at).map_err(|lost| self.lost(lost, limit, call.procedure))?;
+            let link = connection
+                .link(limit.now, limit.at)
+                .map_err(|lost| self.lost(lost, limit, call.procedure))?;
             let mut started = Started {
                 target: self.clone(),
                 link,
@@ -375,7 +393,11 @@ pub(crate) const NO_VERSION: u32 = u32::MAX;
 /// Which program and version is meant, in a message.
 pub(crate) fn spelled(program: u32, version: u32) -> String {
     let program = spell_program(program);
-    if version == NO_VERSION { format!("program {program}") } else { format!("program {program}, version {version}") }
+    if version == NO_VERSION {
+        format!("program {program}")
+    } else {
+        format!("program {program}, version {version}")
+    }
 }
 
 /// The server has other versions of the program than the one that was called: the source of such a [`CallFailed`].
@@ -390,8 +412,12 @@ pub struct OtherVersions {
 impl fmt::Display for OtherVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OtherVersions { low, high } if low == high => write!(f, "the server has version {low} of the program"),
-            OtherVersions { low, high } => write!(f, "the server has versions {low} to {high} of the program"),
+            OtherVersions { low, high } if low == high => {
+                write!(f, "the server has version {low} of the program")
+            }
+            OtherVersions { low, high } => {
+                write!(f, "the server has versions {low} to {high} of the program")
+            }
         }
     }
 }
@@ -424,7 +450,9 @@ fn said(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
         Accepted::ProgMismatch { low, high } => {
             (Kind::Mismatch, Ran::No, OtherVersions { low: *low, high: *high }.to_string().into())
         }
-        Accepted::ProcUnavail => (Kind::NoSuchProcedure, Ran::No, "the server's program does not have it".into()),
+        Accepted::ProcUnavail => {
+            (Kind::NoSuchProcedure, Ran::No, "the server's program does not have it".into())
+        }
         Accepted::GarbageArgs => (Kind::BadArguments, Ran::No, "the server cannot read the arguments".into()),
         Accepted::SystemErr => (Kind::Other, Ran::Maybe, "the server lacked something, or broke".into()),
     }
@@ -432,7 +460,8 @@ fn said(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
 
 impl Channel for Bound {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
-        let done = if self.0.is_numbered() { self.0.call_numbered(&call, sink) } else { self.0.call(&call, sink) };
+        let done =
+            if self.0.is_numbered() { self.0.call_numbered(&call, sink) } else { self.0.call(&call, sink) };
         if let Err(why) = done {
             sink(Reply::Failed(why));
         }

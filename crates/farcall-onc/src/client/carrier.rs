@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, retry_on_intr};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType, bind, connect, recv, send, shutdown,
-    sockopt,
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketAddrUnix, SocketType, bind, connect, recv, send,
+    shutdown, sockopt,
 };
 
 /// How long to wait for what comes.
@@ -380,7 +380,8 @@ pub(crate) fn wait(
     }
     let flags = if write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let fd = carrier.descriptor();
-    let mut fds = [PollFd::from_borrowed_fd(fd, flags), PollFd::from_borrowed_fd(other.unwrap_or(fd), PollFlags::IN)];
+    let mut fds =
+        [PollFd::from_borrowed_fd(fd, flags), PollFd::from_borrowed_fd(other.unwrap_or(fd), PollFlags::IN)];
     let count = if other.is_some() { 2 } else { 1 };
     poll(&mut fds[..count], time.map(timespec).as_ref())?;
     let ready = fds[0].revents();

@@ -73,7 +73,12 @@ impl Authenticator for Copies {
     }
 
     /// Which of the copies the server has answered only its verifier says.
-    fn open<'a>(&self, verifier: &OpaqueAuth<'_>, result: &'a [u8], _: Seal) -> Result<Cow<'a, [u8]>, CallFailed> {
+    fn open<'a>(
+        &self,
+        verifier: &OpaqueAuth<'_>,
+        result: &'a [u8],
+        _: Seal,
+    ) -> Result<Cow<'a, [u8]>, CallFailed> {
         let mut opened = Err(not_believed("it answers no call"));
         for seal in mem::take(&mut self.lock().seals).into_iter().rev() {
             opened = self.auth.open(verifier, result, seal);

@@ -27,7 +27,8 @@ impl Mine {
     /// The reply, if the message is that and the table knows nothing of the call: mostly nothing else comes.
     #[inline]
     pub(crate) fn take(&self, message: &[u8]) -> Option<Body> {
-        let is_mine = !self.entered && matches!(peek(message), Ok((xid, Direction::Reply)) if xid == self.xid);
+        let is_mine =
+            !self.entered && matches!(peek(message), Ok((xid, Direction::Reply)) if xid == self.xid);
         is_mine.then(|| keep(Cow::Borrowed(message)))
     }
 }
@@ -45,7 +46,9 @@ impl Posted {
     #[inline]
     pub(crate) fn sort(&mut self, table: &mut Table, message: Cow<'_, [u8]>, mine: Option<&Mine>) {
         match peek(&message) {
-            Ok((xid, Direction::Reply)) if mine.is_some_and(|mine| mine.xid == xid) && self.mine.is_none() => {
+            Ok((xid, Direction::Reply))
+                if mine.is_some_and(|mine| mine.xid == xid) && self.mine.is_none() =>
+            {
                 if mine.is_some_and(|mine| mine.entered) {
                     table.remove(xid);
                 }

@@ -210,7 +210,8 @@ impl Link {
         let mut table = self.lock();
         let end = table.admit(Some(terms.xid), message)?;
         let heard = self.heard.load(Ordering::Relaxed);
-        let entry = Entry { end, heard, deadline: terms.deadline, again, unattended: true, ..Entry::default() };
+        let entry =
+            Entry { end, heard, deadline: terms.deadline, again, unattended: true, ..Entry::default() };
         table.begin(terms.xid, entry)?;
         table.started += 1;
         let hold = !self.datagrams && table.len() > 1 && table.way.out.len() + message.len() < HOLD;
@@ -226,7 +227,8 @@ impl Link {
         if let Some(outcome) = table.fetch(xid) {
             return outcome;
         }
-        let waits = may_wait().and_then(|()| Waits::begin()).map_err(|lost| Lost { ran: Ran::Maybe, ..lost })?;
+        let waits =
+            may_wait().and_then(|()| Waits::begin()).map_err(|lost| Lost { ran: Ran::Maybe, ..lost })?;
         table.attend(xid, true);
         let mine = Mine { xid, end: 0, entered: true, heard: table.heard(xid) };
         let leads = table.join(thread::current);
@@ -383,7 +385,8 @@ impl Link {
         waits: &Waits,
     ) -> Outcome {
         waits.relieve();
-        let mut timers = Timers { deadline: terms.deadline, again, at: None, pause: terms.pause, repeated: false };
+        let mut timers =
+            Timers { deadline: terms.deadline, again, at: None, pause: terms.pause, repeated: false };
         if !leads {
             self.engage_if_blocked();
             if let Some(outcome) = self.follow(mine.xid, &mut timers, terms.now) {

@@ -123,7 +123,9 @@ impl Calls {
         match self.refusals.refused(now) {
             Next::Retry(_) => {}
             Next::FirstRetry(at) => self.table.hasten(at),
-            Next::GiveUp => drop(self.table.end_all(&Lost::new(Kind::Unreachable, Ran::Maybe, "nobody is there"))),
+            Next::GiveUp => {
+                drop(self.table.end_all(&Lost::new(Kind::Unreachable, Ran::Maybe, "nobody is there")))
+            }
         }
     }
 

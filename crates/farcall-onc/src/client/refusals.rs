@@ -39,7 +39,10 @@ pub(crate) enum Next {
 impl Refusals {
     /// Whether an error of a socket is the word of the network, and not of this machine alone.
     pub(crate) fn is_one(kind: ErrorKind) -> bool {
-        matches!(kind, ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
+        matches!(
+            kind,
+            ErrorKind::ConnectionRefused | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable
+        )
     }
 
     /// A datagram came from the server.
@@ -90,7 +93,11 @@ mod tests {
         assert_eq!(refusals.next_try(), Some(at(500)), "whoever receives");
         assert_eq!(refusals.refused(at(500)), Next::GiveUp);
         assert_eq!(refusals.next_try(), None, "nothing is left to be tried");
-        assert_eq!(refusals.refused(at(501)), Next::FirstRetry(at(751)), "the next call has tries of its own");
+        assert_eq!(
+            refusals.refused(at(501)),
+            Next::FirstRetry(at(751)),
+            "the next call has tries of its own"
+        );
     }
 
     #[test]

@@ -370,7 +370,8 @@ impl Table {
         self.broken = Some(Lost::new(kind, Ran::No, why.clone()));
         let way = &self.way;
         let under_way = self.calls.iter().filter(|(_, entry)| entry.outcome.is_none());
-        let all: Vec<(u32, Ran)> = under_way.map(|(xid, entry)| (*xid, way.may_have_run(entry.end))).collect();
+        let all: Vec<(u32, Ran)> =
+            under_way.map(|(xid, entry)| (*xid, way.may_have_run(entry.end))).collect();
         let ended = all.into_iter().map(|(xid, ran)| self.end(xid, Err(Lost::new(kind, ran, why.clone()))));
         let mut watchers: Vec<Watcher> = ended.collect();
         // Whoever follows looks again.
@@ -381,12 +382,17 @@ impl Table {
 
     /// All calls under way end, by this reason. Who is to be told.
     pub(crate) fn end_all(&mut self, lost: &Lost) -> Vec<Watcher> {
-        let all: Vec<u32> = self.calls.iter().filter(|(_, e)| e.outcome.is_none()).map(|(xid, _)| *xid).collect();
+        let all: Vec<u32> =
+            self.calls.iter().filter(|(_, e)| e.outcome.is_none()).map(|(xid, _)| *xid).collect();
         all.into_iter().map(|xid| self.end(xid, Err(lost.clone()))).collect()
     }
 
     /// Acts on the timers of calls that no thread minds. Who is to be told, and what is to be sent again.
-    pub(crate) fn run_timers(&mut self, now: Instant, late: &dyn Fn(u64) -> Lost) -> (Vec<Watcher>, Vec<Repeat>) {
+    pub(crate) fn run_timers(
+        &mut self,
+        now: Instant,
+        late: &dyn Fn(u64) -> Lost,
+    ) -> (Vec<Watcher>, Vec<Repeat>) {
         if self.timer.is_none_or(|timer| timer > now) {
             return (Vec::new(), Vec::new());
         }

@@ -13,8 +13,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
 
-static NULL: Procedure =
-    Procedure { number: 0, name: "null", idempotent: true, blocking: false, uncancelled: false, deadline: None };
+static NULL: Procedure = Procedure {
+    number: 0,
+    name: "null",
+    idempotent: true,
+    blocking: false,
+    uncancelled: false,
+    deadline: None,
+};
 
 /// Calls when it is woken, as a task may.
 struct Calling {

@@ -41,9 +41,11 @@ mod tests {
 
     #[test]
     fn addresses_are_texts_and_texts_addresses() {
-        for (text, address) in
-            [("127.0.0.1.8.1", "127.0.0.1:2049"), ("0.0.0.0.0.111", "0.0.0.0:111"), ("::1.255.255", "[::1]:65535")]
-        {
+        for (text, address) in [
+            ("127.0.0.1.8.1", "127.0.0.1:2049"),
+            ("0.0.0.0.0.111", "0.0.0.0:111"),
+            ("::1.255.255", "[::1]:65535"),
+        ] {
             assert_eq!(from_universal(text), Some(address.parse().unwrap()));
             assert_eq!(to_universal(address.parse().unwrap()), text);
         }

@@ -105,7 +105,10 @@ impl Broadcast {
     ///
     /// # Errors
     /// If it cannot be sent.
-    pub fn each<T: for<'a> Decode<'a>>(mut self, mut handler: impl FnMut(Heard<T>) -> Next) -> Result<(), CallFailed> {
+    pub fn each<T: for<'a> Decode<'a>>(
+        mut self,
+        mut handler: impl FnMut(Heard<T>) -> Next,
+    ) -> Result<(), CallFailed> {
         if self.mappers.is_empty() {
             self.mappers.push(SocketAddr::new(Ipv4Addr::BROADCAST.into(), PORT));
         }
@@ -172,7 +175,8 @@ impl Broadcast {
             [(true, Ipv4Addr::UNSPECIFIED.into()), (false, Ipv6Addr::UNSPECIFIED.into())];
         let mut ways = Vec::new();
         for (v4, any) in families {
-            let to: Vec<SocketAddr> = self.mappers.iter().copied().filter(|mapper| mapper.is_ipv4() == v4).collect();
+            let to: Vec<SocketAddr> =
+                self.mappers.iter().copied().filter(|mapper| mapper.is_ipv4() == v4).collect();
             if to.is_empty() {
                 continue;
             }

@@ -72,7 +72,8 @@ impl Mapper {
     /// The address of a program on a network: of that version, or of any if there is no such.
     pub(super) fn find(&self, entry: &Rpcb, any_version: bool) -> Option<Rpcb> {
         let entries = self.lock();
-        let other = || entries.iter().find(|other| other.program == entry.program && other.netid == entry.netid);
+        let other =
+            || entries.iter().find(|other| other.program == entry.program && other.netid == entry.netid);
         let exact = entries.iter().find(|other| is_same(other, entry));
         exact.or_else(|| if any_version { other() } else { None }).cloned()
     }
@@ -164,7 +165,8 @@ mod tests {
     #[test]
     fn it_does_not_grow_without_end() {
         let mapper = Mapper::default();
-        let set = (0..2 * MOST as u32).filter(|version| mapper.set(entry(*version, "udp", "127.0.0.1.0.9", "unknown")));
+        let set = (0..2 * MOST as u32)
+            .filter(|version| mapper.set(entry(*version, "udp", "127.0.0.1.0.9", "unknown")));
         assert_eq!(set.count(), MOST);
     }
 

@@ -46,7 +46,12 @@ impl Offered {
     pub(crate) fn new(mapper: &Mapper) -> Arc<Offered> {
         let bucket = Bucket { since: Instant::now(), left: RATE };
         let next = AtomicU32::new(RandomState::new().build_hasher().finish() as u32);
-        Arc::new(Offered { mapper: mapper.clone(), bucket: Mutex::new(bucket), next, passing: AtomicUsize::new(0) })
+        Arc::new(Offered {
+            mapper: mapper.clone(),
+            bucket: Mutex::new(bucket),
+            next,
+            passing: AtomicUsize::new(0),
+        })
     }
 
     /// Itself as programs. To a call that is to be passed on it never says again what it said: each is counted, and all that
@@ -107,11 +112,13 @@ impl Offered {
     fn pass(&self, call: &Passed) -> farcall::Result<(SocketAddr, Vec<u8>)> {
         let anonymous = caller().is_some_and(|caller| caller.flavor() == Flavor::NONE);
         let allowed = self.mapper.forwards && anonymous && call.program != super::PROGRAM && self.is_fair();
-        let wanted = Rpcb { program: call.program, version: call.version, netid: "udp".into(), ..Rpcb::default() };
+        let wanted =
+            Rpcb { program: call.program, version: call.version, netid: "udp".into(), ..Rpcb::default() };
         let found = if allowed { self.mapper.find(&wanted, false) } else { None };
         let found = found.and_then(|found| from_universal(&reachable(&found.address, "127.0.0.1.0.0", None)));
         let has_room = self.passing.fetch_add(1, Ordering::Relaxed) < AT_ONCE;
-        let passed = found.filter(|_| has_room).and_then(|address| Some((address, self.ask(address, call).ok()??)));
+        let passed =
+            found.filter(|_| has_room).and_then(|address| Some((address, self.ask(address, call).ok()??)));
         self.passing.fetch_sub(1, Ordering::Relaxed);
         passed.ok_or_else(|| {
             say_nothing();
@@ -137,7 +144,9 @@ impl Offered {
             let len = socket.recv(&mut buffer)?;
             match Reply::parse(buffer.get(..len).unwrap_or_default()) {
                 Ok(Reply { xid: of, answer }) if of == xid => {
-                    let Answer::Accepted { outcome: Accepted::Success(result), .. } = answer else { return Ok(None) };
+                    let Answer::Accepted { outcome: Accepted::Success(result), .. } = answer else {
+                        return Ok(None);
+                    };
                     return Ok(Some(result.to_vec()));
                 }
                 // It is of somebody who had the port before.

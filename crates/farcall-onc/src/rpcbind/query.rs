@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use farcall::{CallFailed, Kind, Ran};
 
 use super::protocol::{
-    AddressEntry, Mapping, Portmap, PortmapClient, Rpcb, Rpcbind3, Rpcbind3Client, Rpcbind4, Rpcbind4Client, TCP, UDP,
+    AddressEntry, Mapping, Portmap, PortmapClient, Rpcb, Rpcbind3, Rpcbind3Client, Rpcbind4, Rpcbind4Client,
+    TCP, UDP,
 };
 use super::{PORT, SOCKET, from_universal, netid, to_universal};
 use crate::client::carrier::Address;
@@ -107,7 +108,11 @@ impl Rpcbind {
             Version::Three(rpcbind) if same => rpcbind.get_address(wanted.clone()),
             Version::Four(rpcbind) if self.place.is_some() => {
                 let all = rpcbind.get_address_list(wanted.clone())?.all;
-                Ok(all.into_iter().find(|entry| entry.netid == netid).map(|entry| entry.address).unwrap_or_default())
+                Ok(all
+                    .into_iter()
+                    .find(|entry| entry.netid == netid)
+                    .map(|entry| entry.address)
+                    .unwrap_or_default())
             }
             Version::Four(rpcbind) => Ok(among(rpcbind.dump()?.all, &wanted)),
             Version::Three(rpcbind) => Ok(among(rpcbind.dump()?.all, &wanted)),
@@ -161,7 +166,13 @@ impl Rpcbind {
     ///
     /// # Errors
     /// If the host has no port mapper.
-    pub fn set(&self, program: u32, version: u32, stream: bool, address: SocketAddr) -> Result<bool, CallFailed> {
+    pub fn set(
+        &self,
+        program: u32,
+        version: u32,
+        stream: bool,
+        address: SocketAddr,
+    ) -> Result<bool, CallFailed> {
         let owner = rustix::process::geteuid().as_raw().to_string();
         let netid = netid(stream, address).into();
         let entry = Rpcb { program, version, netid, address: to_universal(address), owner };

@@ -48,7 +48,8 @@ impl Callback {
         if let Some((client, _)) = self.place.get() {
             return Some(client.clone());
         }
-        let inflow = Arc::new(Inflow { bytes: Mutex::default(), ended: OnceLock::new(), alarm: Alarm::new().ok()? });
+        let inflow =
+            Arc::new(Inflow { bytes: Mutex::default(), ended: OnceLock::new(), alarm: Alarm::new().ok()? });
         let way = Way { connection: Arc::downgrade(connection), inflow: inflow.clone() };
         let client = Client::builder().reconnect(false).dial(way).ok()?;
         // Another thread may have been faster.

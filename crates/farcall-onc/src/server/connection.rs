@@ -216,7 +216,8 @@ impl Connection {
                     self.streams.crew.relieve(&self.streams.list);
                 }
                 let pace = admitted.pace();
-                let (wanted, relieved) = seat.run(|| self.streams.programs.run(admitted, peer, packet, reply));
+                let (wanted, relieved) =
+                    seat.run(|| self.streams.programs.run(admitted, peer, packet, reply));
                 if relieved {
                     pace.overdue();
                 }

@@ -348,7 +348,8 @@ impl Crew {
             }
             state.idle += 1;
             self.note_busy(&state);
-            let (woken, waited) = self.bell.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
+            let (woken, waited) =
+                self.bell.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
             if waited.timed_out() && state.jobs.is_empty() {
@@ -398,7 +399,8 @@ impl Crew {
             (state, timed_out) = match nap {
                 None => (self.keeper.wait(state).unwrap_or_else(PoisonError::into_inner), false),
                 Some(nap) => {
-                    let (state, waited) = self.keeper.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
+                    let (state, waited) =
+                        self.keeper.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
                     (state, waited.timed_out())
                 }
             };

@@ -175,7 +175,8 @@ impl Datagrams {
     /// Serves one datagram.
     #[inline]
     fn serve(&self, seat: &Seat, message: &[u8], asker: &Asker, reply: &mut Outgoing) {
-        let peer = Peer { transport: Transport::Udp, address: Some(asker.from), user: None, connection: None };
+        let peer =
+            Peer { transport: Transport::Udp, address: Some(asker.from), user: None, connection: None };
         let wanted = match self.programs.examine(message, &peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
             Verdict::Answered => true,
@@ -238,7 +239,11 @@ fn reports_destinations(socket: &UdpSocket, local: &SocketAddr) -> bool {
 }
 
 #[cfg(target_os = "linux")]
-fn receive_message(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> Result<Option<(usize, Asker)>, Errno> {
+fn receive_message(
+    socket: &UdpSocket,
+    buffer: &mut [u8],
+    wait: bool,
+) -> Result<Option<(usize, Asker)>, Errno> {
     let incoming = farcall::message::receive(socket, buffer, wait).map_err(errno)?;
     let at = incoming.at.filter(|at| !at.is_multicast());
     Ok(incoming.from.map(|from| (incoming.len, Asker { from, at })))

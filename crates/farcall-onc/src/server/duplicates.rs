@@ -62,7 +62,13 @@ struct Key {
 
 impl Key {
     /// That of a call; none if nobody could tell that it is sent again.
-    fn of(seed: u64, peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>, arguments: &[u8]) -> Option<Key> {
+    fn of(
+        seed: u64,
+        peer: &Peer,
+        call: &Call<'_>,
+        credential: OpaqueAuth<'_>,
+        arguments: &[u8],
+    ) -> Option<Key> {
         let (stream, address) = (peer.transport == Transport::Tcp, peer.address?);
         let seed = seed ^ u64::from(credential.flavor().0) ^ u64::from(call.xid) << 32;
         let credential = xxh3_64_with_seed(credential.body(), seed);
@@ -191,7 +197,13 @@ impl Duplicates {
 
     /// A call has come: it is to be served only if it was never seen.
     #[inline]
-    pub(super) fn begin(&self, peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>, arguments: &[u8]) -> Seen {
+    pub(super) fn begin(
+        &self,
+        peer: &Peer,
+        call: &Call<'_>,
+        credential: OpaqueAuth<'_>,
+        arguments: &[u8],
+    ) -> Seen {
         let fate = peer.connection.as_ref().map(|connection| connection.fate());
         self.begin_by(peer, call, credential, arguments, fate)
     }
@@ -206,7 +218,9 @@ impl Duplicates {
         arguments: &[u8],
         fate: Option<&Arc<Fate>>,
     ) -> Seen {
-        let Some(key) = Key::of(self.seed, peer, call, credential, arguments) else { return Seen::Never(None) };
+        let Some(key) = Key::of(self.seed, peer, call, credential, arguments) else {
+            return Seen::Never(None);
+        };
         self.look_up(key, fate)
     }
 

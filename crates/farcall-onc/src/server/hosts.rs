@@ -56,7 +56,12 @@ pub(super) const LEAST: usize = 16 << 10;
 impl Hosts {
     /// Makes an empty table, for at most `budget` bytes.
     pub(super) fn new(budget: usize) -> Arc<Hosts> {
-        Arc::new(Hosts { known: Mutex::default(), bytes: AtomicUsize::new(0), budget, running: AtomicIsize::new(0) })
+        Arc::new(Hosts {
+            known: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+            budget,
+            running: AtomicIsize::new(0),
+        })
     }
 
     /// The account of a new connection.
@@ -208,9 +213,12 @@ mod tests {
 
     #[test]
     fn a_host_is_an_ipv4_address_64_bits_of_an_ipv6_address_or_a_user() {
-        let user = |user| Peer { transport: Transport::Unix, address: None, user: Some(user), connection: None };
+        let user =
+            |user| Peer { transport: Transport::Unix, address: None, user: Some(user), connection: None };
         let same = |a: Peer, b: Peer| Key::of(&a) == Key::of(&b);
-        assert!(same(peer("10.0.0.7:1"), peer("10.0.0.7:2")) && !same(peer("10.0.0.7:1"), peer("10.0.0.8:1")));
+        assert!(
+            same(peer("10.0.0.7:1"), peer("10.0.0.7:2")) && !same(peer("10.0.0.7:1"), peer("10.0.0.8:1"))
+        );
         assert!(same(peer("10.0.0.7:1"), peer("[::ffff:10.0.0.7]:1")));
         assert!(same(peer("[2001:db8::1]:1"), peer("[2001:db8::f:0:0:1]:1")));
         assert!(!same(peer("[2001:db8::1]:1"), peer("[2001:db8:0:1::1]:1")));
@@ -222,7 +230,10 @@ mod tests {
         let hosts = Hosts::new(100);
         let (a, b) = (hosts.open(&peer("10.0.0.7:1")), hosts.open(&peer("10.0.0.7:2")));
         assert!(!a.add(60) && b.add(60));
-        assert_eq!((hosts.excess(), b.host().bytes(), hosts.connections_of(&peer("10.0.0.7:3"))), (20, 120, 2));
+        assert_eq!(
+            (hosts.excess(), b.host().bytes(), hosts.connections_of(&peer("10.0.0.7:3"))),
+            (20, 120, 2)
+        );
         drop(b);
         assert_eq!((hosts.excess(), a.host().bytes(), a.bytes()), (0, 60, 60));
         drop(a);
@@ -233,10 +244,16 @@ mod tests {
     fn one_host_leaves_room_for_the_calls_of_others() {
         let hosts = Hosts::new(100);
         let run = |account: &Account, most| {
-            std::iter::repeat_n((), 100).take_while(|()| account.may_run(most)).map(|()| account.begin()).count()
+            std::iter::repeat_n((), 100)
+                .take_while(|()| account.may_run(most))
+                .map(|()| account.begin())
+                .count()
         };
-        let (a, b, c) =
-            (hosts.open(&peer("10.0.0.7:1")), hosts.open(&peer("10.0.0.8:1")), hosts.open(&peer("10.0.0.9:1")));
+        let (a, b, c) = (
+            hosts.open(&peer("10.0.0.7:1")),
+            hosts.open(&peer("10.0.0.8:1")),
+            hosts.open(&peer("10.0.0.9:1")),
+        );
         assert_eq!((run(&a, 64), run(&b, 64), run(&c, 64)), (52, 10, 2));
         (0..52).for_each(|_| a.end());
         assert!(run(&c, 64) > 30);

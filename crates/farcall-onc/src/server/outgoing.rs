@@ -70,7 +70,8 @@ impl Outgoing {
         verifier: Option<&Verifier>,
         outcome: Accepted<'_>,
     ) -> Verdict<'static> {
-        let verifier = verifier.and_then(|(flavor, body)| OpaqueAuth::new(flavor.0, body)).unwrap_or(OpaqueAuth::NONE);
+        let verifier =
+            verifier.and_then(|(flavor, body)| OpaqueAuth::new(flavor.0, body)).unwrap_or(OpaqueAuth::NONE);
         Reply { xid, answer: Answer::Accepted { verifier, outcome } }.write(&mut self.bytes);
         Verdict::Answered
     }
@@ -123,7 +124,8 @@ impl Outgoing {
     /// Puts its result into the form that a flavour gives it; false if there is none.
     pub(super) fn seal(&mut self, seal: Box<dyn Seal>, at: usize) -> bool {
         let bytes = &mut self.bytes;
-        guarded(move || seal.seal(bytes, at)).is_some() && self.longest.is_none_or(|most| self.bytes.len() <= most)
+        guarded(move || seal.seal(bytes, at)).is_some()
+            && self.longest.is_none_or(|most| self.bytes.len() <= most)
     }
 
     /// The call has no result after all.
@@ -137,7 +139,10 @@ impl Outgoing {
     /// A copy of the result that lasts, of all but the part that is shared anyway.
     pub(super) fn outcome(&self, at: usize) -> Outcome {
         let result = Bytes::copy_from_slice(self.bytes.get(at..).unwrap_or_default());
-        Outcome::Result(result, self.kept.as_ref().map(|(place, kept)| (place.saturating_sub(at), kept.clone())))
+        Outcome::Result(
+            result,
+            self.kept.as_ref().map(|(place, kept)| (place.saturating_sub(at), kept.clone())),
+        )
     }
 }
 

@@ -90,7 +90,10 @@ impl Offer {
 
 impl std::fmt::Debug for Offer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Offer").field("program", &self.program).field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("Offer")
+            .field("program", &self.program)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }
 
@@ -215,7 +218,8 @@ impl Programs {
 
     #[cold]
     fn mismatch(&self, program: u32) -> Accepted<'static> {
-        let versions = || self.offers.iter().filter(|offer| offer.program == program).map(|offer| offer.version);
+        let versions =
+            || self.offers.iter().filter(|offer| offer.program == program).map(|offer| offer.version);
         match (versions().min(), versions().max()) {
             (Some(low), Some(high)) => Accepted::ProgMismatch { low, high },
             _ => Accepted::ProgUnavail,
@@ -260,7 +264,8 @@ impl Programs {
             (Cow::Borrowed(arguments), Some(packet)) => Some(packet.slice_ref(arguments)),
             _ => None,
         };
-        let mut decoder = shared.as_ref().map_or_else(|| Decoder::new(&stands.arguments), Decoder::with_packet);
+        let mut decoder =
+            shared.as_ref().map_or_else(|| Decoder::new(&stands.arguments), Decoder::with_packet);
         decoder = decoder.limits(self.limits);
         if self.lenient {
             decoder = decoder.lenient();

@@ -26,7 +26,11 @@ struct Table {
 
 impl Shorts {
     pub(super) fn new(most: usize) -> Shorts {
-        Shorts { most: most.max(1), incarnation: RandomState::new().build_hasher().finish(), table: Mutex::default() }
+        Shorts {
+            most: most.max(1),
+            incarnation: RandomState::new().build_hasher().finish(),
+            table: Mutex::default(),
+        }
     }
 
     /// What stands for this body of an AUTH_SYS.

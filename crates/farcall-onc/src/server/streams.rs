@@ -201,7 +201,9 @@ impl Streams {
             true => of_those.max_by_key(|connection| (connection.idle(now), connection.silent(now))),
             false => {
                 let idle = of_those.filter_map(|connection| Some((connection.idle(now)?, connection)));
-                idle.max_by_key(|(idle, _)| *idle).filter(|(idle, _)| *idle >= GRACE).map(|(_, idlest)| idlest)
+                idle.max_by_key(|(idle, _)| *idle)
+                    .filter(|(idle, _)| *idle >= GRACE)
+                    .map(|(_, idlest)| idlest)
             }
         };
         closed.inspect(|closed| closed.close()).is_some()
@@ -235,9 +237,12 @@ impl Streams {
             hosts.insert(Arc::as_ptr(host), host.bytes());
         }
         while left > 0 && !large.is_empty() {
-            let Some(heaviest) = hosts.iter().max_by_key(|(_, bytes)| **bytes).map(|(host, _)| *host) else { return };
-            let is_its =
-                |(connection, _): &(&Arc<Connection>, usize)| Arc::as_ptr(connection.account().host()) == heaviest;
+            let Some(heaviest) = hosts.iter().max_by_key(|(_, bytes)| **bytes).map(|(host, _)| *host) else {
+                return;
+            };
+            let is_its = |(connection, _): &(&Arc<Connection>, usize)| {
+                Arc::as_ptr(connection.account().host()) == heaviest
+            };
             let Some(place) = large.iter().rposition(is_its) else {
                 hosts.remove(&heaviest);
                 continue;
@@ -269,7 +274,8 @@ impl Streams {
     fn unpark_one(&self) {
         let one = {
             let mut parked = lock(&self.parked);
-            let one = parked.iter().position(|connection| connection.may_run()).map(|place| parked.remove(place));
+            let one =
+                parked.iter().position(|connection| connection.may_run()).map(|place| parked.remove(place));
             self.parked_count.store(parked.len(), Ordering::SeqCst);
             one
         };
@@ -425,7 +431,10 @@ impl Listener {
                     stream.set_nonblocking(false)?;
                     None
                 };
-                Ok((stream.into(), Peer { transport: Transport::Unix, address: None, user, connection: None }))
+                Ok((
+                    stream.into(),
+                    Peer { transport: Transport::Unix, address: None, user, connection: None },
+                ))
             }
         }
     }
@@ -444,7 +453,9 @@ impl AsFd for Listener {
 /// left to the server's procedures.
 fn descriptors() -> usize {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    most.map_or(usize::MAX, |most| usize::try_from(most - most / 4).unwrap_or(usize::MAX)).saturating_sub(LOBBY).max(1)
+    most.map_or(usize::MAX, |most| usize::try_from(most - most / 4).unwrap_or(usize::MAX))
+        .saturating_sub(LOBBY)
+        .max(1)
 }
 
 /// Keys that we gave ourselves need no hashing.
@@ -477,7 +488,10 @@ fn tcp_peer(address: SocketAddr) -> Peer {
 fn is_of_the_connection(error: &io::Error) -> bool {
     use io::ErrorKind::*;
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | InvalidInput)
-        || matches!(error.kind(), HostUnreachable | NetworkUnreachable | NetworkDown | PermissionDenied | TimedOut)
+        || matches!(
+            error.kind(),
+            HostUnreachable | NetworkUnreachable | NetworkDown | PermissionDenied | TimedOut
+        )
 }
 
 const READ: Interest = Interest { read: true, write: false };

@@ -312,7 +312,9 @@ impl fmt::Display for Unreadable {
             Problem::NotACall(found) => write!(f, "{found} where a call has 0"),
             Problem::NotAReply(found) => write!(f, "{found} where a reply has 1"),
             Problem::Status(found) => write!(f, "there is no status {found}"),
-            Problem::AuthTooLong(found) => write!(f, "a credential of {found} bytes, where at most 400 are allowed"),
+            Problem::AuthTooLong(found) => {
+                write!(f, "a credential of {found} bytes, where at most 400 are allowed")
+            }
         }
     }
 }

@@ -135,7 +135,9 @@ impl Datagrams {
 }
 
 /// Runs a script at a UDP socket; its end can be waited for.
-pub fn udp<T: Send + 'static>(script: impl FnOnce(&Datagrams) -> T + Send + 'static) -> (String, JoinHandle<T>) {
+pub fn udp<T: Send + 'static>(
+    script: impl FnOnce(&Datagrams) -> T + Send + 'static,
+) -> (String, JoinHandle<T>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = format!("udp://{}", socket.local_addr().unwrap());
     (address, std::thread::spawn(move || script(&Datagrams(socket))))

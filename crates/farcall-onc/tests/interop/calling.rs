@@ -76,7 +76,10 @@ fn rpcbind_is_asked_and_told_in_each_version() {
             assert_eq!(rpcbind.find(100_000, itself, true).unwrap().map(|at| at.port()), Some(111));
             assert_eq!(rpcbind.find(100_000, itself, false).unwrap().map(|at| at.port()), Some(111));
             let entries = rpcbind.entries().unwrap();
-            assert!(entries.iter().any(|entry| entry.program == 100_000 && entry.netid == netid), "{entries:?}");
+            assert!(
+                entries.iter().any(|entry| entry.program == 100_000 && entry.netid == netid),
+                "{entries:?}"
+            );
             // Registered over TCP alone, it is found by whichever network one asks.
             let registration = rpcbind.register(program, 1, &[(true, at)]).unwrap();
             assert_eq!(rpcbind.find(program, 1, true).unwrap(), Some(at));

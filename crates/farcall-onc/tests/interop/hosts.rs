@@ -39,7 +39,9 @@ fn the_library_routines_ask_the_programs_of_a_host() {
         assert_eq!(users.number().unwrap() as usize, names.len());
         shown("rusersd", "udp", "call");
         // The port mapper passes a broadcast on; what it says comes from another port than 111.
-        let all = Broadcast::of_interface::<dyn RUsers>(1).to([127, 0, 0, 1].into()).within(Duration::from_secs(20));
+        let all = Broadcast::of_interface::<dyn RUsers>(1)
+            .to([127, 0, 0, 1].into())
+            .within(Duration::from_secs(20));
         let mut heard = Vec::new();
         all.each::<u32>(|one| {
             heard.push((one.server.ip(), one.result.unwrap()));
@@ -166,7 +168,10 @@ fn the_programs_that_ask_a_host_ask_ours() {
     let _server = builder.register_at(&mapper).start().unwrap();
     if has("rusers") {
         let users = run(Command::new("rusers").args(["-l", "127.0.0.1"])).unwrap();
-        assert!(users.contains("birrell") && users.contains("tty7") && users.contains("grapevine"), "{users}");
+        assert!(
+            users.contains("birrell") && users.contains("tty7") && users.contains("grapevine"),
+            "{users}"
+        );
         shown("rusers", "udp", "serve");
     }
     if has("rup") {

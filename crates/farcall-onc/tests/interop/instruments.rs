@@ -39,7 +39,9 @@ impl DeviceCoreVersion for Instrument {
 
     fn device_write(&self, write: &DeviceWriteParms) -> Result<DeviceWriteResp> {
         let mut links = self.0.lock().unwrap();
-        let Some(answer) = links.get_mut(&write.lid) else { return Ok(DeviceWriteResp { error: NO_LINK, size: 0 }) };
+        let Some(answer) = links.get_mut(&write.lid) else {
+            return Ok(DeviceWriteResp { error: NO_LINK, size: 0 });
+        };
         *answer = match write.data.trim_ascii() {
             b"*IDN?" => b"farcall,an instrument of memory,1,1\n".to_vec(),
             other => other.to_vec(),

@@ -225,7 +225,9 @@ fn check_unions(first: &LanguageFirstClient) {
         let picture = Picture::Green(outcome);
         assert_eq!(first.picture(&picture).unwrap(), picture);
     }
-    for picture in [Picture::Red, Picture::Default(Colour::BelowZero, -1), Picture::Default(Colour::Blue, i64::MAX)] {
+    for picture in
+        [Picture::Red, Picture::Default(Colour::BelowZero, -1), Picture::Default(Colour::Blue, i64::MAX)]
+    {
         assert_eq!(first.picture(&picture).unwrap(), picture);
     }
     for maybe in [Some(2.5), None] {
@@ -242,7 +244,11 @@ fn check_pointers(first: &LanguageFirstClient) {
     assert_eq!(first.entries(&list).unwrap(), list);
     assert_eq!(first.entries(&Default::default()).unwrap().len(), 0);
     let leaf = |value| Some(Box::new(Tree { value, left: None, right: None }));
-    let tree = Tree { value: 3, left: Some(Box::new(Tree { value: 2, left: leaf(1), right: None })), right: leaf(4) };
+    let tree = Tree {
+        value: 3,
+        left: Some(Box::new(Tree { value: 2, left: leaf(1), right: None })),
+        right: leaf(4),
+    };
     assert_eq!(first.tree(&tree).unwrap(), tree);
     let lowest = || Some(Box::new(Node::default()));
     let labels = ["up", "down"].map(|label| Bounded(label.into())).to_vec();

@@ -93,7 +93,9 @@ fn rpcinfo() {
     let has = |text: &str, wanted: &[&str]| {
         lines(text).iter().any(|line| wanted.iter().all(|word| line.iter().any(|w| w == word)))
     };
-    for wanted in [["100000", "2", "tcp", "111"], ["100000", "4", "udp", "111"], ["536871048", "3", "udp", ""]] {
+    for wanted in
+        [["100000", "2", "tcp", "111"], ["100000", "4", "udp", "111"], ["536871048", "3", "udp", ""]]
+    {
         let wanted: Vec<_> = wanted.into_iter().filter(|word| !word.is_empty()).collect();
         assert!(has(&version_2, &wanted), "{wanted:?} in\n{version_2}");
     }
@@ -122,7 +124,8 @@ fn nmap() {
         ("tcp6", &["-6", "-p", "111", "::1"]),
         ("udp6", &["-6", "-sU", "-p", "U:111", "::1"]),
     ] {
-        let Ok(said) = run(Command::new("nmap").args(["-n", "-Pn", "--script", "rpcinfo"]).args(arguments)) else {
+        let Ok(said) = run(Command::new("nmap").args(["-n", "-Pn", "--script", "rpcinfo"]).args(arguments))
+        else {
             return skip("nmap: it cannot be run");
         };
         assert!(said.contains("100000  2,3,4") && said.contains("536871048"), "{said}");

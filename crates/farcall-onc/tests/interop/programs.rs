@@ -12,7 +12,8 @@ use farcall_onc::Server;
 use farcall_onc::server::{ServerBuilder, Transport};
 
 /// As the system's netconfig calls them, and this host's address in each.
-pub const NETWORKS: [(&str, &str); 4] = [("udp", "127.0.0.1"), ("tcp", "127.0.0.1"), ("udp6", "::1"), ("tcp6", "::1")];
+pub const NETWORKS: [(&str, &str); 4] =
+    [("udp", "127.0.0.1"), ("tcp", "127.0.0.1"), ("udp6", "::1"), ("tcp6", "::1")];
 
 /// Those that this machine has: some have no IPv6.
 pub fn networks() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -21,7 +22,8 @@ pub fn networks() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// A server of ours has a port of each of them.
 pub fn at_each(builder: ServerBuilder) -> ServerBuilder {
-    let ports = networks().map(|(_, host)| SocketAddr::new(host.parse().unwrap(), 0)).collect::<BTreeSet<_>>();
+    let ports =
+        networks().map(|(_, host)| SocketAddr::new(host.parse().unwrap(), 0)).collect::<BTreeSet<_>>();
     ports.into_iter().fold(builder, ServerBuilder::address)
 }
 
@@ -48,7 +50,8 @@ fn make() -> Result<PathBuf, String> {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("interop-{}", std::process::id()));
     std::fs::create_dir_all(&out).map_err(|why| why.to_string())?;
     for name in ["calc", "language"] {
-        std::fs::copy(here.join(format!("{name}.x")), out.join(format!("{name}.x"))).map_err(|why| why.to_string())?;
+        std::fs::copy(here.join(format!("{name}.x")), out.join(format!("{name}.x")))
+            .map_err(|why| why.to_string())?;
         for (flag, end) in [("-h", ".h"), ("-c", "_xdr.c"), ("-l", "_clnt.c"), ("-m", "_svc.c")] {
             let mut rpcgen = Command::new("rpcgen");
             rpcgen.args(["-C", "-N", flag, "-o", &format!("{name}{end}"), &format!("{name}.x")]);
@@ -58,7 +61,8 @@ fn make() -> Result<PathBuf, String> {
             let program = format!("{name}_{program}");
             let mut gcc = Command::new("gcc");
             gcc.args(["-w", "-I", ".", "-I", "/usr/include/tirpc", "-o", &program]);
-            gcc.arg(here.join(format!("{program}.c"))).args([format!("{name}_{half}.c"), format!("{name}_xdr.c")]);
+            gcc.arg(here.join(format!("{program}.c")))
+                .args([format!("{name}_{half}.c"), format!("{name}_xdr.c")]);
             run(gcc.args(["-ltirpc", "-lpthread"]).current_dir(&out))?;
         }
     }
@@ -89,7 +93,8 @@ pub fn has(name: &str) -> bool {
 /// Where a server of ours is reached over a network.
 pub fn port(server: &Server, network: &str) -> String {
     let fits = |(transport, address): &&(Transport, SocketAddr)| {
-        (*transport == Transport::Udp) == network.starts_with("udp") && address.is_ipv6() == network.ends_with('6')
+        (*transport == Transport::Udp) == network.starts_with("udp")
+            && address.is_ipv6() == network.ends_with('6')
     };
     server.addresses().iter().find(fits).unwrap().1.port().to_string()
 }
@@ -119,7 +124,8 @@ impl Running {
 
     /// The ports that it printed, in the order of [`NETWORKS`].
     pub fn ports(&self) -> Vec<&str> {
-        let ports: Vec<&str> = self.first.split_whitespace().filter(|word| word.parse::<u16>().is_ok()).collect();
+        let ports: Vec<&str> =
+            self.first.split_whitespace().filter(|word| word.parse::<u16>().is_ok()).collect();
         assert_eq!(ports.len(), NETWORKS.len(), "{}", self.first);
         ports
     }

@@ -85,7 +85,8 @@ fn replies_that_nobody_reads_cost_the_connections_of_their_host_and_nobody_else(
 #[test]
 fn replies_to_no_call_cost_the_connections_of_their_host_and_nobody_else() {
     let limits = Limits { record: MIB, ..Limits::default() };
-    let of = |builder: farcall_onc::server::ServerBuilder| builder.program::<dyn Game>(std::sync::Arc::new(Table));
+    let of =
+        |builder: farcall_onc::server::ServerBuilder| builder.program::<dyn Game>(std::sync::Arc::new(Table));
     let (server, _) = serve_with(|builder| of(builder).records(limits).memory(BUDGET).workers(THREADS));
     // The server is made to call this client once.
     let call_back = |stream: &mut Stream<TcpStream>, xid| {

@@ -226,7 +226,8 @@ impl Calc for Calculator {
 /// A server at loopback.
 pub fn serve_with(settings: impl FnOnce(ServerBuilder) -> ServerBuilder) -> (Server, Arc<Calculator>) {
     let calculator = Arc::new(Calculator::default());
-    let builder = Server::builder().program::<dyn Calc>(calculator.clone()).address("127.0.0.1:0".parse().unwrap());
+    let builder =
+        Server::builder().program::<dyn Calc>(calculator.clone()).address("127.0.0.1:0".parse().unwrap());
     (settings(builder).start().unwrap(), calculator)
 }
 
@@ -241,7 +242,8 @@ pub fn call(xid: u32, procedure: u32, arguments: &[u32]) -> Vec<u8> {
 
 pub fn call_as(xid: u32, procedure: u32, credential: OpaqueAuth<'_>, arguments: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
-    Call { xid, program: PROGRAM, version: 2, procedure, credential, verifier: OpaqueAuth::NONE }.write(&mut message);
+    Call { xid, program: PROGRAM, version: 2, procedure, credential, verifier: OpaqueAuth::NONE }
+        .write(&mut message);
     message.extend_from_slice(arguments);
     message
 }
@@ -294,7 +296,11 @@ impl Udp {
         let (served, ended) = mpsc::channel();
         *calculator.served.lock().unwrap() = Some(served);
         drop((server, calculator));
-        assert_eq!(ended.recv_timeout(PATIENCE), Err(mpsc::RecvTimeoutError::Disconnected), "a thread is left");
+        assert_eq!(
+            ended.recv_timeout(PATIENCE),
+            Err(mpsc::RecvTimeoutError::Disconnected),
+            "a thread is left"
+        );
         self.0.set_nonblocking(true).unwrap();
         let nothing = self.0.recv(&mut [0; 4]).map_err(|why| why.kind());
         assert_eq!(nothing, Err(ErrorKind::WouldBlock), "something was answered that was to be ignored");
@@ -357,7 +363,9 @@ pub fn record(message: &[u8]) -> Vec<u8> {
 /// Identifier and result of a reply that says that all is well.
 pub fn success(reply: &[u8]) -> (u32, Vec<u8>) {
     match Reply::parse(reply).unwrap() {
-        Reply { xid, answer: Answer::Accepted { outcome: Accepted::Success(result), .. } } => (xid, result.to_vec()),
+        Reply { xid, answer: Answer::Accepted { outcome: Accepted::Success(result), .. } } => {
+            (xid, result.to_vec())
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -125,7 +125,11 @@ fn failures_of_procedures_are_errors_of_the_system() {
     let (server, _) = serve();
     let mut tcp = tcp(&server);
     for procedure in [5, 9, 11] {
-        assert_eq!(accepted(&tcp.ask(&call(1, procedure, &[]))), Accepted::SystemErr, "procedure {procedure}");
+        assert_eq!(
+            accepted(&tcp.ask(&call(1, procedure, &[]))),
+            Accepted::SystemErr,
+            "procedure {procedure}"
+        );
     }
     assert_eq!(accepted(&tcp.ask(&call(1, 1, &[2]))), Accepted::GarbageArgs);
 }
@@ -139,7 +143,10 @@ fn a_procedure_knows_who_calls() {
     let who = call_as(1, 8, OpaqueAuth::new(Flavor::SYS.0, &body).unwrap(), &[]);
     let said = success(&udp.ask(&who)).1;
     let said = String::from_utf8(said[4..].to_vec()).unwrap();
-    assert!(said.starts_with("Udp Sys(Sys { stamp: 1, machine:") && said.contains("uid: 1000, gid: 100, gids: [4]"));
+    assert!(
+        said.starts_with("Udp Sys(Sys { stamp: 1, machine:")
+            && said.contains("uid: 1000, gid: 100, gids: [4]")
+    );
 }
 
 #[test]
@@ -175,7 +182,8 @@ fn a_long_procedure_holds_up_nobody() {
     assert_eq!(success(&busy.ask(&call(51, 1, &[2, 3]))), (51, words(&[5])));
     assert_eq!(success(&other.ask(&call(52, 1, &[2, 3]))), (52, words(&[5])));
     calculator.open();
-    let mut late: Vec<u32> = (0..4).flat_map(|_| [success(&udp.receive()).0, success(&busy.receive()).0]).collect();
+    let mut late: Vec<u32> =
+        (0..4).flat_map(|_| [success(&udp.receive()).0, success(&busy.receive()).0]).collect();
     late.sort_unstable();
     assert_eq!(late, [0, 0, 1, 1, 2, 2, 3, 3]);
 }
@@ -185,7 +193,8 @@ fn a_call_behind_a_long_one_in_the_same_segment_is_served() {
     use std::io::Write as _;
     let (server, calculator) = serve();
     let mut tcp = tcp(&server);
-    let both = [record(&call(1, 1, &[1, 1])), record(&call(2, 4, &[])), record(&call(3, 1, &[2, 3]))].concat();
+    let both =
+        [record(&call(1, 1, &[1, 1])), record(&call(2, 4, &[])), record(&call(3, 1, &[2, 3]))].concat();
     tcp.0.write_all(&both).unwrap();
     assert_eq!(success(&tcp.receive()), (1, words(&[2])));
     assert_eq!(success(&tcp.receive()), (3, words(&[5])));
@@ -253,8 +262,9 @@ fn half_a_connection_is_enough_for_the_replies() {
 
 #[test]
 fn a_dropped_server_leaves_its_port() {
-    let start =
-        |at| Server::builder().program::<dyn Calc>(Arc::new(Calculator::default())).address(at).start().unwrap();
+    let start = |at| {
+        Server::builder().program::<dyn Calc>(Arc::new(Calculator::default())).address(at).start().unwrap()
+    };
     // An address that no other test's ports are of: one of theirs could be the one that is left for a moment.
     let mut server = start("127.0.7.2:0".parse().unwrap());
     let address = server.udp().unwrap();
@@ -309,8 +319,9 @@ fn a_server_calls_its_client_on_the_same_connection() {
 
 #[test]
 fn a_client_that_serves_nothing_fails_only_the_call_to_it() {
-    let builder =
-        Server::builder().program::<dyn Game>(Arc::new(Table)).program::<dyn Calc>(Arc::new(Calculator::default()));
+    let builder = Server::builder()
+        .program::<dyn Game>(Arc::new(Table))
+        .program::<dyn Calc>(Arc::new(Calculator::default()));
     let server = builder.address("127.0.0.1:0".parse().unwrap()).start().unwrap();
     let mut tcp = tcp(&server);
     let mut play = call(1, 1, &[1]);

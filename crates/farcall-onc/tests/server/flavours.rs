@@ -69,7 +69,9 @@ fn message(who: &[u8; 4], number: u32, procedure: u32, arguments: &[u32]) -> Vec
 
 /// The verifier's number, and what was said.
 fn said(reply: &[u8]) -> (u32, Accepted<'_>) {
-    let Answer::Accepted { verifier, outcome } = Reply::parse(reply).unwrap().answer else { panic!("it is refused") };
+    let Answer::Accepted { verifier, outcome } = Reply::parse(reply).unwrap().answer else {
+        panic!("it is refused")
+    };
     assert_eq!(verifier.flavor(), NUMBERED);
     (u32::from_be_bytes(verifier.body().try_into().unwrap()), outcome)
 }
@@ -145,7 +147,9 @@ fn sys(uid: u32) -> Vec<u8> {
 /// The AUTH_SHORT that a reply gives, and its result.
 fn short(reply: &[u8]) -> (Vec<u8>, Vec<u8>) {
     match Reply::parse(reply).unwrap().answer {
-        Answer::Accepted { verifier, outcome: Accepted::Success(result) } if verifier.flavor() == Flavor::SHORT => {
+        Answer::Accepted { verifier, outcome: Accepted::Success(result) }
+            if verifier.flavor() == Flavor::SHORT =>
+        {
             (verifier.body().to_vec(), result.to_vec())
         }
         other => panic!("{other:?}"),
@@ -157,7 +161,8 @@ fn an_auth_short_stands_for_its_auth_sys_while_the_table_has_room() {
     let (server, _) = serve_with(|builder| builder.short_credentials(2));
     let udp = Udp::to(server.udp().unwrap());
     let as_sys = |uid| udp.ask(&call_as(1, 8, OpaqueAuth::new(Flavor::SYS.0, &sys(uid)).unwrap(), &[]));
-    let as_short = |short: &[u8]| udp.ask(&call_as(2, 8, OpaqueAuth::new(Flavor::SHORT.0, short).unwrap(), &[]));
+    let as_short =
+        |short: &[u8]| udp.ask(&call_as(2, 8, OpaqueAuth::new(Flavor::SHORT.0, short).unwrap(), &[]));
     let (first, who) = short(&as_sys(1000));
     assert_eq!(short(&as_sys(1000)).0, first);
     // The procedure sees who calls, and not what stands for it.
@@ -175,7 +180,9 @@ fn an_auth_short_stands_for_its_auth_sys_while_the_table_has_room() {
     assert_eq!(success(&udp.ask(&call(1, 8, &[]))).1[4..], b"Udp None"[..]);
     let (plain, _) = serve();
     let reply = Udp::to(plain.udp().unwrap()).ask(&call_as(1, 0, OpaqueAuth::new(1, &sys(7)).unwrap(), &[]));
-    let Answer::Accepted { verifier, .. } = Reply::parse(&reply).unwrap().answer else { panic!("it is refused") };
+    let Answer::Accepted { verifier, .. } = Reply::parse(&reply).unwrap().answer else {
+        panic!("it is refused")
+    };
     assert_eq!(verifier, OpaqueAuth::NONE);
 }
 
@@ -210,7 +217,12 @@ impl Authenticator for Watched {
         Ok(seal)
     }
 
-    fn open<'a>(&self, v: &OpaqueAuth<'_>, result: &'a [u8], seal: Sealed) -> Result<Cow<'a, [u8]>, CallFailed> {
+    fn open<'a>(
+        &self,
+        v: &OpaqueAuth<'_>,
+        result: &'a [u8],
+        seal: Sealed,
+    ) -> Result<Cow<'a, [u8]>, CallFailed> {
         self.sys.open(v, result, seal)
     }
 
@@ -233,7 +245,8 @@ fn a_client_goes_back_to_its_auth_sys_when_the_server_is_another() {
     let at = server.as_ref().unwrap().udp().unwrap().to_string();
     for way in ["udp", "tcp"] {
         let counts = Arc::<Counts>::default();
-        let watched = Watched { sys: AuthSys::new(b"ebbets", 1000, 100, &[4]).unwrap(), counts: counts.clone() };
+        let watched =
+            Watched { sys: AuthSys::new(b"ebbets", 1000, 100, &[4]).unwrap(), counts: counts.clone() };
         let client = Client::builder().auth(watched);
         let connect = || client.connect(&format!("{way}://{at}")).unwrap().bind::<dyn Calc>();
         let calc = connect();

@@ -110,7 +110,8 @@ fn any_fragmentation_is_taken() {
         assert_eq!(success(&tcp.receive()), (1, words(&[5])), "fragments of {each}");
     }
     // Data, and an empty last fragment; empty ones between.
-    let empty_last = [&(message.len() as u32).to_be_bytes()[..], &message, &0x8000_0000_u32.to_be_bytes()].concat();
+    let empty_last =
+        [&(message.len() as u32).to_be_bytes()[..], &message, &0x8000_0000_u32.to_be_bytes()].concat();
     tcp.0.write_all(&empty_last).unwrap();
     assert_eq!(success(&tcp.receive()), (1, words(&[5])));
     tcp.0.write_all(&[&[0; 400][..], &record(&message)].concat()).unwrap();
@@ -159,7 +160,8 @@ fn silent_and_slow_connections_are_closed() {
     let (server, calculator) = serve_with(|builder| builder.idle(time));
     let mut silent = tcp(&server);
     // (On a busy machine it may be silent for too long itself before it calls: then the next one is to work.)
-    let mut working = std::iter::repeat_with(|| tcp(&server)).find_map(|tcp| begins_to_work(tcp, &calculator)).unwrap();
+    let mut working =
+        std::iter::repeat_with(|| tcp(&server)).find_map(|tcp| begins_to_work(tcp, &calculator)).unwrap();
     silent.is_closed();
     // One that waits for its reply is not idle.
     calculator.open();

@@ -62,8 +62,8 @@ fn served() -> (Server, [MineClient; 2]) {
     let server = Server::builder().program::<dyn Mine>(Arc::new(Mines)).workers(1);
     let server = server.address("127.0.0.1:0".parse().unwrap()).start().unwrap();
     let addresses = [format!("tcp://{}", server.tcp().unwrap()), format!("udp://{}", server.udp().unwrap())];
-    let clients =
-        addresses.map(|address| Client::connect(&address).unwrap().bind::<dyn Mine>().within(Duration::from_secs(20)));
+    let clients = addresses
+        .map(|address| Client::connect(&address).unwrap().bind::<dyn Mine>().within(Duration::from_secs(20)));
     (server, clients)
 }
 

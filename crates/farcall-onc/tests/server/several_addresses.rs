@@ -61,7 +61,12 @@ fn run_again() {
         let _ = writeln!(std::io::stderr(), "skipped: {NAME}: no network of its own");
         return;
     }
-    let output = network().arg(env::current_exe().unwrap()).args(["--exact", NAME]).env(INSIDE, "1").output().unwrap();
+    let output =
+        network().arg(env::current_exe().unwrap()).args(["--exact", NAME]).env(INSIDE, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

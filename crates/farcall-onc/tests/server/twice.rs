@@ -188,7 +188,8 @@ fn without_retention_all_that_comes_runs() {
     let (server, _) = serve_with(|builder| builder.retention(None));
     let udp = Udp::to(server.udp().unwrap());
     (1..4).for_each(|runs| assert_eq!(success(&udp.ask(&call(1, 3, &[]))).1, words(&[0, runs])));
-    let (server, _) = serve_with(|builder| builder.retention(Some(Retention { bytes: 0, ..Retention::default() })));
+    let (server, _) =
+        serve_with(|builder| builder.retention(Some(Retention { bytes: 0, ..Retention::default() })));
     let udp = Udp::to(server.udp().unwrap());
     (1..4).for_each(|runs| assert_eq!(success(&udp.ask(&call(1, 3, &[]))).1, words(&[0, runs])));
 }

@@ -297,7 +297,12 @@ impl Conversation {
     /// # Errors
     /// As [`Conversation::start`]; the arguments stay where they are.
     #[inline(always)]
-    pub fn start_by(&mut self, clock: impl Fn() -> Time, call: &Call, args: &mut Vec<u8>) -> Result<CallId, Failure> {
+    pub fn start_by(
+        &mut self,
+        clock: impl Fn() -> Time,
+        call: &Call,
+        args: &mut Vec<u8>,
+    ) -> Result<CallId, Failure> {
         let many = self.slots.outstanding() >= self.config.max_outstanding as usize;
         if many || !is_encodable(args.len()) {
             return Err(self.objection(args));

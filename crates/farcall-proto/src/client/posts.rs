@@ -166,8 +166,12 @@ mod tests {
 
     #[test]
     fn a_question_for_which_there_was_no_room_is_asked_again() {
-        assert!([Kind::Overloaded, Kind::Local, Kind::Deadline, Kind::Cancelled].into_iter().all(may_ask_again));
-        assert!(![Kind::Unreachable, Kind::ServerRestarted, Kind::NotExported].into_iter().any(may_ask_again));
+        assert!(
+            [Kind::Overloaded, Kind::Local, Kind::Deadline, Kind::Cancelled].into_iter().all(may_ask_again)
+        );
+        assert!(
+            ![Kind::Unreachable, Kind::ServerRestarted, Kind::NotExported].into_iter().any(may_ask_again)
+        );
     }
 
     #[test]

@@ -103,7 +103,14 @@ impl Conversation {
 
     /// What is not just one whole result.
     #[inline(never)]
-    fn handle_frames(&mut self, now: Time, header: Header, len: usize, frames: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
+    fn handle_frames(
+        &mut self,
+        now: Time,
+        header: Header,
+        len: usize,
+        frames: &[u8],
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
         let mut frames = Frames::new(frames);
         let ours = header.conversation == self.id;
         while let Some(raw) = frames.next().transpose() {
@@ -123,7 +130,14 @@ impl Conversation {
         }
     }
 
-    fn on_frame(&mut self, now: Time, header: Header, len: usize, frame: Frame<'_>, sink: &mut dyn FnMut(Event<'_>)) {
+    fn on_frame(
+        &mut self,
+        now: Time,
+        header: Header,
+        len: usize,
+        frame: Frame<'_>,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
         let ours = header.conversation == self.id;
         // WELCOME, CHALLENGE and STALE do not count as words of the former server: they come from the server
         // that is there now.
@@ -200,7 +214,10 @@ impl Conversation {
     /// the next such call up.
     #[inline]
     fn note_company(&mut self, now: Time, activity: u32) {
-        if self.fragments && self.slots.outstanding() > 1 && self.slots.at(activity).args.len() <= BASE_DATAGRAM {
+        if self.fragments
+            && self.slots.outstanding() > 1
+            && self.slots.at(activity).args.len() <= BASE_DATAGRAM
+        {
             self.company = Some(now);
         }
     }
@@ -218,7 +235,8 @@ impl Conversation {
             return;
         };
         if fragment.total > self.config.max_result {
-            let detail = format!("a result of {} bytes, the limit is {}", fragment.total, self.config.max_result);
+            let detail =
+                format!("a result of {} bytes, the limit is {}", fragment.total, self.config.max_result);
             let failure = Failure::new(Kind::TooLarge, Ran::Yes).with_detail(detail);
             return self.end(activity, Outcome::Failed(failure), sink);
         }
@@ -266,7 +284,13 @@ impl Conversation {
         self.end(activity, outcome(status, Cow::Owned(incoming.into_bytes())), sink);
     }
 
-    fn on_state(&mut self, now: Time, position: Position, progress: Progress, sink: &mut dyn FnMut(Event<'_>)) {
+    fn on_state(
+        &mut self,
+        now: Time,
+        position: Position,
+        progress: Progress,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
         let Some(activity) = self.current(position) else {
             return;
         };

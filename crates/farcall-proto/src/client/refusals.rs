@@ -90,7 +90,9 @@ impl Conversation {
         let ours = match word(4)? {
             // A question bears no conversation; what nobody else knows stands first in it.
             0 => quoted.get(HEADER) == Some(&BIND) && word(HEADER + 4)? == self.id,
-            conversation => self.session.granted().is_some_and(|granted| granted.conversation == conversation),
+            conversation => {
+                self.session.granted().is_some_and(|granted| granted.conversation == conversation)
+            }
         };
         word(12).filter(|number| ours && *number < self.numbers.next())
     }

@@ -94,7 +94,11 @@ impl Conversation {
         self.stats.calls += 1;
         self.slots.at_mut(activity).depart();
         let len = self.write_usual(activity, target, out);
-        Some(Departure { id: CallId { activity, sequence }, len, patience: self.patience_for((export, procedure)) })
+        Some(Departure {
+            id: CallId { activity, sequence },
+            len,
+            patience: self.patience_for((export, procedure)),
+        })
     }
 
     /// Writes a datagram with bytes for an export, of no call: it is sent once, and nobody says whether it has arrived. `None` if
@@ -145,8 +149,10 @@ impl Conversation {
     #[inline(always)]
     pub(super) fn usual_target(&self) -> Option<Target> {
         let granted = self.session.granted().filter(|granted| granted.known)?;
-        let more =
-            !self.completed.is_empty() || self.session.asks() || self.introduces() || self.told_patience.is_some();
+        let more = !self.completed.is_empty()
+            || self.session.asks()
+            || self.introduces()
+            || self.told_patience.is_some();
         if more { None } else { Some(self.target(granted.conversation)) }
     }
 
@@ -336,12 +342,19 @@ impl Conversation {
         self.write_fragment(now, activity, &head, writer)
     }
 
-    fn write_fragment(&mut self, now: Time, activity: u32, head: &CallHead, writer: &mut Writer<'_>) -> Written {
+    fn write_fragment(
+        &mut self,
+        now: Time,
+        activity: u32,
+        head: &CallHead,
+        writer: &mut Writer<'_>,
+    ) -> Written {
         let max = writer.call_room(&head.meta, true).unwrap_or(0) & !3;
         if max < 256 {
             return Written::NoRoom;
         }
-        let room = self.congestion.room(self.mtu.datagram(), self.in_flight, self.waiting.len(), self.window(now));
+        let room =
+            self.congestion.room(self.mtu.datagram(), self.in_flight, self.waiting.len(), self.window(now));
         self.fragments = true;
         let number = self.numbers.next();
         let patience = self.patience();

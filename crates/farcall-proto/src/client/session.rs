@@ -226,7 +226,9 @@ impl Conversation {
             request.renew = session.granted.as_ref().map(|granted| granted.conversation);
         }
         let renew = match session.granted {
-            Some(ref g) if request.renew == Some(g.conversation) => Some((g.conversation, g.ticket.clone(), g.address)),
+            Some(ref g) if request.renew == Some(g.conversation) => {
+                Some((g.conversation, g.ticket.clone(), g.address))
+            }
             _ => None,
         };
         request.asked.get_or_insert(now);
@@ -330,7 +332,8 @@ impl Conversation {
                 let mut failure = Failure::new(kind, Ran::No).with_detail(format!("{:?}", request.name));
                 if kind == Kind::Mismatch {
                     let (least, most) = w.versions;
-                    failure.detail = format!("the server speaks wire versions {least} to {most}, we speak {VERSION}");
+                    failure.detail =
+                        format!("the server speaks wire versions {least} to {most}, we speak {VERSION}");
                 }
                 Err(failure)
             }
@@ -350,7 +353,8 @@ impl Conversation {
     /// A question was refused, so it brought no ticket. Calls that wait for one ask for it alone,
     /// or fail if that was refused: none of them was ever sent.
     fn without_ticket(&mut self, now: Time, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
-        let waiting = self.session.requests.is_empty() && !self.session.has_ticket() && self.slots.outstanding() > 0;
+        let waiting =
+            self.session.requests.is_empty() && !self.session.has_ticket() && self.slots.outstanding() > 0;
         if !waiting {
             return;
         }
@@ -369,10 +373,17 @@ impl Conversation {
         }
     }
 
-    fn take_ticket(&mut self, now: Time, w: &Welcome<'_>, renewed: Option<u64>, sink: &mut dyn FnMut(Event<'_>)) {
+    fn take_ticket(
+        &mut self,
+        now: Time,
+        w: &Welcome<'_>,
+        renewed: Option<u64>,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
         let last_word = LastWord::new(now);
         let ticket = w.ticket.clone().into_owned();
-        let granted = Granted { conversation: w.conversation, ticket, address: w.seen, known: false, last_word };
+        let granted =
+            Granted { conversation: w.conversation, ticket, address: w.seen, known: false, last_word };
         match &self.session.granted {
             // Our ticket is still good: the hint was wrong, or out of date.
             Some(old) if old.ticket == granted.ticket => return self.session.heard(now),
@@ -437,7 +448,8 @@ impl Conversation {
             Some(StaleReason::Horizon) => Kind::Forgotten,
             Some(StaleReason::Full) => Kind::Overloaded,
         };
-        let proof = verdict.filter(|verdict| verdict.reason == StaleReason::Full || self.was_silent_before(verdict));
+        let proof =
+            verdict.filter(|verdict| verdict.reason == StaleReason::Full || self.was_silent_before(verdict));
         self.session.granted = None;
         self.completed.clear();
         let mutant = self.config.mutant;

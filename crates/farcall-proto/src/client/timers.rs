@@ -76,7 +76,9 @@ impl Conversation {
                 return self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
             }
             return match slot.call.deadline {
-                Some(deadline) if deadline <= now => self.end(activity, failed(Kind::Deadline, Ran::No), sink),
+                Some(deadline) if deadline <= now => {
+                    self.end(activity, failed(Kind::Deadline, Ran::No), sink)
+                }
                 Some(deadline) => self.check = self.check.min(deadline),
                 None => {}
             };
@@ -109,7 +111,8 @@ impl Conversation {
             return slot.unanswered >= CANCEL_REMINDERS;
         }
         let hurry = if self.config.mutant.breaks(Rule::Impatient) { 2 } else { 1 };
-        slot.unanswered >= self.config.patience_probes / hurry && now.since(slot.heard) >= self.config.patience / hurry
+        slot.unanswered >= self.config.patience_probes / hurry
+            && now.since(slot.heard) >= self.config.patience / hurry
     }
 
     /// Ends a call for its caller, who is told that it may have run. The server is asked to stop, and

@@ -44,8 +44,17 @@ impl Server {
         let scheme = chosen.unwrap_or_default();
         let Agreed { conversation, ticket, part, seal } =
             self.agree(from, bind, scheme, (conversation, ticket, renewed));
-        let granting =
-            Granting { nonce: bind.nonce, conversation, ticket, refused, scheme, export, ended, part, from: bind.from };
+        let granting = Granting {
+            nonce: bind.nonce,
+            conversation,
+            ticket,
+            refused,
+            scheme,
+            export,
+            ended,
+            part,
+            from: bind.from,
+        };
         self.reply(Reply {
             to: from,
             target: Target { conversation: bind.client, seal },
@@ -104,7 +113,8 @@ impl Server {
             return Ok(());
         }
         // A ticket that is newer than all forgotten ones proves that its conversation was never known.
-        let unrecorded = mutant.breaks(Rule::FullUnrecorded) && self.table.len() >= self.config.max_conversations;
+        let unrecorded =
+            mutant.breaks(Rule::FullUnrecorded) && self.table.len() >= self.config.max_conversations;
         match ticket.issued > self.horizon && !unrecorded {
             true => Ok(()),
             false if ticket.issued > self.forgotten => Err(Ended { reason: StaleReason::Full, age: 0 }),
@@ -114,7 +124,13 @@ impl Server {
 
     /// Handles a ticket from an address at which its conversation is not known: lets the conversation in, or
     /// hints that the ticket is not good.
-    pub(super) fn admit(&mut self, now: Time, from: SocketAddr, header: Header, ticket: &Ticket<'_>) -> Option<usize> {
+    pub(super) fn admit(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        header: Header,
+        ticket: &Ticket<'_>,
+    ) -> Option<usize> {
         let mutant = self.config.mutant;
         let conversation = header.conversation;
         if let Err(ended) = self.stands(now, conversation, ticket, from)
@@ -167,7 +183,8 @@ impl Server {
         self.conversing.remove(from);
         self.conversing.add(host);
         if let Some(more) = &mut entry.more {
-            let arriving = more.works_mut().filter(|work| work.incoming.is_some()).map(|work| work.position.activity);
+            let arriving =
+                more.works_mut().filter(|work| work.incoming.is_some()).map(|work| work.position.activity);
             let arriving: Vec<u32> = arriving.collect();
             arriving.iter().for_each(|activity| self.hosts.end_receiving(more.host, (entry.id, *activity)));
             self.hosts.leave(more.host, &more.kept);

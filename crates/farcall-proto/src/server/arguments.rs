@@ -108,7 +108,13 @@ impl Server {
     }
 
     /// The arguments are all there.
-    fn complete(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, asked: bool) {
+    fn complete(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        place: usize,
+        head: &CallHead,
+        asked: bool,
+    ) {
         let args = self.assembled(place, head.position.activity);
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.trusted = more.trusted.max(args.len() as u32);
@@ -126,8 +132,8 @@ impl Server {
     /// How far a sender may be ahead of its receiver.
     pub(super) fn window(&self, place: usize) -> u32 {
         let most = self.config.window;
-        let is_kept =
-            self.table.at(place).scheme() == Scheme::Local && !self.config.mutant.breaks(Rule::LocalWindowIgnored);
+        let is_kept = self.table.at(place).scheme() == Scheme::Local
+            && !self.config.mutant.breaks(Rule::LocalWindowIgnored);
         if is_kept { most.min(self.config.local_window) } else { most }
     }
 }

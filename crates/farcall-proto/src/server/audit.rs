@@ -45,7 +45,8 @@ impl Server {
             sending: kept(Kept::Sending),
             calls: kept(Kept::Calls),
             activities: 16 * kept(Kept::Activities),
-            listed: place.map_or(0, |place| self.hosts.at(place).receiving.len() + self.hosts.at(place).wide.len()),
+            listed: place
+                .map_or(0, |place| self.hosts.at(place).receiving.len() + self.hosts.at(place).wide.len()),
         }
     }
 
@@ -89,10 +90,16 @@ impl Server {
                     kept[Kept::Arguments as usize] += incoming.memory() + ASSEMBLY;
                     (receiving, lent) = (receiving + 1, lent + incoming.lent());
                     let listed = lists.entry(more.host).or_insert_with(|| self.hosts.lists(more.host));
-                    assert!(listed[1].contains(&(entry.id, work.position.activity)), "a call that nobody could let go");
+                    assert!(
+                        listed[1].contains(&(entry.id, work.position.activity)),
+                        "a call that nobody could let go"
+                    );
                 }
                 let listed = lists.entry(more.host).or_insert_with(|| self.hosts.lists(more.host));
-                assert!(listed[0].contains(&(entry.id, work.position.activity)), "a call that nobody looks at");
+                assert!(
+                    listed[0].contains(&(entry.id, work.position.activity)),
+                    "a call that nobody looks at"
+                );
             }
             kept[Kept::Activities as usize] = more.rest.cost();
             let of_host = &self.hosts.at(more.host).wide;
@@ -114,7 +121,11 @@ impl Server {
         assert_eq!((receiving, lent), (self.receiving, self.lent), "arguments that are arriving");
         for (place, (kept, conversations, arriving)) in &of_hosts {
             let host = self.hosts.at(*place);
-            assert_eq!((&host.kept, host.conversations(), host.arriving), (kept, *conversations, *arriving), "a host");
+            assert_eq!(
+                (&host.kept, host.conversations(), host.arriving),
+                (kept, *conversations, *arriving),
+                "a host"
+            );
         }
         assert_eq!(self.hosts.audit(), (of_hosts.len(), total), "all hosts");
     }

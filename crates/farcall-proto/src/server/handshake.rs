@@ -118,7 +118,8 @@ mod keyed {
             }
             let mine = |conversation| handshake(&self.issuer.key_for(b"handshake"), conversation);
             let proof = bind.proof.as_ref().filter(|(conversation, proof)| {
-                proof.client == bind.client && self.issuer.verify(proof, *conversation, from, Mutant::NONE).is_ok()
+                proof.client == bind.client
+                    && self.issuer.verify(proof, *conversation, from, Mutant::NONE).is_ok()
             });
             let Some((conversation_of_proof, proof)) = proof else {
                 // For an address that has proven nothing, nothing is kept.
@@ -145,11 +146,19 @@ mod keyed {
         }
 
         /// Makes an answer that is sealed with the key of its ticket's conversation.
-        fn agreed(&self, bind: &Bind<'_>, conversation: u64, ticket: Ticket<'static>, part: OwnPart) -> Agreed {
+        fn agreed(
+            &self,
+            bind: &Bind<'_>,
+            conversation: u64,
+            ticket: Ticket<'static>,
+            part: OwnPart,
+        ) -> Agreed {
             let seal = match self.key_by(Scheme::Keyed, conversation, &ticket) {
-                Some(key) => {
-                    Seal { scheme: Scheme::Keyed, key: key.answering(bind.body), direction: Direction::ToClient }
-                }
+                Some(key) => Seal {
+                    scheme: Scheme::Keyed,
+                    key: key.answering(bind.body),
+                    direction: Direction::ToClient,
+                },
                 None => Seal::without_key(Scheme::Open, Direction::ToClient),
             };
             Agreed { conversation, ticket, part, seal }
@@ -166,7 +175,9 @@ mod keyed {
             datagram: &'d [u8],
         ) -> Taken<'d> {
             let header = datagram.first_chunk().and_then(|head| wire::Header::of(head).ok());
-            let Some(header) = header.filter(|header| header.scheme.has_secrets() && header.conversation != 0) else {
+            let Some(header) =
+                header.filter(|header| header.scheme.has_secrets() && header.conversation != 0)
+            else {
                 return self.reject();
             };
             if self.table.find(header.conversation).is_some() {
@@ -174,7 +185,8 @@ mod keyed {
             }
             self.expect_answers(datagram.len());
             let frames = wire::frames_of(datagram, header.scheme).unwrap_or_default();
-            let first = wire::Frames::new(frames).next().ok().flatten().and_then(|raw| raw.read().ok().flatten());
+            let first =
+                wire::Frames::new(frames).next().ok().flatten().and_then(|raw| raw.read().ok().flatten());
             let Some(wire::Frame::Ticket(ticket)) = first else {
                 self.challenge(*from, header);
                 return Taken::Nothing;
@@ -183,7 +195,9 @@ mod keyed {
                 self.refuse_ticket(*from, header, ticket.client, ended.reason);
                 return Taken::Nothing;
             }
-            let Some(key) = self.key_by(header.scheme, header.conversation, &ticket) else { return self.reject() };
+            let Some(key) = self.key_by(header.scheme, header.conversation, &ticket) else {
+                return self.reject();
+            };
             let seal = Seal { scheme: header.scheme, key, direction: Direction::ToServer };
             match seal.open(datagram, (header.conversation, header.number), wire::HEADER, true) {
                 Some(_) => Taken::Other(Unread { header, place: None }),

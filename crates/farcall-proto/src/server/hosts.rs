@@ -220,7 +220,8 @@ impl Hosts {
         for kind in Kept::ALL {
             let unit = self.unit[kind as usize];
             let heavy = |(place, host): (usize, &Host)| (host.kept[kind as usize] >> unit, place as u32);
-            let order: BTreeSet<_> = self.all.iter().enumerate().map(heavy).filter(|(units, _)| *units > 0).collect();
+            let order: BTreeSet<_> =
+                self.all.iter().enumerate().map(heavy).filter(|(units, _)| *units > 0).collect();
             assert_eq!(order, self.order[kind as usize], "hosts in order");
         }
         (self.places.len(), self.total)

@@ -288,7 +288,9 @@ impl Server {
         for _ in 0..self.hosts.at(host).receiving.len() {
             let Some((conversation, activity)) = self.hosts.at_mut(host).receiving.pop_front() else { break };
             let Some(place) = self.table.find(conversation) else { continue };
-            let Some(more) = self.table.at_mut(place).more.as_mut().filter(|more| more.host == host) else { continue };
+            let Some(more) = self.table.at_mut(place).more.as_mut().filter(|more| more.host == host) else {
+                continue;
+            };
             let kept = more.kept(Kept::Arguments);
             let Some(work) = more.find_mut(activity).filter(|work| work.incoming.is_some()) else { continue };
             let over = if kept > share { kept } else { 0 };
@@ -307,7 +309,11 @@ impl Server {
 
     /// The host that pays for what is kept of this kind.
     fn heaviest(&self, kind: Kept) -> Option<u32> {
-        if self.config.mutant.breaks(Rule::NoShareOfHosts) { self.hosts.first(kind) } else { self.hosts.heaviest(kind) }
+        if self.config.mutant.breaks(Rule::NoShareOfHosts) {
+            self.hosts.first(kind)
+        } else {
+            self.hosts.heaviest(kind)
+        }
     }
 
     /// Keeps the number of activities of all conversations within bounds: of the host that has most, an idle
@@ -329,7 +335,9 @@ impl Server {
         for _ in 0..self.hosts.at(host).wide.len() {
             let Some(conversation) = self.hosts.at_mut(host).wide.pop_front() else { break };
             let Some(place) = self.table.find(conversation) else { continue };
-            let Some(more) = self.table.at(place).more.as_ref().filter(|more| more.host == host) else { continue };
+            let Some(more) = self.table.at(place).more.as_ref().filter(|more| more.host == host) else {
+                continue;
+            };
             self.hosts.at_mut(host).wide.push_back(conversation);
             if !more.is_busy() {
                 widest = widest.max(Some((more.kept(Kept::Activities), conversation)));
@@ -377,7 +385,9 @@ impl Server {
             let Some(host) = self.heaviest(kind) else { return };
             let Some((conversation, activity)) = self.hosts.oldest(host) else { return };
             let Some(place) = self.table.find(conversation) else { continue };
-            let Some(more) = self.table.at(place).more.as_ref().filter(|more| more.host == host) else { continue };
+            let Some(more) = self.table.at(place).more.as_ref().filter(|more| more.host == host) else {
+                continue;
+            };
             let spared = look < looks / 2 && more.kept(kind) <= budget / LEAST_SHARE;
             let Some(work) = more.find(activity) else { continue };
             let goes = match work.phase {
@@ -464,8 +474,11 @@ impl Server {
                 }
             }
         }
-        let alone =
-            self.table.at(place).work(activity).is_some_and(|work| work.len() == self.hosts.total(Kept::Sending));
+        let alone = self
+            .table
+            .at(place)
+            .work(activity)
+            .is_some_and(|work| work.len() == self.hosts.total(Kept::Sending));
         if self.hosts.total(Kept::Sending) > most && !alone {
             self.release_if_sent(place, activity);
         }
@@ -475,8 +488,12 @@ impl Server {
     fn sent_most(&self, host: u32) -> Option<usize> {
         let calls = self.hosts.at(host).calls.iter().take(LOOKS);
         let places = calls.filter_map(|(conversation, _)| self.table.find(*conversation));
-        let here = places.filter(|place| self.table.at(*place).more.as_ref().is_some_and(|more| more.host == host));
-        here.map(|place| (self.sending_at(place), place)).max().filter(|(bytes, _)| *bytes > 0).map(|(_, place)| place)
+        let here =
+            places.filter(|place| self.table.at(*place).more.as_ref().is_some_and(|more| more.host == host));
+        here.map(|place| (self.sending_at(place), place))
+            .max()
+            .filter(|(bytes, _)| *bytes > 0)
+            .map(|(_, place)| place)
     }
 
     fn release_if_sent(&mut self, place: usize, activity: u32) {

@@ -46,6 +46,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 
+use crate::scheme::Key;
 use crate::ticket::{Holder, Issuer};
 use crate::wire::{Numbers, Position};
 use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
@@ -371,7 +372,9 @@ impl Server {
     /// Whether the caller of a call that the user has, and has not finished, has given it up.
     pub fn is_given_up(&self, key: CallKey) -> bool {
         let CallKey { conversation, activity, sequence } = key;
-        let Some(entry) = self.table.find(conversation).map(|place| self.table.at(place)) else { return false };
+        let Some(entry) = self.table.find(conversation).map(|place| self.table.at(place)) else {
+            return false;
+        };
         let marked = |work: &Work| work.marks & GIVEN_UP != 0 && work.position.sequence == sequence;
         entry.last(activity).sequence() > sequence || entry.work(activity).is_some_and(marked)
     }
@@ -384,5 +387,11 @@ impl Server {
     /// What it did so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// The key of a conversation, if the conversation is known.
+    #[inline(always)]
+    fn key_of(&self, conversation: u64) -> Option<Key> {
+        self.table.find(conversation).map(|place| self.table.at(place).key)
     }
 }

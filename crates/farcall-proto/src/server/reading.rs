@@ -82,7 +82,8 @@ impl Server {
     /// Room for the reading's result in `out`.
     #[inline(always)]
     pub fn room<'o>(&self, reading: &Reading<'_>, out: &'o mut [u8]) -> Option<&'o mut [u8]> {
-        let size = self.table.at(reading.place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
+        let size =
+            self.table.at(reading.place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
         wire::body_room(out.get_mut(..size)?, reading.call.scheme())
     }
 

@@ -11,7 +11,7 @@ use super::silence::limit;
 use super::work::{GIVEN_UP, Last, Phase, Work};
 use super::{Incoming, Request, Server, key};
 use crate::config::PATIENCE;
-use crate::scheme::{Direction, Key, Scheme};
+use crate::scheme::{Direction, Scheme};
 use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, Position, Progress, Select};
 use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, READINGS, Ran, Rule, Time};
 
@@ -56,18 +56,18 @@ pub struct Unread {
 impl Server {
     /// Takes in a datagram.
     #[inline]
-    pub fn handle(&mut self, now: Time, from: SocketAddr, datagram: &[u8], sink: &mut impl FnMut(Request<'_>)) {
+    pub fn handle(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        datagram: &[u8],
+        sink: &mut impl FnMut(Request<'_>),
+    ) {
         match self.take_call(now, &from, datagram) {
             Taken::Call(call, _) => sink(Request::Call(call)),
             Taken::Other(unread) => self.handle_rest(now, &from, datagram, unread, sink),
             Taken::Nothing => {}
         }
-    }
-
-    /// The key of a conversation, if the conversation is known.
-    #[inline(always)]
-    pub(super) fn key_of(&self, conversation: u64) -> Option<Key> {
-        self.table.find(conversation).map(|place| self.table.at(place).key)
     }
 
     /// The first half of [`Server::handle`]: most datagrams are just one call.
@@ -90,7 +90,8 @@ impl Server {
         let place = place.filter(|place| anywhere || self.table.at(*place).is_at(from));
         #[cfg(feature = "test-scheme")]
         let place = place.filter(|place| {
-            self.config.mutant.breaks(Rule::SchemeUnchecked) || self.table.at(*place).takes(header.scheme, from)
+            self.config.mutant.breaks(Rule::SchemeUnchecked)
+                || self.table.at(*place).takes(header.scheme, from)
         });
         if let Some(place) = place {
             let coarse = self.coarse(now);
@@ -110,7 +111,12 @@ impl Server {
     }
 
     /// The access that a datagram just is, of an activity whose last call is over: to be executed, and finished.
-    pub fn take_access<'d>(&mut self, now: Time, unread: &Unread, datagram: &'d [u8]) -> Option<Incoming<'d>> {
+    pub fn take_access<'d>(
+        &mut self,
+        now: Time,
+        unread: &Unread,
+        datagram: &'d [u8],
+    ) -> Option<Incoming<'d>> {
         // Most that are none are told by that.
         wire::LoneCall::glance(datagram).filter(|call| call.procedure() >= ACCESSES)?;
         let (head, args) = wire::only_call(wire::frames_of(datagram, unread.header.scheme)?)?;
@@ -354,14 +360,25 @@ impl Server {
     }
 
     /// Gives the call to the user.
-    pub(super) fn run(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, head: &CallHead, args: Cow<'_, [u8]>) {
+    pub(super) fn run(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        head: &CallHead,
+        args: Cow<'_, [u8]>,
+    ) {
         let again = std::mem::take(&mut visit.again);
         let incoming = Incoming { again, ..self.incoming(visit.now, visit.header, head, args) };
         (visit.sink)(Request::Call(incoming));
     }
 
     #[inline(always)]
-    fn incoming<'d>(&mut self, now: Time, header: Header, head: &CallHead, args: Cow<'d, [u8]>) -> Incoming<'d> {
+    fn incoming<'d>(
+        &mut self,
+        now: Time,
+        header: Header,
+        head: &CallHead,
+        args: Cow<'d, [u8]>,
+    ) -> Incoming<'d> {
         self.stats.calls += 1;
         self.unfinished += 1;
         Incoming {
@@ -419,7 +436,13 @@ impl Server {
     }
 
     /// The activity's last call came again.
-    fn again(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, head: &CallHead, part: Part<'_>) {
+    fn again(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        place: usize,
+        head: &CallHead,
+        part: Part<'_>,
+    ) {
         let position = head.position;
         if head.meta.detached && self.is_last(place, position) {
             self.note_detached(place, position.activity);
@@ -429,7 +452,9 @@ impl Server {
             _ if !self.inquiries.take(visit.now, visit.from) => {}
             Some(Phase::Running) => self.reply_at_work(place, position),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
-            None | Some(Phase::Over) if self.may_run_again(place, head) => self.run_again(visit, place, head, part),
+            None | Some(Phase::Over) if self.may_run_again(place, head) => {
+                self.run_again(visit, place, head, part)
+            }
             _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
                 self.on_new_call(visit, place, head, part);
             }
@@ -538,7 +563,12 @@ impl Server {
 
     /// The caller has given a call up. If it has not come yet, it never runs: the cancel consumes
     /// its number.
-    fn on_cancel(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position) {
+    fn on_cancel(
+        &mut self,
+        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        place: usize,
+        position: Position,
+    ) {
         if !self.is_inquiry(visit, position) {
             return;
         }

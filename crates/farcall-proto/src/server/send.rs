@@ -9,8 +9,8 @@ use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
-    self, Ended, Fragment, Handshake, Number, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale, Status, Target,
-    Ticket, VERSION, Welcome, Writer,
+    self, Ended, Fragment, Handshake, Number, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale,
+    Status, Target, Ticket, VERSION, Welcome, Writer,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
@@ -123,7 +123,11 @@ impl Server {
     pub fn envelope(&mut self, origin: &Origin) -> Envelope {
         let entry = self.table.at(origin.0);
         let (target, number) = (entry.target(), self.numbers.take());
-        Envelope { target, number, datagram: entry.more.as_ref().map_or(BASE_DATAGRAM as u32, |more| more.datagram) }
+        Envelope {
+            target,
+            number,
+            datagram: entry.more.as_ref().map_or(BASE_DATAGRAM as u32, |more| more.datagram),
+        }
     }
 
     /// A call's outcome has left in its [`Envelope`], in `len` bytes, and is held like any other. The payload is
@@ -175,7 +179,8 @@ impl Server {
     /// What fits no datagram is being sent from now on, and not only held.
     #[cold]
     fn begin_if_long(&mut self, now: Time, place: usize, activity: u32) {
-        let datagram = self.table.at(place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
+        let datagram =
+            self.table.at(place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
         if self.existing_work(place, activity).is_some_and(|work| work.len() > datagram) {
             self.begin_fragments(now, place, activity);
         }
@@ -192,7 +197,8 @@ impl Server {
         out: &mut [u8],
     ) -> Option<Transmit> {
         let place = self.conclude(now, key, finish, payload, 0)?;
-        let datagram = self.table.at(place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
+        let datagram =
+            self.table.at(place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
         let work = self.existing_work(place, key.activity)?;
         let len = work.len();
         work.marks |= ACCESS;
@@ -209,7 +215,14 @@ impl Server {
 
     /// As [`Server::finish_later`] for an outcome that has `insert` in it.
     #[cold]
-    pub fn finish_around(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>, insert: Insert) {
+    pub fn finish_around(
+        &mut self,
+        now: Time,
+        key: CallKey,
+        finish: Finish,
+        payload: &mut Vec<u8>,
+        insert: Insert,
+    ) {
         debug_assert!(insert.at <= payload.len() && insert.bytes.len() > self.config.max_datagram);
         let Some(place) = self.conclude(now, key, finish, payload, insert.bytes.len()) else {
             return self.loose.push(insert.bytes);
@@ -240,7 +253,8 @@ impl Server {
         let place = self.table.find(key.conversation);
         let mut more = place.and_then(|place| self.table.at_mut(place).more.as_deref_mut());
         let work = more.as_mut().and_then(|more| more.find_mut(key.activity));
-        let Some(work) = work.filter(|w| w.phase == Phase::Running && w.position.sequence == key.sequence) else {
+        let Some(work) = work.filter(|w| w.phase == Phase::Running && w.position.sequence == key.sequence)
+        else {
             self.recycle(std::mem::take(payload));
             return None;
         };
@@ -278,7 +292,9 @@ impl Server {
     ) -> Option<usize> {
         let given_up = self.existing_work(place, key.activity).is_some_and(|work| work.marks & GIVEN_UP != 0);
         let failure = match finish {
-            Finish::Failed(failure) if given_up && failure.ran != Ran::No => Failure::new(Kind::Cancelled, failure.ran),
+            Finish::Failed(failure) if given_up && failure.ran != Ran::No => {
+                Failure::new(Kind::Cancelled, failure.ran)
+            }
             Finish::Failed(failure) => *failure,
             Finish::Result | Finish::Exception if given_up => Failure::new(Kind::Cancelled, Ran::Yes),
             Finish::Result | Finish::Exception => {
@@ -453,7 +469,8 @@ impl Server {
         let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
         // (A checksum is best made of what stands in one place.)
         let apart = parted && target.seal.closes_around() && within.len() >= WORTH;
-        let (head, fragment) = (ResultHead { position: work.position, status }, Fragment { total, offset: start, ask });
+        let (head, fragment) =
+            (ResultHead { position: work.position, status }, Fragment { total, offset: start, ask });
         let at = writer.result_fragment(&head, fragment, [before, within, behind], apart);
         let insert = bytes.filter(|_| apart).map(|bytes| Insert { at, bytes: bytes.slice(range) });
         more.in_flight += flying;
@@ -598,7 +615,8 @@ impl Server {
     /// once, however often it is asked for.
     pub(super) fn reply_select(&mut self, place: usize, position: Position) {
         let conversation = self.table.at(place).id;
-        let waits = self.existing_work(place, position.activity).is_none_or(|work| work.marks & TO_SELECT != 0);
+        let waits =
+            self.existing_work(place, position.activity).is_none_or(|work| work.marks & TO_SELECT != 0);
         if (!waits || self.config.mutant.breaks(Rule::AnswersUnbounded))
             && self.reply_to(place, Answer::Select { conversation, position })
             && let Some(work) = self.existing_work(place, position.activity)
@@ -640,7 +658,10 @@ impl Server {
             Answer::Failure(position, failure) => {
                 let mut body = Vec::new();
                 let status = failure_body(failure, &mut body);
-                writer.result(&ResultHead { position: *position, status }, Part { fragment: None, bytes: &body });
+                writer.result(
+                    &ResultHead { position: *position, status },
+                    Part { fragment: None, bytes: &body },
+                );
             }
             Answer::MtuEcho => writer.mtu(true, reply.limit),
         }
@@ -700,8 +721,12 @@ impl Answer {
         match self {
             Answer::State(..) => 24,
             Answer::Select { .. } => SELECT_MOST,
-            Answer::Failure(_, failure) => 28 + wire::opaque_len(failure.detail.len().min(Failure::MAX_DETAIL)),
-            Answer::Welcome(_) | Answer::Challenge { .. } | Answer::Stale(_) | Answer::MtuEcho => BASE_DATAGRAM,
+            Answer::Failure(_, failure) => {
+                28 + wire::opaque_len(failure.detail.len().min(Failure::MAX_DETAIL))
+            }
+            Answer::Welcome(_) | Answer::Challenge { .. } | Answer::Stale(_) | Answer::MtuEcho => {
+                BASE_DATAGRAM
+            }
         }
     }
 }
@@ -731,7 +756,10 @@ impl Work {
         if !writer.fits(RESULT_HEAD + self.payload.len()) {
             return false;
         }
-        writer.result(&ResultHead { position: self.position, status }, Part { fragment: None, bytes: &self.payload });
+        writer.result(
+            &ResultHead { position: self.position, status },
+            Part { fragment: None, bytes: &self.payload },
+        );
         true
     }
 }

@@ -18,7 +18,8 @@ impl Server {
         let Some(more) = &mut self.table.at_mut(place).more else { return true };
         let taken = more.kept(Kept::Sending) + more.promised;
         let work = more.find_mut(key.activity).filter(|work| work.position.sequence == key.sequence);
-        let Some(work) = work.filter(|work| work.phase == Phase::Running && work.marks & PROMISED == 0) else {
+        let Some(work) = work.filter(|work| work.phase == Phase::Running && work.marks & PROMISED == 0)
+        else {
             return true;
         };
         if taken > 0 && taken + len > share {

@@ -100,9 +100,11 @@ impl Server {
     /// Answers a client that asks for a call which is executing. A call that was given up because its client
     /// was silent stays given up, though the client is back.
     pub(super) fn reply_at_work(&mut self, place: usize, position: Position) {
-        let given_up = self.existing_work(place, position.activity).is_some_and(|work| work.marks & GIVEN_UP != 0);
+        let given_up =
+            self.existing_work(place, position.activity).is_some_and(|work| work.marks & GIVEN_UP != 0);
         if given_up {
-            let why = Failure::new(Kind::Cancelled, Ran::Maybe).with_detail("its client was silent for too long");
+            let why =
+                Failure::new(Kind::Cancelled, Ran::Maybe).with_detail("its client was silent for too long");
             return self.reply_failure(place, position, why);
         }
         self.reply_running(place, position);

@@ -417,7 +417,8 @@ impl Writer<'_> {
     pub fn call(&mut self, head: &CallHead, args: Part<'_>) {
         let meta = head.meta.len();
         let fragment = if args.fragment.is_some() { 8 } else { 0 };
-        let flags = if meta > 0 { META } else { 0 } | if head.meta.detached { DETACHED } else { 0 } | args.flags();
+        let flags =
+            if meta > 0 { META } else { 0 } | if head.meta.detached { DETACHED } else { 0 } | args.flags();
         let len = CALL_HEAD + meta + fragment + args.bytes.len();
         let (first, mut body) = self.frame_after::<CALL_HEAD>(CALL, flags, len);
         head.position.write(first);
@@ -514,7 +515,8 @@ impl Writer<'_> {
     }
 
     pub fn probe(&mut self, p: Position, detached: bool) {
-        let (first, _) = self.frame_after::<POSITION>(PROBE, if detached { PROBE_DETACHED } else { 0 }, POSITION);
+        let (first, _) =
+            self.frame_after::<POSITION>(PROBE, if detached { PROBE_DETACHED } else { 0 }, POSITION);
         p.write(first);
     }
 

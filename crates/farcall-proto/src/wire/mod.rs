@@ -13,8 +13,8 @@ mod usual;
 pub(crate) use binding::{Bind, Ended, Handshake, Stale, StaleReason, Ticket, Welcome};
 pub use binding::{Fingerprint, MAX_NAME};
 pub(crate) use frame::{
-    Ack, CALL_HEAD, CallHead, Extent, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress, RESULT_HEAD,
-    Raw, ResultHead, Select, Status,
+    Ack, CALL_HEAD, CallHead, Extent, Fragment, Frame, Frames, MAX_RANGES, Meta, Part, Position, Progress,
+    RESULT_HEAD, Raw, ResultHead, Select, Status,
 };
 pub(crate) use number::{Number, Numbers};
 pub(crate) use usual::{LoneCall, body_room, only_call, only_result, result_around, result_of};
@@ -100,7 +100,8 @@ pub(crate) fn open(
     check: bool,
 ) -> Result<(Header, &[u8]), Malformed> {
     let header = Header::of(datagram.first_chunk().ok_or(Malformed)?)?;
-    let key = if header.scheme.has_secrets() { key(header.conversation).ok_or(Malformed)? } else { Key::NONE };
+    let key =
+        if header.scheme.has_secrets() { key(header.conversation).ok_or(Malformed)? } else { Key::NONE };
     let seal = Seal { scheme: header.scheme, key, direction };
     let frames = seal.open(datagram, (header.conversation, header.number), HEADER, check).ok_or(Malformed)?;
     Ok((header, frames))
@@ -196,7 +197,8 @@ impl<'a> Writer<'a> {
         inserted: usize,
     ) -> (&mut [u8; N], Body<'_>) {
         debug_assert!(len <= self.room() && len.is_multiple_of(4));
-        let (head, rest) = self.out[self.len..].split_first_chunk_mut::<FRAME_HEAD>().expect("room for a frame");
+        let (head, rest) =
+            self.out[self.len..].split_first_chunk_mut::<FRAME_HEAD>().expect("room for a frame");
         let [high, low] = (len as u16).to_be_bytes();
         *head = [kind, flags, high, low];
         let written = len - inserted;

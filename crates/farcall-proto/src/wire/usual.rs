@@ -4,8 +4,8 @@
 use super::frame::{MAX_BODY, RETURNED};
 use super::kinds::{CALL, RESULT};
 use super::{
-    CALL_HEAD, CallHead, FRAME_HEAD, HEADER, Meta, Number, Position, RESULT_HEAD, ResultHead, Target, VERSION, u32_at,
-    u64_at,
+    CALL_HEAD, CallHead, FRAME_HEAD, HEADER, Meta, Number, Position, RESULT_HEAD, ResultHead, Target,
+    VERSION, u32_at, u64_at,
 };
 use crate::scheme::{Direction, Key, Scheme, Seal};
 

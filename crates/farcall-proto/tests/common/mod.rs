@@ -109,7 +109,8 @@ impl Pair {
 
     pub fn answered(&mut self) -> Vec<Datagram> {
         let mut out = vec![0; 65_536];
-        std::iter::from_fn(|| self.server.transmit(self.now, &mut out).map(|t| out[..t.len].to_vec())).collect()
+        std::iter::from_fn(|| self.server.transmit(self.now, &mut out).map(|t| out[..t.len].to_vec()))
+            .collect()
     }
 
     pub fn finish(&mut self, key: CallKey, finish: Finish, payload: &[u8]) -> Vec<Datagram> {
@@ -155,7 +156,12 @@ impl Pair {
     /// Carries datagrams between the ends, those that `keep` lets pass, a tenth of a millisecond each
     /// way, and acts on timers, until `told` has as many entries as `ends` or `limit` is over.
     /// Gives how many datagrams there were.
-    pub fn carry(&mut self, ends: usize, limit: Duration, mut keep: impl FnMut(Time, &Datagram, To) -> bool) -> usize {
+    pub fn carry(
+        &mut self,
+        ends: usize,
+        limit: Duration,
+        mut keep: impl FnMut(Time, &Datagram, To) -> bool,
+    ) -> usize {
         let until = self.now + limit;
         let mut datagrams = 0;
         while self.told.len() < ends && self.now < until {

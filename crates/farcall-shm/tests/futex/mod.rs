@@ -65,7 +65,10 @@ fn sleep_at(words: &[(&AtomicU32, u32)]) {
     }
     let heard = if kernel.stranded { &words[1..] } else { words };
     let count = |wakes: &HashMap<usize, u32>| -> u32 {
-        heard.iter().map(|(word, _)| wakes.get(&(std::ptr::from_ref(*word) as usize)).copied().unwrap_or(0)).sum()
+        heard
+            .iter()
+            .map(|(word, _)| wakes.get(&(std::ptr::from_ref(*word) as usize)).copied().unwrap_or(0))
+            .sum()
     };
     let before = count(&wakes);
     while count(&wakes) == before {

@@ -35,7 +35,9 @@ impl ClientNode {
             return;
         };
         for _ in 0..g.rng.spread(1, 128) {
-            let Some((stream, number)) = import.posts.next().filter(|_| !import.posts.is_full()) else { break };
+            let Some((stream, number)) = import.posts.next().filter(|_| !import.posts.is_full()) else {
+                break;
+            };
             let mut post = Vec::new();
             let length = Post::LEN + (g.rng.below(MAX_POST as u64 - Post::LEN as u64) as usize & !3);
             g.oracle.write_post(Post { stream, number, import: import.truth as u64 }, length, &mut post);
@@ -53,7 +55,9 @@ impl ClientNode {
 
     /// Asks what was done, if that is to be known.
     fn ask(&mut self, g: &mut Ground, server: usize) {
-        let Some(import) = self.conversations[server].as_mut().and_then(|talk| talk.import.as_mut()) else { return };
+        let Some(import) = self.conversations[server].as_mut().and_then(|talk| talk.import.as_mut()) else {
+            return;
+        };
         let Some((asking, _)) = &import.asking else { return };
         let (export, question) = (import.export, Op::Posted(import.truth, asking.stream()));
         if self.call(g, server, export, question) {
@@ -68,7 +72,9 @@ impl ClientNode {
     pub fn posts_end(&mut self, g: &mut Ground, server: usize, call: usize, reply: Reply) {
         let meant = g.oracle.calls[call];
         let Some(talk) = &mut self.conversations[server] else { return };
-        let Some(import) = talk.import.as_mut().filter(|import| Some(import.truth) == meant.import) else { return };
+        let Some(import) = talk.import.as_mut().filter(|import| Some(import.truth) == meant.import) else {
+            return;
+        };
         let head = match reply {
             Reply::Access(head) => head,
             Reply::Failed(why) if may_ask_again(why) && meant.procedure == POSTED => {

@@ -100,7 +100,10 @@ impl Model {
         };
         let id = id_of(arguments);
         if self.records.get(id).is_none_or(|record| arguments != content(id, record.len)) {
-            return self.violated("arguments-intact", format!("{} bytes of arguments are no call's", arguments.len()));
+            return self.violated(
+                "arguments-intact",
+                format!("{} bytes of arguments are no call's", arguments.len()),
+            );
         }
         if !self.callee.exported {
             return self.reply(link, &Reply::accepted(call.xid, Accepted::ProgUnavail));
@@ -128,8 +131,11 @@ impl Model {
         self.callee.numbers += 1;
         let (life, job) = (self.callee.life, self.callee.numbers);
         self.callee.jobs.insert(job, Job { id, xid: call.xid, link, running });
-        let time =
-            if self.rng.chance(self.callee.slow) { self.rng.spread(MILLIS, 20 * SECS) } else { self.rng.below(MILLIS) };
+        let time = if self.rng.chance(self.callee.slow) {
+            self.rng.spread(MILLIS, 20 * SECS)
+        } else {
+            self.rng.below(MILLIS)
+        };
         self.after(time, Event::Done { life, job });
     }
 
@@ -141,7 +147,9 @@ impl Model {
         if let Some(running) = job.running {
             self.callee.remembered.end(running, &result);
             let given = self.callee.given;
-            if let Some(run) = record.runs.iter_mut().rev().find(|run| run.answered.is_none() && run.life == life) {
+            if let Some(run) =
+                record.runs.iter_mut().rev().find(|run| run.answered.is_none() && run.life == life)
+            {
                 run.answered = Some((self.now, given));
             }
             self.callee.given += result.len() + ENTRY;

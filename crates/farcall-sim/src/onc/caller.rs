@@ -77,7 +77,8 @@ impl Model {
 
     fn call(&mut self, client: usize) {
         let id = self.records.len();
-        let len = if self.rng.chance(20_000) { self.rng.spread(8, 20_000) } else { self.rng.within(8, 64) } as usize;
+        let len = if self.rng.chance(20_000) { self.rng.spread(8, 20_000) } else { self.rng.within(8, 64) }
+            as usize;
         self.records.push(Record { len: len.next_multiple_of(4), ..Record::default() });
         self.report.calls += 1;
         self.trace(2, id);
@@ -266,7 +267,10 @@ impl Model {
         let own = content(id, self.records[id].len);
         if result != own || self.records[id].runs.is_empty() {
             let len = result.len();
-            self.violated("its-own-result", format!("call {id} was given {len} bytes that are not its result"));
+            self.violated(
+                "its-own-result",
+                format!("call {id} was given {len} bytes that are not its result"),
+            );
         }
         self.ended(id, Ended::Returned);
     }

@@ -47,15 +47,18 @@ impl Oracle {
     pub fn restore(&mut self, now: Nanos, server: usize, then: Nanos, snapshot: &Oracle) {
         for (index, call) in self.calls.iter_mut().enumerate().filter(|(_, call)| call.server == server) {
             let before = snapshot.calls.get(index);
-            call.unsettled = before
-                .is_none_or(|before| !before.refused && before.executed == 0 && before.state != State::Failed(Ran::No));
+            call.unsettled = before.is_none_or(|before| {
+                !before.refused && before.executed == 0 && before.state != State::Failed(Ran::No)
+            });
             if !call.reads() && call.executed > before.map_or(0, |before| before.executed) {
                 self.undone.executions.entry(index).or_default().push(Execution::of(call));
                 call.undone += 1;
             }
             restore_call(call, before);
         }
-        for (index, import) in self.imports.iter_mut().enumerate().filter(|(_, import)| import.server == server) {
+        for (index, import) in
+            self.imports.iter_mut().enumerate().filter(|(_, import)| import.server == server)
+        {
             let before = snapshot.imports.get(index);
             (import.done, import.refused) = before.map_or((0, false), |before| (before.done, before.refused));
         }
@@ -101,7 +104,8 @@ impl Oracle {
         };
         let results: Vec<(Vec<u8>, bool)> = undone.iter().chain(&last).map(made).collect();
         let fits = |(bytes, is): &&(Vec<u8>, bool)| bytes.len() == body.len() && *is == exception;
-        let some = |(at, byte): (usize, &u8)| results.iter().filter(fits).any(|(bytes, _)| bytes[at] == *byte);
+        let some =
+            |(at, byte): (usize, &u8)| results.iter().filter(fits).any(|(bytes, _)| bytes[at] == *byte);
         results.iter().any(|result| fits(&result)) && body.iter().enumerate().all(some)
     }
 

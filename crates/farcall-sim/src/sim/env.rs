@@ -198,6 +198,8 @@ impl Event for Flag {
 fn waiter(world: &Arc<World>) -> Here {
     match here() {
         Some(here) if Arc::ptr_eq(&here.world, world) => here,
-        _ => panic!("a thread that the simulation did not start waits in it: start threads with `sim::spawn`"),
+        _ => {
+            panic!("a thread that the simulation did not start waits in it: start threads with `sim::spawn`")
+        }
     }
 }

@@ -50,7 +50,8 @@ impl Faults {
     /// Drawn by chance: anything from a quiet network to one that loses a third of its datagrams.
     pub(super) fn drawn(rng: &mut Rng) -> Faults {
         let mut chance = |most: u64| if rng.chance(300_000) { 0.0 } else { rng.below(most) as f64 / 1e6 };
-        let (loss, duplication, reordering, late) = (chance(333_000), chance(200_000), chance(200_000), chance(50_000));
+        let (loss, duplication, reordering, late) =
+            (chance(333_000), chance(200_000), chance(200_000), chance(50_000));
         let delay = Duration::from_nanos(rng.spread(10_000, 100_000_000));
         let jitter = Duration::from_nanos(rng.below(2 * nanos(delay)));
         Faults { loss, duplication, reordering, late, delay, jitter, mtu: rng.spread(1200, 65_000) as usize }

@@ -177,7 +177,9 @@ impl State {
             let before = self.net.now();
             let Some((now, step)) = self.net.step() else {
                 let all = self.who_waits();
-                self.fail(format!("deadlock: everybody waits, no timer runs and no packet is under way\n{all}"));
+                self.fail(format!(
+                    "deadlock: everybody waits, no timer runs and no packet is under way\n{all}"
+                ));
                 continue;
             };
             if now > before {
@@ -219,7 +221,9 @@ impl State {
         match step {
             Step::Event(ticket) => self.wake(ticket),
             Step::Refused { sender, peer, quoted, .. } => {
-                self.note(&[2, u64::from(sender.port())], || format!("{sender} hears that nobody is at {peer}"));
+                self.note(&[2, u64::from(sender.port())], || {
+                    format!("{sender} hears that nobody is at {peer}")
+                });
                 self.post(sender, Item::Refused(peer, quoted));
             }
             Step::Datagram { from, to, bytes } => {
@@ -384,7 +388,9 @@ impl State {
             machine.next_port = PORTS;
         }
         let (name, life) = (machine.name.clone(), machine.life);
-        self.note(&[5, process as u64], || format!("{name} starts, life {life}, at {}", address(process, 0).ip()));
+        self.note(&[5, process as u64], || {
+            format!("{name} starts, life {life}, at {}", address(process, 0).ip())
+        });
     }
 
     /// Stops a process: its sockets close, its threads unwind when they are next to run.
@@ -420,7 +426,8 @@ impl State {
 
     /// Whether a process still has threads that unwind.
     pub(super) fn has_threads(&self, process: usize) -> bool {
-        let lives = |t: &Thread| t.process == process && !matches!(t.status, Status::Ended | Status::Abandoned);
+        let lives =
+            |t: &Thread| t.process == process && !matches!(t.status, Status::Ended | Status::Abandoned);
         self.threads.iter().any(lives)
     }
 
@@ -514,7 +521,12 @@ impl State {
         }
         while let Some(Item::Datagram(next, more)) = self.sockets[id].items.front() {
             let size = more.len();
-            if *next != from || size > each || size == 0 || !len.is_multiple_of(each) || len + size > buffer.len() {
+            if *next != from
+                || size > each
+                || size == 0
+                || !len.is_multiple_of(each)
+                || len + size > buffer.len()
+            {
                 break;
             }
             let Some(Item::Datagram(_, more)) = self.sockets[id].items.pop_front() else { break };

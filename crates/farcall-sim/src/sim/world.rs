@@ -188,7 +188,12 @@ impl World {
     }
 
     /// Gives a thread that is known its thread of the operating system.
-    fn launch(self: &Arc<World>, state: Guard<'_>, thread: ThreadId, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+    fn launch(
+        self: &Arc<World>,
+        state: Guard<'_>,
+        thread: ThreadId,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<()> {
         let known = &state.threads[thread];
         let name = format!("{}: {}", state.processes[known.process].name, known.name);
         drop(state);

@@ -16,7 +16,8 @@ pub fn fingerprint(types: &Types, shape: &[Type]) -> u64 {
     let mut hashes = vec![0; types.definitions.len()];
     // Each round sees one level deeper. Types that are not recursive are soon done.
     for _ in 0..DEPTH {
-        let deeper: Vec<u64> = types.definitions.iter().map(|definition| of_body(&definition.body, &hashes)).collect();
+        let deeper: Vec<u64> =
+            types.definitions.iter().map(|definition| of_body(&definition.body, &hashes)).collect();
         if deeper == hashes {
             break;
         }

@@ -47,7 +47,8 @@ mod tests {
     #[test]
     fn what_is_in_vain_is_tried_ever_more_rarely_until_it_is_not() {
         let awake = Awake::default();
-        let tries = |times: usize| (0..times).filter(|_| awake.is_worth()).inspect(|_| awake.learn(1, true)).count();
+        let tries =
+            |times: usize| (0..times).filter(|_| awake.is_worth()).inspect(|_| awake.learn(1, true)).count();
         assert_eq!(tries(100), 6);
         assert_eq!(tries(10_000), 40, "once in 256 times in the end");
         while !awake.is_worth() {}

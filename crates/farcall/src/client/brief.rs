@@ -56,12 +56,18 @@ impl Drop for Alone<'_> {
 impl Endpoint {
     /// Calls and waits; `None` if the call cannot be brief, and nothing was done. Not for a thread that serves a call.
     #[inline(always)]
-    pub(crate) fn call_briefly(&self, peer: &Arc<Peer>, brief: &Brief<'_>, takers: Takers<'_>) -> Option<Ended> {
+    pub(crate) fn call_briefly(
+        &self,
+        peer: &Arc<Peer>,
+        brief: &Brief<'_>,
+        takers: Takers<'_>,
+    ) -> Option<Ended> {
         if self.generation != fork::generation() {
             return None;
         }
         let mut caller = Caller::take(&self.env);
-        let ended = if caller.is_nested() { None } else { self.exchange(&mut caller.tools, peer, brief, takers) };
+        let ended =
+            if caller.is_nested() { None } else { self.exchange(&mut caller.tools, peer, brief, takers) };
         caller.keep();
         ended
     }

@@ -53,7 +53,12 @@ const LONG: usize = 16 << 10;
 
 impl Endpoint {
     /// Calls and waits. `sink` takes the outcome, unless this fails before anything was sent.
-    pub(crate) fn call(&self, peer: &Arc<Peer>, outgoing: &Outgoing<'_>, sink: Taker<'_>) -> Result<(), CallFailed> {
+    pub(crate) fn call(
+        &self,
+        peer: &Arc<Peer>,
+        outgoing: &Outgoing<'_>,
+        sink: Taker<'_>,
+    ) -> Result<(), CallFailed> {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
@@ -63,9 +68,9 @@ impl Endpoint {
         let mut mine = Mine::new(peer, sink);
         // The leader takes its own outcome in, and nobody else needs to know whose it is.
         let begun = match attendance.leads() {
-            true => {
-                self.begin_usual(&mut mine, outgoing, tools).or_else(|| self.begin(&mut mine, outgoing, None, tools))
-            }
+            true => self
+                .begin_usual(&mut mine, outgoing, tools)
+                .or_else(|| self.begin(&mut mine, outgoing, None, tools)),
             false => self.begin(&mut mine, outgoing, Some(Owner::Thread(waiter.clone())), tools),
         };
         if let Some((now, timer)) = begun {
@@ -94,7 +99,12 @@ impl Endpoint {
     /// that seemed to have left later than it did might be said not to have run when a server that was started anew
     /// meanwhile has forgotten it (docs/protocol.md 7.2). The time, and the call's timer; nothing if it is to [begin](Endpoint::begin) as any other.
     #[inline(always)]
-    fn begin_usual(&self, mine: &mut Mine<'_>, outgoing: &Outgoing<'_>, tools: &mut Tools) -> Option<(Time, Time)> {
+    fn begin_usual(
+        &self,
+        mine: &mut Mine<'_>,
+        outgoing: &Outgoing<'_>,
+        tools: &mut Tools,
+    ) -> Option<(Time, Time)> {
         let Trip { procedure, deadline: None, trace: None, .. } = *outgoing.trip else { return None };
         let Tools { arguments, out, .. } = tools;
         let (Departure { id, len, patience }, unlisted) = {
@@ -179,7 +189,8 @@ impl Endpoint {
         }
         arguments.clear();
         arguments.reserve((*usual_arguments).min(LONG));
-        (outgoing.trip.encode)(&mut Encoder::new(arguments)).map_err(|why| Refused::Arguments(bad_arguments(why)))?;
+        (outgoing.trip.encode)(&mut Encoder::new(arguments))
+            .map_err(|why| Refused::Arguments(bad_arguments(why)))?;
         *usual_arguments = arguments.len();
         Ok(())
     }

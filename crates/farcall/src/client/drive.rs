@@ -376,8 +376,9 @@ impl Endpoint {
             let busy = owners.any_started();
             // Calls that were left wait on, unless there is something else to be sent.
             let left = if state.left { state.conversation.ready() } else { 0 };
-            let sink =
-                &mut |event: Event<'_>| deliver(peer, owners, event, (datagram, train), mine.as_deref_mut(), wakes);
+            let sink = &mut |event: Event<'_>| {
+                deliver(peer, owners, event, (datagram, train), mine.as_deref_mut(), wakes)
+            };
             state.conversation.handle(now, datagram, sink);
             self.count_busy(busy, owners);
             let quiet = state.conversation.is_quiet_but(left);
@@ -501,7 +502,11 @@ impl Endpoint {
     }
 
     /// Passes on what the network says of an address; returns its conversation's next timer.
-    fn hint(&self, address: SocketAddr, tell: impl FnOnce(&mut farcall_proto::client::Conversation)) -> Option<Time> {
+    fn hint(
+        &self,
+        address: SocketAddr,
+        tell: impl FnOnce(&mut farcall_proto::client::Conversation),
+    ) -> Option<Time> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         let mut state = peers.by_address.get(&address)?.lock();
         tell(&mut state.conversation);
@@ -546,7 +551,8 @@ impl Endpoint {
             }
             let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
             let busy = owners.any_started();
-            let sink = &mut |event: Event<'_>| deliver(peer, owners, event, (&[], None), mine.as_deref_mut(), wakes);
+            let sink =
+                &mut |event: Event<'_>| deliver(peer, owners, event, (&[], None), mine.as_deref_mut(), wakes);
             state.conversation.handle_timeout(now, sink);
             self.count_busy(busy, owners);
         }

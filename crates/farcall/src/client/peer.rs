@@ -156,8 +156,13 @@ impl<'a> Mine<'a> {
 
 impl Peer {
     pub(super) fn new(conversation: Conversation, address: SocketAddr) -> Peer {
-        let state =
-            PeerState { owners: Owners::default(), listed: false, left: false, flushed: Time::default(), conversation };
+        let state = PeerState {
+            owners: Owners::default(),
+            listed: false,
+            left: false,
+            flushed: Time::default(),
+            conversation,
+        };
         Peer { id: state.conversation.id(), address, state: Mutex::new(state) }
     }
 
@@ -236,7 +241,12 @@ impl End<'_, '_> {
     /// Gives the end of a call to its caller, by whatever route its datagram came: the receiving thread, or
     /// another thread. An end whose caller's thread panicked while it led is dropped.
     #[inline(always)]
-    fn deliver(self, callers: Callers<'_, '_>, (datagram, train): (&[u8], Option<&Train>), wakes: &mut Wakes) {
+    fn deliver(
+        self,
+        callers: Callers<'_, '_>,
+        (datagram, train): (&[u8], Option<&Train>),
+        wakes: &mut Wakes,
+    ) {
         let End { id, token, outcome, arguments, .. } = self;
         #[cfg(debug_assertions)]
         std::mem::forget(self.undelivered);

@@ -141,10 +141,17 @@ impl Service {
 
     /// Receives, until a thread comes that can lead. Each time that something has come it sends what was left
     /// meanwhile. As long as calls are left it sleeps a nap at most: nobody else might come to send them.
-    fn lead(&self, endpoint: &Endpoint, attendance: &mut Attendance<'_>, tools: &mut Tools, trend: &mut Trend) {
+    fn lead(
+        &self,
+        endpoint: &Endpoint,
+        attendance: &mut Attendance<'_>,
+        tools: &mut Tools,
+        trend: &mut Trend,
+    ) {
         self.polled.store(false, Ordering::SeqCst);
         let mut naps = trend.naps(endpoint);
-        let over = |naps: bool| !naps && !endpoint.is_busy() || self.is_stopped() || endpoint.lead.is_followed();
+        let over =
+            |naps: bool| !naps && !endpoint.is_busy() || self.is_stopped() || endpoint.lead.is_followed();
         while !over(naps) {
             match naps {
                 true => endpoint.vigil.watch(),

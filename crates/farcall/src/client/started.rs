@@ -130,7 +130,9 @@ impl Started {
         context: &mut Context<'_>,
         taker: Taker<'_>,
     ) -> Poll<()> {
-        if !self.landing.is_over() && self.watch(endpoint, peer, Watcher::Task(context.waker().clone())).is_some() {
+        if !self.landing.is_over()
+            && self.watch(endpoint, peer, Watcher::Task(context.waker().clone())).is_some()
+        {
             // A call that was left may wait on: the service thread looks after it.
             endpoint.hasten();
             return Poll::Pending;

@@ -84,7 +84,10 @@ impl Kept {
                 }
                 // Not in much room: it would be held for as long as the thread, or the result, is.
                 let room = arguments.capacity();
-                if self.long.capacity() < body.len() && room >= body.len() && room <= LARGE.max(2 * body.len()) {
+                if self.long.capacity() < body.len()
+                    && room >= body.len()
+                    && room <= LARGE.max(2 * body.len())
+                {
                     std::mem::swap(&mut self.long, arguments);
                 }
                 self.long.clear();
@@ -312,7 +315,8 @@ impl Caller {
         if !caller.nested {
             return Ok(caller);
         }
-        let why = "no call can be waited for in a waker, or while a value is encoded or decoded: start it there";
+        let why =
+            "no call can be waited for in a waker, or while a value is encoded or decoded: start it there";
         Err(CallFailed::new(Kind::Local, Ran::No).because(why))
     }
 

@@ -74,7 +74,8 @@ fn hosts_take_turns_and_within_each_its_conversations() {
 
 #[test]
 fn connections_of_one_process_have_one_turn() {
-    let of = |process, number| Call { payer: Payer::User, caller: Caller::Process(process), ..call(0, number) };
+    let of =
+        |process, number| Call { payer: Payer::User, caller: Caller::Process(process), ..call(0, number) };
     let queue = queue(9, 9, [of(1, 1), of(1, 2), of(1, 3), of(2, 4), call(100, 5), call(101, 6)]);
     assert_eq!(order(queue), [1, 5, 4, 6, 2, 3]);
 }
@@ -117,7 +118,8 @@ fn the_newest_of_the_caller_that_has_most_at_the_host_that_has_most_makes_way() 
 #[test]
 fn whoever_has_most_bytes_makes_way_for_bytes_and_no_more_than_is_of_use() {
     let long = |conversation, number, bytes| Call { bytes, ..call(conversation, number) };
-    let mut queue = queue(100, 100, (0..8).map(|n| long(100, n, 10)).chain((0..20).map(|n| call(200, 20 + n))));
+    let mut queue =
+        queue(100, 100, (0..8).map(|n| long(100, n, 10)).chain((0..20).map(|n| call(200, 20 + n))));
     let evicted: Vec<u64> = queue.push(long(300, 50, 15), false).iter().map(|call| call.number).collect();
     assert_eq!((evicted, queue.bytes()), (vec![7, 6], 95));
     for (bytes, number) in [(33, 51), (101, 52), (usize::MAX, 53)] {
@@ -130,11 +132,17 @@ fn whoever_has_most_bytes_makes_way_for_bytes_and_no_more_than_is_of_use() {
 fn what_is_held_has_no_turn_and_pays() {
     let mut queue = queue(6, 6, [call(100, 1)]);
     assert!(queue.push(call(101, 2), true).is_empty() && queue.push(call(101, 3), true).is_empty());
-    assert!(queue.holds(Caller::Conversation(101)) && !queue.holds(Caller::Conversation(100)) && queue.holds_any());
+    assert!(
+        queue.holds(Caller::Conversation(101))
+            && !queue.holds(Caller::Conversation(100))
+            && queue.holds_any()
+    );
     assert!(queue.push(call(101, 4), true).is_empty() && queue.push(call(102, 5), true).is_empty());
     assert!(queue.push(call(200, 6), false).is_empty());
     assert_eq!(queue.push(call(300, 7), false), [call(101, 4)]);
-    let admit = |queue: &mut FairQueue<Call>, most| queue.admit(Caller::Conversation(101), |call| call.number <= most);
+    let admit = |queue: &mut FairQueue<Call>, most| {
+        queue.admit(Caller::Conversation(101), |call| call.number <= most)
+    };
     assert!(!admit(&mut queue, 1) && admit(&mut queue, 2) && admit(&mut queue, 3) && !admit(&mut queue, 9));
     assert_eq!(queue.firsts().count(), 4);
     let popped: Vec<u64> = std::iter::from_fn(|| queue.pop()).map(|call| call.number).collect();

@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use super::{Ended, encode};
 use crate::guard;
-use crate::stub::{AsyncDispatched, AsyncServer, Call, Channel, Dispatched, PendingCall, Reply, Sink, panicked};
+use crate::stub::{
+    AsyncDispatched, AsyncServer, Call, Channel, Dispatched, PendingCall, Reply, Sink, panicked,
+};
 use crate::{CallFailed, Kind, Ran, self_wait};
 
 pub(super) struct Local<S>(pub(super) Arc<S>);
@@ -17,7 +19,12 @@ impl<S: AsyncServer> Local<S> {
     fn begin(&self, call: &Call<'_>) -> Result<Started, CallFailed> {
         let arguments = encode(call)?;
         let future = self.0.clone().dispatch(call.procedure.number, arguments);
-        Ok(Started { future: Some(future), polled: false, waker: None, uncancelled: call.procedure.uncancelled })
+        Ok(Started {
+            future: Some(future),
+            polled: false,
+            waker: None,
+            uncancelled: call.procedure.uncancelled,
+        })
     }
 }
 
@@ -64,7 +71,10 @@ impl Started {
             }
             Err(panic) => {
                 self.future = None;
-                Poll::Ready(Ended { dispatched: Dispatched::Failed(panicked(panic)), reply: Vec::new().into() })
+                Poll::Ready(Ended {
+                    dispatched: Dispatched::Failed(panicked(panic)),
+                    reply: Vec::new().into(),
+                })
             }
         }
     }

@@ -95,7 +95,14 @@ pub(super) static POSTED: Procedure = access("posted", READINGS + 2);
 pub(super) static COMPARE_AND_SWAP: Procedure = access("compare_and_swap", ACCESSES + 1);
 
 const fn access(name: &'static str, number: u32) -> Procedure {
-    Procedure { number, name, idempotent: number >= READINGS, blocking: false, uncancelled: false, deadline: None }
+    Procedure {
+        number,
+        name,
+        idempotent: number >= READINGS,
+        blocking: false,
+        uncancelled: false,
+        deadline: None,
+    }
 }
 
 /// The most bytes of one access: the exporter copies them while nobody else is served.
@@ -269,7 +276,8 @@ impl Core {
 
     fn posted(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, stream) = (arguments.u64()?, arguments.u64()?);
-        let posted = if self.is(generation) { Ok(self.streams().posted(stream)) } else { Err(Refused::Stale.into()) };
+        let posted =
+            if self.is(generation) { Ok(self.streams().posted(stream)) } else { Err(Refused::Stale.into()) };
         Ok(answer(reply, posted))
     }
 
@@ -316,7 +324,8 @@ fn answer<T: Encode>(reply: &mut Encoder<'_>, outcome: Result<T, Refused>) -> Di
 /// Why so much is not accessed at once.
 #[cold]
 pub(super) fn too_long(len: usize) -> CallFailed {
-    CallFailed::new(Kind::TooLarge, Ran::No).because(format!("an access of {len} bytes; one has at most {MOST}"))
+    CallFailed::new(Kind::TooLarge, Ran::No)
+        .because(format!("an access of {len} bytes; one has at most {MOST}"))
 }
 
 /// Has a small segment of generation 7, that others may do everything with, take an access or a post, with any arguments. The first
@@ -327,14 +336,18 @@ pub fn fuzz_access(data: &[u8]) {
     let core = Core::to_read(super::area::zeros(512).into(), 7, &crate::System).open_to_all();
     core.streams().open(HostName::default());
     let by = &mut Accessor::at(Some(SocketAddr::from(([127, 0, 0, 1], 1))));
-    let numbers = [FACTS, READ, WRITE, WRITE_EACH, OPEN, POSTED, COMPARE_AND_SWAP].map(|procedure| procedure.number);
+    let numbers =
+        [FACTS, READ, WRITE, WRITE_EACH, OPEN, POSTED, COMPARE_AND_SWAP].map(|procedure| procedure.number);
     match numbers.get(usize::from(*which)) {
         None => Accesses::post(&core, by, arguments),
         Some(number) => {
             let quick = Accesses::read(&core, *number, arguments, &mut [0; 1024]);
             let (mut reply, decoder) = (Vec::new(), &mut Decoder::new(arguments));
             let ended = Accesses::access(&core, by, *number, decoder, &mut Encoder::new(&mut reply));
-            assert!(quick.is_none() || matches!(ended, Dispatched::Result), "what is answered at once is a result");
+            assert!(
+                quick.is_none() || matches!(ended, Dispatched::Result),
+                "what is answered at once is a result"
+            );
         }
     }
 }
@@ -372,7 +385,8 @@ impl Accesses for Core {
     }
 
     fn most(&self, number: u32, arguments: &[u8]) -> usize {
-        let reading = Reading::parse(arguments).filter(|reading| number == READ.number && reading.total <= MOST);
+        let reading =
+            Reading::parse(arguments).filter(|reading| number == READ.number && reading.total <= MOST);
         reading.map_or(0, |reading| opaque(reading.total))
     }
 

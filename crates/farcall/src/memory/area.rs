@@ -175,7 +175,8 @@ fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
 /// Compares and swaps the word at an offset that [`WORD`] divides; gives what it was.
 #[inline]
 pub(super) fn compare_and_swap(words: &[AtomicU64], offset: u64, old: u64, new: u64) -> u64 {
-    let swapped = words[offset as usize / WORD].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+    let swapped =
+        words[offset as usize / WORD].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
     swapped.unwrap_or_else(|found| found)
 }
 

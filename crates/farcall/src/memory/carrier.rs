@@ -33,8 +33,9 @@ pub(super) trait Carrier: Send + Sync {
     /// Writes one after the other, with notice of the last.
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
         let last = ranges.len().saturating_sub(1);
-        let write =
-            |(which, (offset, bytes)): (usize, &(u64, &[u8]))| self.write(*offset, bytes, notify && which == last);
+        let write = |(which, (offset, bytes)): (usize, &(u64, &[u8]))| {
+            self.write(*offset, bytes, notify && which == last)
+        };
         ranges.iter().enumerate().try_for_each(write)
     }
 

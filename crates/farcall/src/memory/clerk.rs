@@ -189,8 +189,9 @@ impl Clerk {
         desk::recover(&clerk.core);
         let core = clerk.core.clone();
         let started = runtime.env().spawn("farcall clerk", Box::new(move || core.attend()));
-        started
-            .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because("starting a clerk's thread").caused_by(why))?;
+        started.map_err(|why| {
+            CallFailed::new(Kind::Local, Ran::No).because("starting a clerk's thread").caused_by(why)
+        })?;
         // Last, so that whoever finds it is served.
         clerk.registration = Some(clerk.core.table.list_as(&listed(TABLE, address.ip()))?);
         Ok(clerk)
@@ -303,8 +304,11 @@ impl Core {
             return Ok(known.clone());
         }
         let mut silent = None;
-        for home in learnt.map(|(home, _)| home).into_iter().chain(desk::homes(&self.runtime, name, self.address.ip()))
-        {
+        for home in learnt.map(|(home, _)| home).into_iter().chain(desk::homes(
+            &self.runtime,
+            name,
+            self.address.ip(),
+        )) {
             match self.ask_home(home, name, how) {
                 Ok(Some(known)) => return Ok(known),
                 Ok(None) => {}

@@ -286,8 +286,10 @@ impl<'a> Reader<'a> {
         let [conversations, unfinished, held_bytes] = self.some()?;
         let [calls, sent, received, dropped, bytes_sent] = self.some()?;
         let [duplicates, retransmitted, challenges, stale, evicted] = self.some()?;
-        let mut protocol = proto::Stats { calls, sent, received, dropped, bytes_sent, ..proto::Stats::default() };
-        (protocol.duplicates, protocol.retransmitted, protocol.challenges) = (duplicates, retransmitted, challenges);
+        let mut protocol =
+            proto::Stats { calls, sent, received, dropped, bytes_sent, ..proto::Stats::default() };
+        (protocol.duplicates, protocol.retransmitted, protocol.challenges) =
+            (duplicates, retransmitted, challenges);
         (protocol.stale, protocol.evicted, protocol.refused) = (stale, evicted, self.some()?);
         let [told, untold] = self.some()?;
         let exports = self.each(told, Reader::export)?;

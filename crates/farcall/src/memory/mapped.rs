@@ -181,7 +181,8 @@ impl Mapped {
 
 #[cold]
 fn gone(ran: Ran) -> CallFailed {
-    CallFailed::new(Kind::Unreachable, ran).because(format!("{TYPE}: the process that exported the segment has ended"))
+    CallFailed::new(Kind::Unreachable, ran)
+        .because(format!("{TYPE}: the process that exported the segment has ended"))
 }
 
 impl Load for Sight {
@@ -268,7 +269,10 @@ impl Carrier for Mapped {
             return Pending::ended(self.compare_and_swap(offset, old, new));
         }
         let served = self.served();
-        served.map_or_else(|why| Pending::ended(Err(why)), |served| served.start_compare_and_swap(offset, old, new))
+        served.map_or_else(
+            |why| Pending::ended(Err(why)),
+            |served| served.start_compare_and_swap(offset, old, new),
+        )
     }
 }
 

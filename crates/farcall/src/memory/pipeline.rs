@@ -69,7 +69,9 @@ impl Pipeline {
             open.replace(Arc::new(Batch::new(self.under_way.clone()))).inspect(|batch| batch.send(self));
             added = open.as_ref().and_then(|batch| batch.add(offset, len));
         }
-        let (Some(batch), Some((at, reads, full))) = (&*open, added) else { unreachable!("an empty batch has room") };
+        let (Some(batch), Some((at, reads, full))) = (&*open, added) else {
+            unreachable!("an empty batch has room")
+        };
         let part = Part { pipeline: self.clone(), batch: batch.clone(), at, len: len as usize };
         if full || reads * 2 >= self.under_way.load(Ordering::Relaxed) {
             open.take().inspect(|batch| batch.send(self));

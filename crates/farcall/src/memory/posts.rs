@@ -125,7 +125,9 @@ impl Posts {
         let mut state = self.lock();
         state.check()?;
         let next = match answer {
-            Ok(Posted { refused: Some(why), .. }) | Err(Error::Declared(why)) => return fail(&mut state, why.into()),
+            Ok(Posted { refused: Some(why), .. }) | Err(Error::Declared(why)) => {
+                return fail(&mut state, why.into());
+            }
             Ok(Posted { next: None, .. }) => return fail(&mut state, forgotten().into()),
             Ok(Posted { next: Some(next), .. }) => next,
             Err(Error::CallFailed(why)) => {
@@ -168,7 +170,8 @@ fn nonsense() -> CallFailed {
 
 #[cold]
 fn vain() -> CallFailed {
-    CallFailed::new(Kind::Unreachable, Ran::Maybe).because("the exporter answers, but what is posted does not arrive")
+    CallFailed::new(Kind::Unreachable, Ran::Maybe)
+        .because("the exporter answers, but what is posted does not arrive")
 }
 
 /// Settling that was started.

@@ -67,7 +67,12 @@ impl Beat {
     ///
     /// # Errors
     /// When there is no word, or no thread can be started.
-    pub fn start(runtime: &Runtime, memory: Arc<impl Memory + 'static>, offset: u64, every: Duration) -> Result<Beat> {
+    pub fn start(
+        runtime: &Runtime,
+        memory: Arc<impl Memory + 'static>,
+        offset: u64,
+        every: Duration,
+    ) -> Result<Beat> {
         let mut word = load(&*memory, offset).map_err(|why| refused(&why))?;
         let rhythm = Rhythm::start(runtime, "farcall beat", every, move || {
             word = word.wrapping_add(1);
@@ -101,7 +106,8 @@ impl Pulse {
         let (state, changed) = (Mutex::new(state), runtime.env().event());
         let watched = Arc::new(Watched { runtime: runtime.clone(), patience, state, changed });
         let watches = watched.clone();
-        let rhythm = Rhythm::start(runtime, "farcall pulse", every, move || watches.look(memory.load(offset)))?;
+        let rhythm =
+            Rhythm::start(runtime, "farcall pulse", every, move || watches.look(memory.load(offset)))?;
         Ok(Pulse { watched, rhythm })
     }
 

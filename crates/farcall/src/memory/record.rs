@@ -24,7 +24,9 @@ impl crate::Exception for Unread {}
 impl std::fmt::Display for Unread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unread::Torn => f.write_str("the record is being written; its writer may have died in the middle"),
+            Unread::Torn => {
+                f.write_str("the record is being written; its writer may have died in the middle")
+            }
             Unread::Refused(why) => why.fmt(f),
         }
     }
@@ -118,7 +120,8 @@ impl<M: Memory> Record<M> {
             if count >= PATIENT {
                 std::thread::yield_now();
             }
-            let ranges = &mut [(self.offset, &mut front[..]), (self.body(), &mut *into), (self.back(), &mut back[..])];
+            let ranges =
+                &mut [(self.offset, &mut front[..]), (self.body(), &mut *into), (self.back(), &mut back[..])];
             self.memory.read_each(ranges).map_declared(Unread::Refused)?;
             if front == back {
                 return Ok(u64::from_le_bytes(front));

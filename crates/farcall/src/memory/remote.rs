@@ -35,7 +35,9 @@ impl Runtime {
         let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
         match name.parse::<Name>().map_err(wrong)? {
             Name::Type(segment) => self.import_named(segment.as_str(), None),
-            Name::At { address, type_name: segment, instance: None } => self.import_at(address, segment.as_str()),
+            Name::At { address, type_name: segment, instance: None } => {
+                self.import_at(address, segment.as_str())
+            }
             Name::AtHost { host, port, type_name: segment, instance: None } => {
                 self.import_at(format_args!("udp://{host}:{port}"), segment.as_str())
             }

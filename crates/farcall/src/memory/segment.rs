@@ -149,7 +149,11 @@ impl Runtime {
     }
 
     /// A segment that only those find who know the address.
-    pub(super) fn offer_segment(&self, name: &str, settings: Settings) -> std::result::Result<Segment, CallFailed> {
+    pub(super) fn offer_segment(
+        &self,
+        name: &str,
+        settings: Settings,
+    ) -> std::result::Result<Segment, CallFailed> {
         if settings.size == 0 || settings.size > MAX_SIZE {
             let why = format!("a segment of {} bytes; it has from 1 to {MAX_SIZE}", settings.size);
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
@@ -157,7 +161,8 @@ impl Runtime {
         let generation = self.first_generation();
         let core = Arc::new(Core::new(self.area(&settings, generation), settings, generation, &**self.env()));
         let accesses: Arc<dyn Accesses> = core.clone();
-        let export = self.export_unlisted::<dyn Access>(&format!("{TYPE}/{name}"), core.clone(), Some(accesses))?;
+        let export =
+            self.export_unlisted::<dyn Access>(&format!("{TYPE}/{name}"), core.clone(), Some(accesses))?;
         self.offers().add(export.id(), &core);
         Ok(Segment { named: None, core, export, changes: Mutex::default(), process: fork::generation() })
     }
@@ -258,7 +263,8 @@ impl Segment {
             self.core.generation.store(generation, Ordering::SeqCst);
             self.core.wait_for_changes();
             if let Some(ground) = self.core.area.ground() {
-                let writes_are_inhibited = self.core.inhibited.load(Ordering::SeqCst) && ground.is_written_by_others();
+                let writes_are_inhibited =
+                    self.core.inhibited.load(Ordering::SeqCst) && ground.is_written_by_others();
                 ground.part((!writes_are_inhibited).then_some(generation));
             }
             generation
@@ -299,7 +305,10 @@ impl Segment {
 
     /// Blocks until somebody's write is to be heard of. Each notice goes to one of those who wait, however they do.
     pub fn notice(&self) -> Notice {
-        self.core.notices.wait().unwrap_or_else(|| unreachable!("there are notices as long as there is a segment"))
+        self.core
+            .notices
+            .wait()
+            .unwrap_or_else(|| unreachable!("there are notices as long as there is a segment"))
     }
 
     /// Waits, in a task of any executor, for a write with notice.

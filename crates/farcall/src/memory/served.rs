@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Result;
-use super::access::{COMPARE_AND_SWAP, MOST, MOST_ARGUMENTS, NAMES, READ, Refused, WRITE, WRITE_EACH, too_long};
+use super::access::{
+    COMPARE_AND_SWAP, MOST, MOST_ARGUMENTS, NAMES, READ, Refused, WRITE, WRITE_EACH, too_long,
+};
 use super::carrier::Carrier;
 use super::pipeline::Pipeline;
 use super::posts::Posts;
@@ -117,7 +119,11 @@ impl Served {
     }
 }
 
-fn encode(generation: u64, arguments: &impl Encode, e: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error> {
+fn encode(
+    generation: u64,
+    arguments: &impl Encode,
+    e: &mut Encoder<'_>,
+) -> std::result::Result<(), xdr::Error> {
     e.u64(generation)?;
     arguments.encode(e)
 }
@@ -136,7 +142,8 @@ impl Carrier for Served {
         if is_too_much(ranges.iter().map(|(_, into)| into.len())) {
             return ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into));
         }
-        let asked: Vec<(u64, u32)> = ranges.iter().map(|(offset, into)| (*offset, into.len() as u32)).collect();
+        let asked: Vec<(u64, u32)> =
+            ranges.iter().map(|(offset, into)| (*offset, into.len() as u32)).collect();
         let encode = |e: &mut Encoder<'_>| {
             asked.iter().try_for_each(|(offset, length)| {
                 e.u64(*offset)?;
@@ -155,14 +162,19 @@ impl Carrier for Served {
             return self.call(&WRITE, (offset, notify, bytes));
         }
         let offsets = (offset..).step_by(MOST);
-        bytes.chunks(MOST).zip(offsets).try_for_each(|(part, offset)| self.call(&WRITE, (offset, notify, part)))
+        bytes
+            .chunks(MOST)
+            .zip(offsets)
+            .try_for_each(|(part, offset)| self.call(&WRITE, (offset, notify, part)))
     }
 
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
         if is_too_much(ranges.iter().map(|(_, bytes)| bytes.len())) {
             let last = ranges.len() - 1;
             let mut each = ranges.iter().enumerate();
-            return each.try_for_each(|(which, (offset, bytes))| self.write(*offset, bytes, notify && which == last));
+            return each.try_for_each(|(which, (offset, bytes))| {
+                self.write(*offset, bytes, notify && which == last)
+            });
         }
         self.posts.settle()?;
         self.binding.call(&WRITE_EACH, &|e| {
@@ -174,7 +186,9 @@ impl Carrier for Served {
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
         self.posts.settle()?;
         let mut arguments = [0; 32];
-        for (place, word) in arguments.as_chunks_mut::<8>().0.iter_mut().zip([self.generation, offset, old, new]) {
+        for (place, word) in
+            arguments.as_chunks_mut::<8>().0.iter_mut().zip([self.generation, offset, old, new])
+        {
             *place = word.to_be_bytes();
         }
         let mut found = 0;
@@ -227,7 +241,8 @@ impl Carrier for Served {
 
 /// Whether ranges of these lengths are too much for one access.
 fn is_too_much(lengths: impl Iterator<Item = usize>) -> bool {
-    let (bytes, names) = lengths.fold((0, NAMES), |(bytes, names), len| (len.saturating_add(bytes), NAMES + names));
+    let (bytes, names) =
+        lengths.fold((0, NAMES), |(bytes, names), len| (len.saturating_add(bytes), NAMES + names));
     bytes > MOST || MOST + names > MOST_ARGUMENTS
 }
 

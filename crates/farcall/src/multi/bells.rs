@@ -93,7 +93,12 @@ impl Bells {
 
     /// Runs `wait`, which ends when it finds that [enough](Bells::are) bells were rung. Whoever rings interrupts it.
     /// `seat` is the address of what `interrupt` wakes.
-    pub fn hear<R>(&self, seat: usize, interrupt: impl FnOnce() -> Arc<dyn Interrupt>, wait: impl FnOnce() -> R) -> R {
+    pub fn hear<R>(
+        &self,
+        seat: usize,
+        interrupt: impl FnOnce() -> Arc<dyn Interrupt>,
+        wait: impl FnOnce() -> R,
+    ) -> R {
         let former = {
             let mut state = self.lock();
             state.waits = this_thread();

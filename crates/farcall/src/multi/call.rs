@@ -209,14 +209,15 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     /// without the values, which were the handler's.
     pub fn each(self, mut handler: impl FnMut(Reply<'_, T, E>) -> Next) -> Gathered<(), ()> {
         let mut outcomes: Few<Outcome<(), ()>> = abandoned(self.members.len());
-        let mut take = |members: &Members, outcomes: &mut [Outcome<(), ()>], index: usize, result: Result<T, E>| {
-            outcomes[index] = match &result {
-                Ok(_) => Outcome::Result(()),
-                Err(crate::Error::Declared(_)) => Outcome::Exception(()),
-                Err(crate::Error::CallFailed(why)) => Outcome::Failed(why.clone()),
+        let mut take =
+            |members: &Members, outcomes: &mut [Outcome<(), ()>], index: usize, result: Result<T, E>| {
+                outcomes[index] = match &result {
+                    Ok(_) => Outcome::Result(()),
+                    Err(crate::Error::Declared(_)) => Outcome::Exception(()),
+                    Err(crate::Error::CallFailed(why)) => Outcome::Failed(why.clone()),
+                };
+                handler(Reply { index, member: members[index].name(), result })
             };
-            handler(Reply { index, member: members[index].name(), result })
-        };
         let Multi { members, prepared, settings, .. } = match self.call_alone() {
             ControlFlow::Break(Alone { members, result, .. }) => {
                 take(&members, &mut outcomes, 0, result);

@@ -107,7 +107,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
                 rested = true;
                 continue;
             }
-            let enough = if self.called == self.members.len() { needed.min(self.out).min(TOGETHER) } else { 1 };
+            let enough =
+                if self.called == self.members.len() { needed.min(self.out).min(TOGETHER) } else { 1 };
             let stuck = || self.calls.iter().flatten().all(|call| call.waits_for_itself());
             if let Err(why) = self_wait::wait(&*self.station, (&self.bells, enough), self.wake_at(), stuck) {
                 return self.give_up(&why);

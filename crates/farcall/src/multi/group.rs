@@ -167,8 +167,10 @@ impl<C: Client, M> Group<C, M> {
         mut arguments: impl FnMut(usize, &str, C::Prepare) -> super::Prepared<T, E>,
     ) -> super::Multi<T, E, M> {
         let members = self.members();
-        let prepared =
-            members.iter().enumerate().map(|(index, member)| arguments(index, member.name(), C::Prepare::default()));
+        let prepared = members
+            .iter()
+            .enumerate()
+            .map(|(index, member)| arguments(index, member.name(), C::Prepare::default()));
         let prepared = prepared.collect();
         super::Multi::of_each(members, prepared)
     }

@@ -201,8 +201,15 @@ impl Inner {
         let endpoint = self.endpoint(candidates[0].address);
         let first = from(&candidates[0]);
         let (asked, later) = candidates.into_iter().partition(|candidate| from(candidate) == first);
-        let poll =
-            endpoint.map(|endpoint| Poll { inner: self, name, interface, endpoint, asked, bound: None, failed: None });
+        let poll = endpoint.map(|endpoint| Poll {
+            inner: self,
+            name,
+            interface,
+            endpoint,
+            asked,
+            bound: None,
+            failed: None,
+        });
         (poll, later)
     }
 
@@ -259,7 +266,11 @@ impl Inner {
         let former = {
             let mut state = self.lock();
             state.links.retain(|(_, link)| link.strong_count() > 0);
-            state.links.iter().find(|(address, _)| *address == target.address).and_then(|(_, link)| link.upgrade())
+            state
+                .links
+                .iter()
+                .find(|(address, _)| *address == target.address)
+                .and_then(|(_, link)| link.upgrade())
         };
         // (Asked outside of the lock: what it drops may be the last of it.)
         if let Some(link) = former.filter(|link| link.is_sound()) {
@@ -277,7 +288,9 @@ impl Inner {
     /// for each server, not at each binding.
     #[cold]
     fn tell_unproven(&self, address: SocketAddr) -> String {
-        let line = format!("{address} is not called through shared memory: another server has taken its name for that");
+        let line = format!(
+            "{address} is not called through shared memory: another server has taken its name for that"
+        );
         let former = self.lock().no_memory.replace(line.clone());
         if former.as_ref() != Some(&line) {
             say(&line);
@@ -322,7 +335,11 @@ impl Inner {
             };
             CallFailed::new(failure.kind, Ran::No).because(detail)
         })?;
-        let known = |&farcall_proto::Fingerprint { number, types, name }: &_| idl::Fingerprint { number, types, name };
+        let known = |&farcall_proto::Fingerprint { number, types, name }: &_| idl::Fingerprint {
+            number,
+            types,
+            name,
+        };
         let theirs: Vec<idl::Fingerprint> = bound.procedures.iter().map(known).collect();
         let refused = |(number, why)| {
             let name = interface.by_number(number).map_or("", |procedure| &procedure.name);
@@ -390,9 +407,9 @@ impl Poll<'_> {
 
     fn outcome(&mut self, late: bool) -> Result<Target, CallFailed> {
         let failed = self.failed.take();
-        self.bound
-            .take()
-            .ok_or_else(|| failed.unwrap_or_else(|| if late { too_late(self.name) } else { nobody(self.name) }))
+        self.bound.take().ok_or_else(|| {
+            failed.unwrap_or_else(|| if late { too_late(self.name) } else { nobody(self.name) })
+        })
     }
 }
 
@@ -408,7 +425,11 @@ fn full_name(type_name: &Label, instance: Option<&Label>) -> String {
 }
 
 /// The candidates without those to avoid, unless there is nobody else.
-fn but(name: &Name, mut candidates: Vec<Candidate>, avoid: &[SocketAddr]) -> Result<Vec<Candidate>, CallFailed> {
+fn but(
+    name: &Name,
+    mut candidates: Vec<Candidate>,
+    avoid: &[SocketAddr],
+) -> Result<Vec<Candidate>, CallFailed> {
     if candidates.is_empty() {
         let why = format!("nobody exports {name}");
         return Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why));

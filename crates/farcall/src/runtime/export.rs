@@ -85,8 +85,10 @@ fn offer<T: ?Sized + Interface>(
     let exported = Exported::new(id, T::PROCEDURES, described, executor, &inner.env).with_accesses(accesses);
     let exported = Arc::new(exported);
     let fingerprints = T::interface().fingerprints();
-    let on_wire = |&idl::Fingerprint { number, types, name }: &_| farcall_proto::Fingerprint { number, types, name };
-    let listed = |&idl::Fingerprint { number, types, name }: &_| farcall_names::Fingerprint { number, types, name };
+    let on_wire =
+        |&idl::Fingerprint { number, types, name }: &_| farcall_proto::Fingerprint { number, types, name };
+    let listed =
+        |&idl::Fingerprint { number, types, name }: &_| farcall_names::Fingerprint { number, types, name };
     let offer = proto::Export {
         id,
         type_name: type_name.as_str().to_owned(),
@@ -234,7 +236,10 @@ impl Drop for Export {
 
 impl fmt::Debug for Export {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Export").field("name", &self.name()).field("address", &self.address()).finish_non_exhaustive()
+        f.debug_struct("Export")
+            .field("name", &self.name())
+            .field("address", &self.address())
+            .finish_non_exhaustive()
     }
 }
 

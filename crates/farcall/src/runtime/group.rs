@@ -21,7 +21,10 @@ use crate::{CallFailed, Kind, Ran, context, idl};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// All instances of a type; the group of an instance, or of an address, is that alone.
-pub(super) fn import_all<T: ?Sized + Interface>(runtime: &Runtime, name: &str) -> Result<Group<T::Client>, CallFailed> {
+pub(super) fn import_all<T: ?Sized + Interface>(
+    runtime: &Runtime,
+    name: &str,
+) -> Result<Group<T::Client>, CallFailed> {
     Ok(Group::living(roster(runtime, name, Cow::Borrowed(T::interface()))?))
 }
 
@@ -51,8 +54,11 @@ pub(super) fn import_each<T: ?Sized + Interface>(
 ) -> Result<Group<T::Client, Fixed>, CallFailed> {
     let inner = &runtime.0;
     let parsed = names.iter().map(|name| parse(name)).collect::<Result<Vec<_>, _>>()?;
-    let known: Vec<(usize, (SocketAddr, String))> =
-        parsed.iter().enumerate().filter_map(|(which, name)| Some((which, inner.whereabouts(name)?))).collect();
+    let known: Vec<(usize, (SocketAddr, String))> = parsed
+        .iter()
+        .enumerate()
+        .filter_map(|(which, name)| Some((which, inner.whereabouts(name)?)))
+        .collect();
     let (places, instances): (Vec<usize>, Vec<_>) = known.into_iter().unzip();
     let mut targets: Vec<Option<Target>> = names.iter().map(|_| None).collect();
     if !instances.is_empty() {
@@ -154,7 +160,8 @@ impl Follower {
                 return member.clone();
             }
             let target = targets.remove(&name).flatten();
-            let instance = Name::Instance { type_name: entry.type_name.clone(), instance: entry.instance.clone() };
+            let instance =
+                Name::Instance { type_name: entry.type_name.clone(), instance: entry.instance.clone() };
             Member::new(name, binding_to(&self.inner, instance, self.interface.clone(), target))
         };
         Ok(Members::new(entries.iter().map(member).collect()))

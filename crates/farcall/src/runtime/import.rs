@@ -220,7 +220,13 @@ impl Importer {
     /// Makes a call that failed again, while that may help. Whoever hears of the last failure hears
     /// whether any of the attempts ran.
     #[cold]
-    pub(super) fn repeat(&self, mut target: Arc<Target>, mut failure: Failure, trip: &Trip<'_>, sink: Sink<'_>) {
+    pub(super) fn repeat(
+        &self,
+        mut target: Arc<Target>,
+        mut failure: Failure,
+        trip: &Trip<'_>,
+        sink: Sink<'_>,
+    ) {
         let mut repeat = Repeat::default();
         let why = loop {
             if let Err(why) = repeat.go_on(self, &target, failure, trip.procedure) {
@@ -241,7 +247,12 @@ impl Importer {
 
     /// Calls once. A failure that the other side, or the conversation, speaks of is returned.
     #[inline(always)]
-    fn call_once(&self, target: &Target, trip: &Trip<'_>, sink: Sink<'_>) -> Result<Option<Failure>, CallFailed> {
+    fn call_once(
+        &self,
+        target: &Target,
+        trip: &Trip<'_>,
+        sink: Sink<'_>,
+    ) -> Result<Option<Failure>, CallFailed> {
         if !target.has(trip.procedure.number) {
             return Err(target.refusal(trip.procedure));
         }
@@ -260,7 +271,11 @@ impl Importer {
     }
 
     /// Whom to call: as bound before, or bound now.
-    pub(super) fn target(&self, avoid: &[SocketAddr], deadline: Option<Time>) -> Result<Arc<Target>, CallFailed> {
+    pub(super) fn target(
+        &self,
+        avoid: &[SocketAddr],
+        deadline: Option<Time>,
+    ) -> Result<Arc<Target>, CallFailed> {
         if let Some(target) = self.bound.get() {
             return Ok(target);
         }
@@ -309,7 +324,13 @@ impl Importer {
     }
 
     /// Whether a call that failed so is to be made again. Forgets the binding if it broke.
-    fn may_repeat(&self, target: &Arc<Target>, failure: &Failure, procedure: &Procedure, repeat: &mut Repeat) -> bool {
+    fn may_repeat(
+        &self,
+        target: &Arc<Target>,
+        failure: &Failure,
+        procedure: &Procedure,
+        repeat: &mut Repeat,
+    ) -> bool {
         if failure.kind == Kind::Deadline {
             self.unbind_if_silent(target);
         }
@@ -339,7 +360,12 @@ impl Importer {
     }
 
     /// As [`Importer::may_repeat`], for the first failure of a started call.
-    pub(super) fn worth_repeating(&self, target: &Arc<Target>, failure: &Failure, procedure: &Procedure) -> bool {
+    pub(super) fn worth_repeating(
+        &self,
+        target: &Arc<Target>,
+        failure: &Failure,
+        procedure: &Procedure,
+    ) -> bool {
         let mut repeat = Repeat::default();
         self.may_repeat(target, failure, procedure, &mut repeat)
     }

@@ -101,13 +101,20 @@ impl Rescue {
     }
 
     /// Binds if need be, and calls, while that may help.
-    async fn attempts(&self, call: &Again, mut failed: Option<Failed>, repeat: &mut Repeat) -> Result<(), CallFailed> {
+    async fn attempts(
+        &self,
+        call: &Again,
+        mut failed: Option<Failed>,
+        repeat: &mut Repeat,
+    ) -> Result<(), CallFailed> {
         let Again { importer, procedure, .. } = call;
         loop {
             if let Some((target, failure)) = failed {
                 // Whether another server is less busy is asked of the registry.
                 match failure.kind == Kind::Overloaded {
-                    true => Tasks::hold_up(&importer.inner, || repeat.go_on(importer, &target, failure, procedure))?,
+                    true => Tasks::hold_up(&importer.inner, || {
+                        repeat.go_on(importer, &target, failure, procedure)
+                    })?,
                     false => repeat.go_on(importer, &target, failure, procedure)?,
                 }
             }
@@ -183,8 +190,9 @@ impl Rescue {
     }
 
     fn end(&self, reply: Reply<'_>) {
-        let rest =
-            |mut decoder: Decoder<'_>| decoder.opaque(decoder.remaining()).map(<[u8]>::to_vec).unwrap_or_default();
+        let rest = |mut decoder: Decoder<'_>| {
+            decoder.opaque(decoder.remaining()).map(<[u8]>::to_vec).unwrap_or_default()
+        };
         let ending = match reply {
             Reply::Result(decoder) | Reply::ResultOf(decoder, _) => Ending::Result(rest(decoder)),
             Reply::Exception(decoder) => Ending::Exception(rest(decoder)),

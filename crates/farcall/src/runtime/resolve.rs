@@ -58,7 +58,11 @@ impl Inner {
     }
 
     /// As [`Inner::resolve`] for a task, until `over` says that nobody needs the answer any more.
-    pub(super) async fn resolve_later(&self, host: (&Host, u16), over: &impl Fn() -> Result<(), CallFailed>) -> Answer {
+    pub(super) async fn resolve_later(
+        &self,
+        host: (&Host, u16),
+        over: &impl Fn() -> Result<(), CallFailed>,
+    ) -> Answer {
         let question = self.question(host)?;
         poll_fn(|context| {
             over()?;
@@ -76,7 +80,9 @@ impl Inner {
                 return Ok(question.clone());
             }
             if questions.len() >= MAX_QUESTIONS {
-                let why = format!("{MAX_QUESTIONS} other names of hosts are being resolved: try {host} again later");
+                let why = format!(
+                    "{MAX_QUESTIONS} other names of hosts are being resolved: try {host} again later"
+                );
                 return Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why));
             }
             questions.insert(key.clone(), question.clone());
@@ -100,7 +106,8 @@ impl Inner {
 
 /// What the resolver says, without what can be no server's.
 fn answer(host: &Host, found: std::io::Result<Vec<SocketAddr>>) -> Answer {
-    let unknown = |why: &str| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("the host {host}: {why}"));
+    let unknown =
+        |why: &str| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("the host {host}: {why}"));
     let found = found.map_err(|why| unknown(&why.to_string()).caused_by(why))?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in found.into_iter().map(canonical) {
@@ -122,7 +129,8 @@ fn is_scoped(address: &SocketAddr) -> bool {
 
 #[cold]
 fn unresolved(host: &Host) -> CallFailed {
-    CallFailed::new(Kind::Unreachable, Ran::No).because(format!("the name of the host {host} is not resolved so far"))
+    CallFailed::new(Kind::Unreachable, Ran::No)
+        .because(format!("the name of the host {host} is not resolved so far"))
 }
 
 impl Resolver {

@@ -243,7 +243,9 @@ impl Builder {
     pub fn build(mut self) -> crate::Result<Runtime> {
         let current = CURRENT.with_borrow(|current| current.as_ref()?.upgrade());
         let (env, registry) = match current {
-            Some(current) => (self.env.or(Some(current.env.clone())), self.registry.or(Some(current.registry.clone()))),
+            Some(current) => {
+                (self.env.or(Some(current.env.clone())), self.registry.or(Some(current.registry.clone())))
+            }
             None => (self.env, self.registry),
         };
         let env = env.unwrap_or_else(|| Arc::new(System));
@@ -317,7 +319,9 @@ impl Settings {
     /// An address that is published must be of use to callers.
     fn check_advertised(&mut self) -> Result<(), CallFailed> {
         self.advertise = self.advertise.map(canonical);
-        let Some(address) = self.advertise.filter(|address| !names_one_host(address.ip())) else { return Ok(()) };
+        let Some(address) = self.advertise.filter(|address| !names_one_host(address.ip())) else {
+            return Ok(());
+        };
         let why = format!(
             "nobody can call {}: what is advertised (the builder's `advertise()`, FARCALL_ADVERTISE) must be an address of \
              one host, and the same on every network",
@@ -409,15 +413,23 @@ mod tests {
 
     #[test]
     fn what_is_advertised_is_of_one_host() {
-        let advertised = |value| overridden("FARCALL_ADVERTISE", value).unwrap().advertise.unwrap().to_string();
+        let advertised =
+            |value| overridden("FARCALL_ADVERTISE", value).unwrap().advertise.unwrap().to_string();
         assert_eq!(
             ["10.0.0.7", "10.0.0.7:7000", "fd00::7"].map(advertised),
             ["10.0.0.7:0", "10.0.0.7:7000", "[fd00::7]:0"]
         );
         assert!(overridden("FARCALL_ADVERTISE", "ebbets").is_err());
-        for wrong in ["0.0.0.0:7000", "[::]:0", "[::ffff:0.0.0.0]:1", "224.0.0.1:7", "255.255.255.255:7", "[fe80::1]:7"]
-        {
-            let why = Builder::new().registry(Memory::new()).advertise(wrong.parse().unwrap()).build().unwrap_err();
+        for wrong in [
+            "0.0.0.0:7000",
+            "[::]:0",
+            "[::ffff:0.0.0.0]:1",
+            "224.0.0.1:7",
+            "255.255.255.255:7",
+            "[fe80::1]:7",
+        ] {
+            let why =
+                Builder::new().registry(Memory::new()).advertise(wrong.parse().unwrap()).build().unwrap_err();
             assert!(why.to_string().contains("FARCALL_ADVERTISE"), "{wrong}: {why}");
         }
     }

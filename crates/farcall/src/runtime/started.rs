@@ -71,14 +71,16 @@ pub(super) fn start_gathered(
     bells: &Bells,
     member: u32,
 ) -> Box<dyn PendingCall> {
-    let target = importer.bound.first().filter(|target| is_at(target, station) && target.has(trip.procedure.number));
+    let target =
+        importer.bound.first().filter(|target| is_at(target, station) && target.has(trip.procedure.number));
     let Some(target) = target else {
         bells.of(member).ring();
         return start(importer, trip);
     };
     let outgoing = Outgoing { export: target.export, trip };
     let may_call = self_wait::may_call(target.export, trip.procedure.number);
-    let start = || client::Started::start_gathered(&target.endpoint, &target.peer, &outgoing, (bells, member));
+    let start =
+        || client::Started::start_gathered(&target.endpoint, &target.peer, &outgoing, (bells, member));
     match may_call.and_then(|()| start()) {
         Ok(started) => {
             let stage = Stage::First(Started::Datagrams(started), target.clone());
@@ -141,7 +143,9 @@ impl Started {
         taker: Taker<'_>,
     ) -> Poll<Result<(), CallFailed>> {
         match self {
-            Started::Datagrams(started) => started.poll(&target.endpoint, &target.peer, context, taker).map(Ok),
+            Started::Datagrams(started) => {
+                started.poll(&target.endpoint, &target.peer, context, taker).map(Ok)
+            }
             Started::Memory(started) => started.poll(context, taker),
         }
     }
@@ -181,7 +185,8 @@ impl Flight {
     /// What it takes to make the call again, with the arguments that its first attempt gave back.
     fn again(&self, arguments: Vec<u8>) -> Again {
         let Flight { importer, procedure, deadline, trace, .. } = self;
-        let (importer, procedure, trace) = (importer.clone(), procedure.procedure(), trace.as_deref().copied());
+        let (importer, procedure, trace) =
+            (importer.clone(), procedure.procedure(), trace.as_deref().copied());
         Again { importer, procedure, arguments, deadline: *deadline, trace }
     }
 }
@@ -212,8 +217,9 @@ impl PendingCall for Flight {
         let mut failed = None;
         let polled = match &self.stage {
             Stage::First(started, target) => {
-                let taker =
-                    &mut |outcome: Outcome<'_>, arguments: &[u8]| failed = give(target, outcome, arguments, sink);
+                let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| {
+                    failed = give(target, outcome, arguments, sink)
+                };
                 let polled = started.poll(target, context, taker);
                 polled.map(|waited| waited.unwrap_or_else(|why| sink(Reply::Failed(why))))
             }

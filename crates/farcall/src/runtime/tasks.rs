@@ -373,7 +373,8 @@ mod tests {
         let (told, tells) = std::sync::mpsc::channel();
         Tasks::spawn(&inner, None, Box::pin(Panics(wait))).unwrap();
         let ours = inner.clone();
-        let other = async move { told.send(Vec::from_iter(ours.tasks.lock().tasks.keys().copied())).unwrap() };
+        let other =
+            async move { told.send(Vec::from_iter(ours.tasks.lock().tasks.keys().copied())).unwrap() };
         Tasks::spawn(&inner, None, Box::pin(other)).unwrap();
         go.send(()).unwrap();
         assert_eq!(tells.recv().expect("the other task goes on"), [2]);

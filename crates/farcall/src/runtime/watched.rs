@@ -16,7 +16,8 @@ pub(super) fn watched(inner: &Inner, interface: &str, channel: Arc<dyn Channel>)
     if interceptors.is_empty() {
         return channel;
     }
-    let watch = Watch { interceptors: interceptors.clone(), interface: interface.into(), env: inner.env.clone() };
+    let watch =
+        Watch { interceptors: interceptors.clone(), interface: interface.into(), env: inner.env.clone() };
     Arc::new(Watched { watch, channel })
 }
 
@@ -125,7 +126,11 @@ struct Flight {
 
 impl Flight {
     /// Asks for the reply by `ask`, and tells the interceptors if it has come.
-    fn tell(&mut self, sink: Sink<'_>, ask: impl FnOnce(&mut dyn PendingCall, Sink<'_>) -> Poll<()>) -> Poll<()> {
+    fn tell(
+        &mut self,
+        sink: Sink<'_>,
+        ask: impl FnOnce(&mut dyn PendingCall, Sink<'_>) -> Poll<()>,
+    ) -> Poll<()> {
         let Flight { watch, procedure, since, call } = self;
         let mut told = None;
         let polled = ask(&mut **call, &mut |reply| {

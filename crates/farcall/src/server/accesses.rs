@@ -208,7 +208,13 @@ impl Core {
     }
 
     /// Has an access wait, if there is room: for its turn, or until a result of so many bytes may be held.
-    pub(super) fn put_off(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'static>, result: usize) {
+    pub(super) fn put_off(
+        &mut self,
+        now: Time,
+        from: SocketAddr,
+        incoming: Incoming<'static>,
+        result: usize,
+    ) {
         for lacking in self.backlog.add(from, incoming, result) {
             let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many accesses wait");
             self.end_access(now, lacking.incoming, full);
@@ -243,7 +249,8 @@ impl Core {
         out: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let exported = self.exports.find(incoming.export).or_else(|| tally::find(&self.tally, incoming.export));
+        let exported =
+            self.exports.find(incoming.export).or_else(|| tally::find(&self.tally, incoming.export));
         let accesses = exported.and_then(|exported| exported.accesses());
         let result = accesses.map_or(0, |accesses| accesses.most(incoming.procedure, &incoming.args));
         if result > SHORT
@@ -274,7 +281,13 @@ impl Core {
     /// Executes a reading, writes the datagram that answers it into `out`, and returns its length. Returns
     /// `None` if the datagram is no reading, or if the reading is to be executed as an ordinary call.
     #[inline(always)]
-    pub(super) fn read(&mut self, now: Time, from: &SocketAddr, glance: Glance<'_>, out: &mut [u8]) -> Option<usize> {
+    pub(super) fn read(
+        &mut self,
+        now: Time,
+        from: &SocketAddr,
+        glance: Glance<'_>,
+        out: &mut [u8],
+    ) -> Option<usize> {
         let reading = self.protocol.take_reading(from, glance)?;
         let exported = self.exports.find(reading.export())?;
         let room = self.protocol.room(&reading, out)?;
@@ -348,9 +361,12 @@ mod tests {
             assert!(add(&mut backlog, 0, Backlog::MOST_BYTES));
             assert!(!add(&mut backlog, 1, 4));
             assert!(backlog.remove(access(0, 0).1.key).is_some() && backlog.is_empty());
-            let added = (0..2 * Backlog::MOST as u64).filter(|sequence| add(&mut backlog, *sequence, 4)).count();
+            let added =
+                (0..2 * Backlog::MOST as u64).filter(|sequence| add(&mut backlog, *sequence, 4)).count();
             assert_eq!(added, Backlog::MOST);
-            assert!(backlog.remove(access(7, 0).1.key).is_some() && backlog.remove(access(7, 0).1.key).is_none());
+            assert!(
+                backlog.remove(access(7, 0).1.key).is_some() && backlog.remove(access(7, 0).1.key).is_none()
+            );
             let next = |backlog: &mut Backlog| Some(backlog.next(|_, _| true)?.incoming.key.sequence);
             let order: Vec<u64> = std::iter::from_fn(|| next(&mut backlog)).collect();
             assert!(order.is_sorted() && order.len() == Backlog::MOST - 1);

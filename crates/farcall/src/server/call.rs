@@ -292,7 +292,9 @@ impl Work {
     fn log_if_slow(&self, slow: Duration, known: &Known, ran: Duration, queued: Duration) {
         if ran + queued >= slow {
             let (name, from) = (known.name(), self.call.from);
-            let line = format!("farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}");
+            let line = format!(
+                "farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}"
+            );
             // Not by `eprintln`, which panics when nobody reads.
             let _ = writeln!(std::io::stderr(), "{line}");
         }

@@ -259,7 +259,9 @@ impl Crew {
 
     /// One who has rested for long ends, unless it was called meanwhile.
     pub(crate) fn retire(&mut self, seat: &Arc<Seat>) -> bool {
-        let Some(place) = self.resting.iter().position(|resting| Arc::ptr_eq(resting, seat)) else { return false };
+        let Some(place) = self.resting.iter().position(|resting| Arc::ptr_eq(resting, seat)) else {
+            return false;
+        };
         self.resting.remove(place);
         self.forget(seat);
         true

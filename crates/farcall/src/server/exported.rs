@@ -234,7 +234,8 @@ impl Exported {
     /// What was counted of what is exported under that name.
     pub(super) fn stats(&self, name: String) -> stats::Export {
         let procedures = self.procedures.iter().map(|known| known.counters.snapshot(known.facts.name));
-        let (running, accesses) = (self.running.load(Ordering::Relaxed), self.accessed.load(Ordering::Relaxed));
+        let (running, accesses) =
+            (self.running.load(Ordering::Relaxed), self.accessed.load(Ordering::Relaxed));
         stats::Export { id: self.id, name, procedures: procedures.collect(), running, accesses }
     }
 

@@ -128,7 +128,8 @@ impl Server {
         }
         match core.remove(Caller::Conversation(key.conversation), key) {
             Some(mut work) => {
-                let why = Failure::new(Kind::Cancelled, Ran::No).with_detail("its client was silent for too long");
+                let why =
+                    Failure::new(Kind::Cancelled, Ran::No).with_detail("its client was silent for too long");
                 core.protocol.finish_later(now, key, why.into(), &mut Vec::new());
                 work.give_room_back(&mut core.protocol);
                 work.exported.end();

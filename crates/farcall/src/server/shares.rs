@@ -24,7 +24,8 @@ fn one_host_leaves_threads_to_the_calls_of_others() {
         assert!(matches!(crew.plan(&seats[many], harm, pace, Time::default()), Plan::Queue));
     }
     assert!(crew.may_begin(harm, Pace::Quick));
-    let others = seats[many..].iter().take_while(|seat| begins(&mut crew, seat, honest, Pace::Blocking)).count();
+    let others =
+        seats[many..].iter().take_while(|seat| begins(&mut crew, seat, honest, Pace::Blocking)).count();
     assert_eq!(others, 1, "a 16th of that, for each host");
     // When enough have ended there is room again.
     crew.done(&seats[many]);

@@ -15,7 +15,10 @@ impl Server {
             Box::new(move || {
                 let seat = Seat::new(self.env.event());
                 self.lock().crew.join(&seat);
-                context::serve_in_thread(self.clone(), Arc::new(Placed { server: self.clone(), seat: seat.clone() }));
+                context::serve_in_thread(
+                    self.clone(),
+                    Arc::new(Placed { server: self.clone(), seat: seat.clone() }),
+                );
                 (self.enter)(&mut || work::live(&self, seat.clone()));
             }),
         )

@@ -79,6 +79,7 @@ impl Server {
 pub(super) fn exports(protocol: &proto::Server, exports: &Exports) -> impl Iterator<Item = stats::Export> {
     exports.iter().map(|exported| {
         let known = protocol.exported(exported.id);
-        exported.stats(known.map_or_else(String::new, |known| format!("{}/{}", known.type_name, known.instance)))
+        exported
+            .stats(known.map_or_else(String::new, |known| format!("{}/{}", known.type_name, known.instance)))
     })
 }

@@ -1,6 +1,7 @@
 //! A worker's life: it receives, executes, gives back, and rests when another receives.
 
 mod errands;
+mod send;
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use super::call::{Train, Work};
 use super::crew::{Pace, Plan, Relief, Rested, Seat};
 use super::{Caller, Core, Outlet, Server, tally};
 use crate::Bytes;
-use crate::depart::{self, send_around};
+use crate::depart;
 use crate::env::{Received, Wait, train};
 use farcall_proto::ACCESSES;
 
@@ -331,7 +332,8 @@ impl<'s> Worker<'s> {
                 // Made where it stays: it is some 200 bytes.
                 if self.current.is_none() {
                     let envelope = Some(protocol.envelope(&origin));
-                    self.current = Some(Work::new(now, from, incoming, exported, datagram, place.start, envelope));
+                    self.current =
+                        Some(Work::new(now, from, incoming, exported, datagram, place.start, envelope));
                     return;
                 }
                 let work = Work::new(now, from, incoming, exported, datagram, place.start, None);
@@ -343,7 +345,14 @@ impl<'s> Worker<'s> {
 
     /// What is not just one call.
     #[inline(never)]
-    fn handle_rest(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, unread: Unread, only: bool) {
+    fn handle_rest(
+        &mut self,
+        core: &mut Core,
+        from: &SocketAddr,
+        place: Range<usize>,
+        unread: Unread,
+        only: bool,
+    ) {
         let datagram = &self.buffer[place.clone()];
         if let Some(incoming) = core.protocol.take_access(self.now, &unread, datagram) {
             // The one datagram that is made here must leave before the next.
@@ -405,7 +414,9 @@ impl<'s> Worker<'s> {
             let caller = Caller::Conversation(key.conversation);
             let unbegun = match self.arrived.iter().position(|work| work.call.key == key) {
                 Some(at) => Some(self.arrived.remove(at)),
-                None => self.current.take_if(|work| work.call.key == key).or_else(|| core.remove(caller, key)),
+                None => {
+                    self.current.take_if(|work| work.call.key == key).or_else(|| core.remove(caller, key))
+                }
             };
             match unbegun {
                 Some(work) => self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No))),
@@ -422,7 +433,8 @@ impl<'s> Worker<'s> {
         }
         let Some(work) = &self.current else { return self.next_held(core) };
         let (pace, usual) = work.outlook();
-        let begins = (core.is_free() || pace == Pace::Quick) && (usual == 0 || core.may_begin(work.call.key, usual));
+        let begins =
+            (core.is_free() || pace == Pace::Quick) && (usual == 0 || core.may_begin(work.call.key, usual));
         let plan = if begins { core.crew.plan(&self.seat, work.host(), pace, self.now) } else { Plan::Queue };
         match plan {
             Plan::Queue => {
@@ -467,7 +479,11 @@ impl<'s> Worker<'s> {
         let train = self.train(len);
         // Calls that were in the batch before share an older buffer, so it ends there. Calls whose last
         // fragment came now have a buffer of their own already.
-        core.batch.iter_mut().rev().take_while(|work| !work.is_shared()).for_each(|work| work.share_arguments(&train));
+        core.batch
+            .iter_mut()
+            .rev()
+            .take_while(|work| !work.is_shared())
+            .for_each(|work| work.share_arguments(&train));
         if !core.batch.is_empty() && !core.queue.is_empty() {
             self.relief = core.relieve_for_queue();
         }
@@ -613,7 +629,9 @@ impl<'s> Worker<'s> {
         let Some(work) = &mut self.current else { return Next::Receive };
         let finish = match self.long {
             false => work.run(self.server, &self.buffer, &mut self.reply, &mut self.now, None),
-            true => run_long(work, self.server, &self.buffer, &mut self.reply, &mut self.now, &mut self.apart),
+            true => {
+                run_long(work, self.server, &self.buffer, &mut self.reply, &mut self.now, &mut self.apart)
+            }
         };
         let (server, key) = (self.server, work.call.key);
         let elsewhere = finish.is_none();
@@ -692,7 +710,9 @@ impl<'s> Worker<'s> {
         let (now, reply, lone) = (self.now, &mut self.reply, self.deferred == 0 && core.batch.is_empty());
         match (finish, left) {
             (Some(finish), Some(len)) => core.protocol.sent(now, key, finish, reply, len),
-            (Some(finish), None) if lone => return core.protocol.finish(now, key, finish, reply, &mut self.out),
+            (Some(finish), None) if lone => {
+                return core.protocol.finish(now, key, finish, reply, &mut self.out);
+            }
             (Some(finish), None) => core.protocol.finish_later(now, key, finish, reply),
             (None, _) => {}
         }
@@ -716,7 +736,9 @@ impl<'s> Worker<'s> {
         let alone = self.deferred == 0 && core.batch.is_empty();
         let Some(finish) = finish else { return };
         match (finish, self.apart.0.take()) {
-            (finish, Some(insert)) => core.protocol.finish_around(self.now, key, finish, &mut self.reply, insert),
+            (finish, Some(insert)) => {
+                core.protocol.finish_around(self.now, key, finish, &mut self.reply, insert)
+            }
             (finish, None) => core.protocol.finish_later(self.now, key, finish, &mut self.reply),
         }
         if !alone {
@@ -745,51 +767,5 @@ impl<'s> Worker<'s> {
         }
         let next = self.begin(planned);
         if rest { Next::Rest } else { next }
-    }
-
-    /// Sends a call's outcome: the one datagram that it fits, or as many fragments as may leave now.
-    #[inline(always)]
-    fn send(&mut self, sent: Option<Transmit>) {
-        match sent {
-            // What the system refuses is lost, like any datagram.
-            Some(Transmit { to, len }) => drop(self.server.socket.send(to, &self.out[..len])),
-            None => self.send_rest(),
-        }
-    }
-
-    #[cold]
-    fn send_rest(&mut self) {
-        let server = self.server;
-        self.transmit(&mut server.lock());
-        self.flush();
-    }
-
-    /// Writes the next datagram that is ready, and says whether there is one.
-    #[inline]
-    fn transmit(&mut self, core: &mut Core) -> bool {
-        if core.protocol.is_quiet() {
-            return false;
-        }
-        self.now = self.server.now();
-        self.written = core.protocol.transmit_parted(self.now, &mut self.out);
-        self.written.is_some()
-    }
-
-    /// Sends the datagram that was written, if one was, and whatever else is ready.
-    #[inline(always)]
-    fn flush(&mut self) {
-        if let Some(written) = self.written.take() {
-            self.send_written(written);
-        }
-    }
-
-    #[inline(never)]
-    fn send_written(&mut self, Parted { to, len, insert }: Parted) {
-        // What the system refuses is lost, like any datagram.
-        let _ = match insert {
-            None => self.server.socket.send(to, &self.out[..len]),
-            Some(insert) => send_around(&*self.server.socket, to, &self.out[..len], &insert),
-        };
-        self.server.flush(&mut self.out);
     }
 }

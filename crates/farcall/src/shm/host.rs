@@ -320,7 +320,8 @@ impl Keeper {
             Heard::Files => {
                 connection.stage = Stage::Meeting;
                 self.ear.ignore(&*connection.wire);
-                let (wire, server, watch) = (connection.wire.clone(), self.server.clone(), self.watch.clone());
+                let (wire, server, watch) =
+                    (connection.wire.clone(), self.server.clone(), self.watch.clone());
                 let (at, process) = (connection.at, connection.place.process());
                 let (bytes, threads) = (self.bytes.share(process), self.threads.share(process));
                 Meeting { name, at, wire, server, watch, spin: self.spin, bytes, threads }.start().is_ok()

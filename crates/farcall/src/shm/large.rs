@@ -66,7 +66,11 @@ impl Large {
 
     /// The arguments that came by a lane, when the call itself is there; `former` is used for other ones. `None`: the
     /// caller breaks the rules.
-    pub(super) fn take_arguments(&mut self, added: Added, former: Vec<u8>) -> Result<Option<Vec<u8>>, Failure> {
+    pub(super) fn take_arguments(
+        &mut self,
+        added: Added,
+        former: Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, Failure> {
         self.spares.give(former);
         let Some(arriving) = self.arguments.get_mut(added.lane) else { return Ok(None) };
         arriving.renew(&mut self.held, &mut self.spares);
@@ -168,7 +172,10 @@ impl Arriving {
             }
             if self.refused.is_none() && !held.add(PART) {
                 let why = Failure::new(Kind::Overloaded, Ran::No);
-                self.refuse(held, why.with_detail("too many large arguments of its process are on their way"));
+                self.refuse(
+                    held,
+                    why.with_detail("too many large arguments of its process are on their way"),
+                );
             }
             if self.refused.is_some() {
                 self.emptier.take(None);
@@ -226,7 +233,9 @@ mod tests {
                 large.look();
             }
         };
-        let room = |large: &Large| -> usize { large.arguments.iter().map(|arriving| arriving.bytes.capacity()).sum() };
+        let room = |large: &Large| -> usize {
+            large.arguments.iter().map(|arriving| arriving.bytes.capacity()).sum()
+        };
         put(&mut large, LONG + 1);
         assert!((room(&large), large.held.bytes()) >= (LONG, LONG));
         // The call was never made. Others' arguments come by the same lane.
@@ -256,9 +265,11 @@ mod tests {
     fn connections_of_one_process_hold_no_more_together_than_their_share() {
         const MANY: usize = 64 << 20;
         let budget = Budget::new(1 << 30, 1 << 20, 2 << 30);
-        let large = |process| Large::new(&Server::new(Page::alone()), 1 << 30, Held::new(budget.share(process)));
+        let large =
+            |process| Large::new(&Server::new(Page::alone()), 1 << 30, Held::new(budget.share(process)));
         let mut of_one: Vec<Large> = (0..16).map(|_| large(1)).collect();
-        let kept = of_one.iter_mut().filter_map(|large| large.keep_reply(0, 1, vec![0; MANY], 0).then_some(MANY));
+        let kept =
+            of_one.iter_mut().filter_map(|large| large.keep_reply(0, 1, vec![0; MANY], 0).then_some(MANY));
         let kept: usize = kept.sum();
         assert!(kept <= (1 << 29) + (1 << 20) && kept > 1 << 28, "{kept}");
         // Another has as much as is left to others then.

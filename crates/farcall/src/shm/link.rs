@@ -133,14 +133,20 @@ impl Link {
 
     /// Calls and waits. False: too many calls are outstanding here. Else `sink` gets the outcome, unless this fails
     /// before anything was sent.
-    pub(crate) fn call(&self, outgoing: &Outgoing<'_>, sink: &mut dyn FnMut(Outcome<'_>)) -> Result<bool, CallFailed> {
+    pub(crate) fn call(
+        &self,
+        outgoing: &Outgoing<'_>,
+        sink: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<bool, CallFailed> {
         self.check_process()?;
         crate::server::may_wait()?;
         let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
         let mut scratch = Scratch::take();
         let mut long = Long::new(self, outgoing.trip.deadline);
-        (outgoing.trip.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long)).map_err(bad_arguments)?;
-        let sent = long.finish(&scratch.bytes).and_then(|rest| self.send(claim, outgoing, rest, long.lane.as_mut()));
+        (outgoing.trip.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long))
+            .map_err(bad_arguments)?;
+        let sent =
+            long.finish(&scratch.bytes).and_then(|rest| self.send(claim, outgoing, rest, long.lane.as_mut()));
         let waiting = crate::server::waiting();
         let ended = match sent {
             Ok(ticket) => match self.wait(ticket, outgoing.trip.deadline) {
@@ -248,7 +254,12 @@ impl Link {
 
     /// Takes an answer that is there, all of it, and gives its slot back.
     #[inline]
-    pub(super) fn receive(&self, ticket: Ticket, deadline: Option<Time>, body: &mut Vec<u8>) -> Result<bool, Failure> {
+    pub(super) fn receive(
+        &self,
+        ticket: Ticket,
+        deadline: Option<Time>,
+        body: &mut Vec<u8>,
+    ) -> Result<bool, Failure> {
         body.clear();
         let streamed = match self.caller.stream(ticket) {
             None => 0,
@@ -267,7 +278,9 @@ impl Link {
         match status {
             Status::Result => Ok(true),
             Status::Exception => Ok(false),
-            Status::Failed { kind, ran } => Err(failure(kind, ran_of(ran), body.get(streamed..).unwrap_or_default())),
+            Status::Failed { kind, ran } => {
+                Err(failure(kind, ran_of(ran), body.get(streamed..).unwrap_or_default()))
+            }
             Status::Part => Err(Failure::new(Kind::BadResult, Ran::Maybe)),
         }
     }

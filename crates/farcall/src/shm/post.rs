@@ -77,7 +77,11 @@ impl Post {
         let memory = farcall_shm::Server::new(Arc::new(page));
         let limits = ServerConfig::default();
         Arc::new(Post {
-            large: Mutex::new(Large::new(&memory, limits.max_arguments as usize, Held::new(meeting.bytes.clone()))),
+            large: Mutex::new(Large::new(
+                &memory,
+                limits.max_arguments as usize,
+                Held::new(meeting.bytes.clone()),
+            )),
             kept: AtomicUsize::new(0),
             server: meeting.server.clone(),
             id,
@@ -138,7 +142,8 @@ impl Post {
             if number == 0 || self.memory.is_detached(slot, number) {
                 continue;
             }
-            self.server.give_up(self.caller(), self.key(slot, number), &|| open.load(Ordering::SeqCst) == number);
+            self.server
+                .give_up(self.caller(), self.key(slot, number), &|| open.load(Ordering::SeqCst) == number);
         }
     }
 
@@ -198,7 +203,14 @@ impl Post {
     }
 
     /// Answers a call.
-    fn answer(&self, slot: usize, number: u64, finish: &Finish, reply: &mut Vec<u8>, mut outflow: Outflow<'_>) {
+    fn answer(
+        &self,
+        slot: usize,
+        number: u64,
+        finish: &Finish,
+        reply: &mut Vec<u8>,
+        mut outflow: Outflow<'_>,
+    ) {
         let cancelled;
         let finish = match self.server.any_cancelled() {
             true => {
@@ -221,7 +233,8 @@ impl Post {
         let rest = &body[gone..];
         self.memory.prepare(slot, status, rest);
         if rest.len() > INLINE && !self.keep_reply(slot, number, std::mem::take(reply), gone) {
-            let why = Failure::new(Kind::TooLarge, Ran::Yes).with_detail("the server holds too many large results");
+            let why =
+                Failure::new(Kind::TooLarge, Ran::Yes).with_detail("the server holds too many large results");
             self.memory.prepare(slot, failed(&why), why.detail.as_bytes());
         }
         outflow.end();

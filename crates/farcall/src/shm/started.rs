@@ -36,12 +36,16 @@ const WORD: Duration = Duration::from_millis(20);
 impl Started {
     /// Starts a call. Waits no longer than what empties a lane takes to go on. `None`: a slot, or room for large
     /// arguments, would have to be waited for.
-    pub(crate) fn start(link: &Arc<Link>, outgoing: &Outgoing<'_>) -> Result<Option<Arc<Started>>, CallFailed> {
+    pub(crate) fn start(
+        link: &Arc<Link>,
+        outgoing: &Outgoing<'_>,
+    ) -> Result<Option<Arc<Started>>, CallFailed> {
         link.check_process()?;
         let Some(claim) = Claim::new(&link.caller) else { return Ok(None) };
         let mut scratch = Scratch::take();
         let mut kept = Kept::new(link);
-        (outgoing.trip.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept)).map_err(bad_arguments)?;
+        (outgoing.trip.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept))
+            .map_err(bad_arguments)?;
         let Ok(rest) = kept.finish(&scratch.bytes) else { return Ok(None) };
         let ticket = link.send(claim, outgoing, rest, kept.long.lane.as_mut())?;
         let (lane, arguments) = (kept.held(), kept.bytes);
@@ -77,7 +81,11 @@ impl Started {
     }
 
     /// The outcome if it has come; else `context` is woken when it does.
-    pub(crate) fn poll(self: &Arc<Self>, context: &mut Context<'_>, taker: Taker<'_>) -> Poll<Result<(), CallFailed>> {
+    pub(crate) fn poll(
+        self: &Arc<Self>,
+        context: &mut Context<'_>,
+        taker: Taker<'_>,
+    ) -> Poll<Result<(), CallFailed>> {
         if let Err(why) = self.link.check_process() {
             return Poll::Ready(Err(why));
         }
@@ -86,7 +94,9 @@ impl Started {
         }
         let service = match Service::of(&self.link) {
             Ok(service) => service,
-            Err(why) => return Poll::Ready(Err(runtime::local("starting a thread", why).but_ran(Ran::Maybe))),
+            Err(why) => {
+                return Poll::Ready(Err(runtime::local("starting a thread", why).but_ran(Ran::Maybe)));
+            }
         };
         let (former, is_new) = self.handover.listen(context.waker());
         // To drop a waker may drop a task, and cancel what that had started.
@@ -104,7 +114,8 @@ impl Started {
             return;
         }
         let until = self.link.env.now() + WORD;
-        if self.handover.cancel(until, || self.link.caller.give_up(self.ticket)) && self.handover.is_awaited() {
+        if self.handover.cancel(until, || self.link.caller.give_up(self.ticket)) && self.handover.is_awaited()
+        {
             // The service thread is to know until when.
             self.link.caller.wake();
         }

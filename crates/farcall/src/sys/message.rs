@@ -69,7 +69,10 @@ impl Control {
         let size = size_of::<T>() as libc::c_uint;
         // SAFETY: these only compute lengths.
         let (head, len, space) = unsafe { (libc::CMSG_LEN(0), libc::CMSG_LEN(size), libc::CMSG_SPACE(size)) };
-        assert!(self.used + space as usize <= CONTROL, "two control messages at most, none larger than an in6_pktinfo");
+        assert!(
+            self.used + space as usize <= CONTROL,
+            "two control messages at most, none larger than an in6_pktinfo"
+        );
         // SAFETY: a header of zeros is valid.
         let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
         (header.cmsg_level, header.cmsg_type, header.cmsg_len) = (level, kind, len as _);

@@ -93,7 +93,11 @@ mod tests {
         answers.note("[fd00::2]:7000".parse().unwrap(), six);
         assert_eq!([1, 2, 3].map(|number| answers.source(&peer(number))), [Some(one), Some(two), Some(one)]);
         assert_eq!(answers.source(&"[fd00::2]:7000".parse().unwrap()), Some(six));
-        assert_eq!(answers.source(&"[fd00::3]:7000".parse().unwrap()), None, "an address of the other family");
+        assert_eq!(
+            answers.source(&"[fd00::3]:7000".parse().unwrap()),
+            None,
+            "an address of the other family"
+        );
         answers.note(peer(2), one);
         answers.note(peer(1), two);
         assert_eq!([1, 2].map(|number| answers.source(&peer(number))), [Some(two), Some(one)]);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendFlags, connect, connect_unspec, recv, recvfrom, send, sendmsg, sendmsg_addr,
-    sendto, sockopt,
+    RecvFlags, SendAncillaryBuffer, SendFlags, connect, connect_unspec, recv, recvfrom, send, sendmsg,
+    sendmsg_addr, sendto, sockopt,
 };
 
 use farcall_names::canonical;
@@ -55,7 +55,8 @@ impl Udp {
         prepare(&socket, address)?;
         // On this machine datagrams are long, and none are put together.
         let trains = !address.ip().is_loopback() && receives_trains(&socket);
-        let answers = options.answers && address.ip().is_unspecified() && reports_destinations(&socket, address);
+        let answers =
+            options.answers && address.ip().is_unspecified() && reports_destinations(&socket, address);
         Ok(Udp {
             messages: trains || answers,
             answers: answers.then(Answers::default),
@@ -100,7 +101,12 @@ impl Udp {
     /// Sends a datagram, or several of `each` bytes, from the address that was asked if that is to be.
     #[cfg(target_os = "linux")]
     #[inline(never)]
-    fn send_message(&self, to: &SocketAddr, parts: &[IoSlice<'_>], each: Option<u16>) -> Result<usize, Errno> {
+    fn send_message(
+        &self,
+        to: &SocketAddr,
+        parts: &[IoSlice<'_>],
+        each: Option<u16>,
+    ) -> Result<usize, Errno> {
         let v6 = self.local.is_ipv6();
         let name = reach(to, v6);
         let name = if self.partner().is_some() { None } else { Some(&name) };
@@ -256,7 +262,9 @@ impl Udp {
     #[cfg(target_os = "linux")]
     fn unreachable(&self, buffer: &mut [u8]) -> Received {
         match sys::receive_error(&self.socket, buffer) {
-            Ok(sys::Incoming { from: Some(to), len, refused: true, .. }) => Received::Refused(canonical(to), len),
+            Ok(sys::Incoming { from: Some(to), len, refused: true, .. }) => {
+                Received::Refused(canonical(to), len)
+            }
             Ok(sys::Incoming { from: Some(to), .. }) => Received::Unreachable(canonical(to)),
             _ => Received::Woken,
         }

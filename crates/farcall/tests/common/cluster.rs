@@ -85,15 +85,21 @@ impl Cluster {
     pub fn of(members: u64) -> Cluster {
         let registry: Arc<dyn Registry> = Arc::new(Memory::new());
         let client = runtime(&registry);
-        let mut cluster =
-            Cluster { registry, client, exports: Vec::new(), calls: Arc::default(), cancelled: Arc::default() };
+        let mut cluster = Cluster {
+            registry,
+            client,
+            exports: Vec::new(),
+            calls: Arc::default(),
+            cancelled: Arc::default(),
+        };
         (0..members).for_each(|number| cluster.join(number));
         cluster
     }
 
     pub fn join(&mut self, number: u64) {
         let server = Server { number, calls: self.calls.clone(), cancelled: self.cancelled.clone() };
-        let export = runtime(&self.registry).export::<dyn Member>(&format!("Member/m{number:03}"), Arc::new(server));
+        let export =
+            runtime(&self.registry).export::<dyn Member>(&format!("Member/m{number:03}"), Arc::new(server));
         self.exports.push(export.unwrap());
     }
 

@@ -26,7 +26,10 @@ impl Other {
 
     /// Starts it by a command that ends in this program's path.
     pub fn start_by(mut command: Command, role: &str, url: &str) -> Other {
-        command.args(["--exact", "a_process_that_a_test_starts", "--nocapture"]).env(ROLE, role).env(URL, url);
+        command
+            .args(["--exact", "a_process_that_a_test_starts", "--nocapture"])
+            .env(ROLE, role)
+            .env(URL, url);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let says = BufReader::new(child.stdout.take().unwrap());
         Other { child, says }

@@ -69,7 +69,8 @@ impl Env for Threads {
         if name != self.name {
             return System.spawn(name, run);
         }
-        if self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+        if self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         self.started.fetch_add(1, Ordering::SeqCst);

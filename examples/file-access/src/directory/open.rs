@@ -8,7 +8,8 @@ use rustix::io::Errno;
 use crate::path::Below;
 
 /// For reading. A pipe must not make the call wait for its other end, nor a terminal become ours.
-pub(super) const TO_READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+pub(super) const TO_READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// For looking at something without opening it, where the system can.
 #[cfg(target_os = "linux")]
@@ -36,7 +37,12 @@ impl How {
         How::Walk
     }
 
-    pub(super) fn open(self, root: BorrowedFd<'_>, path: &Below, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    pub(super) fn open(
+        self,
+        root: BorrowedFd<'_>,
+        path: &Below,
+        flags: OFlags,
+    ) -> rustix::io::Result<OwnedFd> {
         match self {
             #[cfg(target_os = "linux")]
             How::Beneath => beneath::open(root, path, flags),

@@ -113,14 +113,20 @@ fn no_path_leads_out() {
     scratch.link("/proc/self/root", "served/magic");
     scratch.link("/proc/self/cwd", "served/cwd");
     for server in scratch.servers() {
-        for path in [absolute, "..", "../outside/file", "sub/../../outside/file", "/", "file\0", "/proc/self/environ"] {
-            for why in
-                [exception(server.read(path, 0, 9)), exception(server.stat(path)), exception(server.list(path, ""))]
-            {
+        for path in
+            [absolute, "..", "../outside/file", "sub/../../outside/file", "/", "file\0", "/proc/self/environ"]
+        {
+            for why in [
+                exception(server.read(path, 0, 9)),
+                exception(server.stat(path)),
+                exception(server.list(path, "")),
+            ] {
                 assert!(matches!(why, FileError::BadPath(_)), "{path:?}: {why:?}");
             }
         }
-        for path in ["absolute", "relative", "directory/file", "twice", "loop", "magic/etc/passwd", "cwd/Cargo.toml"] {
+        for path in
+            ["absolute", "relative", "directory/file", "twice", "loop", "magic/etc/passwd", "cwd/Cargo.toml"]
+        {
             assert_eq!(read(&server, path), Err(FileError::NotPermitted), "{path:?}");
             assert_eq!(exception(server.stat(path)), FileError::NotPermitted, "{path:?}");
         }
@@ -143,7 +149,8 @@ fn a_link_that_stays_inside_is_followed_or_refused_but_always_listed() {
     assert_eq!(read(&walk, "link"), Err(FileError::NotPermitted));
     for server in [kernel, walk] {
         let page = server.list("", "").unwrap();
-        let kinds: Vec<_> = page.entries.iter().map(|entry| (entry.name.as_str(), entry.attributes.kind)).collect();
+        let kinds: Vec<_> =
+            page.entries.iter().map(|entry| (entry.name.as_str(), entry.attributes.kind)).collect();
         assert_eq!(kinds, [("file", FileKind::File), ("link", FileKind::Link), ("sub", FileKind::Directory)]);
     }
 }
@@ -176,7 +183,10 @@ fn a_race_with_links_is_not_won() {
                 }
                 let page = server.list("sub", "").unwrap_or_default();
                 seen.extend(
-                    page.entries.iter().any(|entry| entry.attributes.size != PUBLIC.len() as u64).then(Vec::new),
+                    page.entries
+                        .iter()
+                        .any(|entry| entry.attributes.size != PUBLIC.len() as u64)
+                        .then(Vec::new),
                 );
             }
             over.store(true, Ordering::Relaxed);
@@ -248,7 +258,9 @@ fn times_of_any_file_system_are_told() {
     let file = fs::File::options().write(true).open(scratch.0.path().join("served/file")).unwrap();
     let [server, _] = scratch.servers();
     let second = Duration::from_secs(1);
-    for time in [SystemTime::UNIX_EPOCH - second / 4, SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + 7 * second / 2] {
+    for time in
+        [SystemTime::UNIX_EPOCH - second / 4, SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + 7 * second / 2]
+    {
         file.set_modified(time).unwrap();
         assert_eq!(server.stat("file").unwrap().modified, time);
     }

@@ -75,8 +75,13 @@ impl Core {
             room = room.saturating_sub(of_text(name));
             fits
         };
-        let names: Vec<String> =
-            page.entries.iter().map(|entry| entry.name.as_str()).take_while(fits).map(str::to_owned).collect();
+        let names: Vec<String> = page
+            .entries
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .take_while(fits)
+            .map(str::to_owned)
+            .collect();
         if names.is_empty() && !page.entries.is_empty() {
             return;
         }
@@ -89,7 +94,9 @@ impl Core {
     pub(super) fn keep_blocks(&self, path: &str, offset: u64, length: usize) {
         let mut state = self.lock();
         let Ok(looked) = self.look_up(path) else { return };
-        for block in blocks(offset, length.min(BLOCK)).filter(|block| block * (BLOCK as u64) < looked.attributes.size) {
+        for block in
+            blocks(offset, length.min(BLOCK)).filter(|block| block * (BLOCK as u64) < looked.attributes.size)
+        {
             // What cannot be kept is asked for again.
             let _ = self.keep_block(&mut state, path, looked.found.handle, block);
         }
@@ -136,7 +143,8 @@ impl Core {
 
     /// Reads again what is not as it was when it was kept.
     pub(super) fn refresh(&self) {
-        let paths: Vec<(Handle, String)> = self.lock().paths.iter().map(|(file, path)| (*file, path.clone())).collect();
+        let paths: Vec<(Handle, String)> =
+            self.lock().paths.iter().map(|(file, path)| (*file, path.clone())).collect();
         let changed: HashMap<Handle, String> =
             paths.into_iter().filter(|(file, path)| !self.is_as_kept(*file, path)).collect();
         if changed.is_empty() {
@@ -158,14 +166,21 @@ impl Core {
 
     fn is_as_kept(&self, file: Handle, path: &str) -> bool {
         let key = of_file(file);
-        let kept = self.areas.attributes.look(&self.segment, key, 0..self.areas.attributes.room(), Hints::NONE);
+        let kept =
+            self.areas.attributes.look(&self.segment, key, 0..self.areas.attributes.room(), Hints::NONE);
         let Ok(Look::Found(kept)) = kept else { return false };
         self.look_up(path).is_ok_and(|now| {
-            now.found.handle == file && xdr::to_vec(&now.attributes).is_ok_and(|attributes| attributes == *kept.bytes)
+            now.found.handle == file
+                && xdr::to_vec(&now.attributes).is_ok_and(|attributes| attributes == *kept.bytes)
         })
     }
 
-    fn refresh_entry(&self, table: &Table, place: u64, changed: &HashMap<Handle, String>) -> memory::Result<()> {
+    fn refresh_entry(
+        &self,
+        table: &Table,
+        place: u64,
+        changed: &HashMap<Handle, String>,
+    ) -> memory::Result<()> {
         let mut state = self.lock();
         let [device, inode, block] = table.key(&self.segment, place)?;
         let Some(path) = changed.get(&Handle { device, inode }) else { return Ok(()) };

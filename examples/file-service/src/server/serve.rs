@@ -35,7 +35,8 @@ impl Core {
     /// Answers the letters of which these bytes may be a part.
     pub(super) fn answer_letters(self: &Arc<Core>, bytes: Range<u64>) {
         for number in mailboxes(bytes) {
-            let clerk = self.clerks.lock().unwrap_or_else(PoisonError::into_inner).get(number as usize).cloned();
+            let clerk =
+                self.clerks.lock().unwrap_or_else(PoisonError::into_inner).get(number as usize).cloned();
             if let Some(clerk) = clerk {
                 // Whoever cannot be told asks again.
                 let _ = self.answer_letter(&clerk, mailbox(number));

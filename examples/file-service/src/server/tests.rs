@@ -48,7 +48,8 @@ impl Scene {
     fn taken(&self) -> (impl Memory + use<>, Token) {
         let memory = runtime(self.maps).import_segment(&self.server.addresses().memory).unwrap();
         let blocks = &self.server.core.areas.blocks;
-        let Look::Found(entry) = blocks.look(&memory, of_block(self.file, 0), 0..0, Hints::NONE).unwrap() else {
+        let Look::Found(entry) = blocks.look(&memory, of_block(self.file, 0), 0..0, Hints::NONE).unwrap()
+        else {
             panic!("the block is kept");
         };
         let token = blocks.acquire(&memory, entry.place, entry.version, true).unwrap().unwrap();

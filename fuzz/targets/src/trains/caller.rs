@@ -12,8 +12,8 @@ use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
 use farcall_proto::{Fingerprint, ServerConfig, Time};
 
 use super::{
-    Brought, HERE, LONGEST, Line, Marked, MarkedClient, Other, Outside, STRANGER, Seam, THERE, arrived, lock, marked,
-    opaque,
+    Brought, HERE, LONGEST, Line, Marked, MarkedClient, Other, Outside, STRANGER, Seam, THERE, arrived, lock,
+    marked, opaque,
 };
 use crate::acquaintance::ROOM;
 use crate::script::Script;
@@ -85,7 +85,10 @@ impl World {
 
     fn call(&mut self, quarter: usize) {
         if let Some((asked, result)) = self.next(quarter) {
-            assert!(self.marked.ask(&asked).expect("it answers") == result, "the result of another call, or of none");
+            assert!(
+                self.marked.ask(&asked).expect("it answers") == result,
+                "the result of another call, or of none"
+            );
         }
     }
 
@@ -127,8 +130,11 @@ impl Callee {
         let config = ServerConfig { max_datagram: LONGEST, ..ServerConfig::default() };
         let mut server = Server::new(config, Time::from_nanos(1), [7; 32]);
         let procedures = <dyn Marked as Interface>::interface().fingerprints();
-        let procedures =
-            procedures.iter().map(|known| Fingerprint { number: known.number, types: known.types, name: known.name });
+        let procedures = procedures.iter().map(|known| Fingerprint {
+            number: known.number,
+            types: known.types,
+            name: known.name,
+        });
         let (type_name, instance) = ("Marked".into(), "one".into());
         server.export(Export { id: 77, type_name, instance, procedures: procedures.collect() });
         Callee {

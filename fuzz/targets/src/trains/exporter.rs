@@ -11,7 +11,8 @@ use farcall_proto::client::{Call, Conversation, Event, Outcome};
 use farcall_proto::{ClientConfig, MAX_DATAGRAM, Time, fuzzing};
 
 use super::{
-    Brought, HERE, LONGEST, Line, Marked, Other, Outside, STRANGER, Seam, THERE, arrived, lock, marked, opaque,
+    Brought, HERE, LONGEST, Line, Marked, Other, Outside, STRANGER, Seam, THERE, arrived, lock, marked,
+    opaque,
 };
 use crate::acquaintance::ROOM;
 use crate::script::Script;
@@ -35,7 +36,11 @@ const MOST_CALLS: u32 = 96;
 pub fn trains_to_server(data: &[u8]) {
     let alone = run(data, false);
     let joined = run(data, true);
-    assert!(alone.executed == joined.executed, "a train is not what its datagrams are: {}", told(&alone, &joined));
+    assert!(
+        alone.executed == joined.executed,
+        "a train is not what its datagrams are: {}",
+        told(&alone, &joined)
+    );
     if !joined.forged {
         for (token, got) in &joined.answered {
             assert!(*got == joined.expected[token], "the result of another call, or of none");
@@ -58,7 +63,9 @@ struct Seen {
 fn told(alone: &Seen, joined: &Seen) -> String {
     let only = |one: &Seen, other: &Seen| -> Vec<(u32, usize, Vec<u8>)> {
         let missing = one.executed.iter().filter(|call| !other.executed.contains(call));
-        missing.map(|(procedure, data)| (*procedure, data.len(), data[..data.len().min(4)].to_vec())).collect()
+        missing
+            .map(|(procedure, data)| (*procedure, data.len(), data[..data.len().min(4)].to_vec()))
+            .collect()
     };
     let counts = [alone, joined].map(|seen| seen.executed.len());
     format!("{counts:?} calls, alone {:?}, joined {:?}", only(alone, joined), only(joined, alone))
@@ -178,8 +185,12 @@ fn steps(data: &[u8]) -> VecDeque<Step> {
 impl Caller {
     fn new(script: &[u8]) -> Caller {
         let max_outstanding = 2 * MOST_CALLS;
-        let config =
-            ClientConfig { max_outstanding, window: 1 << 20, max_datagram: LONGEST, ..ClientConfig::default() };
+        let config = ClientConfig {
+            max_outstanding,
+            window: 1 << 20,
+            max_datagram: LONGEST,
+            ..ClientConfig::default()
+        };
         let mut talk = Conversation::new(config, 0xc11e);
         talk.bind(Time::from_nanos(1), "Marked/one", 0);
         Caller {
@@ -253,7 +264,8 @@ impl Caller {
                 Step::Sealed { choice, frames } => {
                     self.forged = true;
                     self.number += 1;
-                    let number = [self.number, self.number, self.number / 2, u64::MAX][usize::from(choice & 3)];
+                    let number =
+                        [self.number, self.number, self.number / 2, u64::MAX][usize::from(choice & 3)];
                     let datagram = fuzzing::seal(self.conversation.unwrap_or(0), number, &frames);
                     self.transmit(now, line);
                     self.arrive(line, THERE.into(), datagram);

@@ -71,7 +71,10 @@ fn bounded(name: &str) {
         let data = dice.mutant(&seeds);
         most = most.max(run(target, &data, &format!("mutation {round} of FARCALL_FUZZ_SEED={seed}")));
     }
-    println!("{} seeds, {runs} mutations of FARCALL_FUZZ_SEED={seed}: at most {most} bytes of memory", seeds.len());
+    println!(
+        "{} seeds, {runs} mutations of FARCALL_FUZZ_SEED={seed}: at most {most} bytes of memory",
+        seeds.len()
+    );
 }
 
 /// Runs one input and says how much memory it took; if it fails, says which, and keeps it.

@@ -4,8 +4,22 @@
 pub struct Dice(u64);
 
 /// What lengths, counts and tags go wrong at.
-const INTERESTING: [u64; 14] =
-    [0, 1, 2, 3, 4, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_fffc, 0xffff_ffff_ffff_ffff];
+const INTERESTING: [u64; 14] = [
+    0,
+    1,
+    2,
+    3,
+    4,
+    0x7f,
+    0x80,
+    0xff,
+    0x7fff,
+    0xffff,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_fffc,
+    0xffff_ffff_ffff_ffff,
+];
 
 /// The longest input.
 const LONGEST: usize = 1 << 16;

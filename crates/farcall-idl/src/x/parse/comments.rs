@@ -77,7 +77,9 @@ impl Parser<'_, '_> {
     /// Adds what the comments in the line of the last token say.
     pub(super) fn trailing_docs(&mut self, docs: &mut String) {
         let sources = &*self.preprocessor.sources;
-        let more = docs::clean(self.comments.trailing(sources, self.token.at).iter().map(|span| sources.text(*span)));
+        let more = docs::clean(
+            self.comments.trailing(sources, self.token.at).iter().map(|span| sources.text(*span)),
+        );
         if !docs.is_empty() && !more.is_empty() {
             docs.push_str("\n\n");
         }

@@ -65,7 +65,9 @@ impl Parser<'_, '_> {
         let word = self.word().to_owned();
         match word.as_str() {
             "enum" | "struct" | "union" => return self.tag(&word),
-            "unsigned" | "signed" | "char" | "short" | "int" | "long" | "hyper" | "quad" => return self.number_type(),
+            "unsigned" | "signed" | "char" | "short" | "int" | "long" | "hyper" | "quad" => {
+                return self.number_type();
+            }
             "" if self.at(b':') => return Ok(Specifier::Named(self.path()?)),
             "" => return Err(self.wrong("a type should stand here")),
             "const" | "typedef" | "case" | "default" | "switch" => {

@@ -4,7 +4,8 @@ use crate::x::tree::Field;
 
 /// Without control characters, and without those that turn the direction of writing, which the compiler refuses.
 pub fn clean(text: &str) -> String {
-    let lines = text.lines().map(|line| line.chars().filter_map(visible).collect::<String>().trim_end().to_string());
+    let lines =
+        text.lines().map(|line| line.chars().filter_map(visible).collect::<String>().trim_end().to_string());
     lines.collect::<Vec<_>>().join("\n").trim().to_string()
 }
 

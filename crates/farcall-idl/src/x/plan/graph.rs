@@ -50,7 +50,9 @@ pub fn check(specification: &Specification) -> Result<Vec<bool>, Refused> {
     let components = Components::of(&every);
     if let Some(deep) = components.deeper_than(DEPTH) {
         let name = &types[deep].named.name;
-        return Err(Refused(format!("`{name}` refers to types that refer to types, deeper than {DEPTH} of them")));
+        return Err(Refused(format!(
+            "`{name}` refers to types that refer to types, deeper than {DEPTH} of them"
+        )));
     }
     let always = types.iter().map(|ty| match &ty.body {
         Body::Union(_) => Vec::new(),
@@ -84,7 +86,9 @@ fn mentioned(body: &Body, may: bool) -> Vec<usize> {
     let in_declared = |declared: &Declared| match declared {
         Declared::One(Type::Defined(item)) => Some(*item),
         Declared::Array { element: Type::Defined(item), size } if may || *size > 0 => Some(*item),
-        Declared::Optional(Type::Defined(item)) | Declared::List { element: Type::Defined(item), .. } if may => {
+        Declared::Optional(Type::Defined(item)) | Declared::List { element: Type::Defined(item), .. }
+            if may =>
+        {
             Some(*item)
         }
         _ => None,
@@ -119,7 +123,8 @@ const NEW: usize = usize::MAX;
 
 impl Components {
     pub fn of(edges: &[Vec<usize>]) -> Components {
-        let mut components = Components { of: vec![NEW; edges.len()], sizes: Vec::new(), heights: Vec::new() };
+        let mut components =
+            Components { of: vec![NEW; edges.len()], sizes: Vec::new(), heights: Vec::new() };
         let (mut order, mut low) = (vec![NEW; edges.len()], vec![0; edges.len()]);
         let (mut open, mut next) = (Vec::new(), 0);
         for root in 0..edges.len() {

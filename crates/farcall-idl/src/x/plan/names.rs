@@ -7,10 +7,10 @@ const TAKEN: [&str; 4] = ["Box", "Option", "Self", "Vec"];
 
 /// Words that are names only when written `r#word`.
 const KEYWORDS: [&str; 47] = [
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else", "enum",
-    "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move",
-    "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait", "true", "try", "type", "typeof",
-    "unsafe", "unsized", "use", "virtual", "where", "yield",
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else",
+    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro",
+    "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait",
+    "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "yield",
 ];
 
 /// Words that are no names even then.
@@ -40,8 +40,9 @@ fn words(name: &str) -> Vec<String> {
     let mut word = String::new();
     let mut after_small = false;
     for (at, letter) in letters.iter().enumerate() {
-        let last_capital =
-            at > 0 && letters[at - 1].is_ascii_uppercase() && letters.get(at + 1).is_some_and(char::is_ascii_lowercase);
+        let last_capital = at > 0
+            && letters[at - 1].is_ascii_uppercase()
+            && letters.get(at + 1).is_some_and(char::is_ascii_lowercase);
         let begins = letter.is_ascii_uppercase() && (after_small || last_capital);
         if (begins || !letter.is_ascii_alphanumeric()) && !word.is_empty() {
             words.push(std::mem::take(&mut word));
@@ -73,9 +74,11 @@ impl Scope {
     /// The name for what the file spells `spelled`, wished to be `wish`: that; if it is taken, as it is spelled; if that
     /// is taken, with a number. `beside` are the endings with which it must be free too.
     pub fn claim_with(&mut self, wish: &str, spelled: &str, beside: &[&str]) -> String {
-        let wish = if TAKEN.contains(&wish) || NEVER.contains(&wish) { format!("{wish}_") } else { wish.into() };
+        let wish =
+            if TAKEN.contains(&wish) || NEVER.contains(&wish) { format!("{wish}_") } else { wish.into() };
         let spelled = or_x(spelled.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect(), 'x');
-        let spelled = Some(spelled).filter(|name| !TAKEN.contains(&name.as_str()) && !NEVER.contains(&name.as_str()));
+        let spelled =
+            Some(spelled).filter(|name| !TAKEN.contains(&name.as_str()) && !NEVER.contains(&name.as_str()));
         let numbered = (2u64..).map(|number| format!("{wish}_{number}"));
         let mut candidates = [wish.clone()].into_iter().chain(spelled).chain(numbered);
         let free = |name: &String| {

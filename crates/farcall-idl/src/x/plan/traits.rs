@@ -105,7 +105,11 @@ fn methods<'t>(planner: &mut Planner<'t>, items: &[Item], procedures: &'t [tree:
     procedures.iter().map(&mut method).collect()
 }
 
-fn arguments<'t>(planner: &mut Planner<'t>, items: &[Item], arguments: &'t [tree::Argument]) -> Vec<Argument> {
+fn arguments<'t>(
+    planner: &mut Planner<'t>,
+    items: &[Item],
+    arguments: &'t [tree::Argument],
+) -> Vec<Argument> {
     let mut scope = Scope::default();
     let mut argument = |argument: &'t tree::Argument| {
         let shape = planner.shape(&argument.declared);

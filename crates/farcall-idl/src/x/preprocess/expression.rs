@@ -28,7 +28,9 @@ impl Preprocessor<'_> {
     pub(super) fn condition(&self, name: Token, line: &[Token]) -> Result<bool, Diagnostic> {
         let tokens: Vec<Token> = meant(line).copied().collect();
         let mut walk = Walk { preprocessor: self, operands: 0, lenient: true };
-        walk.whole(&tokens, 0).map(|value| value != 0).map_err(|what| Diagnostic::new(self.sources, name.at, what))
+        walk.whole(&tokens, 0)
+            .map(|value| value != 0)
+            .map_err(|what| Diagnostic::new(self.sources, name.at, what))
     }
 
     /// The number that these tokens come to by themselves, if they do: from -2^63 to 2^64 - 1.
@@ -82,7 +84,8 @@ impl Walk<'_> {
 
     fn operator(&self, rest: &mut &[Token], operators: &[&'static str]) -> Option<&'static str> {
         // Of `||` the first half is no operator.
-        let doubled = |name: &str| matches!(name, "|" | "&" | "<" | ">") && self.begins(rest, &name.repeat(2));
+        let doubled =
+            |name: &str| matches!(name, "|" | "&" | "<" | ">") && self.begins(rest, &name.repeat(2));
         let found = operators.iter().find(|name| self.begins(rest, name) && !doubled(name))?;
         *rest = &rest[found.len()..];
         Some(found)
@@ -114,7 +117,9 @@ impl Walk<'_> {
         let text = self.preprocessor.sources.text(first.text);
         match first.kind {
             Kind::Mark(b'!') => Ok(i128::from(self.unary(rest, depth + 1)? == 0)),
-            Kind::Mark(b'-') => self.unary(rest, depth + 1)?.checked_neg().ok_or("the expression has no value"),
+            Kind::Mark(b'-') => {
+                self.unary(rest, depth + 1)?.checked_neg().ok_or("the expression has no value")
+            }
             Kind::Mark(b'+') => self.unary(rest, depth + 1),
             Kind::Mark(b'~') => Ok(!self.unary(rest, depth + 1)?),
             Kind::Mark(b'(') => {
@@ -149,7 +154,9 @@ impl Walk<'_> {
             Some(known) => match known.value() {
                 Some(value) => Ok(value),
                 None if known.parameters.is_some() => Err("a macro with arguments stands in it"),
-                None if known.body.is_empty() && self.lenient => Err("a macro that stands for nothing is in it"),
+                None if known.body.is_empty() && self.lenient => {
+                    Err("a macro that stands for nothing is in it")
+                }
                 None => self.whole(&known.body, depth + 1),
             },
             None if self.lenient => Ok(0),

@@ -41,10 +41,13 @@ impl Preprocessor<'_> {
             return Err(Diagnostic::new(self.sources, at, "a macro's name should stand here"));
         };
         let mut parameters = None;
-        if rest.next_if(|token| token.kind == Kind::Mark(b'(') && token.text.start == name.text.end).is_some() {
-            let inside: Vec<Token> = rest.by_ref().take_while(|token| token.kind != Kind::Mark(b')')).collect();
+        if rest.next_if(|token| token.kind == Kind::Mark(b'(') && token.text.start == name.text.end).is_some()
+        {
+            let inside: Vec<Token> =
+                rest.by_ref().take_while(|token| token.kind != Kind::Mark(b')')).collect();
             let words = inside.iter().filter(|token| token.kind == Kind::Word);
-            parameters = Some(words.map(|token| self.sources.text(token.text).to_owned()).collect::<Vec<_>>());
+            parameters =
+                Some(words.map(|token| self.sources.text(token.text).to_owned()).collect::<Vec<_>>());
         }
         let body: Vec<Token> = rest.collect();
         let value = if parameters.is_none() { self.number(&body) } else { None };
@@ -90,7 +93,9 @@ impl Preprocessor<'_> {
     /// Puts what a macro stands for in its place. False if the word is none, or is to stand for itself.
     pub(super) fn replace(&mut self, token: &Token) -> Result<bool, Diagnostic> {
         let name = self.sources.text(token.text).to_owned();
-        let Some(known) = self.macros.get(&name).filter(|_| !self.active.contains(&name)) else { return Ok(false) };
+        let Some(known) = self.macros.get(&name).filter(|_| !self.active.contains(&name)) else {
+            return Ok(false);
+        };
         if let Some(number) = &known.number {
             let first = self.numbers.entry(name.clone()).or_insert_with(|| number.clone());
             // If it meant another number before, only the number itself says which.
@@ -145,7 +150,11 @@ impl Preprocessor<'_> {
             match token.kind {
                 Kind::Comment | Kind::Passed => continue,
                 Kind::End => {
-                    return Err(Diagnostic::new(self.sources, name.at, "the arguments of this macro have no end"));
+                    return Err(Diagnostic::new(
+                        self.sources,
+                        name.at,
+                        "the arguments of this macro have no end",
+                    ));
                 }
                 Kind::Mark(b'(') => open += 1,
                 Kind::Mark(b')') => open -= 1,
@@ -154,7 +163,9 @@ impl Preprocessor<'_> {
             match token.kind {
                 Kind::Mark(b')') if open == 0 => return Ok(arguments),
                 Kind::Mark(b'(') if open == 1 => {}
-                Kind::Mark(b',') if open == 1 && arguments.len() < MAX_ARGUMENTS => arguments.push(Vec::new()),
+                Kind::Mark(b',') if open == 1 && arguments.len() < MAX_ARGUMENTS => {
+                    arguments.push(Vec::new())
+                }
                 _ => arguments.last_mut().into_iter().for_each(|last| last.push(token)),
             }
         }

@@ -32,7 +32,11 @@ impl Preprocessor<'_> {
                 at += 2;
             }
             let Some(token) = body.get(at) else {
-                return Err(Diagnostic::new(self.sources, name.at, "nothing stands after `##` in this macro"));
+                return Err(Diagnostic::new(
+                    self.sources,
+                    name.at,
+                    "nothing stands after `##` in this macro",
+                ));
             };
             let as_written = pastes || self.is_paste(body, at + 1);
             let (mut piece, taken) = self.piece(name, body, at, token, arguments, as_written)?;
@@ -66,7 +70,11 @@ impl Preprocessor<'_> {
         if token.kind == Kind::Mark(b'#') && arguments.is_some() {
             let argument = body.get(at + 1).and_then(|next| self.argument(next, arguments));
             let Some(argument) = argument else {
-                return Err(Diagnostic::new(self.sources, name.at, "`#` in this macro stands before no argument"));
+                return Err(Diagnostic::new(
+                    self.sources,
+                    name.at,
+                    "`#` in this macro stands before no argument",
+                ));
             };
             let quoted = self.quoted(name, argument)?;
             return Ok((vec![quoted], 2));
@@ -83,7 +91,9 @@ impl Preprocessor<'_> {
     /// Whether `##` stands there.
     fn is_paste(&self, body: &[Token], at: usize) -> bool {
         match body.get(at..at + 2) {
-            Some([a, b]) => a.kind == Kind::Mark(b'#') && b.kind == Kind::Mark(b'#') && a.text.end == b.text.start,
+            Some([a, b]) => {
+                a.kind == Kind::Mark(b'#') && b.kind == Kind::Mark(b'#') && a.text.end == b.text.start
+            }
             _ => false,
         }
     }
@@ -131,7 +141,11 @@ impl Preprocessor<'_> {
         let text = format!("{}{}", self.sources.text(left.text), self.sources.text(right.text));
         let wrong = |this: &Self| {
             let shown: String = text.chars().take(64).collect();
-            Diagnostic::new(this.sources, name.at, format!("`##` makes `{shown}` of two words, which is none"))
+            Diagnostic::new(
+                this.sources,
+                name.at,
+                format!("`##` makes `{shown}` of two words, which is none"),
+            )
         };
         let span = if text.len() > MAX_PASTED { None } else { self.sources.paste(&text) };
         let Some(span) = span else { return Err(wrong(self)) };

@@ -53,7 +53,9 @@ pub(super) fn comparable(
             version.procedures.iter_mut().for_each(|procedure| procedure.named.docs.clear());
         }
     }
-    let types = tree.types.into_iter().map(|definition| (definition.named.name.clone(), definition)).collect();
-    let constants = tree.constants.into_iter().map(|constant| (constant.named.name, constant.value)).collect();
+    let types =
+        tree.types.into_iter().map(|definition| (definition.named.name.clone(), definition)).collect();
+    let constants =
+        tree.constants.into_iter().map(|constant| (constant.named.name, constant.value)).collect();
     (types, tree.programs, constants)
 }

@@ -20,7 +20,8 @@ impl Resolver<'_> {
             BodyItem::Alias(declaration) => {
                 let declared = self.declared(item.scope, declaration);
                 if names_itself(item) {
-                    let named = Path { absolute: false, parts: vec![item.name.text.clone()], at: item.name.at };
+                    let named =
+                        Path { absolute: false, parts: vec![item.name.text.clone()], at: item.name.at };
                     let instead = self.named_type(item.scope, &named);
                     self.dropped.insert(place, instead);
                     return None;
@@ -84,7 +85,8 @@ impl Resolver<'_> {
             }
         };
         let plain = self.plain(&discriminant);
-        if matches!(plain, Some(Type::I64 | Type::U64 | Type::F32 | Type::F64 | Type::Quadruple | Type::Void)) {
+        if matches!(plain, Some(Type::I64 | Type::U64 | Type::F32 | Type::F64 | Type::Quadruple | Type::Void))
+        {
             self.fault(
                 item.switch.at,
                 "a union is switched by an enumeration, a `bool`, or a number of at most 32 bits",
@@ -105,7 +107,8 @@ impl Resolver<'_> {
             let field = arm.declaration.as_ref().map(|declaration| self.field(scope, declaration));
             arms.push(Arm { labels, field, docs: arm.docs.clone() });
         }
-        let default = item.default.as_ref().map(|arm| arm.as_ref().map(|declaration| self.field(scope, declaration)));
+        let default =
+            item.default.as_ref().map(|arm| arm.as_ref().map(|declaration| self.field(scope, declaration)));
         Union { switch: named(&item.switch.name), discriminant, arms, default }
     }
 
@@ -115,7 +118,9 @@ impl Resolver<'_> {
             Expression::Name(path) => path.parts.last().cloned(),
             _ => None,
         };
-        let own = enumeration.zip(name.as_ref()).and_then(|(place, name)| Some((place, self.enumerator(place, name)?)));
+        let own = enumeration
+            .zip(name.as_ref())
+            .and_then(|(place, name)| Some((place, self.enumerator(place, name)?)));
         let value = match own {
             Some((place, position)) => self.enumerator_value(place, position),
             None => self.amount(scope, amount),
@@ -133,8 +138,12 @@ impl Resolver<'_> {
         match (&item.specifier, &item.shape) {
             (Specifier::Void, Shape::One) => Declared::One(Type::Void),
             (Specifier::String, Shape::One) => Declared::String { max: u32::MAX },
-            (Specifier::String, Shape::Variable(max)) => Declared::String { max: self.max(scope, max.as_ref()) },
-            (Specifier::Opaque, Shape::Variable(max)) => Declared::Bytes { max: self.max(scope, max.as_ref()) },
+            (Specifier::String, Shape::Variable(max)) => {
+                Declared::String { max: self.max(scope, max.as_ref()) }
+            }
+            (Specifier::Opaque, Shape::Variable(max)) => {
+                Declared::Bytes { max: self.max(scope, max.as_ref()) }
+            }
             (Specifier::Opaque, Shape::Fixed(size)) => Declared::Opaque { size: self.size(scope, size) },
             (Specifier::Void, _) => self.refuse(item, "there is no array of nothing, and no pointer to it"),
             (Specifier::String, _) => self.refuse(item, "a string has a length that varies: `<>`"),
@@ -221,7 +230,9 @@ impl Resolver<'_> {
         for _ in 0..MAX_ALIASES {
             let Type::Defined(place) = ty else { return Some(ty) };
             let item = &self.syntax.types[place];
-            let BodyItem::Alias(Declaration { specifier, shape: Shape::One, .. }) = &item.body else { return Some(ty) };
+            let BodyItem::Alias(Declaration { specifier, shape: Shape::One, .. }) = &item.body else {
+                return Some(ty);
+            };
             ty = match specifier {
                 Specifier::Plain(plain) => return Some(plain.clone()),
                 Specifier::Inline(place) => Type::Defined(*place),
@@ -230,7 +241,10 @@ impl Resolver<'_> {
                 }
                 Specifier::Named(path) => match self.find_type(item.scope, path) {
                     Some(next) => Type::Defined(next),
-                    None => return builtin(path.parts.last()?).or(Some(Type::Foreign(path.parts.last()?.clone()))),
+                    None => {
+                        return builtin(path.parts.last()?)
+                            .or(Some(Type::Foreign(path.parts.last()?.clone())));
+                    }
                 },
                 _ => return None,
             };

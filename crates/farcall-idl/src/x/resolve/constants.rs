@@ -86,10 +86,14 @@ impl Resolver<'_> {
             Some(ValueId::Enumerator(place, position)) => {
                 self.reckon_enumeration(place, depth + 1);
                 let values = &self.enumerations[place].values;
-                values.get(position).cloned().unwrap_or(Err(Unknown::Because("this constant depends on itself")))
+                values
+                    .get(position)
+                    .cloned()
+                    .unwrap_or(Err(Unknown::Because("this constant depends on itself")))
             }
             None => {
-                let number = self.numbers.iter().find_map(|numbers| numbers.get(&name)).map(|number| number.value);
+                let number =
+                    self.numbers.iter().find_map(|numbers| numbers.get(&name)).map(|number| number.value);
                 number.or(builtin_value(&name)).ok_or(Unknown::Name(name, path.at))
             }
         }
@@ -104,7 +108,8 @@ impl Resolver<'_> {
             (Reckoned::NotYet, ConstantValue::Amount(amount)) => {
                 self.reckoned[place] = Reckoned::Now;
                 let value = self.reckon(item.scope, &amount.expression, depth);
-                self.reckoned[place] = value.as_ref().map_or(Reckoned::NotYet, |value| Reckoned::Known(*value));
+                self.reckoned[place] =
+                    value.as_ref().map_or(Reckoned::NotYet, |value| Reckoned::Known(*value));
                 value
             }
         }

@@ -20,11 +20,13 @@ enum Seen {
 
 /// Refuses what cannot be.
 pub(super) fn check(resolver: &mut Resolver, types: &[Definition]) {
-    check_cycles(resolver, types, "contains itself, and so has no end: use `*` or `<>`", |body, out| match body {
-        // An arm of a union need not be taken, and so ends it.
-        Body::Struct(fields) => fields.iter().for_each(|field| in_place(&field.declared, out)),
-        Body::Alias(declared) => in_place(declared, out),
-        Body::Enum(_) | Body::Union(_) => {}
+    check_cycles(resolver, types, "contains itself, and so has no end: use `*` or `<>`", |body, out| {
+        match body {
+            // An arm of a union need not be taken, and so ends it.
+            Body::Struct(fields) => fields.iter().for_each(|field| in_place(&field.declared, out)),
+            Body::Alias(declared) => in_place(declared, out),
+            Body::Enum(_) | Body::Union(_) => {}
+        }
     });
     check_cycles(resolver, types, "is nothing but itself", |body, out| {
         if let Body::Alias(declared) = body {
@@ -36,7 +38,12 @@ pub(super) fn check(resolver: &mut Resolver, types: &[Definition]) {
     }
 }
 
-fn check_cycles(resolver: &mut Resolver, types: &[Definition], what: &str, within: impl Fn(&Body, &mut Vec<usize>)) {
+fn check_cycles(
+    resolver: &mut Resolver,
+    types: &[Definition],
+    what: &str,
+    within: impl Fn(&Body, &mut Vec<usize>),
+) {
     let mut seen = vec![Seen::NotYet; types.len()];
     let mut told = HashSet::new();
     let next = |place: usize| {
@@ -114,7 +121,8 @@ fn size(body: &Body, sizes: &[Option<u64>]) -> u64 {
         Body::Enum(_) => 4,
         Body::Struct(fields) => fields.iter().fold(0, |sum, field| sum.saturating_add(of(&field.declared))),
         Body::Union(union) => {
-            let arms = union.arms.iter().filter_map(|arm| arm.field.as_ref()).chain(union.default.iter().flatten());
+            let arms =
+                union.arms.iter().filter_map(|arm| arm.field.as_ref()).chain(union.default.iter().flatten());
             arms.map(|field| of(&field.declared)).max().unwrap_or(0).saturating_add(4)
         }
     }
@@ -136,14 +144,17 @@ fn contained(body: &Body, out: &mut Vec<usize>) {
         Body::Enum(_) => {}
         Body::Struct(fields) => fields.iter().for_each(|field| in_place(&field.declared, out)),
         Body::Union(union) => {
-            let arms = union.arms.iter().filter_map(|arm| arm.field.as_ref()).chain(union.default.iter().flatten());
+            let arms =
+                union.arms.iter().filter_map(|arm| arm.field.as_ref()).chain(union.default.iter().flatten());
             arms.for_each(|field| in_place(&field.declared, out));
         }
     }
 }
 
 fn in_place(declared: &Declared, out: &mut Vec<usize>) {
-    if let Declared::One(Type::Defined(place)) | Declared::Array { element: Type::Defined(place), .. } = declared {
+    if let Declared::One(Type::Defined(place)) | Declared::Array { element: Type::Defined(place), .. } =
+        declared
+    {
         out.push(*place);
     }
 }

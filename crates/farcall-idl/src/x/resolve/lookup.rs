@@ -90,7 +90,8 @@ impl<'a> Resolver<'a> {
     /// The position of an enumerator in the enumeration at that place.
     pub(super) fn enumerator(&self, place: usize, name: &str) -> Option<usize> {
         let BodyItem::Enum(enumerators) = &self.syntax.types[place].body else { return None };
-        if let Some(ValueId::Enumerator(of, position)) = self.values.get(&(self.syntax.types[place].scope, name))
+        if let Some(ValueId::Enumerator(of, position)) =
+            self.values.get(&(self.syntax.types[place].scope, name))
             && *of == place
         {
             return Some(*position);
@@ -98,11 +99,17 @@ impl<'a> Resolver<'a> {
         enumerators.iter().position(|(enumerator, _)| enumerator.text == name)
     }
 
-    fn find<T>(&self, from: ScopeId, path: &Path, in_scope: impl Fn(ScopeId, &str) -> Option<T>) -> Option<T> {
+    fn find<T>(
+        &self,
+        from: ScopeId,
+        path: &Path,
+        in_scope: impl Fn(ScopeId, &str) -> Option<T>,
+    ) -> Option<T> {
         let (name, outer) = path.parts.split_last()?;
         let mut scope = if path.absolute { 0 } else { from };
         loop {
-            let within = outer.iter().try_fold(scope, |scope, name| self.scopes.get(&(scope, name.as_str())).copied());
+            let within =
+                outer.iter().try_fold(scope, |scope, name| self.scopes.get(&(scope, name.as_str())).copied());
             if let Some(found) = within.and_then(|within| in_scope(within, name)) {
                 return Some(found);
             }

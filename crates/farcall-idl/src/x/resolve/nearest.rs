@@ -10,7 +10,8 @@ pub(super) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
         return None;
     }
     let most = (name.len() / 3).clamp(1, 3);
-    let distance = |candidate: &'a str| Some((distance(name.as_bytes(), candidate.as_bytes(), most)?, candidate));
+    let distance =
+        |candidate: &'a str| Some((distance(name.as_bytes(), candidate.as_bytes(), most)?, candidate));
     candidates.filter_map(distance).min().map(|(_, candidate)| candidate)
 }
 

@@ -24,14 +24,24 @@ impl Resolver<'_> {
         Some(Program { named: named(&item.name), number, versions })
     }
 
-    fn version(&mut self, scope: ScopeId, item: &VersionItem, versions: &mut HashMap<u32, Span>) -> Option<Version> {
+    fn version(
+        &mut self,
+        scope: ScopeId,
+        item: &VersionItem,
+        versions: &mut HashMap<u32, Span>,
+    ) -> Option<Version> {
         let number = self.number(scope, &item.number)?;
         self.once(versions, number, item.number.at, "this program has a version of this number already");
         let mut seen = HashMap::new();
         let mut procedures = Vec::new();
         for procedure in &item.procedures {
             let Some(number) = self.number(scope, &procedure.number) else { continue };
-            self.once(&mut seen, number, procedure.number.at, "this version has a procedure of this number already");
+            self.once(
+                &mut seen,
+                number,
+                procedure.number.at,
+                "this version has a procedure of this number already",
+            );
             procedures.push(self.procedure(scope, procedure, number));
         }
         Some(Version { named: named(&item.name), number, procedures })

@@ -39,7 +39,14 @@ impl Resolver<'_> {
         self.tell_undeclared(at, "constant", similar, elsewhere, Undeclared::Constant(name));
     }
 
-    fn tell_undeclared(&mut self, at: Span, kind: &str, similar: Option<String>, elsewhere: String, what: Undeclared) {
+    fn tell_undeclared(
+        &mut self,
+        at: Span,
+        kind: &str,
+        similar: Option<String>,
+        elsewhere: String,
+        what: Undeclared,
+    ) {
         self.suggestions = self.suggestions.saturating_sub(1);
         let (Undeclared::Type(name) | Undeclared::Constant(name)) = &what;
         let message = format!("no {kind} `{name}` is declared");

@@ -72,7 +72,9 @@ pub(in crate::x) fn each_type(body: &mut Body, f: &mut impl FnMut(&mut Type)) {
     match body {
         Body::Alias(declared) => declared_type(declared).into_iter().for_each(f),
         Body::Enum(_) => {}
-        Body::Struct(fields) => fields.iter_mut().filter_map(|field| declared_type(&mut field.declared)).for_each(f),
+        Body::Struct(fields) => {
+            fields.iter_mut().filter_map(|field| declared_type(&mut field.declared)).for_each(f)
+        }
         Body::Union(union) => {
             f(&mut union.discriminant);
             let arms = union.arms.iter_mut().filter_map(|arm| arm.field.as_mut());

@@ -11,9 +11,11 @@ impl Writer<'_> {
     pub(super) fn union(&self, index: usize, union: &Union) -> TokenStream {
         let Item { name, docs, .. } = &self.plan.items[index];
         let variants = union.variants.iter().map(|variant| variant.name.as_str());
-        let names = [name.as_str()].into_iter().chain(variants).chain(union.default.iter().map(|d| d.name.as_str()));
+        let names =
+            [name.as_str()].into_iter().chain(variants).chain(union.default.iter().map(|d| d.name.as_str()));
         let leave = spelled(names, []);
-        let (name, docs, derives, xdr) = (ident(name), documentation(docs), self.derives(index), self.attributes());
+        let (name, docs, derives, xdr) =
+            (ident(name), documentation(docs), self.derives(index), self.attributes());
         let variants = union.variants.iter().map(|variant| {
             let (name, docs) = (ident(&variant.name), documentation(&variant.docs));
             let tag = self.value(union.discriminant, variant, true);
@@ -83,15 +85,16 @@ impl Writer<'_> {
             Some(ty) => (ty.clone(), quote!(&#ty), quote!((value)), quote!(value)),
             None => (quote!(()), quote!(()), TokenStream::new(), quote!(())),
         };
-        let others = union.variants.iter().enumerate().filter(|(at, _)| *at != success).map(|(_, variant)| {
-            let (name, value) = (ident(&variant.name), self.value(union.discriminant, variant, false));
-            let value = match (union.discriminant, variant.enumerator) {
-                // A label that its enumeration does not have never crosses.
-                (Discriminant::Enumeration(_), None) => quote!(::core::unreachable!()),
-                _ => value,
-            };
-            quote!(Self::#name { .. } => ::core::result::Result::Err(#value),)
-        });
+        let others =
+            union.variants.iter().enumerate().filter(|(at, _)| *at != success).map(|(_, variant)| {
+                let (name, value) = (ident(&variant.name), self.value(union.discriminant, variant, false));
+                let value = match (union.discriminant, variant.enumerator) {
+                    // A label that its enumeration does not have never crosses.
+                    (Discriminant::Enumeration(_), None) => quote!(::core::unreachable!()),
+                    _ => value,
+                };
+                quote!(Self::#name { .. } => ::core::result::Result::Err(#value),)
+            });
         let default = union.default.as_ref().map(|default| {
             let name = ident(&default.name);
             quote!(Self::#name(reason, ..) => ::core::result::Result::Err(reason),)

@@ -233,7 +233,8 @@ impl Table {
         if end - place.at <= FEW {
             known.answer = Some(answer);
         } else {
-            let known = Known { key: known.key, number: known.number, fate: known.fate.take(), answer: Some(answer) };
+            let known =
+                Known { key: known.key, number: known.number, fate: known.fate.take(), answer: Some(answer) };
             place.at = end;
             line.calls.push_back(known);
         }

@@ -60,7 +60,9 @@ fn a_call_is_running_then_answered() {
     let seen = begin(&duplicates, 1, None);
     assert!(matches!(begin(&duplicates, 1, None), Seen::Running));
     answer(&duplicates, seen, result(8));
-    let Seen::Answered(Outcome::Result(bytes, None)) = begin(&duplicates, 1, None) else { panic!("it is forgotten") };
+    let Seen::Answered(Outcome::Result(bytes, None)) = begin(&duplicates, 1, None) else {
+        panic!("it is forgotten")
+    };
     assert_eq!(bytes, [0; 8][..]);
 }
 

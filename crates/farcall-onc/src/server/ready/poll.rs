@@ -103,7 +103,10 @@ impl Ready {
         // It may have been removed meanwhile.
         std::mem::take(&mut lock(&self.sockets).get_mut(&key)?.interest);
         let gone = events.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
-        Some((key, Interest { read: gone || events.contains(PollFlags::IN), write: events.contains(PollFlags::OUT) }))
+        Some((
+            key,
+            Interest { read: gone || events.contains(PollFlags::IN), write: events.contains(PollFlags::OUT) },
+        ))
     }
 }
 

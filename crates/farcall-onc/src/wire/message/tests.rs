@@ -127,9 +127,13 @@ fn every_status_is_written_and_understood() {
         reply.write(&mut out);
         assert_eq!(out, bytes);
         assert_eq!(Reply::parse(&bytes), Ok(reply));
-        let header =
-            if let Answer::Accepted { outcome: Accepted::Success(_), .. } = reply.answer { 24 } else { out.len() };
-        (0..header).for_each(|len| assert_eq!(Reply::parse(&bytes[..len]).unwrap_err().problem, Problem::Truncated));
+        let header = if let Answer::Accepted { outcome: Accepted::Success(_), .. } = reply.answer {
+            24
+        } else {
+            out.len()
+        };
+        (0..header)
+            .for_each(|len| assert_eq!(Reply::parse(&bytes[..len]).unwrap_err().problem, Problem::Truncated));
     }
 }
 
@@ -140,7 +144,10 @@ fn an_unknown_status_is_named_with_its_byte() {
     assert_eq!(error(&[7, 1, 0, 0, 0, 6]), "at byte 20: there is no status 6");
     assert_eq!(error(&[7, 1, 1, 2]), "at byte 12: there is no status 2");
     assert_eq!(error(&[7, 0]), "at byte 4: 0 where a reply has 1");
-    assert_eq!(error(&[7, 1, 0, 0, 404]), "at byte 16: a credential of 404 bytes, where at most 400 are allowed");
+    assert_eq!(
+        error(&[7, 1, 0, 0, 404]),
+        "at byte 16: a credential of 404 bytes, where at most 400 are allowed"
+    );
 }
 
 #[test]

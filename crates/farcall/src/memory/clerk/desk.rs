@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::cache::Known;
 use super::entry::check_name;
 use super::{
-    Clerk, Core, Entry, Fault, How, Label, NAMES, Names, NamesClient, Settings, TABLE, TYPE, is_reserved, listed,
+    Clerk, Core, Entry, Fault, How, Label, NAMES, Names, NamesClient, Settings, TABLE, TYPE, is_reserved,
+    listed,
 };
 use crate::env::Event;
 use crate::memory::access::{Access, Facts};
@@ -109,12 +110,15 @@ impl Runtime {
             match (ask(&whose), &whose) {
                 (Ok(answer), _) => return Ok(answer),
                 (Err(Error::Declared(fault)), _) => return Err(CallFailed::from(fault).into()),
-                (Err(Error::CallFailed(why)), Whose::Other(address, _)) => (gone, silent) = (Some(*address), Some(why)),
+                (Err(Error::CallFailed(why)), Whose::Other(address, _)) => {
+                    (gone, silent) = (Some(*address), Some(why))
+                }
                 (Err(Error::CallFailed(why)), _) => return Err(why.into()),
             }
             self.part_with(&whose);
         }
-        let why = || CallFailed::new(Kind::Unreachable, Ran::No).because("the machine's clerk does not answer");
+        let why =
+            || CallFailed::new(Kind::Unreachable, Ran::No).because("the machine's clerk does not answer");
         Err(silent.unwrap_or_else(why).into())
     }
 
@@ -267,14 +271,16 @@ pub(super) fn recover(core: &Core) {
     let exported: Vec<(SocketAddr, String)> = exported.collect();
     for some in exported.chunks(AT_ONCE) {
         let asked = some.iter().filter_map(|(address, name)| {
-            let access = runtime.import_unbound::<dyn Access>(&format!("udp://{address}/{TYPE}/{name}")).ok()?;
+            let access =
+                runtime.import_unbound::<dyn Access>(&format!("udp://{address}/{TYPE}/{name}")).ok()?;
             Some((address, name, access.within(RECOVERY).start_facts()))
         });
         // All are asked before the first is waited for.
         for (address, name, facts) in asked.collect::<Vec<_>>() {
             let Ok(facts) = facts.wait() else { continue };
             let Facts { generation, size, rights } = facts;
-            let _ = core.add_entry(&Entry { name: name.clone(), address: *address, generation, size, rights });
+            let _ =
+                core.add_entry(&Entry { name: name.clone(), address: *address, generation, size, rights });
         }
     }
 }
@@ -292,7 +298,8 @@ pub(super) fn is_listed(runtime: &Runtime, entry: &Entry, here: IpAddr) -> bool 
 /// The clerks of the other machines of which the registry knows that they export the name.
 pub(super) fn homes(runtime: &Runtime, name: &str, here: IpAddr) -> Vec<SocketAddr> {
     let segments = segments(runtime).into_iter();
-    let there = segments.filter(|(at, instance)| at.ip() != here && instance.as_str() == listed(name, at.ip()));
+    let there =
+        segments.filter(|(at, instance)| at.ip() != here && instance.as_str() == listed(name, at.ip()));
     there.filter_map(|(at, _)| clerk_of(runtime, at.ip())).collect()
 }
 
@@ -319,9 +326,10 @@ impl Named {
         let name = segment.name();
         check_name(name).map_err(CallFailed::from)?;
         if is_reserved(name) {
-            return Err(
-                CallFailed::from(Fault::NotAName(format!("{name:?} is the name of a segment of every clerk"))).into()
-            );
+            return Err(CallFailed::from(Fault::NotAName(format!(
+                "{name:?} is the name of a segment of every clerk"
+            )))
+            .into());
         }
         let address = segment.address();
         // First the clerk: one that starts now need not ask us for what we are about to tell it.

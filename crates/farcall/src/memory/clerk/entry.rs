@@ -100,7 +100,10 @@ impl Entry {
 /// Whether a segment may bear the name.
 pub(super) fn check_name(name: &str) -> Result<(), Fault> {
     if name.len() > MAX_NAME {
-        return Err(Fault::NotAName(format!("a segment's name has at most {MAX_NAME} bytes, this one {}", name.len())));
+        return Err(Fault::NotAName(format!(
+            "a segment's name has at most {MAX_NAME} bytes, this one {}",
+            name.len()
+        )));
     }
     name.parse::<Label>().map(drop).map_err(|why| Fault::NotAName(why.to_string()))
 }

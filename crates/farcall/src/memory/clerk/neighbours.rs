@@ -34,7 +34,8 @@ impl Neighbours {
             }
             self.held().remove(&at);
         }
-        let fresh = runtime.import_segment(&format!("udp://{at}/{}", self.name)).map_err(|why| silent(at, &why))?;
+        let fresh =
+            runtime.import_segment(&format!("udp://{at}/{}", self.name)).map_err(|why| silent(at, &why))?;
         let done = act(&fresh).map_err(|why| silent(at, &why))?;
         self.keep(at, fresh);
         Ok(done)

@@ -60,21 +60,37 @@ impl Post {
     }
 
     /// Asks another clerk for a name: its answer, or `None` if all places for answers are taken.
-    pub(super) fn ask(&self, core: &Core, home: SocketAddr, name: &str) -> Result<Option<Option<Entry>>, Fault> {
+    pub(super) fn ask(
+        &self,
+        core: &Core,
+        home: SocketAddr,
+        name: &str,
+    ) -> Result<Option<Option<Entry>>, Fault> {
         let Some(place) = self.unused().pop() else { return Ok(None) };
         let answer = self.ask_from(place, core, home, name);
         self.unused().push(place);
         answer.map(Some)
     }
 
-    fn ask_from(&self, place: usize, core: &Core, home: SocketAddr, name: &str) -> Result<Option<Entry>, Fault> {
+    fn ask_from(
+        &self,
+        place: usize,
+        core: &Core,
+        home: SocketAddr,
+        name: &str,
+    ) -> Result<Option<Entry>, Fault> {
         let (env, mut token) = (core.runtime.env(), [0; 8]);
         env.entropy(&mut token);
         let token = u64::from_le_bytes(token);
         for attempt in 0..ATTEMPTS {
             // (Its size says how often it was asked before.)
-            let question =
-                Entry { name: name.to_owned(), address: core.address, generation: 1, size: attempt, rights: 0 };
+            let question = Entry {
+                name: name.to_owned(),
+                address: core.address,
+                generation: 1,
+                size: attempt,
+                rights: 0,
+            };
             let question = Record { entry: Some(question), token, place: place as u64 }.to_bytes();
             let at = token.wrapping_add(attempt) % PLACES as u64 * RECORD as u64;
             self.others.with(&core.runtime, home, &|post| post.write_notify(at, &question))?;
@@ -127,7 +143,9 @@ pub(super) fn attend(core: &Arc<Core>, most: Option<Duration>) {
 /// Takes the question from a place, if there is one.
 fn hear(core: &Arc<Core>, place: u64, from: SocketAddr) {
     let (segment, at) = (&core.post.segment, place * RECORD as u64);
-    let (Ok(flag), Ok(Slot::Held(question))) = (segment.load(at), table::read_one(segment, place)) else { return };
+    let (Ok(flag), Ok(Slot::Held(question))) = (segment.load(at), table::read_one(segment, place)) else {
+        return;
+    };
     // Once; if it is another one by now, there is another notice.
     if segment.compare_and_swap(at, flag, 0) != Ok(flag) {
         return;

@@ -50,7 +50,8 @@ fn locate(table: &dyn Memory, name: &str) -> Result<(Option<(u64, Entry)>, u64)>
 pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
     let (mut first_empty, mut former) = (None, None);
     probe(table, &entry.name, |place, slot| {
-        let of_name = matches!(&slot, Slot::Held(Record { entry: Some(other), .. }) if other.name == entry.name);
+        let of_name =
+            matches!(&slot, Slot::Held(Record { entry: Some(other), .. }) if other.name == entry.name);
         if of_name {
             former = Some(place);
         } else if !matches!(slot, Slot::Held(_)) {
@@ -335,7 +336,9 @@ mod tests {
                 assert_eq!(delete(&table, &name, former.unwrap_or(1)).unwrap(), former.is_some());
             }
             if generation % 64 == 0 {
-                (0..40).map(|n| format!("n{n}")).for_each(|n| assert_eq!(table.find(&n), held.get(&n).copied()));
+                (0..40)
+                    .map(|n| format!("n{n}"))
+                    .for_each(|n| assert_eq!(table.find(&n), held.get(&n).copied()));
             }
         }
     }

@@ -5,8 +5,8 @@
 //! `super::parts`.)
 
 use super::parts::{
-    Area, AsFd, AtomicU64, May, Ordering, OwnedFd, PROOF, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Wire,
-    fence, fork, punch, written, zeros,
+    Area, AsFd, AtomicU64, May, Ordering, OwnedFd, PROOF, PoisonError, RwLock, RwLockReadGuard,
+    RwLockWriteGuard, Wire, fence, fork, punch, written, zeros,
 };
 
 /// The memory of one segment, in a file that is passed to importers.
@@ -48,8 +48,14 @@ impl Ground {
         let (control, control_file) = Area::create(size_of::<u64>(), May::Read).ok()?;
         let (area, file) = Area::create(len, others).ok()?;
         let current = Current { words: Words::File(area, file), offered: Some(generation), passed: false };
-        let ground =
-            Ground { control, control_file, others, len, current: RwLock::new(current), process: fork::generation() };
+        let ground = Ground {
+            control,
+            control_file,
+            others,
+            len,
+            current: RwLock::new(current),
+            process: fork::generation(),
+        };
         ground.publish(generation);
         Some(ground)
     }
@@ -120,7 +126,8 @@ impl Ground {
         let Words::File(_, file) = &current.words else { return false };
         let facts = [u8::from(self.others == May::Write), u8::from(heard)];
         let first = [&proof[..], &facts].concat();
-        let passed = wire.send(&first, Some(self.control_file.as_fd())) && wire.send(b"!", Some(file.as_fd()));
+        let passed =
+            wire.send(&first, Some(self.control_file.as_fd())) && wire.send(b"!", Some(file.as_fd()));
         current.passed = true;
         passed
     }
