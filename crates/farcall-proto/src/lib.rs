@@ -16,7 +16,6 @@
 pub mod client;
 pub mod config;
 pub mod dump;
-pub mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod mutant;
@@ -25,16 +24,15 @@ mod scheme;
 pub mod server;
 mod spares;
 mod ticket;
-pub mod time;
 mod transfer;
 mod wire;
 
 pub use config::{BASE_DATAGRAM, ClientConfig, MAX_DATAGRAM, ServerConfig};
-pub use failure::{Failure, Kind, Ran};
+pub(crate) use farcall_base::nanos;
+pub use farcall_base::{Failure, Kind, Ran, Time, Trace};
 pub use mutant::{Mutant, Rule};
 pub use spares::Spares;
 pub use ticket::Holder;
-pub use time::Time;
 pub use wire::{Fingerprint, MAX_NAME, VERSION};
 
 /// Procedures with these numbers and greater ones access memory: whoever receives their calls executes them.
@@ -62,15 +60,6 @@ pub enum Route {
 pub fn route(datagram: &[u8]) -> Option<Route> {
     let id = u64::from_be_bytes(datagram.get(4..12)?.try_into().ok()?);
     Some(if id == 0 { Route::Sender } else { Route::Conversation(id) })
-}
-
-/// Trace context that travels with a call (W3C trace-context: trace and parent span).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trace {
-    /// The trace's identifier.
-    pub trace: [u8; 16],
-    /// The caller's span.
-    pub span: [u8; 8],
 }
 
 #[cfg(test)]

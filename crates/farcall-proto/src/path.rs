@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Time;
 use crate::config::BASE_DATAGRAM;
-use crate::time::Time;
 use crate::transfer::Room;
 
 /// The smoothed round-trip time (RFC 6298 section 2, without the variance: the first retransmission

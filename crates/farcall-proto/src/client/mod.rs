@@ -35,9 +35,8 @@ use std::time::Duration;
 
 use crate::path::{Congestion, Mtu, RoundTrip};
 use crate::scheme::{Direction, Scheme, Seal};
-use crate::time::nanos;
 use crate::wire::{self, Numbers};
-use crate::{ClientConfig, Failure, Fingerprint, Kind, Ran, Rule, Time, Trace};
+use crate::{ClientConfig, Failure, Fingerprint, Kind, Ran, Rule, Time, Trace, nanos};
 pub use brief::Brief;
 pub use posts::{Answer, Asking, Posts, may_ask_again};
 use refusals::Refusals;

@@ -2,11 +2,10 @@
 
 use super::slots::{Stage, Want};
 use super::{Call, CallId, Conversation, NEVER};
-use crate::Time;
 use crate::scheme::{Direction, Scheme, Seal};
-use crate::time::nanos;
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, Writer};
+use crate::{Time, nanos};
 
 /// Calls that share a datagram, and would share a larger one.
 const MANY: u32 = 4;

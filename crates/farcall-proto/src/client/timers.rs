@@ -10,8 +10,7 @@ use super::slots::{Stage, Want};
 use super::usual::Callee;
 use super::{Conversation, Event, Outcome};
 use crate::config::interval;
-use crate::time::nanos;
-use crate::{Failure, Kind, Ran, Rule, Time};
+use crate::{Failure, Kind, Ran, Rule, Time, nanos};
 
 /// A call that was given up in silence is forgotten after this many reminders.
 const CANCEL_REMINDERS: u32 = 5;

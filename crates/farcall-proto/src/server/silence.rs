@@ -10,9 +10,8 @@ use super::table::UNIT;
 use super::work::{DETACHED, GIVEN_UP, Phase};
 use super::{CallKey, Server, key};
 use crate::config::{PATIENCE, interval};
-use crate::time::nanos;
 use crate::wire::{CallHead, Position, Progress};
-use crate::{Failure, Kind, Ran, Rule, Time};
+use crate::{Failure, Kind, Ran, Rule, Time, nanos};
 
 /// A server that checks this much later than it meant to was stopped or asleep. Datagrams of its clients may
 /// wait in the socket, so their silence does not count.

@@ -1,4 +1,4 @@
-//! Time as the core sees it: nanoseconds since some fixed moment, given by the caller.
+//! Moments on one machine's clock: nanoseconds since some fixed moment.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -13,16 +13,19 @@ pub struct Time(u64);
 
 impl Time {
     /// The moment `nanos` nanoseconds after the clock's origin.
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
     /// Nanoseconds since the clock's origin.
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// How long after `earlier` this moment is; zero if it is not after it.
+    #[inline]
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -33,7 +36,7 @@ impl Time {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment `nanos` nanoseconds later. (Durations divide; the path of a call does without.)
+    /// The moment `nanos` nanoseconds later. It is cheaper than adding a `Duration`, which costs a multiplication.
     #[inline]
     pub fn plus(self, nanos: u64) -> Time {
         Time(self.0.saturating_add(nanos))
@@ -43,6 +46,7 @@ impl Time {
 impl Add<Duration> for Time {
     type Output = Time;
 
+    #[inline]
     fn add(self, d: Duration) -> Time {
         Time(self.0.saturating_add(nanos(d)))
     }
@@ -51,13 +55,15 @@ impl Add<Duration> for Time {
 impl Sub<Duration> for Time {
     type Output = Time;
 
+    #[inline]
     fn sub(self, d: Duration) -> Time {
         Time(self.0.saturating_sub(nanos(d)))
     }
 }
 
 /// A duration in nanoseconds, the largest that fits when it does not.
-pub(crate) fn nanos(d: Duration) -> u64 {
+#[inline]
+pub fn nanos(d: Duration) -> u64 {
     d.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(d.subsec_nanos()))
 }
 

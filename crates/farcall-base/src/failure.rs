@@ -14,12 +14,15 @@ pub enum Ran {
 }
 
 impl Ran {
-    pub(crate) fn code(self) -> u8 {
+    /// The number on the wire.
+    #[inline]
+    pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// An unknown code says least: `Maybe`.
-    pub(crate) fn from_code(code: u8) -> Ran {
+    /// The word that has this number on the wire. An unknown number gives `Maybe`, which promises least.
+    #[inline]
+    pub fn from_code(code: u8) -> Ran {
         match code {
             0 => Ran::No,
             2 => Ran::Yes,
@@ -51,11 +54,12 @@ macro_rules! kinds {
             pub const ALL: &'static [Kind] = &[$(Kind::$name,)*];
 
             /// The kind's number on the wire.
+            #[inline]
             pub fn code(self) -> u16 {
                 self as u16
             }
 
-            /// The kind with this number; one that a later version added is `Other`.
+            /// The kind with this number. A number that a later version added gives `Other`.
             pub fn from_code(code: u16) -> Kind {
                 match code { $($code => Kind::$name,)* _ => Kind::Other }
             }
@@ -134,6 +138,7 @@ impl Failure {
     pub const MAX_DETAIL: usize = 512;
 
     /// A failure without detail.
+    #[inline]
     pub fn new(kind: Kind, ran: Ran) -> Failure {
         Failure { kind, ran, detail: String::new() }
     }

@@ -1,0 +1,14 @@
+//! What every part of farcall says about a call: why it failed, whether it ran, when, and its trace.
+//!
+//! This crate has no dependencies. The packet exchange protocol and the crates that know nothing of it share
+//! these types.
+
+#![forbid(unsafe_code)]
+
+mod failure;
+mod time;
+mod trace;
+
+pub use failure::{Failure, Kind, Ran};
+pub use time::{Time, nanos};
+pub use trace::Trace;
