@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     call, cat, check, completions, describe, dump, r#gen, get, list, ls, multi, names, ping, serve, top,
@@ -105,7 +105,7 @@ impl Command {
             Command::Check(command) => command.run(output),
             Command::Dump(command) => command.run(output),
             Command::Gen(command) => command.run(output),
-            Command::Completions(command) => command.run(output),
+            Command::Completions(command) => command.run(Arguments::command()),
             Command::Role(command) => command.run(output),
         }
     }
@@ -117,7 +117,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        use clap::CommandFactory;
         Arguments::command().debug_assert();
     }
 }

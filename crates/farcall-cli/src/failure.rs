@@ -11,7 +11,7 @@ use farcall::{CallFailed, Error, Kind, Never, Ran};
 use farcall_file_access::FileError;
 use serde_json::{Value, json};
 
-use crate::output::{printable, printable_json};
+use crate::text::{printable, printable_json};
 
 pub type Outcome<T = ()> = Result<T, Failure>;
 

@@ -9,6 +9,7 @@ mod failure;
 mod onc;
 mod output;
 mod remote;
+mod text;
 mod x_file;
 
 use std::process::ExitCode;

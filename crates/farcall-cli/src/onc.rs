@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use farcall::dynamic::Dynamic;
 use farcall::{CallFailed, Kind, Ran};
 use farcall_idl::x::{Version, interfaces};
-use farcall_onc::{AuthSys, Builder, Client, routines, standard};
+use farcall_onc::{AuthSys, Builder, Client, routines};
 
 use crate::failure::{Failure, NAMES, Outcome};
 use crate::output::Output;
@@ -36,11 +36,6 @@ enum Auth {
     Sys,
     /// Nobody
     None,
-}
-
-/// Whether this is an `.x` file, or the name of a protocol that needs none.
-pub fn is_definition(name: &str) -> bool {
-    standard::definition(name).is_some() || x_file::is_meant(name)
 }
 
 impl Manner {
@@ -172,7 +167,7 @@ pub fn unnamed(why: impl Into<CallFailed>, meant: &str) -> Failure {
     let why = why.into();
     match why.kind() {
         Kind::NoSuchName => {
-            let more = format!("{NAMES}. {meant}, or what needs no file: {}", known());
+            let more = format!("{NAMES}. {meant}, or what needs no file: {}", x_file::known());
             Failure::from(why).in_place_of_hint(more)
         }
         _ => why.into(),
@@ -181,11 +176,6 @@ pub fn unnamed(why: impl Into<CallFailed>, meant: &str) -> Failure {
 
 /// To servers of ONC RPC the command line says what they serve.
 pub const AFTER_ADDRESS: &str = "In ONC RPC an .x file follows the address";
-
-/// The protocols that need no file, for a message.
-pub fn known() -> String {
-    standard::definitions().collect::<Vec<_>>().join(", ")
-}
 
 /// What a result says that is not of its type; the procedure ran.
 pub fn unreadable(why: Failure) -> Failure {

@@ -25,9 +25,16 @@ pub struct Reading {
     external: Vec<String>,
 }
 
-/// Whether this is meant as an `.x` file, and not as the name of an exporter.
-pub fn is_meant(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|extension| extension == "x" || extension == "rpcl")
+/// Whether this is an `.x` file's name, or the name of a protocol that needs none; not the name of an exporter.
+pub fn is_definition(name: &str) -> bool {
+    let is_file =
+        || Path::new(name).extension().is_some_and(|extension| extension == "x" || extension == "rpcl");
+    standard::definition(name).is_some() || is_file()
+}
+
+/// The protocols that need no file, for a message.
+pub fn known() -> String {
+    standard::definitions().collect::<Vec<_>>().join(", ")
 }
 
 impl Reading {
@@ -55,8 +62,7 @@ impl Reading {
             let faults = why.iter().map(as_json).collect();
             if let Some(whole) = why.iter().find(|fault| fault.file().is_empty()) {
                 // Nothing of it was read.
-                let known = crate::onc::known();
-                let hint = format!("an .x file's path is wanted, or what needs no file: {known}");
+                let hint = format!("an .x file's path is wanted, or what needs no file: {}", known());
                 return Failure::new(whole.message()).hint(hint).fact("faults", Value::Array(faults));
             }
             if !output.is_json() {

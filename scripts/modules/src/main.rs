@@ -1,11 +1,16 @@
-//! Says which modules use one another in a circle, and exits with 1 if any do.
+//! Finds modules that use one another in a circle, and draws the workspace's crates.
 //!
-//! `modules CRATE…` reads `src/lib.rs` and `src/main.rs` of each crate's folder. A path counts as an arrow
-//! to the module that defines what it names; re-exports are seen through. For every module, the children
-//! (each taken with all below it) must have no circle among them. Methods and fields are not seen: they
-//! belong to a type, and who has a value of that type has named it or was given it.
+//! `modules FOLDER…` reads `src/lib.rs` and `src/main.rs` of each crate's folder, and exits with 1 if it finds a
+//! circle. A path counts as an arrow to the module that defines what it names; re-exports are seen through. For
+//! every module, the children (each taken with all below it) must have no circle among them. Methods and fields
+//! are not seen: they belong to a type, and code that has a value of that type has named the type or was given
+//! the value.
+//!
+//! `modules --crates` prints a table of the workspace's crates, `--crates --write` writes it into
+//! ARCHITECTURE.md, and `--crates --check` exits with 1 if the table there is another one.
 
 mod circles;
+mod crates;
 mod names;
 mod tree;
 
@@ -17,21 +22,25 @@ use circles::{Arrow, Circle};
 use names::World;
 
 fn main() -> ExitCode {
-    let folders: Vec<String> = std::env::args().skip(1).collect();
-    if folders.is_empty() {
-        eprintln!("usage: modules CRATE-FOLDER…");
-        return ExitCode::from(2);
-    }
-    match read(&folders) {
-        Ok(world) => report(&world),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        [] => Err("usage: modules FOLDER… | modules --crates [--write | --check]".to_owned()),
+        ["--crates"] => crates::draw().map(|table| print!("{table}")),
+        ["--crates", "--write"] => crates::write(),
+        ["--crates", "--check"] => crates::check(),
+        folders => read(folders).and_then(|world| report(&world)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("{why}");
-            ExitCode::from(2)
+            ExitCode::FAILURE
         }
     }
 }
 
-fn read(folders: &[String]) -> Result<World, String> {
+fn read(folders: &[&str]) -> Result<World, String> {
     let mut modules = BTreeMap::new();
     for folder in folders {
         let folder = Path::new(folder);
@@ -49,15 +58,20 @@ fn read(folders: &[String]) -> Result<World, String> {
     Ok(World(modules))
 }
 
-fn report(world: &World) -> ExitCode {
+/// Prints the circles, and fails if there are any.
+fn report(world: &World) -> Result<(), String> {
     let arrows = circles::arrows(world);
     let circles = circles::circles(world, &arrows);
     for circle in &circles {
         print_circle(circle);
     }
     let inside: usize = circles.iter().map(|circle| circle.children.len()).sum();
-    println!("{} modules, {} circles with {inside} modules in them", world.0.len(), circles.len());
-    if circles.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let sum = format!("{} modules, {} circles with {inside} modules in them", world.0.len(), circles.len());
+    if !circles.is_empty() {
+        return Err(sum);
+    }
+    println!("{sum}");
+    Ok(())
 }
 
 fn print_circle(circle: &Circle) {
@@ -98,7 +112,7 @@ mod tests {
 
         /// The modules of each circle, with those of their parent in front.
         fn circles(&self) -> Vec<String> {
-            let world = read(&[self.0.to_string_lossy().into_owned()]).unwrap();
+            let world = read(&[&self.0.to_string_lossy()]).unwrap();
             let circles = circles::circles(&world, &circles::arrows(&world));
             circles
                 .iter()

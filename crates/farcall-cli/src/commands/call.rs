@@ -14,8 +14,10 @@ use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 use crate::onc::{self, Manner};
-use crate::output::{Output, printable_json, say, say_json};
+use crate::output::{Output, say, say_json};
 use crate::remote::Deadline;
+use crate::text::printable_json;
+use crate::x_file;
 
 /// Call a procedure of any exporter, or of a server of ONC RPC, with JSON
 ///
@@ -68,7 +70,7 @@ pub struct Call {
 
 impl Call {
     pub fn run(&self, output: &Output) -> Outcome {
-        if onc::is_definition(&self.procedure) {
+        if x_file::is_definition(&self.procedure) {
             return self.run_onc(output);
         }
         let exporter = Dynamic::import(&self.deadline.runtime()?, &self.name)

@@ -1,11 +1,9 @@
 //! `farcall completions`: what makes a shell complete this command.
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::arguments::Arguments;
 use crate::failure::Outcome;
-use crate::output::Output;
 
 /// Print what makes a shell complete this command
 ///
@@ -21,9 +19,10 @@ pub struct Completions {
 }
 
 impl Completions {
-    pub fn run(&self, _: &Output) -> Outcome {
+    /// Prints the script for a command line.
+    pub fn run(&self, mut command_line: Command) -> Outcome {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "farcall", &mut script);
+        clap_complete::generate(self.shell, &mut command_line, "farcall", &mut script);
         Ok(std::io::Write::write_all(&mut std::io::stdout(), &script)?)
     }
 }

@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
 use crate::onc;
-use crate::output::{Output, printable};
+use crate::output::Output;
 use crate::remote::runtime;
-use crate::x_file::Reading;
+use crate::text::printable;
+use crate::x_file::{self, Reading};
 
 /// Show the interface of an exporter, or those of an .x file: the procedures, their types, their documentation
 ///
@@ -33,7 +34,7 @@ pub struct Describe {
 
 impl Describe {
     pub fn run(&self, output: &Output) -> Outcome {
-        if onc::is_definition(&self.name) {
+        if x_file::is_definition(&self.name) {
             return file::describe(&self.name, &self.reading, output);
         }
         let description = dynamic::describe(&runtime()?, &self.name)

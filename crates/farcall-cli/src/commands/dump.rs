@@ -10,7 +10,8 @@ use farcall_proto::dump::{Dump as Taken, NotOurs, dump, from_hex};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, counted};
+use crate::output::Output;
+use crate::text::counted;
 
 /// Show captured packets as text
 ///

@@ -9,9 +9,8 @@ use serde_json::json;
 
 use crate::commands::describe;
 use crate::failure::{Failure, Outcome};
-use crate::onc;
 use crate::output::Output;
-use crate::x_file::{Reading, as_json};
+use crate::x_file::{self, Reading, as_json};
 
 /// Make Rust of an .x file (ONC RPC): its constants, its types, and an interface for each version of its programs
 ///
@@ -59,7 +58,7 @@ enum To {
 impl Gen {
     pub fn run(&self, output: &Output) -> Outcome {
         let (text, left_out) = match self.to {
-            To::X if !onc::is_definition(&self.source) => {
+            To::X if !x_file::is_definition(&self.source) => {
                 let text = to_x(&describe::interface(&self.source)?, self.program, self.version);
                 let refused =
                     |why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source);

@@ -10,8 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, size};
+use crate::output::Output;
 use crate::remote::{From, Stream};
+use crate::text::size;
 
 /// Copy a file that somebody serves
 ///

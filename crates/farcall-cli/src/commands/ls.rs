@@ -5,8 +5,9 @@ use farcall_file_access::{Attributes, FileKind};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, timestamp};
+use crate::output::Output;
 use crate::remote::From;
+use crate::text::timestamp;
 
 /// List a directory that somebody serves
 ///

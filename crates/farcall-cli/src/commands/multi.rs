@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use crate::commands::call::{decoded, encoded, procedure};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, duration, printable, rounded, say, say_json};
+use crate::output::{Output, say, say_json};
 use crate::remote::{runtime_within, seconds};
+use crate::text::{duration, printable, rounded};
 
 /// Call a procedure of every instance of a type at once, with JSON
 ///

@@ -12,8 +12,10 @@ use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
 use crate::onc::{self, Manner};
-use crate::output::{Output, counted, duration, rounded};
+use crate::output::Output;
 use crate::remote::Deadline;
+use crate::text::{counted, duration, rounded};
+use crate::x_file;
 
 /// Ask an exporter whether it is well, and how long a call takes
 ///
@@ -110,9 +112,9 @@ impl Ping {
         if let Some(number) = number.or_else(|| standard::program_number(program)) {
             return Ok((number, self.manner.program_version(number, &self.name, &self.deadline)?));
         }
-        if !onc::is_definition(program) {
+        if !x_file::is_definition(program) {
             let why = format!("{program} is no program's number, no name that is known, and no .x file");
-            let known = onc::known();
+            let known = x_file::known();
             let hint = format!("names are those that `farcall list` shows, as nfs and mountd, and {known}");
             return Err(Failure::usage(why).hint(hint));
         }

@@ -15,8 +15,9 @@ use farcall::{Kind, Runtime};
 use serde_json::{Map, Value, json};
 
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, count, counted, duration, printable, rounded, say, say_json, size, total};
+use crate::output::{Output, say, say_json};
 use crate::remote::{runtime, seconds};
+use crate::text::{count, counted, duration, printable, rounded, size, total};
 
 /// Show what servers do: calls and how they ended, how long they ran, how many threads are busy
 ///

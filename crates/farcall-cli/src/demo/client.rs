@@ -1,6 +1,5 @@
 //! The demonstration itself: starts the servers, calls them, and says what happened.
 
-use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,8 @@ use super::process::Process;
 use super::report::Report;
 use super::{files, killed, latency, lossy};
 use crate::failure::Outcome;
-use crate::output::{Output, duration};
+use crate::output::Output;
+use crate::text::duration;
 
 /// The client.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub struct Client {
 
 /// A call fails when its server has been silent that long. Less than the slow procedure takes: while it runs, it is the
 /// answers to probes that keep its caller waiting.
-pub const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the slow procedure takes.
 const SLOW: Duration = Duration::from_secs(2);
@@ -50,7 +50,7 @@ impl Client {
         report.files(&files::read(&runtime, &self.dir)?)?;
         report.lossy(&lossy::run(&demo, &server, self.seed)?)?;
         report.killed(&killed::run(&runtime)?)?;
-        report.slow(slow(&demo)?)?;
+        report.slow(slow(&demo)?, PATIENCE)?;
         report.latency(&latency::run()?)?;
         report.end(start.elapsed())
     }
@@ -67,9 +67,4 @@ fn slow(demo: &DemoClient) -> Outcome<Duration> {
     let start = Instant::now();
     demo.sleep(SLOW.as_millis() as u32)?;
     Ok(start.elapsed())
-}
-
-/// Starts a server that counts.
-pub fn server(name: &str) -> Outcome<Process> {
-    Process::start(&["server".as_ref(), OsStr::new(name)])
 }

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use farcall::{CallFailed, Error, Runtime};
 
-use super::client::server;
 use super::interface::Demo;
+use super::process::Process;
 use crate::failure::{Failure, Outcome};
 
 /// What the caller noticed.
@@ -21,7 +21,7 @@ pub struct Killed {
 }
 
 pub fn run(runtime: &Runtime) -> Outcome<Killed> {
-    let mut servers = [server("Pair/one")?, server("Pair/two")?];
+    let mut servers = [Process::server("Pair/one")?, Process::server("Pair/two")?];
     let pair = runtime.import::<dyn Demo>("Pair")?;
     // Whoever answers is the one that is bound.
     let victim = pair.hello("victim")?;

@@ -16,7 +16,7 @@ use super::interface::{Demo, DemoClient};
 use super::pin;
 use super::process::Process;
 use crate::failure::{Failure, Outcome};
-use crate::output::rounded;
+use crate::text::rounded;
 
 /// The server that is called.
 const NAME: &str = "Demo/timed";

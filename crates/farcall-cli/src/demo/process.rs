@@ -31,6 +31,11 @@ impl Process {
         Ok(process)
     }
 
+    /// Starts a server that counts.
+    pub fn server(name: &str) -> Outcome<Process> {
+        Process::start(&["server".as_ref(), OsStr::new(name)])
+    }
+
     /// An address that it said it has.
     pub fn address(&self, name: &str) -> Outcome<SocketAddr> {
         let said = self.facts[name].as_str().and_then(|address| address.parse().ok());

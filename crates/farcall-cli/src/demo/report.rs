@@ -6,13 +6,13 @@ use std::time::Duration;
 use farcall::Ran;
 use serde_json::{Value, json};
 
-use super::client::PATIENCE;
 use super::files::Files;
 use super::killed::Killed;
 use super::latency::Latency;
 use super::lossy::{LOSS, Lossy, REPETITION};
 use crate::failure::{Failure, Outcome};
-use crate::output::{Output, count, duration, printable, rounded, say, say_json, size};
+use crate::output::{Output, say, say_json};
+use crate::text::{count, duration, printable, rounded, size};
 
 pub struct Report {
     output: Output,
@@ -104,13 +104,13 @@ impl Report {
         ))
     }
 
-    pub fn slow(&mut self, time: Duration) -> Outcome {
+    pub fn slow(&mut self, time: Duration, patience: Duration) -> Outcome {
         self.expect(time >= Duration::from_secs(2), || format!("a procedure of 2 s took {}", duration(time)));
         self.facts["slow_call_s"] = rounded(time.as_secs_f64(), 3).into();
         self.tell(&format!(
             "patience  a procedure of 2 s: {}. Its caller gives up after {}",
             duration(time),
-            duration(PATIENCE)
+            duration(patience)
         ))?;
         self.more("of silence, but its probes were answered")
     }
