@@ -48,9 +48,10 @@
 //! client     settings, connections          bound    a program as a stub's channel
 //! link       one connection                 table    who waits for what, and who receives
 //! carrier    sockets, and the seam for TLS  auth     credentials, and the seam for RPCSEC_GSS
-//! service    the thread for all links       gather   a thread that waits for any of several calls
-//! copies     calls sealed anew              incoming what has come, and for whom it is
-//! refusals   a port that takes no datagrams timers   when a thread that waits must act
+//! find       who has a program, and where   rpcbind  a host's port mapper, as its clients use it
+//! copies     calls sealed anew              gather   a thread that waits for any of several calls
+//! refusals   a port that takes no datagrams incoming what has come, and for whom it is
+//!                                           timers   when a thread that waits must act
 //! ```
 
 mod address;
@@ -59,12 +60,13 @@ pub mod auth;
 mod bound;
 pub mod carrier;
 mod copies;
+mod find;
 mod gather;
 mod incoming;
 pub(crate) mod link;
 pub(crate) mod model;
 mod refusals;
-mod service;
+pub(crate) mod rpcbind;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -83,13 +85,12 @@ use farcall::{CallFailed, Kind, Ran};
 
 use crate::wire::record::Limits;
 use address::addresses;
-pub(crate) use address::at_port;
-pub use address::import;
 use auth::{AuthNone, Authenticator};
 use bound::Bound;
 pub use bound::OtherVersions;
 pub(crate) use bound::{NO_VERSION, spelled};
 use carrier::{Address, Dial, Plain};
+pub use find::import;
 use link::{Back, Link};
 use table::Lost;
 
@@ -290,12 +291,9 @@ impl Builder {
         self
     }
 
-    /// Serves these programs to the server, which may call them on the same connection, TCP or Unix.
-    #[cfg(unix)]
-    #[must_use]
-    pub fn serve(mut self, offers: Vec<crate::server::Offer>) -> Builder {
-        self.back = Some(Arc::new(crate::server::back::Answering::new(offers)));
-        self
+    /// Has this take what the server calls on the same connection.
+    pub(crate) fn back(self, back: Arc<dyn Back>) -> Builder {
+        Builder { back: Some(back), ..self }
     }
 
     /// A client of the server at `tcp://HOST:PORT`, `udp://HOST:PORT` or `unix:PATH`.

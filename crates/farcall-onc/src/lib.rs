@@ -64,12 +64,15 @@ pub mod client;
 #[cfg(unix)]
 #[doc(hidden)]
 pub mod model;
+mod portmap;
 #[cfg(unix)]
 pub mod routines;
 pub mod rpcbind;
 #[cfg(unix)]
 pub mod server;
 pub mod standard;
+#[cfg(unix)]
+mod wait_guard;
 pub mod wire;
 
 #[cfg(unix)]

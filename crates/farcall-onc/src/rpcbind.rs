@@ -15,30 +15,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod address;
 #[cfg(unix)]
 mod broadcast;
-#[cfg(unix)]
-mod mapper;
-#[cfg(unix)]
-mod offered;
-pub mod protocol;
-#[cfg(unix)]
-pub(crate) mod query;
 
-pub use address::{from_universal, netid, to_universal};
+#[cfg(unix)]
+pub use crate::client::rpcbind::{Registration, Rpcbind};
+pub use crate::portmap::address::{from_universal, netid, to_universal};
+pub use crate::portmap::{PORT, PROGRAM, SOCKET, protocol};
+#[cfg(unix)]
+pub use crate::server::mapper::Mapper;
 #[cfg(unix)]
 pub use broadcast::{Broadcast, Heard};
-#[cfg(unix)]
-pub use mapper::Mapper;
-#[cfg(unix)]
-pub(crate) use offered::Offered;
-#[cfg(unix)]
-pub use query::{Registration, Rpcbind};
-
-/// The program's number (RFC 1833 section 2.1).
-pub const PROGRAM: u32 = 100_000;
-/// The port where it is found, over UDP and TCP.
-pub const PORT: u16 = 111;
-/// The Unix socket at which a host's own programs find it.
-pub const SOCKET: &str = "/run/rpcbind.sock";

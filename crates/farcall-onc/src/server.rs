@@ -26,20 +26,20 @@
 //! # }
 //! ```
 
-pub(crate) mod back;
-mod callback;
+mod back;
 mod caller;
-mod connection;
 mod crew;
 mod datagrams;
 mod dispatcher;
 mod duplicates;
+mod fate;
 mod flavour;
 mod hosts;
+pub(crate) mod mapper;
 pub(crate) mod model;
 mod outgoing;
+mod peer;
 mod programs;
-mod ready;
 mod shorts;
 mod stopper;
 mod streams;
@@ -57,21 +57,22 @@ use farcall::stub::Program;
 use farcall::xdr;
 use rustix::net::{AddressFamily, SocketType, bind, listen, sockopt};
 
-pub use caller::{Caller, Transport, caller, say_nothing};
+pub use caller::{Caller, caller, say_nothing};
 pub use dispatcher::Dispatcher;
 pub use duplicates::Retention;
 pub use flavour::{Admission, Flavour, Seal};
+pub use peer::Transport;
 pub use programs::Offer;
 pub use stopper::Stopper;
 
 use crate::client::carrier::fresh;
-use crate::rpcbind::{Mapper, Offered, Registration, Rpcbind};
+use crate::client::rpcbind::{Registration, Rpcbind};
 use crate::wire::auth::{AuthStat, Flavor};
 use crate::wire::record;
 use crew::Crew;
-pub(crate) use crew::{Aside, step_aside};
 use datagrams::Datagrams;
 use duplicates::Duplicates;
+use mapper::{Mapper, Offered};
 use programs::Programs;
 use shorts::Shorts;
 use streams::{Listener, StreamLimits, Streams};

@@ -3,6 +3,8 @@
 //! The thread that waits for a reply receives itself, and for everybody else meanwhile (`table` says whose turn it is).
 //! What is sent by several threads at once leaves in one system call: who finds another sending leaves it its bytes.
 
+mod service;
+
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
@@ -19,9 +21,9 @@ use super::carrier::{self, Carrier, Wait};
 use super::copies::Anew;
 use super::incoming::{Mine, Posted};
 use super::refusals::{Next, Refusals};
-use super::service;
 use super::table::{Again, Body, Entry, Lost, Outcome, Table, Watcher, later};
 use super::timers::{Terms, Timers};
+use crate::wait_guard::WaitGuard;
 use crate::wire::record::{Limits, RecordError, Records};
 
 /// Started calls are held back until so many bytes may leave together.
@@ -178,7 +180,7 @@ impl Link {
     /// Calls, and waits for the reply. The leader, who takes its own reply in, does not enter its call in the table.
     pub(crate) fn call(self: &Arc<Self>, message: &[u8], terms: &Terms) -> Outcome {
         may_wait()?;
-        let waits = Waits::begin()?;
+        let waits = wait_guard()?;
         let mut table = self.lock();
         let end = table.admit(Some(terms.xid), message)?;
         let entered = !table.try_lead_for(terms.xid);
@@ -228,7 +230,7 @@ impl Link {
             return outcome;
         }
         let waits =
-            may_wait().and_then(|()| Waits::begin()).map_err(|lost| Lost { ran: Ran::Maybe, ..lost })?;
+            may_wait().and_then(|()| wait_guard()).map_err(|lost| Lost { ran: Ran::Maybe, ..lost })?;
         table.attend(xid, true);
         let mine = Mine { xid, end: 0, entered: true, heard: table.heard(xid) };
         let leads = table.join(thread::current);
@@ -382,9 +384,9 @@ impl Link {
         terms: &Terms,
         leads: bool,
         again: Option<&[u8]>,
-        waits: &Waits,
+        waits: &WaitGuard,
     ) -> Outcome {
-        waits.relieve();
+        waits.begin();
         let mut timers =
             Timers { deadline: terms.deadline, again, at: None, pause: terms.pause, repeated: false };
         if !leads {
@@ -720,29 +722,11 @@ impl Link {
     }
 }
 
-/// A thread waits for a reply. If it is one of a server's, others are to do its work meanwhile.
-struct Waits {
-    #[cfg(unix)]
-    aside: Option<crate::server::Aside>,
-}
-
-impl Waits {
-    #[inline]
-    fn begin() -> Result<Waits, Lost> {
-        #[cfg(unix)]
-        let aside = crate::server::step_aside()
-            .map_err(|_| Lost::overloaded("too many procedures of this server wait in calls of their own"))?;
-        Ok(Waits {
-            #[cfg(unix)]
-            aside,
-        })
-    }
-
-    #[inline]
-    fn relieve(&self) {
-        #[cfg(unix)]
-        self.aside.iter().for_each(crate::server::Aside::begin);
-    }
+/// Says that this thread waits, to the worker pool that it may belong to.
+#[inline]
+fn wait_guard() -> Result<WaitGuard, Lost> {
+    WaitGuard::new()
+        .map_err(|_| Lost::overloaded("too many procedures of this server wait in calls of their own"))
 }
 
 /// A thread that receives for others must not wait in a second call: it waits for itself.

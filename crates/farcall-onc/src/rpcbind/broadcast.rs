@@ -12,10 +12,11 @@ use farcall::xdr::{Decode, Encode, from_slice, to_vec};
 use farcall::{CallFailed, Kind, Ran};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::protocol::{Passed, PassedBack, Portmap, RemoteResult, Rpcbind4};
-use super::{PORT, PROGRAM, from_universal};
 use crate::client::carrier::timespec;
 use crate::client::spelled;
+use crate::portmap::address::from_universal;
+use crate::portmap::protocol::{Passed, PassedBack, Portmap, RemoteResult, Rpcbind4};
+use crate::portmap::{PORT, PROGRAM};
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::{Accepted, Answer, Call, Reply};
 

@@ -2,16 +2,25 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::caller::{Peer, Transport};
 use super::crew::Crew;
 use super::outgoing::Outgoing;
+use super::peer::{Peer, Transport};
 use super::programs::{Offer, Programs};
+use crate::client::Builder;
 use crate::client::link::{Back, Link};
 use crate::wire::message::{Accepted, BadCall, Call};
 use crate::wire::record;
 
+impl Builder {
+    /// Serves these programs to the server, which may call them on the same connection, TCP or Unix.
+    #[must_use]
+    pub fn serve(self, offers: Vec<Offer>) -> Builder {
+        self.back(Arc::new(Answering::new(offers)))
+    }
+}
+
 /// Programs, and the threads that serve them, once there is a call.
-pub(crate) struct Answering {
+struct Answering {
     programs: Arc<Programs>,
     crew: OnceLock<Arc<Crew>>,
     load: Arc<Mutex<Load>>,
@@ -26,7 +35,7 @@ const WAITING: usize = 64;
 const MOST: Load = Load { calls: 1024, bytes: 16 << 20 };
 
 impl Answering {
-    pub(crate) fn new(offers: Vec<Offer>) -> Answering {
+    fn new(offers: Vec<Offer>) -> Answering {
         let mut programs = Programs::default();
         offers.into_iter().for_each(|offer| programs.add(offer));
         Answering { programs: Arc::new(programs), crew: OnceLock::new(), load: Arc::default() }
@@ -97,7 +106,7 @@ impl Drop for Answering {
 
 /// Serves a call, and sends its reply.
 fn serve(programs: &Programs, link: &Arc<Link>, message: &[u8]) {
-    let peer = Peer { transport: Transport::Tcp, address: None, user: None, connection: None };
+    let peer = Peer::at(Transport::Tcp, None);
     let mut reply = Outgoing::default();
     if programs.answer(message, &peer, &mut reply) {
         send(link, &reply);

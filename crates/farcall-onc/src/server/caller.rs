@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use farcall::stub::{EnteredElsewhere, enter_elsewhere};
 
-use super::connection::Connection;
+use super::peer::{Peer, PeerConnection, Transport};
 use crate::Client;
 use crate::wire::auth::{Credential, Flavor, OpaqueAuth};
 use crate::wire::message::Call;
@@ -33,29 +33,6 @@ pub struct Caller {
     numbers: [u32; 3],
     flavor: Flavor,
     body: Box<[u8]>,
-}
-
-/// How a call came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transport {
-    /// As a datagram.
-    Udp,
-    /// Over a connection.
-    Tcp,
-    /// Over a connection within the machine.
-    Unix,
-}
-
-/// Where calls come from.
-#[derive(Clone)]
-pub(crate) struct Peer {
-    pub(crate) transport: Transport,
-    /// None of a Unix socket's.
-    pub(crate) address: Option<SocketAddr>,
-    /// Known of a Unix socket's alone.
-    pub(crate) user: Option<u32>,
-    /// None of datagrams.
-    pub(crate) connection: Option<Arc<Connection>>,
 }
 
 impl Caller {
@@ -115,8 +92,7 @@ impl Caller {
     /// one that came otherwise. It serves what it was told to by
     /// [`Builder::serve`](crate::Builder::serve), if it is one of ours.
     pub fn client(&self) -> Option<Client> {
-        let connection = self.peer.connection.as_ref()?;
-        connection.callback.client(connection)
+        self.peer.connection.clone()?.client()
     }
 
     /// Whether the call came from a port that only a superuser may have: a sign, not a proof.
@@ -150,7 +126,7 @@ struct Current {
 impl Current {
     const NOBODY: Current = Current {
         any: false,
-        peer: Peer { transport: Transport::Udp, address: None, user: None, connection: None },
+        peer: Peer::at(Transport::Udp, None),
         numbers: [0; 3],
         flavor: Flavor::NONE,
         len: 0,
@@ -187,7 +163,7 @@ pub(super) fn enter(peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>) ->
 }
 
 /// The connection by which the call came that this thread is serving.
-pub(super) fn connection() -> Option<Arc<Connection>> {
+pub(super) fn connection() -> Option<Arc<dyn PeerConnection>> {
     CURRENT.with_borrow(|current| current.peer.connection.clone())
 }
 

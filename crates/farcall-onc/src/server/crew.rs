@@ -5,10 +5,11 @@
 //! thread takes the post: before a procedure that is known to be slow, and otherwise as soon as the *keeper* sees that
 //! a thread has been in the same procedure at two of its looks. The keeper sleeps while nothing happens.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::num::NonZero;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -17,7 +18,9 @@ use std::time::{Duration, Instant};
 use farcall::guard;
 
 use super::caller;
-use super::connection::Connection;
+use super::hosts::SHARE;
+use super::peer::PeerConnection;
+use crate::wait_guard::{self, WorkerPool};
 
 /// What a thread is wanted for.
 type Job = Box<dyn FnOnce(&Arc<Seat>) + Send>;
@@ -41,6 +44,12 @@ pub(super) trait Post: Send + Sync {
     fn sweep(&self, _now: Instant) -> Option<Duration> {
         None
     }
+}
+
+/// What a thread serves, and another thread can go on with.
+pub(super) trait Held: Send + Sync {
+    /// Has another thread go on, unless this turn has ended.
+    fn pass(&self, turn: u64);
 }
 
 /// Who waits at a post.
@@ -328,12 +337,13 @@ impl Crew {
 
     /// A thread's life.
     fn work(self: &Arc<Self>, seat: &Arc<Seat>) {
-        SEAT.set(Some((self.clone(), seat.clone())));
+        let (crew, connection) = (self.clone(), Cell::new(None));
+        wait_guard::join(Some(Rc::new(Member { crew, seat: seat.clone(), connection })));
         while let Some(job) = self.next() {
             // The user's code is guarded where it runs. If anything else panics, the other threads go on.
             guard::run_alone("a server's thread", || job(seat));
         }
-        SEAT.set(None);
+        wait_guard::join(None);
         let mut state = self.lock();
         state.threads -= 1;
         self.note_busy(&state);
@@ -455,7 +465,7 @@ pub(super) struct Seat {
     /// The procedure waits in a call of its own.
     aside: AtomicBool,
     /// The connection whose calls it serves, with the number of its turn there.
-    held: Mutex<Option<(Arc<Connection>, u64)>>,
+    held: Mutex<Option<(Arc<dyn Held>, u64)>>,
 }
 
 impl Seat {
@@ -485,7 +495,7 @@ impl Seat {
     }
 
     /// From now on it serves this connection.
-    pub(super) fn hold(&self, held: Option<(Arc<Connection>, u64)>) {
+    pub(super) fn hold(&self, held: Option<(Arc<dyn Held>, u64)>) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = held;
     }
 
@@ -516,75 +526,45 @@ impl Seat {
     }
 }
 
-/// A host may have this many calls executing for each call that all hosts together still may begin.
-pub(super) const SHARE: usize = 4;
 /// Added to a turn that was seen twice.
 const OVERDUE: u64 = 1 << 63;
 
-thread_local! {
-    static SEAT: RefCell<Option<(Arc<Crew>, Arc<Seat>)>> = const { RefCell::new(None) };
-}
-
-/// Says that this thread, if it is one of a server's, is about to wait within a procedure for as long as another machine
-/// pleases. Until what this returns is dropped it does not count as one of the crew.
-///
-/// # Errors
-/// If too many do already. Were it to wait all the same there might be nobody left to serve the call that it waits for.
-#[inline]
-pub(crate) fn step_aside() -> Result<Option<Aside>, TooManyWait> {
-    if SEAT.with_borrow(Option::is_none) {
-        return Ok(None);
-    }
-    Aside::step()
-}
-
-/// As many procedures wait as may.
-pub(crate) struct TooManyWait;
-
-/// A thread waits within a procedure.
-pub(crate) struct Aside {
+/// A thread of the crew, to the calls that its procedures make.
+struct Member {
     crew: Arc<Crew>,
-    /// Its host's calls under way are one fewer meanwhile.
-    connection: OnceCell<Arc<Connection>>,
+    seat: Arc<Seat>,
+    /// The connection of the call that waits in a call of its own: its host's calls under way are one fewer meanwhile.
+    connection: Cell<Option<Arc<dyn PeerConnection>>>,
 }
 
-impl Aside {
-    fn step() -> Result<Option<Aside>, TooManyWait> {
-        let Some((crew, _)) = SEAT.with_borrow(Clone::clone) else { return Ok(None) };
-        let mut state = crew.lock();
-        if state.aside >= crew.most_aside {
-            return Err(TooManyWait);
-        }
-        state.aside += 1;
-        drop(state);
-        Ok(Some(Aside { crew, connection: OnceCell::new() }))
+impl WorkerPool for Member {
+    fn may_wait(&self) -> bool {
+        let mut state = self.crew.lock();
+        let may = state.aside < self.crew.most_aside;
+        state.aside += usize::from(may);
+        may
     }
 
-    /// It begins to wait: others go on with what it has.
-    pub(crate) fn begin(&self) {
-        let Some((crew, seat)) = SEAT.with_borrow(Clone::clone) else { return };
-        seat.let_go();
-        seat.aside.store(true, Ordering::SeqCst);
-        if let (None, Some(connection)) = (self.connection.get(), caller::connection()) {
-            connection.steps_aside(true);
-            let _ = self.connection.set(connection);
-        }
+    fn begin_wait(&self) {
+        self.seat.let_go();
+        self.seat.aside.store(true, Ordering::SeqCst);
+        let connection = caller::connection();
+        connection.iter().for_each(|connection| connection.count_waiting(true));
+        self.connection.set(connection);
         let posts = {
-            let mut state = crew.lock();
-            crew.staff(&mut state);
+            let mut state = self.crew.lock();
+            self.crew.staff(&mut state);
             state.posts.clone()
         };
         for post in posts {
-            crew.relieve(post.watch_list());
+            self.crew.relieve(post.watch_list());
             post.look_aside();
         }
     }
-}
 
-impl Drop for Aside {
-    fn drop(&mut self) {
+    fn end_wait(&self) {
         self.crew.lock().aside -= 1;
-        SEAT.with_borrow(|seat| seat.iter().for_each(|(_, seat)| seat.aside.store(false, Ordering::SeqCst)));
-        self.connection.get().inspect(|connection| connection.steps_aside(false));
+        self.seat.aside.store(false, Ordering::SeqCst);
+        self.connection.take().inspect(|connection| connection.count_waiting(false));
     }
 }

@@ -10,10 +10,10 @@ use farcall::fair::{FairQueue, Waits};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recvfrom, sendmsg_addr, sendto, sockopt};
 
-use super::caller::{Peer, Transport};
 use super::crew::{Crew, Post, Seat, WatchList};
 use super::hosts::Key;
 use super::outgoing::Outgoing;
+use super::peer::{Peer, Transport};
 use super::programs::{Programs, Verdict};
 
 /// The longest datagram.
@@ -175,8 +175,7 @@ impl Datagrams {
     /// Serves one datagram.
     #[inline]
     fn serve(&self, seat: &Seat, message: &[u8], asker: &Asker, reply: &mut Outgoing) {
-        let peer =
-            Peer { transport: Transport::Udp, address: Some(asker.from), user: None, connection: None };
+        let peer = Peer::at(Transport::Udp, Some(asker.from));
         let wanted = match self.programs.examine(message, &peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
             Verdict::Answered => true,

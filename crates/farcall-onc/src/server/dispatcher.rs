@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use super::ServerBuilder;
-use super::caller::{Peer, Transport};
 use super::datagrams::LONGEST;
 use super::duplicates::Duplicates;
 use super::outgoing::Outgoing;
+use super::peer::{Peer, Transport};
 use super::programs::Programs;
 
 /// Programs that are served to whoever has messages for them: from a transport of one's own, or from a test.
@@ -64,7 +64,7 @@ impl Dispatcher {
         message: &[u8],
         reply: &mut Vec<u8>,
     ) -> bool {
-        let peer = Peer { transport, address, user: None, connection: None };
+        let peer = Peer::at(transport, address);
         let mut out = match transport {
             Transport::Udp => Outgoing::datagram(LONGEST),
             Transport::Tcp | Transport::Unix => Outgoing::default(),

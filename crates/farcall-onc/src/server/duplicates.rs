@@ -18,15 +18,16 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::caller::{Peer, Transport};
+use super::fate::{Lasting, PeerFate};
 use super::hosts::Key as HostKey;
 use super::outgoing::Outcome;
+use super::peer::{Peer, Transport};
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::Call;
 use table::{Answer, Table};
@@ -79,69 +80,6 @@ impl Key {
             call: [call.xid, call.program, call.version, call.procedure],
             checksum: xxh3_64_with_seed(arguments, credential),
         })
-    }
-}
-
-/// A connection that has not ended as far as the server has seen.
-pub(crate) trait Lasting: Send + Sync {
-    /// Asks the system whether the client has gone without all its replies. Such a client may send its calls
-    /// again on another connection.
-    fn is_broken_off(&self) -> bool;
-}
-
-/// What became of a connection: shared by the connection and all that is kept of it.
-#[derive(Default)]
-pub(crate) struct Fate(Mutex<Ended>);
-
-#[derive(Default)]
-enum Ended {
-    /// Not as far as we have seen.
-    NotYet(Weak<dyn Lasting>),
-    /// The client has closed it, and is owed nothing: it will not send its calls again, and who comes from there with the
-    /// same identifiers is somebody else.
-    InOrder,
-    /// Somehow.
-    #[default]
-    Otherwise,
-}
-
-impl Fate {
-    /// It begins.
-    pub(super) fn begin(&self, connection: &Arc<impl Lasting + 'static>) {
-        let connection: Arc<dyn Lasting> = connection.clone();
-        *self.lock() = Ended::NotYet(Arc::downgrade(&connection));
-    }
-
-    /// The client has closed it, and is owed nothing.
-    pub(super) fn end_in_order(&self) {
-        *self.lock() = Ended::InOrder;
-    }
-
-    /// It has ended, however.
-    pub(super) fn end(&self) {
-        let mut ended = self.lock();
-        if let Ended::NotYet(_) = *ended {
-            *ended = Ended::Otherwise;
-        }
-    }
-
-    /// Whether the client has closed it, and is owed nothing.
-    fn is_in_order(&self) -> bool {
-        matches!(*self.lock(), Ended::InOrder)
-    }
-
-    /// Whether its client may send its calls again on another connection. `look` may look at the socket.
-    fn may_come_again(&self, look: impl FnOnce(Arc<dyn Lasting>) -> bool) -> bool {
-        let connection = match &*self.lock() {
-            Ended::NotYet(connection) => connection.upgrade(),
-            Ended::InOrder => return false,
-            Ended::Otherwise => return true,
-        };
-        connection.is_none_or(look)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Ended> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -216,7 +154,7 @@ impl Duplicates {
         call: &Call<'_>,
         credential: OpaqueAuth<'_>,
         arguments: &[u8],
-        fate: Option<&Arc<Fate>>,
+        fate: Option<&Arc<PeerFate>>,
     ) -> Seen {
         let Some(key) = Key::of(self.seed, peer, call, credential, arguments) else {
             return Seen::Never(None);
@@ -224,7 +162,7 @@ impl Duplicates {
         self.look_up(key, fate)
     }
 
-    fn look_up(&self, key: Key, fate: Option<&Arc<Fate>>) -> Seen {
+    fn look_up(&self, key: Key, fate: Option<&Arc<PeerFate>>) -> Seen {
         // Connections are let go when nothing is locked any more.
         let (looks, looked_at) = (Cell::new(0), Cell::new(Vec::new()));
         let look = |connection: Arc<dyn Lasting>| {

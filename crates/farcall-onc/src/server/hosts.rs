@@ -9,8 +9,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::caller::Peer;
-use super::crew::SHARE;
+use super::peer::Peer;
 
 /// The hosts that have connections, and what is held for all of them.
 #[derive(Debug)]
@@ -52,6 +51,8 @@ pub(super) struct Account {
 
 /// A connection that holds no more is not closed for its bytes.
 pub(super) const LEAST: usize = 16 << 10;
+/// A host may have this many calls executing for each call that all hosts together still may begin.
+pub(super) const SHARE: usize = 4;
 
 impl Hosts {
     /// Makes an empty table, for at most `budget` bytes.
@@ -203,12 +204,12 @@ impl Drop for Account {
 mod tests {
     use std::net::SocketAddr;
 
-    use super::super::caller::Transport;
+    use super::super::peer::Transport;
     use super::*;
 
     fn peer(address: &str) -> Peer {
         let address: SocketAddr = address.parse().unwrap();
-        Peer { transport: Transport::Tcp, address: Some(address), user: None, connection: None }
+        Peer::at(Transport::Tcp, Some(address))
     }
 
     #[test]

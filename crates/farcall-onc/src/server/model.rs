@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Retention;
-use super::caller::{Peer, Transport};
-use super::duplicates::{Duplicates, Fate, Lasting, Seen as Known, Ticket};
+use super::duplicates::{Duplicates, Seen as Known, Ticket};
+use super::fate::{Lasting, PeerFate};
 use super::outgoing::Outcome;
+use super::peer::{Peer, Transport};
 use crate::wire::message::Call;
 
 /// A server's memory of calls.
@@ -18,7 +19,7 @@ pub struct Remembered(Duplicates);
 /// A connection, as a server sees it.
 #[derive(Default)]
 pub struct Line {
-    fate: Arc<Fate>,
+    fate: Arc<PeerFate>,
     wire: Arc<Wire>,
 }
 
@@ -55,7 +56,7 @@ impl Remembered {
     pub fn begin(&self, from: SocketAddr, line: Option<&Line>, message: &[u8]) -> Option<Seen> {
         let (call, arguments) = Call::parse(message).ok()?;
         let transport = if line.is_some() { Transport::Tcp } else { Transport::Udp };
-        let peer = Peer { transport, address: Some(from), user: None, connection: None };
+        let peer = Peer::at(transport, Some(from));
         let seen = self.0.begin_by(&peer, &call, call.credential, arguments, line.map(|line| &line.fate));
         Some(match seen {
             Known::Never(ticket) => Seen::New(Running(ticket)),

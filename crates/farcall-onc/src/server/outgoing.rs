@@ -4,7 +4,6 @@ use farcall::xdr::{Encoder, Spill};
 use farcall::{Bytes, guard};
 
 use super::flavour::{Seal, Verifier, guarded};
-use super::programs::Verdict;
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::{Accepted, Answer, Rejected, Reply};
 
@@ -64,23 +63,16 @@ impl Outgoing {
 
     /// The reply to a call that is accepted. A verifier that would be too long is none.
     #[inline]
-    pub(super) fn accepted(
-        &mut self,
-        xid: u32,
-        verifier: Option<&Verifier>,
-        outcome: Accepted<'_>,
-    ) -> Verdict<'static> {
+    pub(super) fn accepted(&mut self, xid: u32, verifier: Option<&Verifier>, outcome: Accepted<'_>) {
         let verifier =
             verifier.and_then(|(flavor, body)| OpaqueAuth::new(flavor.0, body)).unwrap_or(OpaqueAuth::NONE);
         Reply { xid, answer: Answer::Accepted { verifier, outcome } }.write(&mut self.bytes);
-        Verdict::Answered
     }
 
     /// The reply to a call that is not accepted.
     #[cold]
-    pub(super) fn rejected(&mut self, xid: u32, why: Rejected) -> Verdict<'static> {
+    pub(super) fn rejected(&mut self, xid: u32, why: Rejected) {
         Reply::rejected(xid, why).write(&mut self.bytes);
-        Verdict::Answered
     }
 
     /// Has a result appended that was given before. `whole`: it must stand in one piece.

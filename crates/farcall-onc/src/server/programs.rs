@@ -9,10 +9,11 @@ use farcall::stub::{self, Dispatched, Interface, Procedure, Program};
 use farcall::xdr::{Decoder, Encoder, Limits};
 use farcall::{Bytes, guard};
 
-use super::caller::{self, Caller, Peer};
+use super::caller::{self, Caller};
 use super::duplicates::{Duplicates, Seen, Ticket};
 use super::flavour::{Admission, Flavour, Special, Stands, guarded};
 use super::outgoing::{Outcome, Outgoing};
+use super::peer::Peer;
 use super::shorts::Shorts;
 use crate::wire::auth::{AuthStat, Credential, Flavor};
 use crate::wire::message::{Accepted, BadCall, Call, Rejected};
@@ -150,27 +151,28 @@ impl Programs {
     pub(crate) fn examine<'a>(&'a self, message: &'a [u8], peer: &Peer, reply: &mut Outgoing) -> Verdict<'a> {
         let (call, arguments) = match Call::parse(message) {
             Ok(parsed) => parsed,
-            Err(BadCall::Refused { xid, why }) => return reply.rejected(xid, why),
+            Err(BadCall::Refused { xid, why }) => return rejected(xid, why, reply),
             Err(BadCall::Unreadable(_)) => return Verdict::Unreadable,
         };
         let stands = match self.authenticate(&call, message, arguments) {
             Ok(stands) => stands,
             Err(Admission::Answer { verifier, result }) => {
-                return reply.accepted(call.xid, Some(&verifier), Accepted::Success(&result));
+                reply.accepted(call.xid, Some(&verifier), Accepted::Success(&result));
+                return Verdict::Answered;
             }
-            Err(Admission::Refuse(stat)) => return reply.rejected(call.xid, Rejected::AuthError(stat)),
+            Err(Admission::Refuse(stat)) => return rejected(call.xid, Rejected::AuthError(stat), reply),
             Err(Admission::Drop | Admission::Serve { .. }) => return Verdict::Drop,
         };
         if let Some(allow) = &self.allow {
             let caller = Caller::new(peer, &call, stands.credential(&call));
             if let Err(stat) = guarded(|| allow(&caller)).unwrap_or(Err(AuthStat::FAILED)) {
-                return reply.rejected(call.xid, Rejected::AuthError(stat));
+                return rejected(call.xid, Rejected::AuthError(stat), reply);
             }
         }
         match self.find(&call) {
             Ok((offer, Some(known))) => self.admit(call, offer, known, stands, peer, reply),
             Ok((_, None)) => say(&NOTHING, call.xid, stands, reply),
-            Err(outcome) => reply.accepted(call.xid, stands.verifier(), outcome),
+            Err(outcome) => say(&Outcome::Failed(outcome), call.xid, stands, reply),
         }
     }
 
@@ -310,7 +312,10 @@ const NOTHING: Outcome = Outcome::Result(Bytes::new(), None);
 fn say(outcome: &Outcome, xid: u32, mut stands: Stands<'_>, reply: &mut Outgoing) -> Verdict<'static> {
     let (result, kept) = match outcome {
         Outcome::Silence => return Verdict::Drop,
-        Outcome::Failed(how) => return reply.accepted(xid, stands.verifier(), *how),
+        Outcome::Failed(how) => {
+            reply.accepted(xid, stands.verifier(), *how);
+            return Verdict::Answered;
+        }
         Outcome::Result(result, kept) => (result, kept.as_ref()),
     };
     reply.accepted(xid, stands.verifier(), Accepted::Success(&[]));
@@ -321,6 +326,13 @@ fn say(outcome: &Outcome, xid: u32, mut stands: Stands<'_>, reply: &mut Outgoing
     {
         reply.failed(xid, stands.verifier(), Accepted::SystemErr);
     }
+    Verdict::Answered
+}
+
+/// Rejects a call.
+#[cold]
+fn rejected(xid: u32, why: Rejected, reply: &mut Outgoing) -> Verdict<'static> {
+    reply.rejected(xid, why);
     Verdict::Answered
 }
 

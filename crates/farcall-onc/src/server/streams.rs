@@ -1,5 +1,8 @@
 //! A server's connections, all of them, and where they come from.
 
+pub(super) mod connection;
+mod ready;
+
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
@@ -12,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{Shutdown, shutdown};
 
-use super::caller::{Peer, Transport};
-use super::connection::{Connection, Desk};
 use super::crew::{Crew, Post, Seat, WatchList};
 use super::hosts::{Host, Hosts, Key, LEAST};
+use super::peer::{Peer, PeerConnection as _, Transport};
 use super::programs::Programs;
-use super::ready::{Interest, Ready};
 use crate::wire::record;
+use connection::{Connection, Desk};
+use ready::{Interest, Ready};
 
 /// What clients may do to a server.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +38,7 @@ pub(super) struct StreamLimits {
 
 /// All connections.
 pub(super) struct Streams {
-    pub(super) ready: Ready,
+    ready: Ready,
     pub(super) limits: StreamLimits,
     pub(super) crew: Arc<Crew>,
     pub(super) programs: Arc<Programs>,
@@ -249,7 +252,7 @@ impl Streams {
             };
             let (connection, bytes) = large.remove(place);
             connection.close();
-            connection.callback.forget(connection.account());
+            connection.forget_replies();
             left = left.saturating_sub(bytes);
             hosts.entry(heaviest).and_modify(|held| *held = held.saturating_sub(bytes));
         }
@@ -481,7 +484,7 @@ impl Hasher for Given {
 }
 
 fn tcp_peer(address: SocketAddr) -> Peer {
-    Peer { transport: Transport::Tcp, address: Some(address), user: None, connection: None }
+    Peer::at(Transport::Tcp, Some(address))
 }
 
 /// Whether an error speaks of the connection that was to be accepted, and not of us (accept(2)).

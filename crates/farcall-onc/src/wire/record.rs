@@ -57,6 +57,12 @@ pub fn end(out: &mut Vec<u8>, at: usize) -> Result<(), RecordError> {
     Ok(())
 }
 
+/// The mark of a record of one fragment, which is never longer than a mark can say: memory ends before.
+#[inline]
+pub(crate) fn mark(len: usize) -> [u8; MARK] {
+    (LAST | u32::try_from(len).unwrap_or(LAST - 1)).to_be_bytes()
+}
+
 /// What a peer may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

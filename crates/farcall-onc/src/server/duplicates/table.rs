@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hashbrown::HashTable;
 
-use super::{Fate, HostKey, Key, Lasting, Outcome, Retention, Ticket};
+use super::{HostKey, Key, Lasting, Outcome, PeerFate, Retention, Ticket};
 
 /// All that is kept.
 pub(super) struct Table {
@@ -54,7 +54,7 @@ struct Known {
     key: Key,
     number: NonZero<u64>,
     /// The fate of the connection that the call came by.
-    fate: Option<Arc<Fate>>,
+    fate: Option<Arc<PeerFate>>,
     answer: Option<Answer>,
 }
 
@@ -76,14 +76,18 @@ impl Known {
     /// Whether no call that comes now, by a connection of this fate or by a new one, can be this call sent
     /// again: it is too old, or its connection ended in order. It stays in its line until it is the oldest,
     /// though no place leads to it.
-    fn is_past(&self, is_old: impl Fn(Duration) -> bool, fate: Option<&Arc<Fate>>) -> bool {
-        let is_its_own = |former: &Arc<Fate>| fate.is_some_and(|fate| Arc::ptr_eq(former, fate));
+    fn is_past(&self, is_old: impl Fn(Duration) -> bool, fate: Option<&Arc<PeerFate>>) -> bool {
+        let is_its_own = |former: &Arc<PeerFate>| fate.is_some_and(|fate| Arc::ptr_eq(former, fate));
         self.answer.as_ref().is_some_and(|answer| is_old(answer.at))
             || self.fate.as_ref().is_some_and(|former| !is_its_own(former) && former.is_in_order())
     }
 
     /// Whether a call with the same key that comes by a connection of this fate is this call, sent again.
-    fn is_sent_again(&self, fate: Option<&Arc<Fate>>, look: impl FnOnce(Arc<dyn Lasting>) -> bool) -> bool {
+    fn is_sent_again(
+        &self,
+        fate: Option<&Arc<PeerFate>>,
+        look: impl FnOnce(Arc<dyn Lasting>) -> bool,
+    ) -> bool {
         match (&self.fate, fate) {
             (Some(former), Some(fate)) if !Arc::ptr_eq(former, fate) => former.may_come_again(look),
             _ => true,
@@ -141,7 +145,7 @@ impl Table {
     pub(super) fn find(
         &mut self,
         key: &Key,
-        fate: Option<&Arc<Fate>>,
+        fate: Option<&Arc<PeerFate>>,
         is_old: impl Fn(Duration) -> bool,
         mut look: impl FnMut(Arc<dyn Lasting>) -> bool,
     ) -> Option<Option<&Answer>> {
@@ -170,7 +174,7 @@ impl Table {
     }
 
     /// Enters a call that is being served.
-    pub(super) fn add(&mut self, key: Key, fate: Option<Arc<Fate>>) -> Ticket {
+    pub(super) fn add(&mut self, key: Key, fate: Option<Arc<PeerFate>>) -> Ticket {
         let (checksum, number) = (key.checksum, NonZero::<u64>::MIN.saturating_add(self.numbers));
         self.numbers += 1;
         let place = self.line_of(HostKey::at(key.host));

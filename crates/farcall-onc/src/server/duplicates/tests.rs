@@ -1,12 +1,10 @@
 //! What is taken for the same call, and for how long.
 
-use std::net::SocketAddr;
-
 use super::table::{ENTRY, HOST};
 use super::*;
 
 fn peer(transport: Transport, address: &str) -> Peer {
-    Peer { transport, address: Some(address.parse::<SocketAddr>().unwrap()), user: None, connection: None }
+    Peer::at(transport, Some(address.parse().unwrap()))
 }
 
 fn call(xid: u32, credential: &[u8]) -> Call<'_> {
@@ -22,7 +20,7 @@ fn key(peer: &Peer, call: &Call<'_>, arguments: &[u8]) -> Key {
     Key::of(7, peer, call, call.credential, arguments).unwrap()
 }
 
-fn begin(duplicates: &Duplicates, xid: u32, fate: Option<&Arc<Fate>>) -> Seen {
+fn begin(duplicates: &Duplicates, xid: u32, fate: Option<&Arc<PeerFate>>) -> Seen {
     let transport = if fate.is_some() { Transport::Tcp } else { Transport::Udp };
     duplicates.look_up(key(&peer(transport, "10.0.0.1:700"), &call(xid, b""), b""), fate)
 }
@@ -69,7 +67,7 @@ fn a_call_is_running_then_answered() {
 #[test]
 fn a_call_on_another_connection_is_the_same_if_the_first_did_not_end_in_order() {
     let duplicates = Duplicates::new(Retention::default());
-    let [broken, ended, third, fourth] = [(); 4].map(|()| Arc::new(Fate::default()));
+    let [broken, ended, third, fourth] = [(); 4].map(|()| Arc::new(PeerFate::default()));
     let seen = begin(&duplicates, 1, Some(&broken));
     assert!(matches!(begin(&duplicates, 1, Some(&third)), Seen::Running));
     answer(&duplicates, seen, result(8));
@@ -92,7 +90,7 @@ fn a_call_on_another_connection_is_the_same_if_the_first_did_not_end_in_order() 
 fn clients_that_come_and_go_with_the_same_call_are_not_all_looked_through() {
     let duplicates = Duplicates::new(Retention::default());
     for _ in 0..1000 {
-        let fate = Arc::new(Fate::default());
+        let fate = Arc::new(PeerFate::default());
         let seen = begin(&duplicates, 1, Some(&fate));
         answer(&duplicates, seen, result(8));
         fate.end_in_order();
@@ -104,13 +102,13 @@ fn clients_that_come_and_go_with_the_same_call_are_not_all_looked_through() {
 #[test]
 fn one_that_is_too_old_does_not_hide_one_that_is_being_served() {
     let duplicates = Duplicates::new(Retention { time: Duration::ZERO, ..Retention::default() });
-    let [first, second, third] = [(); 3].map(|()| Arc::new(Fate::default()));
+    let [first, second, third] = [(); 3].map(|()| Arc::new(PeerFate::default()));
     let seen = begin(&duplicates, 1, Some(&first));
     answer(&duplicates, seen, result(8));
     // While both last they are two clients; then both are broken off.
     first.end_in_order();
     let _served = begin(&duplicates, 1, Some(&second));
-    *first.lock() = Ended::Otherwise;
+    first.break_off();
     assert!(matches!(begin(&duplicates, 1, Some(&third)), Seen::Running));
 }
 

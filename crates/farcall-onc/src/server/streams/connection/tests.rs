@@ -4,13 +4,13 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
-use super::super::caller::Transport;
-use super::super::crew::Crew;
-use super::super::duplicates::{Duplicates, Retention, Seen};
-use super::super::outgoing::Outcome;
-use super::super::programs::Programs;
-use super::super::streams::StreamLimits;
+use super::super::StreamLimits;
 use super::*;
+use crate::server::crew::Crew;
+use crate::server::duplicates::{Duplicates, Retention, Seen};
+use crate::server::outgoing::Outcome;
+use crate::server::peer::Transport;
+use crate::server::programs::Programs;
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::Call;
 use crate::wire::record;
@@ -31,7 +31,7 @@ fn streams() -> Arc<Streams> {
 fn connection() -> (Arc<Connection>, UnixStream) {
     let streams = streams();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let peer = Peer { transport: Transport::Unix, address: None, user: None, connection: None };
+    let peer = Peer::at(Transport::Unix, None);
     let connection = Arc::new(Connection::new(7, ours.into(), peer, streams.clone()));
     streams.ready.add(connection.socket(), 7).unwrap();
     (connection, theirs)
@@ -65,7 +65,7 @@ fn tcp_connection(streams: &Arc<Streams>, id: u64) -> (Arc<Connection>, TcpStrea
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (socket, address) = listener.accept().unwrap();
-    let peer = Peer { transport: Transport::Tcp, address: Some(address), user: None, connection: None };
+    let peer = Peer::at(Transport::Tcp, Some(address));
     let connection = Arc::new(Connection::new(id, socket.into(), peer, streams.clone()));
     connection.fate().begin(&connection);
     (connection, client)

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use farcall::{CallFailed, Kind, Ran};
 
-use super::mapper::{Mapper, SUPERUSER, reachable};
-use super::protocol::*;
-use super::{from_universal, netid};
+use super::{Mapper, SUPERUSER, reachable};
+use crate::portmap::PROGRAM;
+use crate::portmap::address::{from_universal, netid, to_universal};
+use crate::portmap::protocol::*;
 use crate::server::{Caller, Offer, Transport, caller, say_nothing};
 use crate::wire::auth::{Flavor, OpaqueAuth};
 use crate::wire::message::{Accepted, Answer, Call, Reply};
@@ -111,7 +112,7 @@ impl Offered {
     /// Passes a call on, by which broadcasts reach programs. Whatever is wrong nothing is said: RFC 1833 section 2.2.2.
     fn pass(&self, call: &Passed) -> farcall::Result<(SocketAddr, Vec<u8>)> {
         let anonymous = caller().is_some_and(|caller| caller.flavor() == Flavor::NONE);
-        let allowed = self.mapper.forwards && anonymous && call.program != super::PROGRAM && self.is_fair();
+        let allowed = self.mapper.forwards && anonymous && call.program != PROGRAM && self.is_fair();
         let wanted =
             Rpcb { program: call.program, version: call.version, netid: "udp".into(), ..Rpcb::default() };
         let found = if allowed { self.mapper.find(&wanted, false) } else { None };
@@ -208,7 +209,7 @@ impl Rpcbind3 for Offered {
 
     fn call_it(&self, call: RemoteCall) -> farcall::Result<RemoteResult> {
         let (address, result) = self.pass(&call)?;
-        Ok(RemoteResult { address: super::to_universal(address), result })
+        Ok(RemoteResult { address: to_universal(address), result })
     }
 
     fn get_time(&self) -> farcall::Result<u32> {
@@ -280,7 +281,7 @@ fn from_mapping(mapping: Mapping) -> Option<Rpcb> {
         _ => return None,
     };
     let address = SocketAddr::from(([0, 0, 0, 0], u16::try_from(mapping.port).ok()?));
-    let address = super::to_universal(address);
+    let address = to_universal(address);
     Some(Rpcb {
         program: mapping.program,
         version: mapping.version,

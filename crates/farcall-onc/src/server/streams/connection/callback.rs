@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::connection::{Connection, mark};
-use super::hosts::Account;
+use super::Connection;
 use crate::client::alarm::Alarm;
 use crate::client::carrier::{Carrier, Dial, Wait};
+use crate::server::hosts::Account;
+use crate::wire::record::mark;
 use crate::{Client, client};
 
 /// The client at the other end, once it is to be called.

@@ -14,7 +14,7 @@ use super::Interest;
 use crate::client::alarm::Alarm;
 
 /// The sockets.
-pub(in crate::server) struct Ready {
+pub(in crate::server::streams) struct Ready {
     sockets: Mutex<HashMap<u64, Socket>>,
     /// One thread asks at a time; others who wait wait for that. It has the key of the socket that was told of last.
     asking: Mutex<u64>,
@@ -32,20 +32,25 @@ struct Socket {
 }
 
 impl Ready {
-    pub(in crate::server) fn new() -> io::Result<Ready> {
+    pub(in crate::server::streams) fn new() -> io::Result<Ready> {
         let (sockets, asking) = (Mutex::default(), Mutex::default());
         Ok(Ready { sockets, asking, alarm: Alarm::new()?, rung: AtomicBool::new(false) })
     }
 
     /// Adds a socket, unarmed.
-    pub(in crate::server) fn add(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
+    pub(in crate::server::streams) fn add(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
         let file = Arc::new(socket.as_fd().try_clone_to_owned()?);
         lock(&self.sockets).insert(key, Socket { file, interest: Interest::default() });
         Ok(())
     }
 
     /// Tells one thread, once, when the socket is ready for one of these.
-    pub(in crate::server) fn arm(&self, _: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
+    pub(in crate::server::streams) fn arm(
+        &self,
+        _: impl AsFd,
+        key: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
         let mut sockets = lock(&self.sockets);
         sockets.get_mut(&key).ok_or(io::ErrorKind::NotFound)?.interest = interest;
         drop(sockets);
@@ -53,12 +58,12 @@ impl Ready {
         Ok(())
     }
 
-    pub(in crate::server) fn remove(&self, _: impl AsFd, key: u64) {
+    pub(in crate::server::streams) fn remove(&self, _: impl AsFd, key: u64) {
         lock(&self.sockets).remove(&key);
     }
 
     /// Waits for a socket; none once the bell has been rung, and now and then without a reason.
-    pub(in crate::server) fn wait(&self) -> Option<(u64, Interest)> {
+    pub(in crate::server::streams) fn wait(&self) -> Option<(u64, Interest)> {
         let mut last = lock(&self.asking);
         // Before it looks: what is armed after this rings it, and so does who has everybody return.
         self.alarm.quiet();
@@ -81,7 +86,7 @@ impl Ready {
     }
 
     /// Has everybody who waits, now or later, return.
-    pub(in crate::server) fn ring(&self) {
+    pub(in crate::server::streams) fn ring(&self) {
         self.rung.store(true, Ordering::SeqCst);
         self.alarm.ring();
     }

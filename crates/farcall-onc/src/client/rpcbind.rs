@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use farcall::{CallFailed, Kind, Ran};
 
-use super::protocol::{
+use super::address::at_port;
+use super::carrier::Address;
+use super::{Builder, Client, spelled};
+use crate::portmap::address::{from_universal, netid, to_universal};
+use crate::portmap::protocol::{
     AddressEntry, Mapping, Portmap, PortmapClient, Rpcb, Rpcbind3, Rpcbind3Client, Rpcbind4, Rpcbind4Client,
     TCP, UDP,
 };
-use super::{PORT, SOCKET, from_universal, netid, to_universal};
-use crate::client::carrier::Address;
-use crate::client::{Builder, Client, at_port, spelled};
+use crate::portmap::{PORT, SOCKET};
 
 /// The port mapper of a host.
 ///

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::alarm::Alarm;
-use super::carrier::timespec;
-use super::link::Link;
+use super::Link;
+use crate::client::alarm::Alarm;
+use crate::client::carrier::timespec;
 
 /// The longest that a call may be held back: less than a thread may have to wait for a processor.
 const NAP: Duration = Duration::from_micros(100);

@@ -4,6 +4,8 @@
 //! many leave by one system call. If one of the procedures takes long the turn is passed on: what was read and not served
 //! stays with the connection, and the thread that lost its turn only sends its reply.
 
+mod callback;
+
 use std::array;
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -19,18 +21,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, sendmsg, shutdown, sockopt};
 
-use super::callback::{Callback, Delivered};
-use super::caller::Peer;
-use super::crew::Seat;
-use super::duplicates::{Fate, Lasting};
-use super::hosts::Account;
-use super::outgoing::Outgoing;
-use super::programs::Verdict;
+use super::Streams;
 use super::ready::Interest;
-use super::streams::Streams;
+use crate::Client;
 use crate::client::carrier::SEND;
+use crate::server::crew::{Held, Seat};
+use crate::server::fate::{Lasting, PeerFate};
+use crate::server::hosts::Account;
+use crate::server::outgoing::Outgoing;
+use crate::server::peer::{Peer, PeerConnection};
+use crate::server::programs::Verdict;
 use crate::wire::message::{Direction, peek};
-use crate::wire::record::{MARK, Records};
+use crate::wire::record::{Records, mark};
+use callback::{Callback, Delivered};
 
 /// Replies that nobody takes are a reason to read no further calls.
 const MOST_UNSENT: usize = 1 << 20;
@@ -57,8 +60,8 @@ pub(crate) struct Connection {
     owing: AtomicBool,
     /// Calls whose turn was passed on, and whose replies are not sent yet.
     running: AtomicUsize,
-    fate: Arc<Fate>,
-    pub(super) callback: Callback,
+    fate: Arc<PeerFate>,
+    callback: Callback,
 }
 
 /// What has come.
@@ -131,10 +134,6 @@ impl Connection {
             fate: Arc::default(),
             callback: Callback::default(),
         }
-    }
-
-    pub(super) fn fate(&self) -> &Arc<Fate> {
-        &self.fate
     }
 
     pub(super) fn socket(&self) -> &OwnedFd {
@@ -358,7 +357,7 @@ impl Connection {
     }
 
     /// Has somebody else go on with what was read and with what comes. The thread of that turn will only send its reply.
-    pub(super) fn pass(self: &Arc<Self>, turn: u64) {
+    fn pass(&self, turn: u64) {
         let sent = {
             let mut inbox = lock(&self.inbox);
             if inbox.turn != turn {
@@ -404,13 +403,9 @@ impl Connection {
         }
     }
 
-    /// A call under way begins, or ends, to wait for another machine. Until it ends that it does not count.
-    pub(super) fn steps_aside(&self, begins: bool) {
-        if !begins {
-            return self.account.begin();
-        }
-        self.account.end();
-        self.streams.unpark();
+    /// Gives up the replies that nobody has taken, of a connection that has ended.
+    pub(super) fn forget_replies(&self) {
+        self.callback.forget(&self.account);
     }
 
     /// What is held for it, and for its host.
@@ -639,6 +634,30 @@ impl Connection {
     }
 }
 
+impl Held for Connection {
+    fn pass(&self, turn: u64) {
+        self.pass(turn);
+    }
+}
+
+impl PeerConnection for Connection {
+    fn fate(&self) -> &Arc<PeerFate> {
+        &self.fate
+    }
+
+    fn client(self: Arc<Self>) -> Option<Client> {
+        self.callback.client(&self)
+    }
+
+    fn count_waiting(&self, begins: bool) {
+        if !begins {
+            return self.account.begin();
+        }
+        self.account.end();
+        self.streams.unpark();
+    }
+}
+
 impl Lasting for Connection {
     fn is_broken_off(&self) -> bool {
         let mut place = [PollFd::new(&self.socket, GONE)];
@@ -709,13 +728,6 @@ const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// So many parts leave together at most: others, a mark, and the three of a reply.
 const MOST_PARTS: usize = 5;
-
-/// What stands in front of a record that is sent as one fragment.
-pub(super) fn mark(len: usize) -> [u8; MARK] {
-    const LAST: u32 = 1 << 31;
-    // A result is never as long as that: memory ends before.
-    (LAST | u32::try_from(len).unwrap_or(LAST - 1)).to_be_bytes()
-}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

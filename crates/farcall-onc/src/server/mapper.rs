@@ -1,10 +1,14 @@
 //! A port mapper of our own: what is registered, and by whom that may be changed.
 
+mod offered;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::protocol::{AddressEntry, Rpcb};
-use super::{from_universal, netid, to_universal};
+pub(super) use offered::Offered;
+
+use crate::portmap::address::{from_universal, netid, to_universal};
+use crate::portmap::protocol::{AddressEntry, Rpcb};
 
 /// So many programs may be registered. Anybody on the machine may register.
 const MOST: usize = 4096;
@@ -17,7 +21,7 @@ const MOST: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub struct Mapper {
     entries: Arc<Mutex<Vec<Rpcb>>>,
-    pub(super) forwards: bool,
+    forwards: bool,
 }
 
 impl Mapper {
@@ -50,7 +54,7 @@ impl Mapper {
         self.lock().clone()
     }
 
-    pub(super) fn set(&self, entry: Rpcb) -> bool {
+    fn set(&self, entry: Rpcb) -> bool {
         let mut entries = self.lock();
         if let Some(former) = entries.iter().find(|former| is_same(former, &entry)) {
             return former.address == entry.address;
@@ -63,14 +67,14 @@ impl Mapper {
     }
 
     /// Removes those that `entry` names and that its owner may remove; false if there are none.
-    pub(super) fn unset(&self, entry: &Rpcb) -> bool {
+    fn unset(&self, entry: &Rpcb) -> bool {
         let any = entry.netid.is_empty();
         let same = |other: &Rpcb| if any { is_of(other, entry) } else { is_same(other, entry) };
         self.remove(same, &entry.owner)
     }
 
     /// The address of a program on a network: of that version, or of any if there is no such.
-    pub(super) fn find(&self, entry: &Rpcb, any_version: bool) -> Option<Rpcb> {
+    fn find(&self, entry: &Rpcb, any_version: bool) -> Option<Rpcb> {
         let entries = self.lock();
         let other =
             || entries.iter().find(|other| other.program == entry.program && other.netid == entry.netid);
@@ -79,7 +83,7 @@ impl Mapper {
     }
 
     /// All addresses of a program's version.
-    pub(super) fn list(&self, program: u32, version: u32) -> Vec<AddressEntry> {
+    fn list(&self, program: u32, version: u32) -> Vec<AddressEntry> {
         let entries = self.lock();
         let those = entries.iter().filter(|entry| entry.program == program && entry.version == version);
         those.map(describe).collect()
@@ -98,7 +102,7 @@ impl Mapper {
 }
 
 /// Who may remove whatever is registered.
-pub(super) const SUPERUSER: &str = "superuser";
+const SUPERUSER: &str = "superuser";
 
 fn is_of(a: &Rpcb, b: &Rpcb) -> bool {
     a.program == b.program && a.version == b.version
@@ -126,7 +130,7 @@ fn describe(entry: &Rpcb) -> AddressEntry {
 }
 
 /// The address as who asked reaches it: one that is any of the host's is the one that was asked, as far as that is known.
-pub(super) fn reachable(address: &str, asked: &str, from: Option<SocketAddr>) -> String {
+fn reachable(address: &str, asked: &str, from: Option<SocketAddr>) -> String {
     let Some(mut found) = from_universal(address).filter(|address| address.ip().is_unspecified()) else {
         return address.into();
     };

@@ -11,7 +11,7 @@ use rustix::io::{Errno, write};
 use super::Interest;
 
 /// The sockets.
-pub(in crate::server) struct Ready {
+pub(in crate::server::streams) struct Ready {
     epoll: OwnedFd,
     /// Readable once everybody is to wake.
     bell: OwnedFd,
@@ -21,7 +21,7 @@ pub(in crate::server) struct Ready {
 const BELL: u64 = u64::MAX;
 
 impl Ready {
-    pub(in crate::server) fn new() -> io::Result<Ready> {
+    pub(in crate::server::streams) fn new() -> io::Result<Ready> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
         epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN)?;
@@ -29,25 +29,30 @@ impl Ready {
     }
 
     /// Adds a socket, unarmed.
-    pub(in crate::server) fn add(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
+    pub(in crate::server::streams) fn add(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, socket, EventData::new_u64(key), EventFlags::ONESHOT)?)
     }
 
     /// Tells one thread, once, when the socket is ready for one of these.
-    pub(in crate::server) fn arm(&self, socket: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
+    pub(in crate::server::streams) fn arm(
+        &self,
+        socket: impl AsFd,
+        key: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
         let mut flags = EventFlags::ONESHOT;
         flags.set(EventFlags::IN, interest.read);
         flags.set(EventFlags::OUT, interest.write);
         Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(key), flags)?)
     }
 
-    pub(in crate::server) fn remove(&self, socket: impl AsFd, _: u64) {
+    pub(in crate::server::streams) fn remove(&self, socket: impl AsFd, _: u64) {
         let _ = epoll::delete(&self.epoll, socket);
     }
 
     /// Waits for a socket; none once the bell has been rung, and now and then without a reason.
     #[inline]
-    pub(in crate::server) fn wait(&self) -> Option<(u64, Interest)> {
+    pub(in crate::server::streams) fn wait(&self) -> Option<(u64, Interest)> {
         let mut events = Vec::<epoll::Event>::with_capacity(1);
         match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
             Ok(_) => {}
@@ -66,7 +71,7 @@ impl Ready {
     }
 
     /// Has everybody who waits, now or later, return.
-    pub(in crate::server) fn ring(&self) {
+    pub(in crate::server::streams) fn ring(&self) {
         let _ = write(&self.bell, &1u64.to_ne_bytes());
     }
 }

@@ -1,0 +1,84 @@
+//! Finds the server of a program: at an address, or by a host's port mapper.
+
+use farcall::stub::Program;
+use farcall::{CallFailed, Kind, Ran};
+
+use super::address::{Place, at_port};
+use super::carrier::Address;
+use super::rpcbind::Rpcbind;
+use super::{Builder, Client, spelled};
+use crate::portmap::PORT;
+
+/// The user-stub of a program, by a client with the default settings.
+///
+/// ```no_run
+/// # #[farcall::interface(program = 0x2000_0001, version = 1)]
+/// # pub trait Calculator { fn twice(&self, number: u32) -> farcall::Result<u32>; }
+/// # fn main() -> farcall::Result<()> {
+/// let calculator = farcall_onc::import::<dyn Calculator>("10.0.0.7")?;
+/// assert_eq!(calculator.twice(21)?, 42);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`Builder::find`].
+pub fn import<T: ?Sized + Program>(address: &str) -> Result<T::Client, CallFailed> {
+    Ok(Client::builder().find(address, T::PROGRAM, T::VERSION)?.bind::<T>())
+}
+
+impl Builder {
+    /// A client of the server that has a program. If `address` has no port (`tcp://HOST`, `udp://HOST`, or just `HOST`),
+    /// the host's port mapper is asked for it; where the network is not named, for TCP before UDP. `HOST:PORT` is one of
+    /// TCP. A host is a name or an address: `::1`, and with a port `[::1]:2049`.
+    ///
+    /// # Errors
+    /// If the host has no port mapper or that does not know the program, else as [`Builder::connect`].
+    pub fn find(&self, address: &str, program: u32, version: u32) -> Result<Client, CallFailed> {
+        let (networks, place) = match address.split_once("://") {
+            Some(("tcp", place)) => (&[true][..], place),
+            Some(("udp", place)) => (&[false][..], place),
+            Some(_) => return self.connect(address),
+            None if address.starts_with("unix:") => return self.connect(address),
+            None => (&[true, false][..], address),
+        };
+        let Place { host, port: None } = Place::of(place) else {
+            return if place == address {
+                self.connect(&format!("tcp://{place}"))
+            } else {
+                self.connect(address)
+            };
+        };
+        let mut failed = None;
+        for stream in networks {
+            match self.find_over(host, *stream, program, version) {
+                Ok(Some(client)) => return Ok(client),
+                Ok(None) => {}
+                Err(why) => failed = Some(why),
+            }
+        }
+        Err(failed.unwrap_or_else(|| {
+            let why = format!("the port mapper of {host} does not know {}", spelled(program, version));
+            CallFailed::new(Kind::NotExported, Ran::No).because(why)
+        }))
+    }
+
+    fn find_over(
+        &self,
+        host: &str,
+        stream: bool,
+        program: u32,
+        version: u32,
+    ) -> Result<Option<Client>, CallFailed> {
+        let network = if stream { "tcp" } else { "udp" };
+        let mapper = at_port(host, self.mapper_port.unwrap_or(PORT));
+        let plain = Builder { spin: self.spin, connecting: self.connecting, ..Builder::default() };
+        let plain = plain.patience(self.settings.patience);
+        let rpcbind = Rpcbind::at(&plain, &format!("{network}://{mapper}"))?;
+        match rpcbind.find(program, version, stream)? {
+            Some(found) if stream => self.connect_to(Address::Tcp(found)).map(Some),
+            Some(found) => self.connect_to(Address::Udp(found)).map(Some),
+            None => Ok(None),
+        }
+    }
+}
