@@ -1,17 +1,13 @@
 //! A process that has no descriptors left goes on with the connections that it has.
-#![allow(missing_docs)]
-#![cfg(target_os = "linux")]
 
-mod common;
-
-use common::{Echo, Stream};
+use crate::common::{Echo, Stream};
 use farcall::Calls;
 use farcall_onc::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-// One test, since the limit is of the whole process.
 #[test]
 fn calls_are_gathered_where_the_system_has_no_descriptor_left() {
+    let _limit = crate::limit();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("tcp://{}", listener.local_addr().unwrap());
     let echo = Client::connect(&address).unwrap().bind::<dyn Echo>();

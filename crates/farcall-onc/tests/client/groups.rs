@@ -1,15 +1,12 @@
 //! One call to many servers, of which each is reached in another way: ONC RPC over streams and datagrams, farcall's own
 //! protocol, this process.
-#![allow(missing_docs)]
-
-mod common;
 
 use std::future::Future;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use common::{Echo, EchoClient, tcp};
+use crate::common::{Echo, EchoClient, tcp};
 use farcall::multi::{Fixed, Next, Outcome};
 use farcall::{Group, Kind, Runtime};
 use farcall_onc::{Client, Server};

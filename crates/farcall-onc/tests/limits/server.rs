@@ -1,6 +1,4 @@
-//! A server whose process has no file left for a connection. It has a process of its own, for all of them are counted.
-#![cfg(target_os = "linux")]
-#![allow(missing_docs)]
+//! A server whose process has no file left for a connection.
 
 use std::fs::{self, File};
 use std::sync::Arc;
@@ -24,6 +22,7 @@ impl Echo for Twice {
 
 #[test]
 fn a_connection_for_which_there_is_no_file_is_taken_when_there_is_one() {
+    let _limit = crate::limit();
     let server = Server::builder().program::<dyn Echo>(Arc::new(Twice)).tcp("127.0.0.1:0".parse().unwrap());
     let server = server.start().unwrap();
     let connect = || Client::connect(&format!("tcp://{}", server.tcp().unwrap())).unwrap().bind::<dyn Echo>();

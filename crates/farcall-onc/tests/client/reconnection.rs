@@ -1,8 +1,4 @@
 //! What a client says of calls that broke, and how it comes by another connection.
-#![allow(missing_docs)]
-#![cfg(target_os = "linux")]
-
-mod common;
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -10,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use common::{Asked, Echo, EchoClient, Stream, tcp, udp};
+use crate::common::{Asked, Echo, EchoClient, Stream, tcp, udp};
 use farcall::{CallFailed, Calls, Kind, Ran};
 use farcall_onc::wire::auth::{AuthStat, Flavor, OpaqueAuth};
 use farcall_onc::wire::message::{Accepted, Answer, Rejected};

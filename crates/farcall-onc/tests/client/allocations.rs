@@ -1,13 +1,9 @@
 //! A small call that a thread waits for allocates nothing at the client.
-#![cfg(target_os = "linux")]
-#![allow(missing_docs)]
-
-mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::{Echo, tcp, udp};
+use crate::common::{Echo, tcp, udp};
 use farcall_onc::{AuthSys, Client};
 
 struct Counting;

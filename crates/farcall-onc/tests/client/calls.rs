@@ -1,7 +1,4 @@
 //! A client against servers that follow a script: what goes well, and every way in which it does not.
-#![allow(missing_docs)]
-
-mod common;
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
@@ -9,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use common::{Asked, Datagrams, Echo, Stream, tcp, udp};
+use crate::common::{Asked, Datagrams, Echo, Stream, tcp, udp};
 use farcall::{CallFailed, Calls, Kind, Ran};
 use farcall_onc::wire::auth::{AuthStat, Flavor, OpaqueAuth};
 use farcall_onc::wire::message::{Accepted, Answer, Rejected};

@@ -1,7 +1,4 @@
 //! A flavour that numbers what it seals, as RPCSEC_GSS does: each copy of a call has a number of its own (RFC 2203 section 5.3.3.1).
-#![allow(missing_docs)]
-
-mod common;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Asked, Datagrams, Echo, udp};
+use crate::common::{Asked, Datagrams, Echo, udp};
 use farcall::{CallFailed, Kind};
 use farcall_onc::Client;
 use farcall_onc::client::auth::{Authenticator, Seal, not_believed};

@@ -1,5 +1,4 @@
 //! Records as peers cut them, and as they must not.
-#![allow(missing_docs)]
 
 use std::time::{Duration, Instant};
 

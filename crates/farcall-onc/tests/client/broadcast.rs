@@ -1,6 +1,4 @@
 //! A call of all hosts, and hosts that say too much.
-#![allow(missing_docs)]
-#![cfg(target_os = "linux")]
 
 use std::net::UdpSocket;
 use std::sync::mpsc;
