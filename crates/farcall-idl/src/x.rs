@@ -114,8 +114,21 @@ impl Config {
 /// # Errors
 /// If no Rust can be made of it: a type contains itself without end, or types are nested beyond measure.
 pub fn generate(specification: &Specification, config: &Config) -> Result<TokenStream, Refused> {
+    generate_naming(specification, config, &rust::path(&config.farcall)?)
+}
+
+/// The Rust of a tree, as [`generate`] makes it, for which farcall is at this path, whatever the settings say of it. The path
+/// may begin with the `$crate` of a macro, which no text can.
+///
+/// # Errors
+/// As [`generate`].
+pub fn generate_naming(
+    specification: &Specification,
+    config: &Config,
+    farcall: &syn::Path,
+) -> Result<TokenStream, Refused> {
     let plan = Plan::new(specification, config)?;
-    rust::Writer::new(&plan, config)?.file()
+    rust::Writer::new(&plan, config, farcall).file()
 }
 
 /// The Rust of a tree, as [`generate`] makes it, formatted as the file of a module.

@@ -8,21 +8,24 @@ use quote::quote;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, LitStr, Path, Result, Token};
 
-/// `"nfs.x", async, include = "dir", define = "NAME=1", external("sockaddr"), extern_type("timeval",
+/// `crate = farcall, "nfs.x", async, include = "dir", define = "NAME=1", external("sockaddr"), extern_type("timeval",
 /// crate::Timeval)`
 struct Arguments {
     file: LitStr,
     options: Options,
     config: Config,
+    /// Where farcall is.
+    farcall: Path,
 }
 
 /// What stands in the place of `include_x!(arguments)`.
 pub fn expand(arguments: TokenStream) -> Result<TokenStream> {
-    let Arguments { file, options, config } = syn::parse2(arguments)?;
+    let Arguments { file, options, config, farcall } = syn::parse2(arguments)?;
     let refuse = |why: String| Error::new(file.span(), why);
     let path = root().join(file.value());
     let specification = x::read(&path, &options).map_err(|why| refuse(why.to_string()))?;
-    let items = x::generate(&specification, &config).map_err(|why| refuse(why.to_string()))?;
+    let items =
+        x::generate_naming(&specification, &config, &farcall).map_err(|why| refuse(why.to_string()))?;
     // So that the crate is built again when a file changes.
     let files =
         specification.files.iter().filter_map(|file| file.to_str().map(|file| quote!(include_bytes!(#file))));
@@ -39,9 +42,14 @@ fn root() -> PathBuf {
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Arguments> {
+        // A macro that knows where farcall is says so before its user's words.
+        let mut farcall = syn::parse_quote!(::farcall);
+        if input.peek(Token![crate]) {
+            farcall = krate(input)?;
+            input.parse::<Token![,]>()?;
+        }
         let file = input.parse()?;
-        let mut arguments =
-            Arguments { file, options: Options::default(), config: Config::new().farcall("::farcall") };
+        let mut arguments = Arguments { file, options: Options::default(), config: Config::new(), farcall };
         while !input.is_empty() {
             input.parse::<Token![,]>()?;
             if !input.is_empty() {
@@ -58,9 +66,8 @@ impl Arguments {
             self.config = self.config.asynchronous();
             return Ok(self);
         }
-        if input.parse::<Option<Token![crate]>>()?.is_some() {
-            input.parse::<Token![=]>()?;
-            self.config = self.config.farcall(text(&input.call(Path::parse_mod_style)?));
+        if input.peek(Token![crate]) {
+            self.farcall = krate(input)?;
             return Ok(self);
         }
         let key: Ident = input.parse()?;
@@ -95,6 +102,13 @@ impl Arguments {
     }
 }
 
+/// `crate = path`
+fn krate(input: ParseStream<'_>) -> Result<Path> {
+    input.parse::<Token![crate]>()?;
+    input.parse::<Token![=]>()?;
+    input.call(Path::parse_mod_style)
+}
+
 fn value(input: ParseStream<'_>) -> Result<LitStr> {
     input.parse::<Token![=]>()?;
     input.parse()
@@ -102,4 +116,54 @@ fn value(input: ParseStream<'_>) -> Result<LitStr> {
 
 fn text(path: &Path) -> String {
     quote!(#path).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use proc_macro2::TokenTree;
+    use syn::Item;
+
+    use super::*;
+
+    /// All that is expanded of `include_x!(arguments)`, with what its derives and attributes expand to.
+    fn expanded(arguments: TokenStream) -> TokenStream {
+        let items = expand(arguments).expect("a file that can be read");
+        let file: syn::File = syn::parse2(items.clone()).expect("Rust");
+        let inner = file.items.into_iter().map(|item| match item {
+            Item::Trait(mut item) => {
+                let is_interface = |attribute: &syn::Attribute| {
+                    attribute.path().segments.last().is_some_and(|last| last.ident == "interface")
+                };
+                let place = item.attrs.iter().position(is_interface).expect("an interface");
+                let options = item.attrs.remove(place).parse_args().expect("options");
+                crate::interface::expand(options, quote!(#item)).expect("an interface")
+            }
+            Item::Struct(item) => crate::xdr::derive(quote!(#item)).expect("a type that can cross"),
+            Item::Enum(item) => crate::xdr::derive(quote!(#item)).expect("a type that can cross"),
+            _ => TokenStream::new(),
+        });
+        let inner: TokenStream = inner.collect();
+        quote!(#items #inner)
+    }
+
+    /// Whether code says a word, outside of strings and documentation.
+    fn says(code: TokenStream, word: &str) -> bool {
+        code.into_iter().any(|token| match token {
+            TokenTree::Ident(name) => name == word,
+            TokenTree::Group(group) => says(group.stream(), word),
+            TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+        })
+    }
+
+    #[test]
+    fn where_the_crate_is_said_to_be_farcall_is_not_named() {
+        let file = "../farcall-onc/x/nfs3.x";
+        for arguments in
+            [quote!(crate = other::place, #file, async), quote!(#file, async, crate = other::place)]
+        {
+            let code = expanded(arguments);
+            assert!(says(code.clone(), "place") && !says(code, "farcall"));
+        }
+        assert!(says(expanded(quote!(#file)), "farcall"));
+    }
 }

@@ -140,11 +140,22 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// The path is seen from the directory of `Cargo.toml`. The crate is built anew when the file changes, or one that it
 /// includes. What is called what stands in `docs/x-names.md`.
 ///
+/// `crate = path` before the file's path or after it says where farcall is, if not at `::farcall`. A crate that offers
+/// what generated code names, without farcall, can so offer this macro to its own users:
+///
+/// ```
+/// # mod seam { pub use farcall::*; }
+/// macro_rules! include_here {
+///     ($($arguments:tt)*) => { farcall::include_x!(crate = $crate::seam, $($arguments)*); };
+/// }
+/// # mod mount { #![allow(dead_code)] include_here!("../farcall-onc/x/mount.x"); }
+/// # fn main() {}
+/// ```
+///
 /// After the path, in any order: `async` also makes the pair for servers of `async fn`s;
 /// `include = "directory"` is looked through for included files; `define = "NAME=value"` is a macro of the
 /// preprocessor; `extern_type("name", path)` says which Rust type stands for one that the file does not
-/// declare, and `external("name", …)` that there is none: then it has no values; `crate = path` says where
-/// farcall is.
+/// declare, and `external("name", …)` that there is none: then it has no values.
 ///
 /// A build script can do the same by `farcall_idl::build`, and `farcall gen` on the command line.
 #[cfg(feature = "x")]

@@ -12,8 +12,17 @@ mod covering {
     farcall::include_x!("tests/x/covering.x", async);
 }
 
+/// What a crate that is not farcall may offer under its own name.
+mod offered {
+    pub use farcall::{Multi, Never, Pending, Result, Xdr, idl, interface, multi, stub, xdr};
+}
+
+macro_rules! include_x_here {
+    ($($arguments:tt)*) => { farcall::include_x!(crate = $crate::offered, $($arguments)*); };
+}
+
 mod nfs {
-    farcall::include_x!("../farcall-onc/x/nfs3.x");
+    include_x_here!("../farcall-onc/x/nfs3.x", async);
 }
 
 mod rpcbind {

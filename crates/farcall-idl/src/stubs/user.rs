@@ -28,10 +28,13 @@ impl Source {
         format_ident!("{}Client", self.name)
     }
 
-    /// `farcall`, as a link in documentation names it.
-    fn farcall_in_docs(&self) -> String {
+    /// An item of farcall as documentation names it: a link, unless farcall is where no text can say (`$crate`).
+    fn link(&self, item: &str) -> String {
         let segments: Vec<String> = self.farcall.segments.iter().map(|s| s.ident.to_string()).collect();
-        segments.join("::")
+        match segments.first().is_some_and(|first| first == "$crate") {
+            true => format!("`{item}`"),
+            false => format!("[`{item}`]({}::{item})", segments.join("::")),
+        }
     }
 
     fn start_name(&self) -> Ident {
@@ -58,9 +61,8 @@ fn client(source: &Source) -> TokenStream {
          Cheap to clone; clones share the binding, and any number of threads may call at once."
     );
     let about_start = format!(
-        " The procedures of [`{name}`] as calls that are started and not yet waited for: each gives a \
-         [`Pending`]({}::Pending).",
-        source.farcall_in_docs()
+        " The procedures of [`{name}`] as calls that are started and not yet waited for: each gives a {}.",
+        source.link("Pending")
     );
     quote! {
         #[doc = #about]
@@ -167,10 +169,8 @@ fn multi(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let multi = source.multi_name();
     let prepare = source.prepare_name();
-    let about = format!(
-        " Calls every member of a group of [`{name}`]s; made by [`Group::multi`]({}::Group::multi).",
-        source.farcall_in_docs()
-    );
+    let about =
+        format!(" Calls every member of a group of [`{name}`]s; made by {}.", source.link("Group::multi"));
     let methods = source.procedures.iter().map(|procedure| {
         let Procedure { name: method, result, .. } = procedure;
         let exception = procedure.raised(source);
@@ -204,8 +204,8 @@ fn prepare(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let prepare = source.prepare_name();
     let about = format!(
-        " Encodes calls of [`{name}`] that are not made yet, for [`Group::multi_each`]({}::Group::multi_each).",
-        source.farcall_in_docs()
+        " Encodes calls of [`{name}`] that are not made yet, for {}.",
+        source.link("Group::multi_each")
     );
     let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
         let Procedure { name: method, output, result, .. } = procedure;

@@ -16,7 +16,7 @@ use crate::spell_program;
 pub struct Writer<'p> {
     plan: &'p Plan,
     /// The path of the `farcall` crate.
-    farcall: Path,
+    farcall: &'p Path,
     asynchronous: bool,
     /// What can be said of each item.
     traits: Vec<Derives>,
@@ -31,9 +31,8 @@ struct Derives {
 }
 
 impl<'p> Writer<'p> {
-    pub fn new(plan: &'p Plan, config: &Config) -> Result<Writer<'p>, Refused> {
-        let farcall = path(&config.farcall)?;
-        Ok(Writer { plan, farcall, asynchronous: config.asynchronous, traits: derives(plan) })
+    pub fn new(plan: &'p Plan, config: &Config, farcall: &'p Path) -> Writer<'p> {
+        Writer { plan, farcall, asynchronous: config.asynchronous, traits: derives(plan) }
     }
 
     pub fn file(&self) -> Result<TokenStream, Refused> {
@@ -384,7 +383,8 @@ fn scalar(ty: &Type) -> TokenStream {
     }
 }
 
-fn path(text: &str) -> Result<Path, Refused> {
+/// A path that somebody wrote.
+pub fn path(text: &str) -> Result<Path, Refused> {
     syn::parse_str(text).map_err(|_| Refused(format!("`{text}` is no path in Rust")))
 }
 
