@@ -120,7 +120,7 @@ fn text(frame: &Frame<'_>) -> String {
             ended(w),
             handshake(&w.handshake)
         ),
-        Frame::Challenge { conversation } => {
+        Frame::Challenge(conversation) => {
             format!("CHALLENGE conversation {conversation:016x}: show your ticket")
         }
         Frame::Stale(s) => format!("STALE conversation {:016x}: {:?}", s.conversation, s.reason),
@@ -154,14 +154,14 @@ fn text(frame: &Frame<'_>) -> String {
         Frame::Select(position, s) => format!(
             "SELECT {} through {}, limit {}, beyond {:?}{}",
             name(*position),
-            s.through,
-            s.limit,
+            s.extent.through,
+            s.extent.limit,
             s.ranges().collect::<Vec<_>>(),
             if s.pull { ", waited in vain" } else { "" }
         ),
         Frame::Cancel(position) => format!("CANCEL {}", name(*position)),
-        Frame::Probe(position) => format!("PROBE {}", name(*position)),
-        Frame::Detach(position) => format!("PROBE {}, detached", name(*position)),
+        Frame::Probe { position, detached: false } => format!("PROBE {}", name(*position)),
+        Frame::Probe { position, detached: true } => format!("PROBE {}, detached", name(*position)),
         Frame::State(position, progress) => format!("STATE {} {progress:?}", name(*position)),
         Frame::MtuProbe(size) => format!("MTU-PROBE {size}"),
         Frame::MtuEcho(size) => format!("MTU-ECHO {size}"),

@@ -10,7 +10,7 @@ pub fn seal(conversation: u64, number: u64, frames: &[u8]) -> Vec<u8> {
     let mut datagram = vec![0; HEADER + frames.len() + Scheme::Open.tag()];
     datagram[HEADER..HEADER + frames.len()].copy_from_slice(frames);
     let target = Target { conversation, seal: Seal::without_key(Scheme::Open, Direction::ToServer) };
-    target.seal(&mut datagram, Numbers::from(number).take());
+    target.seal(&mut datagram, 0, Numbers::from(number).take());
     datagram
 }
 

@@ -33,7 +33,7 @@ pub use farcall_base::{Failure, Kind, Ran, Time, Trace};
 pub use mutant::{Mutant, Rule};
 pub use spares::Spares;
 pub use ticket::Holder;
-pub use wire::{Fingerprint, MAX_NAME, VERSION};
+pub use wire::{Fingerprint, MAX_NAME, Route, VERSION, route};
 
 /// Procedures with these numbers and greater ones access memory: whoever receives their calls executes them.
 pub const ACCESSES: u32 = 0xffff_4000;
@@ -45,33 +45,3 @@ pub const READINGS: u32 = 0xffff_8000;
 /// The most bytes of a POST. That many fit a datagram of 1,200 bytes with a tag of 16, beside a TICKET whose
 /// rest has 40 bytes.
 pub const MAX_POST: usize = 1_064;
-
-/// Where a datagram that a client's socket received belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Route {
-    /// To the client conversation of this identifier.
-    Conversation(u64),
-    /// To whichever conversation talks to the address that it came from: the sender does not know
-    /// our identifier (a challenge, or a refusal of a conversation that it does not know).
-    Sender,
-}
-
-/// Reads a datagram's destination without checking anything else; `None` if it cannot be ours.
-pub fn route(datagram: &[u8]) -> Option<Route> {
-    let id = u64::from_be_bytes(datagram.get(4..12)?.try_into().ok()?);
-    Some(if id == 0 { Route::Sender } else { Route::Conversation(id) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_datagram_that_names_no_conversation_is_routed_by_its_sender() {
-        let mut datagram = [7; 40];
-        assert_eq!(route(&datagram), Some(Route::Conversation(0x0707_0707_0707_0707)));
-        assert_eq!((route(&datagram[..12]), route(&datagram[..11])), (route(&datagram), None));
-        datagram[4..12].fill(0);
-        assert_eq!(route(&datagram), Some(Route::Sender));
-    }
-}

@@ -100,10 +100,12 @@ impl Seal {
         Seal { scheme, key: Key::NONE, direction }
     }
 
-    /// Writes the tag into the last bytes of the datagram of this number, for the receiver's `conversation`.
+    /// Writes the tag into the last bytes of the datagram of this number, for the receiver's `conversation`. If some of
+    /// the datagram's bytes, `inserted`, stand elsewhere, the seal must [allow it](Seal::closes_around).
     #[inline(always)]
-    pub fn close(&self, datagram: &mut [u8], (conversation, number): (u64, u64)) {
-        let len = datagram.len() as u64;
+    pub fn close(&self, datagram: &mut [u8], (conversation, number): (u64, u64), inserted: usize) {
+        debug_assert!(inserted == 0 || self.closes_around());
+        let len = (datagram.len() + inserted) as u64;
         match self.scheme {
             Scheme::Open => {
                 if let Some((body, tag)) = datagram.split_last_chunk_mut() {
@@ -125,27 +127,17 @@ impl Seal {
         let _ = (conversation, number);
     }
 
-    /// Writes the tag of a datagram in the local scheme, of which `inserted` bytes stand elsewhere.
-    pub fn close_around(&self, datagram: &mut [u8], inserted: usize) {
-        debug_assert_eq!(self.scheme, Scheme::Local);
-        let len = (datagram.len() + inserted) as u64;
-        if let Some(tag) = datagram.last_chunk_mut() {
-            *tag = len.to_be_bytes();
-        }
-    }
-
     /// Whether the tag can be made while some of the datagram's bytes stand elsewhere.
     pub fn closes_around(&self) -> bool {
         self.scheme == Scheme::Local
     }
 
-    /// The bytes from `from` up to the tag, if the tag is right.
+    /// The bytes before the tag, if the tag is right or not to be checked.
     #[inline(always)]
     pub fn open<'d>(
         &self,
         datagram: &'d [u8],
         (conversation, number): (u64, u64),
-        from: usize,
         check: bool,
     ) -> Option<&'d [u8]> {
         let end = datagram.len().checked_sub(self.scheme.tag())?;
@@ -158,7 +150,7 @@ impl Seal {
                 .is_some_and(|(body, tag)| *tag == self.key.tag(body, self.direction, conversation, number)),
         };
         let _ = (conversation, number);
-        if check && !right { None } else { datagram.get(from..end) }
+        if check && !right { None } else { datagram.get(..end) }
     }
 }
 

@@ -446,14 +446,14 @@ impl Outgoing {
     pub fn heard(&mut self, now: Time, select: &Select<'_>, round_trip: Duration) -> Heard {
         let mut heard = Heard::default();
         // Fragments are cut there, and a frame's length is a multiple of four.
-        if select.through > self.total || !select.through.is_multiple_of(4) {
+        if select.extent.through > self.total || !select.extent.through.is_multiple_of(4) {
             return heard;
         }
         // It may have had them from an earlier beginning of ours.
-        self.next = self.next.max(select.through);
-        self.limit = self.limit.max(select.limit & !3);
+        self.next = self.next.max(select.extent.through);
+        self.limit = self.limit.max(select.extent.limit & !3);
         let has = |start: u32, end: u32| {
-            end <= select.through || select.ranges().any(|r| r.0 <= start && end <= r.1)
+            end <= select.extent.through || select.ranges().any(|r| r.0 <= start && end <= r.1)
         };
 
         let mut latest = self.latest;
@@ -464,10 +464,10 @@ impl Outgoing {
             }
             *arrived += sent.end - sent.start;
             *in_flight -= sent.end - sent.start;
-            if sent.number <= select.largest {
+            if sent.number <= select.extent.largest {
                 latest = latest.max(sent.order);
             }
-            if sent.number == select.largest && !select.pull {
+            if sent.number == select.extent.largest && !select.pull {
                 heard.answered = Some(sent.at);
             }
             false
@@ -475,13 +475,13 @@ impl Outgoing {
         self.latest = latest;
         self.lost.retain(|&(start, end)| !has(start, end));
 
-        let overtaken = self.flight.back().is_some_and(|last| last.number < select.largest);
+        let overtaken = self.flight.back().is_some_and(|last| last.number < select.extent.largest);
         heard.lost_since = self.lose(|sent| {
             let late = select.pull && now.since(sent.at) > round_trip;
             overtaken || late || sent.order + REORDER <= latest
         });
-        heard.complete = select.through == self.total;
-        heard.granted = (!heard.complete).then(|| select.limit.saturating_sub(select.through));
+        heard.complete = select.extent.through == self.total;
+        heard.granted = (!heard.complete).then(|| select.extent.limit.saturating_sub(select.extent.through));
         heard
     }
 

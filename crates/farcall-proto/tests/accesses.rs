@@ -2,11 +2,12 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::*;
 use farcall_proto::client::Call;
-use farcall_proto::server::{CallKey, Finish, Glance, Request, Taken};
+use farcall_proto::server::{CallKey, Finish, Reading, Request, Taken};
 use farcall_proto::{ACCESSES, ClientConfig, Kind, READINGS, Ran, ServerConfig};
 
 /// Sends an access, or a call.
@@ -19,11 +20,26 @@ fn send(pair: &mut Pair, procedure: u32, token: u64) -> Datagram {
 /// What the server answers a reading at once.
 fn answered(pair: &mut Pair, datagram: &Datagram) -> Option<Datagram> {
     let mut out = vec![0; 1200];
-    let reading = pair.server.take_reading(&pair.from, Glance::at(datagram)?)?;
-    pair.server.room(&reading, &mut out)?[..4].copy_from_slice(reading.args());
-    let len = pair.server.answer(pair.now, &reading, 4, &mut out)?;
+    let read = |reading: Reading<'_>, room: &mut [u8]| {
+        room[..4].copy_from_slice(reading.args());
+        Some(4)
+    };
+    let len = pair.server.answer_reading(pair.now, &pair.from, Reading::peek(datagram)?, &mut out, read)?;
     out.truncate(len);
     Some(out)
+}
+
+/// Whether the server takes a reading from that address. It is not executed.
+fn takes(pair: &mut Pair, from: SocketAddr, datagram: &Datagram) -> bool {
+    let (mut taken, mut out) = (false, [0; 1200]);
+    if let Some(reading) = Reading::peek(datagram) {
+        let answer = pair.server.answer_reading(pair.now, &from, reading, &mut out, |_, _| {
+            taken = true;
+            None
+        });
+        assert_eq!(answer, None);
+    }
+    taken
 }
 
 /// The call that a datagram brings, unless it brings none.
@@ -308,17 +324,14 @@ fn no_reading_is_taken_beyond_the_last_activity_or_with_too_long_arguments() {
     for (activity, len, sound) in [(7, 4, true), (8, 4, false), (9, 4, false), (7, 64, true), (7, 68, false)]
     {
         let reading = reading(activity, len);
-        let taken = Glance::at(&reading).and_then(|glance| pair.server.take_reading(&pair.from, glance));
-        assert_eq!(taken.is_some(), sound, "a reading at {activity} with {len} bytes");
+        let home = pair.from;
+        assert_eq!(takes(&mut pair, home, &reading), sound, "a reading at {activity} with {len} bytes");
     }
 }
 
 #[test]
 fn a_reading_is_taken_only_from_its_client_and_while_its_activity_and_the_server_are_free() {
-    let takes = |pair: &Pair, from: &str, reading: &Datagram| {
-        let from = from.parse().unwrap();
-        Glance::at(reading).and_then(|glance| pair.server.take_reading(&from, glance)).is_some()
-    };
+    let takes = |pair: &mut Pair, from: &str, reading: &Datagram| takes(pair, from.parse().unwrap(), reading);
     let home = "10.0.0.1:1000";
     let reading = |conversation, sequence| {
         let words = [0, EXPORT as u32, READINGS + 1, 5];
@@ -331,35 +344,35 @@ fn a_reading_is_taken_only_from_its_client_and_while_its_activity_and_the_server
     let mut pair = Pair::acquainted();
     let id = conversation_of(&send(&mut pair, 1, 1));
     // A reading is taken from a known conversation, at the client's address.
-    assert!(takes(&pair, home, &reading(id, 5)));
-    assert!(!takes(&pair, home, &reading(id ^ 1, 5)));
-    assert!(!takes(&pair, "10.0.0.1:1001", &reading(id, 5)));
-    assert!(!takes(&pair, "10.0.0.2:1000", &reading(id, 5)));
+    assert!(takes(&mut pair, home, &reading(id, 5)));
+    assert!(!takes(&mut pair, home, &reading(id ^ 1, 5)));
+    assert!(!takes(&mut pair, "10.0.0.1:1001", &reading(id, 5)));
+    assert!(!takes(&mut pair, "10.0.0.2:1000", &reading(id, 5)));
     let mut torn = reading(id, 5);
     torn[60] ^= 1;
-    assert!(!takes(&pair, home, &torn));
+    assert!(!takes(&mut pair, home, &torn));
     let mut local = reading(id, 5);
     let len = local.len();
     local[1] = 1;
     local[len - 8..].copy_from_slice(&(len as u64).to_be_bytes());
-    assert!(!takes(&pair, home, &local), "a local datagram from another machine");
+    assert!(!takes(&mut pair, home, &local), "a local datagram from another machine");
     // The activity's last call is being executed; its result is held; its result is being sent in fragments.
     let key = call(&mut pair, id, 5);
-    assert!(!takes(&pair, home, &reading(id, 6)));
+    assert!(!takes(&mut pair, home, &reading(id, 6)));
     pair.finish(key, Finish::Result, b"held");
-    assert!(takes(&pair, home, &reading(id, 6)) && !takes(&pair, home, &reading(id, 5)));
-    assert!(!takes(&pair, home, &reading(id, 4)), "a newer call was made");
+    assert!(takes(&mut pair, home, &reading(id, 6)) && !takes(&mut pair, home, &reading(id, 5)));
+    assert!(!takes(&mut pair, home, &reading(id, 4)), "a newer call was made");
     let key = call(&mut pair, id, 7);
     pair.finish(key, Finish::Result, &[7; LEN]);
-    assert!(!takes(&pair, home, &reading(id, 8)));
+    assert!(!takes(&mut pair, home, &reading(id, 8)));
     // A fragment of a call's arguments has arrived.
     pair.receive(&[forged(id, 10, &[frame_about(CALL, 2, 1, 9, &[0, EXPORT as u32, 1, 8, 0, 5])])]);
-    assert!(!takes(&pair, home, &reading(id, 10)));
+    assert!(!takes(&mut pair, home, &reading(id, 10)));
     let key = call(&mut pair, id, 11);
     pair.finish(key, Finish::Result, b"held");
-    assert!(takes(&pair, home, &reading(id, 12)));
+    assert!(takes(&mut pair, home, &reading(id, 12)));
     pair.server.drain();
-    assert!(!takes(&pair, home, &reading(id, 12)));
+    assert!(!takes(&mut pair, home, &reading(id, 12)));
 }
 
 #[test]
@@ -371,8 +384,7 @@ fn a_reading_in_the_local_scheme_says_what_it_reads_and_is_answered_in_that_sche
     pair.settle();
     pair.told.clear();
     let datagram = send(&mut pair, READINGS + 0x123, 1);
-    let reading = pair.server.take_reading(&pair.from, Glance::at(&datagram).unwrap());
-    let reading = reading.expect("the reading is new");
+    let reading = Reading::peek(&datagram).expect("it is a reading");
     assert_eq!((reading.export(), reading.procedure()), (EXPORT, READINGS + 0x123));
     assert_eq!(reading.args(), b"args");
     let answer = answered(&mut pair, &datagram).expect("the reading is new");

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use farcall_proto::server::{
-    CallKey, Envelope, Export, Finish, Glance, HostName, Incoming, Insert, Request, Server, Streams, Taken,
+    CallKey, Envelope, Export, Finish, HostName, Incoming, Insert, Reading, Request, Server, Streams, Taken,
     Write,
 };
 use farcall_proto::{Failure, Fingerprint, Kind, Ran};
@@ -317,10 +317,9 @@ impl ServerNode {
     fn answer(&mut self, g: &mut Ground, from: SocketAddr, bytes: &[u8]) -> Option<()> {
         let (at, now) = (g.now(), self.clock.read(g.now()));
         let core = self.core.as_mut()?;
-        let reading = core.take_reading(&from, Glance::at(bytes)?)?;
-        let room = core.room(&reading, &mut g.scratch)?;
-        let len = g.oracle.read(at, self.index, self.export, &reading, room)?;
-        let len = core.answer(now, &reading, len, &mut g.scratch)?;
+        let (oracle, index, export) = (&mut g.oracle, self.index, self.export);
+        let read = |reading: Reading<'_>, room: &mut [u8]| oracle.read(at, index, export, &reading, room);
+        let len = core.answer_reading(now, &from, Reading::peek(bytes)?, &mut g.scratch, read)?;
         g.server_sent(self.index, from, len);
         g.send(self.address, from, len);
         Some(())

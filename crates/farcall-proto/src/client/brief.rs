@@ -4,7 +4,8 @@
 
 use super::usual::Callee;
 use super::{Call, CallId, Conversation, NEVER};
-use crate::wire::{self, CallHead, Meta, Part, Position, Writer};
+use crate::scheme::Direction;
+use crate::wire::{self, CallHead, Meta, Part, Position, ResultHead, Status, Writer};
 use crate::{BASE_DATAGRAM, READINGS, Time};
 
 /// A call that was begun, and has to end, or to [go on](Conversation::go_on).
@@ -41,7 +42,7 @@ impl Brief {
     /// The only activity of a conversation with brief calls: who has used more has more to say.
     #[inline(always)]
     fn position(&self) -> Position {
-        Position { activity: 0, exchange: 0, sequence: self.sequence }
+        Position::of_call(0, self.sequence)
     }
 }
 
@@ -66,7 +67,7 @@ impl Conversation {
         let mut brief = Brief { callee, sequence, patience, bytes: 0, timed };
         let mut writer = Writer::new(out, BASE_DATAGRAM, target);
         let head = CallHead { position: brief.position(), export, procedure, meta: Meta::default() };
-        writer.call(&head, Part { fragment: None, bytes: args });
+        writer.call(&head, Part::whole(args));
         brief.bytes = self.count_sent(writer);
         Some(brief)
     }
@@ -82,7 +83,13 @@ impl Conversation {
         sent: Option<Time>,
         datagram: &'d [u8],
     ) -> Option<&'d [u8]> {
-        let body = wire::result_of(datagram, self.id, &self.opening(), brief.position())?;
+        let (header, frames) =
+            wire::open(datagram, Direction::ToClient, |_| Some(self.seal.key), true).ok()?;
+        let (head, body) = ResultHead::only(frames)?;
+        let ours = (header.conversation, header.scheme) == (self.id, self.seal.scheme);
+        if !ours || (head.position, head.status) != (brief.position(), Status::Result) {
+            return None;
+        }
         // Somebody else may ask for a name, or call, meanwhile.
         if self.session.asks() || !self.slots.close_only(brief.sequence) {
             return None;

@@ -28,8 +28,8 @@ impl Agreement {
 
     /// Notes the frames that are being sent; the first is the BIND.
     pub fn ask(&mut self, frames: &[u8]) {
-        let len = frames.get(2..4).map_or(0, |len| usize::from(u16::from_be_bytes([len[0], len[1]])));
-        self.question = frames.get(4..4 + len).unwrap_or_default().to_vec();
+        let bind = Frames::new(frames).next().ok().flatten();
+        self.question = bind.map_or(&[][..], |bind| bind.body()).to_vec();
     }
 
     /// The part of our handshake that is to be sent next.
@@ -64,8 +64,9 @@ impl Conversation {
     /// a handshake. Nothing else in it is believed, unless it completes the handshake and is sealed with the
     /// key that results.
     pub(super) fn handle_unopened(&mut self, now: Time, datagram: &[u8], sink: &mut dyn FnMut(Event<'_>)) {
-        let header = datagram.first_chunk().and_then(|head| Header::of(head).ok());
-        let Some(header) = header.filter(|header| [0, self.id].contains(&header.conversation)) else {
+        let Some((header, frames)) =
+            wire::peek(datagram).ok().filter(|(header, _)| [0, self.id].contains(&header.conversation))
+        else {
             return self.reject();
         };
         // The checksum shows that no accident has changed a datagram in the open scheme.
@@ -73,10 +74,8 @@ impl Conversation {
         if check && wire::open(datagram, Direction::ToClient, |_| None, true).is_err() {
             return self.reject();
         }
-        let frames = wire::frames_of(datagram, header.scheme).unwrap_or_default();
-        let first = Frames::new(frames).next().ok().flatten().and_then(|raw| raw.read().ok().flatten());
-        match first {
-            Some(Frame::Challenge { conversation }) if check => self.on_challenge(conversation),
+        match Frames::first(frames) {
+            Some(Frame::Challenge(conversation)) if check => self.on_challenge(conversation),
             Some(Frame::Stale(stale)) if check => self.on_stale(now, &stale, sink),
             Some(Frame::Welcome(w)) if header.conversation == self.id && w.scheme == Scheme::Keyed as u16 => {
                 self.on_handshake(now, header, datagram, &w, sink);
@@ -113,7 +112,7 @@ impl Conversation {
         let answering = key.answering(&request.agreement.question);
         let seal = Seal { scheme: header.scheme, key: answering, direction: Direction::ToClient };
         let numbered = (header.conversation, header.number);
-        if !header.scheme.has_secrets() || seal.open(datagram, numbered, wire::HEADER, true).is_none() {
+        if !header.scheme.has_secrets() || seal.open(datagram, numbered, true).is_none() {
             // Part of the handshake was forged: the datagram is not sealed with the key that it leads to.
             let question = std::mem::take(&mut request.agreement.question);
             request.agreement = Agreement { failed: true, question, ..Agreement::default() };

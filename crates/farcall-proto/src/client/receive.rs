@@ -32,7 +32,7 @@ impl Conversation {
             return self.reject();
         }
         self.stats.received += 1;
-        match wire::only_result(frames) {
+        match ResultHead::only(frames) {
             Some((head, body)) if ours && head.status == Status::Result => {
                 self.session.heard(now);
                 self.on_result(now, head.position, Outcome::Result(body.into()), sink);
@@ -53,7 +53,7 @@ impl Conversation {
         datagram: &[u8],
     ) -> Option<Whole> {
         let frames = wire::frames_of(datagram, self.seal.scheme)?;
-        let (head, body) = wire::only_result(frames)?;
+        let (head, body) = ResultHead::only(frames)?;
         let exception = match head.status {
             Status::Result => false,
             Status::Exception => true,
@@ -61,7 +61,7 @@ impl Conversation {
         };
         let slot = self.slots.get(id.activity)?;
         let sent = left.or(slot.first_sent)?;
-        let ours = head.position == Position { activity: id.activity, exchange: 0, sequence: id.sequence };
+        let ours = head.position == Position::of_call(id.activity, id.sequence);
         if slot.sequence != id.sequence || !ours || slot.stage != Stage::Sending || !slot.timed {
             return None;
         }
@@ -114,6 +114,8 @@ impl Conversation {
         let mut frames = Frames::new(frames);
         let ours = header.conversation == self.id;
         while let Some(raw) = frames.next().transpose() {
+            // Most frames are whole results. One is not read into a `Frame`, because that has room for the longest
+            // kind and would be copied.
             if ours
                 && let Ok(raw) = &raw
                 && let Some((head, body)) = raw.whole_result()
@@ -141,7 +143,7 @@ impl Conversation {
         let ours = header.conversation == self.id;
         // WELCOME, CHALLENGE and STALE do not count as words of the former server: they come from the server
         // that is there now.
-        if ours && !matches!(frame, Frame::Welcome(_) | Frame::Challenge { .. } | Frame::Stale(_)) {
+        if ours && !matches!(frame, Frame::Welcome(_) | Frame::Challenge(_) | Frame::Stale(_)) {
             self.session.heard(now);
         }
         match frame {
@@ -155,7 +157,7 @@ impl Conversation {
             Frame::Select(position, select) if ours => self.on_select(now, position, &select),
             Frame::MtuEcho(size) if ours => self.mtu.passed(len.min(size as usize)),
             Frame::Welcome(welcome) if ours => self.on_welcome(now, &welcome, sink),
-            Frame::Challenge { conversation } => self.on_challenge(conversation),
+            Frame::Challenge(conversation) => self.on_challenge(conversation),
             Frame::Stale(stale) => self.on_stale(now, &stale, sink),
             _ => self.stats.dropped += 1,
         }
@@ -396,14 +398,8 @@ fn outcome(status: Status, bytes: Cow<'_, [u8]>) -> Outcome<'_> {
     match status {
         Status::Result => Outcome::Result(bytes),
         Status::Exception => Outcome::Exception(bytes),
-        Status::Failed { ran, kind } => Outcome::Failed(failure(ran, kind, &bytes)),
+        Status::Failed { ran, kind } => Outcome::Failed(wire::read_failure(ran, kind, &bytes)),
     }
-}
-
-#[cold]
-fn failure(ran: u8, kind: u16, body: &[u8]) -> Failure {
-    let detail = wire::Reader::new(body).opaque(Failure::MAX_DETAIL).unwrap_or_default();
-    Failure::new(Kind::from_code(kind), Ran::from_code(ran)).with_detail(String::from_utf8_lossy(detail))
 }
 
 impl Conversation {

@@ -8,8 +8,7 @@
 use std::time::Duration;
 
 use super::{Conversation, Event, Outcome};
-use crate::wire::{HEADER, kinds::BIND};
-use crate::{Failure, Kind, Ran, Rule, Time};
+use crate::{Failure, Kind, Ran, Rule, Time, wire};
 
 /// So many probes in a row must have been refused.
 const ENOUGH: u32 = 3;
@@ -86,15 +85,12 @@ impl Conversation {
 
     /// The number of the datagram of ours that begins so, if it is one.
     fn quoted_number(&self, quoted: &[u8]) -> Option<u64> {
-        let word = |at: usize| Some(u64::from_be_bytes(quoted.get(at..at + 8)?.try_into().ok()?));
-        let ours = match word(4)? {
-            // A question bears no conversation; what nobody else knows stands first in it.
-            0 => quoted.get(HEADER) == Some(&BIND) && word(HEADER + 4)? == self.id,
-            conversation => {
-                self.session.granted().is_some_and(|granted| granted.conversation == conversation)
-            }
+        let (whose, number) = wire::quoted(quoted)?;
+        let ours = match whose {
+            Ok(conversation) => self.session.granted().is_some_and(|g| g.conversation == conversation),
+            Err(client) => client == self.id,
         };
-        word(12).filter(|number| ours && *number < self.numbers.next())
+        (ours && number < self.numbers.next()).then_some(number)
     }
 
     /// Has one call, or question, that waits for an answer ask again by then.

@@ -2,7 +2,7 @@
 
 use super::slots::{Stage, Want};
 use super::{Call, CallId, Conversation, NEVER};
-use crate::scheme::{Direction, Scheme, Seal};
+use crate::scheme::Scheme;
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, Writer};
 use crate::{Time, nanos};
@@ -108,11 +108,8 @@ impl Conversation {
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
-        if !bytes.len().is_multiple_of(4) || 8 + bytes.len() > writer.room() {
-            return None;
-        }
-        writer.post(export, bytes);
-        Some(self.count_sent(writer))
+        let written = bytes.len().is_multiple_of(4) && writer.post(export, bytes);
+        written.then(|| self.count_sent(writer))
     }
 
     /// The call has left at that time, by [`Conversation::call`].
@@ -161,12 +158,12 @@ impl Conversation {
         let mut writer = Writer::new(out, self.mtu.datagram(), target);
         let slot = self.slots.at(activity);
         let head = CallHead {
-            position: Position { activity, exchange: 0, sequence: slot.sequence },
+            position: Position::of_call(activity, slot.sequence),
             export: slot.call.export,
             procedure: slot.call.procedure,
             meta: Meta::default(),
         };
-        writer.call(&head, Part { fragment: None, bytes: &slot.args });
+        writer.call(&head, Part::whole(&slot.args));
         self.count_sent(writer)
     }
 
@@ -200,7 +197,7 @@ impl Conversation {
         }
         let preamble = writer.room();
         while let Some((id, total)) = self.completed.pop_if(|_| writer.room() >= 64) {
-            let position = Position { activity: id.activity, exchange: 0, sequence: id.sequence };
+            let position = Position::of_call(id.activity, id.sequence);
             writer.select_all(position, total);
         }
         let mut written = 0;
@@ -235,12 +232,6 @@ impl Conversation {
         Target { conversation, seal: self.seal }
     }
 
-    /// The seal of the datagrams that come to us.
-    #[inline(always)]
-    pub(super) fn opening(&self) -> Seal {
-        Seal { direction: Direction::ToClient, ..self.seal }
-    }
-
     fn transmit_mtu_probe(&mut self, out: &mut [u8]) -> Option<usize> {
         let granted = self.session.granted().filter(|g| g.known)?;
         let target = self.target(granted.conversation);
@@ -266,7 +257,7 @@ impl Conversation {
         if slot.wants == Want::CALL {
             return self.write_call(now, activity, writer);
         }
-        let position = Position { activity, exchange: 0, sequence: slot.sequence };
+        let position = Position::of_call(activity, slot.sequence);
         let pull = slot.wants.has(Want::PULL);
         if slot.wants.has(Want::SELECT) || pull {
             if writer.room() < 256 {
@@ -316,7 +307,7 @@ impl Conversation {
             return Written::All;
         }
         let head = CallHead {
-            position: Position { activity, exchange: 0, sequence: slot.sequence },
+            position: Position::of_call(activity, slot.sequence),
             export: slot.call.export,
             procedure: slot.call.procedure,
             meta: Meta { detached: slot.detached, patience: self.told_patience, ..meta(now, &slot.call) },
@@ -324,7 +315,7 @@ impl Conversation {
         if slot.sending.is_none() {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
                 slot.wants.take(Want::CALL);
-                writer.call(&head, Part { fragment: None, bytes: &slot.args });
+                writer.call(&head, Part::whole(&slot.args));
                 slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
                 self.check = self.check.min(slot.due);
                 return Written::All;

@@ -174,9 +174,9 @@ mod keyed {
             from: &SocketAddr,
             datagram: &'d [u8],
         ) -> Taken<'d> {
-            let header = datagram.first_chunk().and_then(|head| wire::Header::of(head).ok());
-            let Some(header) =
-                header.filter(|header| header.scheme.has_secrets() && header.conversation != 0)
+            let opened = wire::peek(datagram).ok();
+            let Some((header, frames)) =
+                opened.filter(|(header, _)| header.scheme.has_secrets() && header.conversation != 0)
             else {
                 return self.reject();
             };
@@ -184,10 +184,7 @@ mod keyed {
                 return self.reject();
             }
             self.expect_answers(datagram.len());
-            let frames = wire::frames_of(datagram, header.scheme).unwrap_or_default();
-            let first =
-                wire::Frames::new(frames).next().ok().flatten().and_then(|raw| raw.read().ok().flatten());
-            let Some(wire::Frame::Ticket(ticket)) = first else {
+            let Some(wire::Frame::Ticket(ticket)) = wire::Frames::first(frames) else {
                 self.challenge(*from, header);
                 return Taken::Nothing;
             };
@@ -199,7 +196,7 @@ mod keyed {
                 return self.reject();
             };
             let seal = Seal { scheme: header.scheme, key, direction: Direction::ToServer };
-            match seal.open(datagram, (header.conversation, header.number), wire::HEADER, true) {
+            match seal.open(datagram, (header.conversation, header.number), true) {
                 Some(_) => Taken::Other(Unread { header, place: None }),
                 None => self.reject(),
             }

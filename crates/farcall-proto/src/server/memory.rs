@@ -590,7 +590,7 @@ impl Work {
     }
 
     pub(super) fn boxed() -> Box<Work> {
-        let position = Position { activity: 0, exchange: 0, sequence: 0 };
+        let position = Position::of_call(0, 0);
         Box::new(Work {
             phase: Phase::Receiving,
             incoming: None,

@@ -57,7 +57,7 @@ use exports::Exports;
 pub use hosts::HostName;
 use hosts::{Hosts, Kept};
 use inquiries::Inquiries;
-pub use reading::{Glance, Reading};
+pub use reading::Reading;
 pub use receive::{Taken, Unread};
 pub use send::{Envelope, Origin, SHORT};
 pub use streams::{Streams, Write};

@@ -6,64 +6,69 @@ use std::net::SocketAddr;
 use super::Server;
 use super::receive::is_sound;
 use super::work::{Last, Phase, Work};
-use crate::wire::{self, LoneCall};
+use crate::scheme::Direction;
+use crate::wire::{self, CallHead, Header, ResultHead, Status, Writer};
 use crate::{BASE_DATAGRAM, READINGS, Rule, Time};
 
-/// A datagram that may be just a reading.
-#[derive(Clone, Copy, Debug)]
-pub struct Glance<'d>(LoneCall<'d>);
-
-impl<'d> Glance<'d> {
-    /// Whether it may be: most that are none are told by their procedure, and nonsense by [`Server::take_reading`].
-    #[inline(always)]
-    pub fn at(datagram: &'d [u8]) -> Option<Glance<'d>> {
-        LoneCall::glance(datagram).filter(|call| call.procedure() >= READINGS).map(Glance)
-    }
-}
-
-/// A reading, to be executed and answered before anything else happens to the server.
+/// A datagram that may be just a reading. Whether it is one, [`Server::answer_reading`] finds out.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'d> {
-    call: LoneCall<'d>,
-    place: usize,
-    /// The result of the activity's last call is held.
-    held: bool,
+    datagram: &'d [u8],
+    header: Header,
+    head: CallHead,
+    args: &'d [u8],
 }
 
 impl<'d> Reading<'d> {
+    /// Reads a datagram without a check of its tag; `None` for one that is certainly no reading.
+    #[inline(always)]
+    pub fn peek(datagram: &'d [u8]) -> Option<Reading<'d>> {
+        let (header, frames) = wire::peek(datagram).ok()?;
+        let (head, args) = CallHead::only(frames)?;
+        (head.procedure >= READINGS).then_some(Reading { datagram, header, head, args })
+    }
+
     /// The export that it names.
     #[inline(always)]
     pub fn export(&self) -> u64 {
-        self.call.export()
+        self.head.export
     }
 
     /// The procedure's number, which [reads](crate::READINGS).
     #[inline(always)]
     pub fn procedure(&self) -> u32 {
-        self.call.procedure()
+        self.head.procedure
     }
 
     /// The arguments.
     #[inline(always)]
     pub fn args(&self) -> &'d [u8] {
-        self.call.args
+        self.args
     }
 }
 
 impl Server {
-    /// Takes a datagram that is just a reading, no older than what its activity did last, of which nothing is to be held any
-    /// more. `None` if it is anything else: it is to be [handled](Server::handle). Nothing has changed.
+    /// Answers a reading, no older than what its activity did last, of which nothing is to be held any more. `read` executes
+    /// it: it is given the room for the result, and returns the result's length in bytes, a multiple of four. The answer
+    /// stands in `out`, and goes to where the reading came from; its length. `None`, and nothing has changed, if there is no
+    /// such reading or `read` returns nothing: the datagram is to be [received](Server::handle).
     #[inline(always)]
-    pub fn take_reading<'d>(&self, from: &SocketAddr, Glance(call): Glance<'d>) -> Option<Reading<'d>> {
-        if !call.is_one(|conversation| self.key_of(conversation)) {
-            return None;
-        }
-        let place = self.table.find(call.conversation())?;
-        let (entry, position) = (self.table.at(place), call.position());
+    pub fn answer_reading<'d>(
+        &mut self,
+        now: Time,
+        from: &SocketAddr,
+        reading: Reading<'d>,
+        out: &mut [u8],
+        read: impl FnOnce(Reading<'d>, &mut [u8]) -> Option<usize>,
+    ) -> Option<usize> {
+        let Reading { datagram, header, head, args } = reading;
+        header.open(datagram, Direction::ToServer, |conversation| self.key_of(conversation), true)?;
+        let place = self.table.find(header.conversation)?;
+        let (entry, position) = (self.table.at(place), head.position);
         let sound = is_sound(position)
             && position.activity < self.config.max_activities
-            && call.args.len() <= self.config.max_arguments as usize;
-        if !sound || self.draining || !entry.is_at(from) || !entry.takes(call.scheme(), from) {
+            && args.len() <= self.config.max_arguments as usize;
+        if !sound || self.draining || !entry.is_at(from) || !entry.takes(header.scheme, from) {
             return None;
         }
         let (this, last) = (Last::new(position.sequence, false), entry.last(position.activity));
@@ -76,32 +81,18 @@ impl Server {
             Some(work) if !old && !again && work.may_be_taken_over() => true,
             _ => return None,
         };
-        Some(Reading { call, place, held })
-    }
-
-    /// Room for the reading's result in `out`.
-    #[inline(always)]
-    pub fn room<'o>(&self, reading: &Reading<'_>, out: &'o mut [u8]) -> Option<&'o mut [u8]> {
-        let size =
-            self.table.at(reading.place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
-        wire::body_room(out.get_mut(..size)?, reading.call.scheme())
-    }
-
-    /// Answers it by the result that stands in its [room](Server::room): so many bytes, a multiple of four. The answer stands in
-    /// `out`, and goes to where the reading came from; its length.
-    #[inline(always)]
-    pub fn answer(&mut self, now: Time, reading: &Reading<'_>, len: usize, out: &mut [u8]) -> Option<usize> {
-        let Reading { call, place, held } = *reading;
-        let (coarse, position) = (self.coarse(now), call.position());
-        let entry = self.table.at_mut(place);
+        let size = entry.more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
+        let mut writer = Writer::new(out, size, entry.target_in(header.scheme));
+        writer.result_by(&ResultHead { position, status: Status::Result }, |room| read(reading, room))?;
+        let coarse = self.coarse(now);
         // The time that a reading is given may be an old one.
-        entry.hear_late(coarse, call.scheme());
-        let len = wire::result_around(out, &entry.target(), self.numbers.take(), position, len)?;
+        self.table.at_mut(place).hear_late(coarse, header.scheme);
+        let len = writer.finish(self.numbers.take());
         if held {
             self.release(place, position.activity);
         }
         if !self.config.mutant.breaks(Rule::ReadingUnrecorded) {
-            self.set_last(place, position.activity, Last::new(position.sequence, false));
+            self.set_last(place, position.activity, this);
         }
         if position.activity != 0 {
             self.enforce_slots(now);

@@ -97,7 +97,7 @@ impl Server {
             let coarse = self.coarse(now);
             self.table.at_mut(place).hear(coarse, header.scheme);
         }
-        match (place, wire::only_call(frames)) {
+        match (place, CallHead::only(frames)) {
             (Some(place), Some((head, args)))
                 if head.procedure < ACCESSES
                     && self.is_new(place, head.position)
@@ -118,9 +118,8 @@ impl Server {
         datagram: &'d [u8],
     ) -> Option<Incoming<'d>> {
         // Most that are none are told by that.
-        wire::LoneCall::glance(datagram).filter(|call| call.procedure() >= ACCESSES)?;
-        let (head, args) = wire::only_call(wire::frames_of(datagram, unread.header.scheme)?)?;
-        let place = unread.place?;
+        let (head, args) = CallHead::only(wire::frames_of(datagram, unread.header.scheme)?)?;
+        let place = unread.place.filter(|_| head.procedure >= ACCESSES)?;
         let taken = self.is_new(place, head.position)
             && self.accepts(&head, args.len())
             && self.take_over(now, place, head.position);
@@ -224,9 +223,8 @@ impl Server {
             Frame::Ack(ack) if !std::mem::replace(&mut visit.acknowledged, true) => self.on_ack(place, ack),
             Frame::Select(position, select) => self.on_select(visit, place, position, &select),
             Frame::Cancel(position) => self.on_cancel(visit, place, position),
-            Frame::Probe(position) => self.on_probe(visit, place, position),
-            Frame::Detach(position) => {
-                if self.is_last(place, position) {
+            Frame::Probe { position, detached } => {
+                if detached && self.is_last(place, position) {
                     self.note_detached(place, position.activity);
                 }
                 self.on_probe(visit, place, position);
@@ -775,7 +773,7 @@ impl Server {
         self.let_go_of_assembly(place, position.activity);
         self.set_last(place, position.activity, Last::new(position.sequence, true));
         let mut payload = self.buffer(now, 0);
-        let status = super::send::failure_body(&failure, &mut payload);
+        let status = wire::write_failure(&failure, &mut payload);
         let len = payload.len();
         let work = self.work(now, place, position.activity);
         let ran = std::mem::replace(&mut work.phase, Phase::Done(status)) == Phase::Running;

@@ -108,12 +108,10 @@ impl Envelope {
             Finish::Failed(_) => return None,
         };
         let mut writer = Writer::new(out, self.datagram as usize, self.target);
-        if !writer.fits(RESULT_HEAD + payload.len()) || !payload.len().is_multiple_of(4) {
-            return None;
-        }
-        let position = Position { activity: key.activity, exchange: 0, sequence: key.sequence };
-        writer.result(&ResultHead { position, status }, Part { fragment: None, bytes: payload });
-        Some(writer.finish(self.number))
+        let position = Position::of_call(key.activity, key.sequence);
+        let written = payload.len().is_multiple_of(4)
+            && writer.result_if_fits(&ResultHead { position, status }, payload);
+        written.then(|| writer.finish(self.number))
     }
 }
 
@@ -308,7 +306,7 @@ impl Server {
             let consumed = key.sequence - u64::from(unrecorded);
             self.set_last(place, key.activity, Last::new(consumed, true));
         }
-        let status = failure_body(&failure, payload);
+        let status = wire::write_failure(&failure, payload);
         let len = payload.len();
         let more = self.table.at_mut(place).more.as_mut()?;
         more.find_mut(key.activity)?.hold(now, status, payload);
@@ -657,11 +655,8 @@ impl Server {
             }
             Answer::Failure(position, failure) => {
                 let mut body = Vec::new();
-                let status = failure_body(failure, &mut body);
-                writer.result(
-                    &ResultHead { position: *position, status },
-                    Part { fragment: None, bytes: &body },
-                );
+                let status = wire::write_failure(failure, &mut body);
+                writer.result(&ResultHead { position: *position, status }, Part::whole(&body));
             }
             Answer::MtuEcho => writer.mtu(true, reply.limit),
         }
@@ -753,28 +748,6 @@ impl Work {
         let Phase::Done(status) = self.phase else {
             return false;
         };
-        if !writer.fits(RESULT_HEAD + self.payload.len()) {
-            return false;
-        }
-        writer.result(
-            &ResultHead { position: self.position, status },
-            Part { fragment: None, bytes: &self.payload },
-        );
-        true
+        writer.result_if_fits(&ResultHead { position: self.position, status }, &self.payload)
     }
-}
-
-/// Writes what a failed call's result says, and gives its status.
-#[cold]
-pub(super) fn failure_body(failure: &Failure, payload: &mut Vec<u8>) -> Status {
-    payload.clear();
-    let mut len = failure.detail.len().min(Failure::MAX_DETAIL);
-    while !failure.detail.is_char_boundary(len) {
-        len -= 1;
-    }
-    let detail = &failure.detail.as_bytes()[..len];
-    payload.extend_from_slice(&(len as u32).to_be_bytes());
-    payload.extend_from_slice(detail);
-    payload.extend_from_slice(&[0; 3][..crate::wire::padding(len)]);
-    Status::Failed { ran: failure.ran.code(), kind: failure.kind.code() }
 }

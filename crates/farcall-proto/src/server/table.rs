@@ -73,7 +73,13 @@ impl Entry {
     /// The conversation and the seal of what is sent to the client.
     #[inline(always)]
     pub fn target(&self) -> Target {
-        let seal = Seal { scheme: self.scheme(), key: self.key, direction: Direction::ToClient };
+        self.target_in(self.scheme())
+    }
+
+    /// The same conversation, sealed in that scheme.
+    #[inline(always)]
+    pub fn target_in(&self, scheme: Scheme) -> Target {
+        let seal = Seal { scheme, key: self.key, direction: Direction::ToClient };
         Target { conversation: self.client, seal }
     }
 

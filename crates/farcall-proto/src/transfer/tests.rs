@@ -286,5 +286,5 @@ fn select_bytes(through: u32, limit: u32, largest: u64, ranges: &[(u32, u32)]) -
 }
 
 fn read(bytes: &[u8]) -> Select<'_> {
-    crate::wire::read_select_for_tests(bytes)
+    Select::read_for_tests(bytes)
 }

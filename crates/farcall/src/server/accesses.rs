@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::task::Waker;
 
-use farcall_proto::server::{CallKey, Finish, Glance, Incoming, SHORT, Transmit};
+use farcall_proto::server::{CallKey, Finish, Incoming, Reading, SHORT, Transmit};
 use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
 
 use super::call::finish;
@@ -285,15 +285,16 @@ impl Core {
         &mut self,
         now: Time,
         from: &SocketAddr,
-        glance: Glance<'_>,
+        reading: Reading<'_>,
         out: &mut [u8],
     ) -> Option<usize> {
-        let reading = self.protocol.take_reading(from, glance)?;
-        let exported = self.exports.find(reading.export())?;
-        let room = self.protocol.room(&reading, out)?;
-        let len = exported.accesses()?.read(reading.procedure(), reading.args(), room)?;
-        exported.count_access();
-        self.protocol.answer(now, &reading, len, out)
+        let exports = &self.exports;
+        self.protocol.answer_reading(now, from, reading, out, |reading, room| {
+            let exported = exports.find(reading.export())?;
+            let len = exported.accesses()?.read(reading.procedure(), reading.args(), room)?;
+            exported.count_access();
+            Some(len)
+        })
     }
 
     /// Executes an access as a call, whose result is held until it is acknowledged. The result's datagram is

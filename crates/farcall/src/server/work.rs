@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Glance, Incoming, Parted, Request, Taken, Transmit, Unread};
+use farcall_proto::server::{CallKey, Finish, Incoming, Parted, Reading, Request, Taken, Transmit, Unread};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use errands::{ALARM, USERS};
@@ -289,7 +289,7 @@ impl<'s> Worker<'s> {
     #[inline(always)]
     fn read(&mut self, from: &SocketAddr, len: usize) -> Option<Next> {
         const ONE_IN: u32 = 64;
-        let glance = Glance::at(&self.buffer[..len])?;
+        let reading = Reading::peek(&self.buffer[..len])?;
         let server = self.server;
         self.readings = self.readings.wrapping_add(1);
         if self.readings.is_multiple_of(ONE_IN) {
@@ -297,7 +297,7 @@ impl<'s> Worker<'s> {
         }
         let (answer, rest) = {
             let mut core = server.lock();
-            let answer = core.read(self.now, from, glance, &mut self.out)?;
+            let answer = core.read(self.now, from, reading, &mut self.out)?;
             self.alone = core.crew.nobody_executes();
             // As in `make_way`.
             (answer, !self.behind && core.crew.make_way(&self.seat))

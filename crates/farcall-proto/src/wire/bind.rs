@@ -1,0 +1,77 @@
+//! BIND: a request for a ticket and, by name, for an export.
+
+use std::net::SocketAddr;
+
+use super::fields::{ADDRESS, opaque_len};
+use super::kinds::BIND;
+use super::{Handshake, Malformed, Reader, Ticket, Writer};
+
+/// The longest name in a bind, in bytes: a type, a slash, an instance.
+pub const MAX_NAME: usize = 255;
+
+/// The flags of a BIND that asks about a ticket, and of one that shows one as a proof.
+const RENEW: u8 = 0x01;
+const PROOF: u8 = 0x02;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Bind<'a> {
+    pub client: u64,
+    /// Echoed, so that the answer is known to be to this request.
+    pub nonce: u64,
+    pub versions: (u16, u16),
+    /// The schemes that the client offers, a bit for each.
+    pub schemes: u32,
+    /// How many procedures the answer is to skip.
+    pub from: u32,
+    /// The ticket that the client asks about: its conversation, the ticket, the address that it was given to.
+    /// The server renews it, or says that it is not good.
+    pub renew: Option<(u64, Ticket<'a>, SocketAddr)>,
+    /// The ticket by which the sender proves that it is at its address, with the ticket's conversation.
+    pub proof: Option<(u64, Ticket<'a>)>,
+    pub name: &'a [u8],
+    pub handshake: Handshake<'a>,
+    /// The frame's whole body, when it is read; not used in writing.
+    #[cfg(feature = "test-scheme")]
+    pub body: &'a [u8],
+}
+
+impl<'a> Bind<'a> {
+    pub(super) fn read(flags: u8, mut r: Reader<'a>) -> Result<Bind<'a>, Malformed> {
+        let asks = |flag: u8| flags & flag != 0;
+        let bind = Bind {
+            #[cfg(feature = "test-scheme")]
+            body: r.rest(),
+            client: r.u64()?,
+            nonce: r.u64()?,
+            versions: (r.u16()?, r.u16()?),
+            schemes: r.u32()?,
+            from: r.u32()?,
+            renew: if asks(RENEW) { Some((r.u64()?, Ticket::read(&mut r)?, r.address()?)) } else { None },
+            proof: if asks(PROOF) { Some((r.u64()?, Ticket::read(&mut r)?)) } else { None },
+            name: r.opaque(MAX_NAME)?,
+            handshake: Handshake::read(&mut r)?,
+        };
+        if bind.client == 0 { Err(Malformed) } else { Ok(bind) }
+    }
+}
+
+impl Writer<'_> {
+    /// Writes a BIND, with as much of its part of the handshake as fits.
+    pub fn bind(&mut self, b: &Bind<'_>) {
+        let renew = b.renew.as_ref().map_or(0, |(_, ticket, _)| 8 + ticket.len() + ADDRESS);
+        let proof = b.proof.as_ref().map_or(0, |(_, ticket)| 8 + ticket.len());
+        let flags = if renew > 0 { RENEW } else { 0 } | if proof > 0 { PROOF } else { 0 };
+        let fixed = 28 + renew + proof + opaque_len(b.name.len());
+        let handshake = b.handshake.fitting(self.room().saturating_sub(fixed));
+        let mut body = self.frame(BIND, flags, fixed + handshake.len());
+        body.u64(b.client).u64(b.nonce).u16(b.versions.0).u16(b.versions.1).u32(b.schemes).u32(b.from);
+        if let Some((conversation, ticket, address)) = &b.renew {
+            ticket.write(body.u64(*conversation));
+            body.address(*address);
+        }
+        if let Some((conversation, ticket)) = &b.proof {
+            ticket.write(body.u64(*conversation));
+        }
+        handshake.write(body.opaque(b.name));
+    }
+}

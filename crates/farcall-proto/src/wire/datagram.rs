@@ -1,0 +1,271 @@
+//! The datagram around its frames: the header, the tag, and how both are read and written.
+
+use super::kinds::BIND;
+use super::{Body, Malformed, Number};
+use crate::scheme::{Direction, Key, Scheme, Seal};
+
+/// The wire version that this crate speaks.
+pub const VERSION: u8 = 1;
+
+/// Bytes of the header.
+pub(crate) const HEADER: usize = 20;
+
+/// Bytes of a frame's head: type, flags, length.
+pub(crate) const FRAME_HEAD: usize = 4;
+
+/// Where the header names the receiver's conversation, and where it has the datagram's number.
+const CONVERSATION_AT: usize = 4;
+const NUMBER_AT: usize = 12;
+
+/// Where a datagram that a client's socket received belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To the client conversation of this identifier.
+    Conversation(u64),
+    /// To whichever conversation talks to the address that it came from: the sender does not know
+    /// our identifier (a challenge, or a refusal of a conversation that it does not know).
+    Sender,
+}
+
+/// Reads a datagram's destination without checking anything else; `None` if it cannot be ours.
+#[inline]
+pub fn route(datagram: &[u8]) -> Option<Route> {
+    Some(match word(datagram, CONVERSATION_AT)? {
+        0 => Route::Sender,
+        id => Route::Conversation(id),
+    })
+}
+
+/// The header of a datagram that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The receiver's identifier of the conversation; zero when the sender knows none.
+    pub conversation: u64,
+    /// Never used twice by a sender in a conversation.
+    pub number: u64,
+    pub scheme: Scheme,
+}
+
+impl Header {
+    /// Reads the header of a datagram, and checks nothing but that it is well formed.
+    #[inline(always)]
+    fn read(head: &[u8; HEADER]) -> Result<Header, Malformed> {
+        match Scheme::of(head[1]) {
+            Some(scheme) if head[0] == VERSION => Ok(Header {
+                conversation: u64_at(head, CONVERSATION_AT),
+                number: u64_at(head, NUMBER_AT),
+                scheme,
+            }),
+            _ => Err(Malformed),
+        }
+    }
+
+    /// Checks the tag of the datagram that has this header, as [`open`] does, and returns the bytes of its frames.
+    #[inline(always)]
+    pub fn open<'d>(
+        &self,
+        datagram: &'d [u8],
+        direction: Direction,
+        key: impl FnOnce(u64) -> Option<Key>,
+        check: bool,
+    ) -> Option<&'d [u8]> {
+        let Header { conversation, number, scheme } = *self;
+        let key = if scheme.has_secrets() { key(conversation)? } else { Key::NONE };
+        let opened = Seal { scheme, key, direction }.open(datagram, (conversation, number), check);
+        opened?.get(HEADER..)
+    }
+}
+
+/// The conversation that a datagram is for, and how the datagram is sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The receiver's identifier of the conversation; zero when we know none.
+    pub conversation: u64,
+    pub seal: Seal,
+}
+
+impl Target {
+    /// Writes the header and the tag of a datagram, around its frames, of which `inserted` bytes stand elsewhere. This
+    /// consumes the right to its number.
+    #[inline(always)]
+    pub fn seal(&self, datagram: &mut [u8], inserted: usize, number: Number) {
+        let (Target { conversation, seal }, number) = (*self, number.value());
+        if let Some(head) = datagram.first_chunk_mut::<HEADER>() {
+            head[..CONVERSATION_AT].copy_from_slice(&[VERSION, seal.scheme as u8, 0, 0]);
+            head[CONVERSATION_AT..NUMBER_AT].copy_from_slice(&conversation.to_be_bytes());
+            head[NUMBER_AT..].copy_from_slice(&number.to_be_bytes());
+        }
+        seal.close(datagram, (conversation, number), inserted);
+    }
+}
+
+/// Reads a datagram's header and finds its frames. Checks no tag.
+#[inline(always)]
+pub(crate) fn peek(datagram: &[u8]) -> Result<(Header, &[u8]), Malformed> {
+    let header = Header::read(datagram.first_chunk().ok_or(Malformed)?)?;
+    Ok((header, frames_of(datagram, header.scheme).ok_or(Malformed)?))
+}
+
+/// Checks a datagram's header and tag, and returns the bytes of its frames. In a scheme with secrets `key` is
+/// asked for the key of the conversation that the datagram names.
+#[inline(always)]
+pub(crate) fn open(
+    datagram: &[u8],
+    direction: Direction,
+    key: impl FnOnce(u64) -> Option<Key>,
+    check: bool,
+) -> Result<(Header, &[u8]), Malformed> {
+    let header = Header::read(datagram.first_chunk().ok_or(Malformed)?)?;
+    let frames = header.open(datagram, direction, key, check).ok_or(Malformed)?;
+    Ok((header, frames))
+}
+
+/// The frames of a datagram in that scheme, without a check of the tag.
+#[inline(always)]
+pub(crate) fn frames_of(datagram: &[u8], scheme: Scheme) -> Option<&[u8]> {
+    datagram.get(HEADER..datagram.len().checked_sub(scheme.tag())?)
+}
+
+/// What the beginning of a datagram of ours says that an ICMP error quotes: the conversation that it is for, if that
+/// was known, or else the identifier of the client that asks in it; and its number.
+pub(crate) fn quoted(quoted: &[u8]) -> Option<(Result<u64, u64>, u64)> {
+    let of = match route(quoted)? {
+        Route::Conversation(conversation) => Ok(conversation),
+        // A question bears no conversation; what nobody else knows stands first in it.
+        Route::Sender if quoted.get(HEADER) == Some(&BIND) => Err(word(quoted, HEADER + FRAME_HEAD)?),
+        Route::Sender => return None,
+    };
+    Some((of, word(quoted, NUMBER_AT)?))
+}
+
+/// The word at a place, if there is one.
+#[inline]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// The word at a place that is within the array.
+#[inline(always)]
+pub(super) fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_be_bytes(word)
+}
+
+#[inline(always)]
+pub(super) fn u32_at<const N: usize>(bytes: &[u8; N], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_be_bytes(word)
+}
+
+/// Writes one datagram into a buffer of the caller's.
+pub(crate) struct Writer<'a> {
+    out: &'a mut [u8],
+    len: usize,
+    target: Target,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins a datagram of at most `limit` bytes; the buffer bounds it too.
+    #[inline(always)]
+    pub fn new(out: &'a mut [u8], limit: usize, target: Target) -> Writer<'a> {
+        let limit = limit.min(out.len());
+        let out = &mut out[..limit];
+        debug_assert!(limit >= HEADER + target.seal.scheme.tag());
+        Writer { out, len: HEADER, target }
+    }
+
+    /// Bytes that were written.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes of the frames that were written.
+    #[cfg(feature = "test-scheme")]
+    pub fn frames(&self) -> &[u8] {
+        &self.out[HEADER..self.len]
+    }
+
+    /// How many bytes the tag takes.
+    #[inline(always)]
+    pub(super) fn tag(&self) -> usize {
+        self.target.seal.scheme.tag()
+    }
+
+    /// Bytes that the body of one more frame may have.
+    #[inline]
+    pub fn room(&self) -> usize {
+        (self.out.len() - self.tag()).saturating_sub(self.len + FRAME_HEAD) & !3
+    }
+
+    /// The bytes of the datagram behind the head of a next frame and the first `before` bytes of its body; `None` if
+    /// not even those fit.
+    #[inline(always)]
+    pub(super) fn unwritten(&mut self, before: usize) -> Option<&mut [u8]> {
+        let end = self.out.len() - self.tag();
+        self.out.get_mut(self.len + FRAME_HEAD + before..end)
+    }
+
+    /// Whether there is room for a frame whose body has `len` bytes.
+    #[inline]
+    pub fn fits(&self, len: usize) -> bool {
+        self.len + FRAME_HEAD + len + self.tag() <= self.out.len()
+    }
+
+    /// Begins a frame whose body has `len` bytes, which must be within [`Writer::room`].
+    #[inline]
+    pub(super) fn frame(&mut self, kind: u8, flags: u8, len: usize) -> Body<'_> {
+        self.frame_after::<0>(kind, flags, len, 0).1
+    }
+
+    /// Begins a frame whose body has `len` bytes, of which `inserted` stand elsewhere and are not written. Returns the
+    /// body's first `N` bytes apart, to be written without further checks.
+    #[inline(always)]
+    pub(super) fn frame_after<const N: usize>(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        len: usize,
+        inserted: usize,
+    ) -> (&mut [u8; N], Body<'_>) {
+        debug_assert!(len <= self.room() && len.is_multiple_of(4));
+        let (head, rest) =
+            self.out[self.len..].split_first_chunk_mut::<FRAME_HEAD>().expect("room for a frame");
+        let [high, low] = (len as u16).to_be_bytes();
+        *head = [kind, flags, high, low];
+        let written = len - inserted;
+        self.len += FRAME_HEAD + written;
+        let (first, rest) = rest[..written].split_first_chunk_mut::<N>().expect("what is always there");
+        (first, Body::new(rest))
+    }
+
+    /// Seals the datagram, which consumes the right to its number, and gives its length.
+    #[inline(always)]
+    pub fn finish(self, number: Number) -> usize {
+        self.finish_around(0, number)
+    }
+
+    /// Seals the datagram, as [`Writer::finish`] does, of which `inserted` bytes stand elsewhere. Only for schemes
+    /// that [allow it](Seal::closes_around), unless that is none.
+    #[inline(always)]
+    pub fn finish_around(self, inserted: usize, number: Number) -> usize {
+        let end = self.len + self.tag();
+        self.target.seal(&mut self.out[..end], inserted, number);
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_that_names_no_conversation_is_routed_by_its_sender() {
+        let mut datagram = [7; 40];
+        assert_eq!(route(&datagram), Some(Route::Conversation(0x0707_0707_0707_0707)));
+        assert_eq!((route(&datagram[..12]), route(&datagram[..11])), (route(&datagram), None));
+        datagram[4..12].fill(0);
+        assert_eq!(route(&datagram), Some(Route::Sender));
+    }
+}

@@ -1,0 +1,156 @@
+//! RESULT: how a call ended, or a fragment of its result.
+
+use super::kinds::RESULT;
+use super::part::{self, FRAGMENT_FIELDS};
+use super::position::POSITION;
+use super::{Body, Fragment, Malformed, Part, Position, Reader, Writer, fields, only};
+use crate::{Failure, Kind, Ran};
+
+const RETURNED: u8 = 0;
+const RAISED: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Bytes of a result before its body.
+pub(crate) const RESULT_HEAD: usize = POSITION + 4;
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Result,
+    Exception,
+    /// Failed: whether it ran, and the kind, by their numbers.
+    Failed {
+        ran: u8,
+        kind: u16,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResultHead {
+    pub position: Position,
+    pub status: Status,
+}
+
+impl ResultHead {
+    /// Reads the frames of a datagram that holds one whole result, and nothing else; `None` for any other datagram.
+    #[inline(always)]
+    pub fn only(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
+        let (first, bytes) = only::<RESULT_HEAD>(frames, RESULT)?;
+        Some((ResultHead::of(first).ok()?, bytes))
+    }
+
+    /// Reads a body that holds a whole result.
+    #[inline]
+    pub(super) fn whole(mut body: Reader<'_>) -> Option<(ResultHead, &[u8])> {
+        Some((ResultHead::of(body.first().ok()?).ok()?, body.rest()))
+    }
+
+    #[inline]
+    pub(super) fn read<'a>(flags: u8, mut r: Reader<'a>) -> Result<(ResultHead, Part<'a>), Malformed> {
+        let head = ResultHead::of(r.first()?)?;
+        Ok((head, Part::read(flags, r)?))
+    }
+
+    #[inline(always)]
+    fn of(first: &[u8; RESULT_HEAD]) -> Result<ResultHead, Malformed> {
+        let [.., status, ran, high, low] = *first;
+        let status = match status {
+            RETURNED => Status::Result,
+            RAISED => Status::Exception,
+            FAILED => Status::Failed { ran, kind: u16::from_be_bytes([high, low]) },
+            _ => return Err(Malformed),
+        };
+        Ok(ResultHead { position: Position::of(first), status })
+    }
+}
+
+/// Writes what a failed call's result says into `payload`, and gives its status.
+#[cold]
+pub(crate) fn write_failure(failure: &Failure, payload: &mut Vec<u8>) -> Status {
+    let mut len = failure.detail.len().min(Failure::MAX_DETAIL);
+    while !failure.detail.is_char_boundary(len) {
+        len -= 1;
+    }
+    payload.clear();
+    payload.resize(fields::opaque_len(len), 0);
+    Body::new(payload).opaque(&failure.detail.as_bytes()[..len]);
+    Status::Failed { ran: failure.ran.code(), kind: failure.kind.code() }
+}
+
+/// Reads what a failed call's result says.
+#[cold]
+pub(crate) fn read_failure(ran: u8, kind: u16, body: &[u8]) -> Failure {
+    let detail = Reader::new(body).opaque(Failure::MAX_DETAIL).unwrap_or_default();
+    Failure::new(Kind::from_code(kind), Ran::from_code(ran)).with_detail(String::from_utf8_lossy(detail))
+}
+
+impl Writer<'_> {
+    /// Room for the bytes of a result's fragment in this datagram.
+    pub fn fragment_room(&self) -> usize {
+        self.room().saturating_sub(RESULT_HEAD + FRAGMENT_FIELDS)
+    }
+
+    #[inline(always)]
+    pub fn result(&mut self, head: &ResultHead, part: Part<'_>) {
+        let (flags, fields) = part::layout(part.fragment);
+        let mut body = self.result_body(head, flags, fields + part.bytes.len(), 0);
+        part::write_fields(&mut body, part.fragment);
+        body.bytes(part.bytes);
+    }
+
+    /// Writes a whole result or exception, if it fits.
+    #[inline(always)]
+    pub fn result_if_fits(&mut self, head: &ResultHead, bytes: &[u8]) -> bool {
+        let fits = self.fits(RESULT_HEAD + bytes.len());
+        if fits {
+            self.result(head, Part::whole(bytes));
+        }
+        fits
+    }
+
+    /// Writes a whole result whose body `fill` writes into its place. `fill` is given all room that there is, and returns
+    /// the length of what it wrote, a multiple of four. `None`, and nothing is written, if it returns none.
+    #[inline(always)]
+    pub fn result_by(
+        &mut self,
+        head: &ResultHead,
+        fill: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Option<()> {
+        let len = fill(self.unwritten(RESULT_HEAD)?)?;
+        self.result_body(head, 0, len, 0);
+        Some(())
+    }
+
+    /// A fragment whose bytes stand before, in and behind an insert. What is in it is not written if `apart`: the place
+    /// in the datagram where it belongs.
+    pub fn result_fragment(
+        &mut self,
+        head: &ResultHead,
+        fragment: Fragment,
+        [before, within, behind]: [&[u8]; 3],
+        apart: bool,
+    ) -> usize {
+        let (flags, fields) = part::layout(Some(fragment));
+        let len = before.len() + within.len() + behind.len();
+        let inserted = if apart { within.len() } else { 0 };
+        let mut body = self.result_body(head, flags, fields + len, inserted);
+        part::write_fields(&mut body, Some(fragment));
+        body.bytes(before).bytes(if apart { &[] } else { within }).bytes(behind);
+        self.len() - behind.len()
+    }
+
+    /// Writes a RESULT's head; `len` bytes come after it, of which `inserted` are not written.
+    #[inline(always)]
+    fn result_body(&mut self, head: &ResultHead, flags: u8, len: usize, inserted: usize) -> Body<'_> {
+        let (status, ran, kind) = match head.status {
+            Status::Result => (RETURNED, 0, 0),
+            Status::Exception => (RAISED, 0, 0),
+            Status::Failed { ran, kind } => (FAILED, ran, kind),
+        };
+        let [high, low] = u16::to_be_bytes(kind);
+        let (first, body) = self.frame_after::<RESULT_HEAD>(RESULT, flags, RESULT_HEAD + len, inserted);
+        head.position.write(first);
+        first[POSITION..].copy_from_slice(&[status, ran, high, low]);
+        body
+    }
+}

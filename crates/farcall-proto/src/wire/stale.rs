@@ -1,0 +1,49 @@
+//! STALE: a hint that a ticket was not accepted, so that the client may want to ask why.
+
+use super::kinds::STALE;
+use super::{Malformed, Reader, Writer};
+
+/// Why a ticket was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StaleReason {
+    /// The ticket is of another incarnation; the age is that of this incarnation.
+    Incarnation = 1,
+    /// The ticket's conversation was forgotten; the age is how long ago a conversation was last forgotten.
+    Horizon = 2,
+    /// The ticket was given to another address, or is forged.
+    Address = 3,
+    /// The server cannot take on another conversation; nothing under this ticket ran.
+    Full = 4,
+}
+
+impl StaleReason {
+    pub(super) fn of(number: u32) -> Result<StaleReason, Malformed> {
+        match number {
+            1 => Ok(StaleReason::Incarnation),
+            2 => Ok(StaleReason::Horizon),
+            3 => Ok(StaleReason::Address),
+            4 => Ok(StaleReason::Full),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stale {
+    pub conversation: u64,
+    /// The number of the datagram that is refused.
+    pub number: u64,
+    pub reason: StaleReason,
+}
+
+impl Stale {
+    pub(super) fn read(mut r: Reader<'_>) -> Result<Stale, Malformed> {
+        Ok(Stale { conversation: r.u64()?, number: r.u64()?, reason: StaleReason::of(r.u32()?)? })
+    }
+}
+
+impl Writer<'_> {
+    pub fn stale(&mut self, s: &Stale) {
+        self.frame(STALE, 0, 24).u64(s.conversation).u64(s.number).u32(s.reason as u32).u32(0);
+    }
+}

@@ -1,0 +1,52 @@
+//! TICKET: the server's proof that it spoke to a client at an address, and when. BIND and WELCOME hold tickets too.
+
+use std::borrow::Cow;
+
+use super::kinds::TICKET;
+use super::{Body, Malformed, Reader, Writer};
+use crate::wire::fields::opaque_len;
+
+/// The longest rest of a ticket, in bytes.
+const MAX_REST: usize = 256;
+
+/// Bytes of the fields before the rest.
+const FIXED: usize = 40;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket<'a> {
+    /// The client's identifier of the conversation.
+    pub client: u64,
+    pub incarnation: u64,
+    /// The server's time of issue, in its own units; grows with every ticket of an incarnation.
+    pub issued: u64,
+    pub mac: [u8; 16],
+    /// Bytes that the server wants back, from which it gets the conversation's key; empty in a scheme without
+    /// secrets.
+    pub rest: Cow<'a, [u8]>,
+}
+
+impl<'a> Ticket<'a> {
+    /// Its bytes on the wire.
+    pub fn len(&self) -> usize {
+        FIXED + opaque_len(self.rest.len())
+    }
+
+    pub fn into_owned(self) -> Ticket<'static> {
+        Ticket { rest: Cow::Owned(self.rest.into_owned()), ..self }
+    }
+
+    pub(super) fn read(r: &mut Reader<'a>) -> Result<Ticket<'a>, Malformed> {
+        let (client, incarnation, issued, mac) = (r.u64()?, r.u64()?, r.u64()?, r.array()?);
+        Ok(Ticket { client, incarnation, issued, mac, rest: r.opaque(MAX_REST)?.into() })
+    }
+
+    pub(super) fn write(&self, body: &mut Body<'_>) {
+        body.u64(self.client).u64(self.incarnation).u64(self.issued).bytes(&self.mac).opaque(&self.rest);
+    }
+}
+
+impl Writer<'_> {
+    pub fn ticket(&mut self, t: &Ticket<'_>) {
+        t.write(&mut self.frame(TICKET, 0, t.len()));
+    }
+}
