@@ -1,4 +1,4 @@
-//! The futexes by which `bell` and `turn` sleep and wake. (tests/sleep.rs puts loom's in their place.)
+//! The futexes by which `bell` and `turn` sleep and wake. (tests/wakeups.rs puts loom's in their place.)
 //!
 //! A peer can move a thread that sleeps at a shared word to a word of its own (FUTEX_REQUEUE), and its own
 //! sleepers can make our wake-up fail (FUTEX_LOCK_PI at the same word gives EINVAL). So nobody sleeps where

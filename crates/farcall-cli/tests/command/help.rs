@@ -1,0 +1,53 @@
+//! The command line: help, usage, completions.
+
+use crate::common::Place;
+
+const SUBCOMMANDS: [&str; 14] = [
+    "demo",
+    "serve",
+    "ls",
+    "cat",
+    "get",
+    "call",
+    "describe",
+    "ping",
+    "names",
+    "top",
+    "check",
+    "dump",
+    "gen",
+    "completions",
+];
+
+#[test]
+fn help_names_every_subcommand_and_documents_the_exit_codes() {
+    let place = Place::new();
+    let help = place.run(&["--help"]).ok();
+    for subcommand in SUBCOMMANDS {
+        assert!(help.contains(&format!("\n  {subcommand} ")), "{subcommand} is not in {help}");
+        let own = place.run(&[subcommand, "--help"]).ok();
+        assert!(own.contains("Usage: farcall ") && own.contains("--json"), "{own}");
+    }
+    assert!(help.contains("Exit codes:") && help.contains("FARCALL_REGISTRY"), "{help}");
+    assert!(!help.contains("__demo"), "what is hidden stays hidden");
+    assert!(place.run(&["--version"]).ok().starts_with("farcall 0."));
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_code_2() {
+    let place = Place::new();
+    for arguments in
+        [&["nonsense"][..], &[], &["cat"], &["ping", "x", "-c", "0"], &["ls", "--within", "soon"]]
+    {
+        assert_eq!(place.run(arguments).code, 2, "{arguments:?}");
+    }
+}
+
+#[test]
+fn shells_can_complete() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = place.run(&["completions", shell]).ok();
+        assert!(SUBCOMMANDS.iter().all(|subcommand| script.contains(subcommand)), "{shell}");
+    }
+}

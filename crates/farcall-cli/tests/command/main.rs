@@ -1,0 +1,17 @@
+//! The `farcall` command, run as users run it.
+#![allow(missing_docs)]
+
+mod calls;
+mod common;
+mod demo;
+#[cfg(target_os = "linux")]
+mod documented_tour;
+mod dump;
+mod files;
+#[cfg(target_os = "linux")]
+mod generated_c;
+mod help;
+mod multi;
+#[cfg(target_os = "linux")]
+mod onc;
+mod x_files;

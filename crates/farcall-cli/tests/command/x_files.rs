@@ -1,0 +1,339 @@
+//! `.x` files: `gen`, `describe`, and that what is made of real ones compiles without a warning.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::Place;
+
+const CALC: &str = "
+/* How many operands. */
+const MAX_OPERANDS = LIMIT;
+enum status { OK, /* fine */ OVERFLOW = 5 };
+union result switch (status stat) { case OK: hyper sum; default: void; };
+struct operands { int each<MAX_OPERANDS>; };
+program CALC { version CALC_V1 {
+    void NULL(void) = 0;
+    /* Adds them up. */
+    result ADD(operands) = 1;
+} = 1; } = 0x20000099;
+";
+
+#[test]
+fn rust_is_made_of_a_file() {
+    let place = Place::new();
+    place.write("calc.x", CALC);
+    let rust = place.run(&["gen", "calc.x", "-D", "LIMIT=4"]).ok();
+    for expected in [
+        "//! Made of `calc.x` by farcall.",
+        "/// How many operands.\npub const MAX_OPERANDS: u32 = 4;",
+        "pub enum Status",
+        "#[xdr(max = 4)]",
+        "pub trait CalcV1",
+        "    /// Adds them up.\n",
+    ] {
+        assert!(rust.contains(expected), "{expected:?} is not in {rust}");
+    }
+    let said =
+        place.run(&["gen", "calc.x", "-DLIMIT=4", "-o", "calc.rs", "--async", "--farcall", "crate::far"]);
+    assert_eq!((said.ok().as_str(), place.path("calc.rs").exists()), ("", true));
+    let written = String::from_utf8(place.read("calc.rs")).unwrap();
+    assert!(written.contains("crate::far::interface") && written.contains("interface(async"), "{written}");
+}
+
+#[test]
+fn known_protocols_need_no_file_and_programs_are_numbered_as_people_do() {
+    let place = Place::new();
+    let rust = place.run(&["gen", "mount"]).ok();
+    assert!(
+        rust.starts_with("//! Made of an `.x` file") && rust.contains("program = 100005, version = 3"),
+        "{rust}"
+    );
+    assert!(place.run(&["gen", "mount", "--to", "x"]).ok().ends_with("} = 100005;\n"));
+    place.write("calc.x", CALC);
+    let rust = place.run(&["gen", "calc.x", "-D", "LIMIT=4"]).ok();
+    assert!(rust.contains("program = 0x20000099, version = 1") && rust.contains("(0x20000099)"), "{rust}");
+    assert!(place.run(&["gen", "calc.x", "-D", "LIMIT=4", "--to", "x"]).ok().ends_with("} = 0x20000099;\n"));
+}
+
+#[test]
+fn an_x_file_made_of_an_x_file_means_the_same() {
+    let place = Place::new();
+    place.write("calc.x", CALC);
+    let made = place.run(&["gen", "--to", "x", "calc.x", "-D", "LIMIT=4", "-o", "again.x"]);
+    assert_eq!(made.ok(), "");
+    let json = place.run(&["describe", "again.x", "--json"]).json();
+    assert_eq!(json[0]["program"]["number"], 0x2000_0099);
+    assert_eq!(json[0]["procedures"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn an_x_file_that_is_written_keeps_names_and_can_be_read_back() {
+    let place = Place::new();
+    for protocol in ["mount", "nfs3", "rpcbind", "vxi11"] {
+        let file = format!("{protocol}.x");
+        assert_eq!(place.run(&["gen", protocol, "--to", "x", "-o", &file]).ok(), "");
+        let [before, after] = [protocol, &file].map(|name| place.run(&["describe", name, "--json"]).json());
+        let facts = |versions: &[serde_json::Value]| -> Vec<_> {
+            let signature = |procedure: &serde_json::Value| {
+                (procedure["spelled"].clone(), procedure["signature"].clone())
+            };
+            let of_version = |version: &serde_json::Value| {
+                let procedures =
+                    version["procedures"].as_array().unwrap().iter().map(signature).collect::<Vec<_>>();
+                (version["program"].clone(), version["version"].clone(), procedures)
+            };
+            versions.iter().map(of_version).collect()
+        };
+        assert_eq!(facts(&before), facts(&after), "{protocol}");
+    }
+    place.write("peer.x", "struct peer { sockaddr at; };");
+    let said = place.run(&["gen", "peer.x", "--to", "x", "--external", "sockaddr"]);
+    assert!(said.code == 1 && said.err.contains("`sockaddr` is declared elsewhere"), "{}", said.err);
+    let say = |text: &str| {
+        place.write("c.x", text);
+        let said = place.run(&["gen", "c.x", "--to", "x"]);
+        assert_eq!((said.code, said.out.as_str()), (1, ""), "{text}");
+        said.err
+    };
+    for (text, why) in [
+        ("struct nothing {};", "`nothing` has no fields"),
+        ("struct q { quadruple q; };", "`quadruple`"),
+        (
+            "namespace a { enum e { RED }; } namespace b { enum f { RED }; }",
+            "`RED` is the name of two things",
+        ),
+        ("const size = 4; struct s { int size; };", "`size` is the name of two things"),
+        ("typedef int restrict;", "`restrict` cannot be a name in C"),
+        ("typedef opaque bytes<>;", "`xdr_bytes`"),
+        (
+            "union u switch (bool more) { case TRUE: struct { u next; } e; case FALSE: void; };",
+            "contains itself in place",
+        ),
+        (
+            "program P { version V { void F(int<>) = 1; } = 1; } = 1;",
+            "an argument of `F` has no name of its own",
+        ),
+    ] {
+        assert!(say(text).contains(why), "{text}: {}", say(text));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_underlined_and_what_is_left_out_is_told() {
+    let place = Place::new();
+    place.write("wrong.x", "struct s { int a };\n");
+    let said = place.run(&["gen", "wrong.x"]);
+    let expected = "error: `;` should stand here
+ --> wrong.x:1:18
+  |
+1 | struct s { int a };
+  |                  ^
+
+farcall: wrong.x cannot be read as an .x file\n";
+    assert_eq!((said.code, said.out.as_str(), said.err.as_str()), (1, "", expected));
+    let said = place.run(&["--json", "gen", "wrong.x"]);
+    let error: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+    assert_eq!(error["error"]["faults"][0]["line"], 1);
+
+    place.write("calc.x", CALC);
+    for nothing in ["nowhere.x", "nfs4"] {
+        let said = place.run(&["gen", nothing]);
+        let expected = format!("farcall: {nothing}: No such file or directory (os error 2)\nhint: ");
+        assert!(
+            said.code == 1 && said.err.starts_with(&expected) && said.err.contains("nfs3"),
+            "{}",
+            said.err
+        );
+    }
+    assert_eq!(place.run(&["gen", "calc.x", "-D", "1=2"]).code, 2);
+}
+
+#[test]
+fn names_that_are_declared_nowhere_are_refused_unless_they_are_left_to_the_user() {
+    let place = Place::new();
+    place.write("calc.x", CALC);
+    for command in [&["gen", "calc.x"][..], &["gen", "calc.x", "--to", "x"], &["describe", "calc.x"]] {
+        let said = place.run(command);
+        assert_eq!((said.code, said.out.as_str()), (1, ""));
+        let [first, _, _, line] = said.err.lines().take(4).collect::<Vec<_>>()[..] else {
+            panic!("{}", said.err)
+        };
+        assert_eq!(first, "error: no constant `LIMIT` is declared");
+        assert_eq!(line, "3 | const MAX_OPERANDS = LIMIT;");
+        assert!(said.err.contains("`-D LIMIT=VALUE`"), "{}", said.err);
+    }
+    place.write("peer.x", "typedef string name<>;\nstruct peer { sockaddr at; name name; };\n");
+    for command in ["gen", "describe"] {
+        let said = place.run(&[command, "peer.x"]);
+        assert!(
+            said.code == 1 && said.err.starts_with("error: no type `sockaddr` is declared"),
+            "{}",
+            said.err
+        );
+        let said = place.run(&["--json", command, "peer.x"]);
+        let error: serde_json::Value = serde_json::from_str(&said.err).unwrap();
+        assert_eq!(error["error"]["faults"][0]["undeclared_type"], "sockaddr");
+        let made = place.run(&[command, "peer.x", "--external", "sockaddr"]).ok();
+        assert!(made.contains("/// `sockaddr`, which is declared elsewhere; it has no values"), "{made}");
+    }
+    let made = place.run(&["gen", "peer.x", "--extern", "sockaddr=std::net::SocketAddr"]).ok();
+    assert!(made.contains("pub at: std::net::SocketAddr"), "{made}");
+}
+
+#[test]
+fn a_file_is_described() {
+    let place = Place::new();
+    place.write("calc.x", CALC);
+    place.write("types.x", "/* A point. */ struct point { int x; int y; }; typedef point *next;");
+    let text = place.run(&["describe", "calc.x", "-D", "LIMIT=4"]).ok();
+    for expected in
+        ["interface CalcV1 {", "1  add(operands: Operands) -> Result", "each: i32<4>", "/// Adds them up."]
+    {
+        assert!(text.contains(expected), "{expected:?} is not in {text}");
+    }
+    let json = &place.run(&["describe", "calc.x", "-D", "LIMIT=4", "--json"]).json()[0];
+    assert_eq!(
+        (&json["program"]["number"], &json["version"]["name"]),
+        (&0x2000_0099.into(), &"CALC_V1".into())
+    );
+    assert_eq!(json["procedures"][1]["spelled"], "ADD");
+    let text = place.run(&["describe", "types.x"]).ok();
+    assert!(text.contains("/// A point.\nstruct Point {\n    x: i32\n"), "{text}");
+}
+
+/// What is made of every file under `$FARCALL_X_CORPUS` compiles, no warning allowed: whatever rpcgen takes,
+/// and half at least of what it refuses. Prints a table by file, and which names C's headers declare for it,
+/// which it leaves to the user.
+#[test]
+fn what_is_made_of_real_files_compiles() {
+    let Some(corpus) =
+        std::env::var_os("FARCALL_X_CORPUS").map(PathBuf::from).filter(|corpus| corpus.is_dir())
+    else {
+        let _ = writeln!(std::io::stderr(), "skipped: FARCALL_X_CORPUS names no directory of .x files");
+        return;
+    };
+    let mut files = Vec::new();
+    collect(&corpus, &mut files);
+    files.sort();
+
+    let place = Place::new();
+    let mut made = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        let output = place.path(&format!("src/f{number}.rs"));
+        place.write(&format!("src/f{number}.rs"), "");
+        made.push(makes(&place, file, &output));
+    }
+    let failing = compile(&place, &made);
+
+    let mut table = String::new();
+    let (mut missed, mut refused, mut ours) = (Vec::new(), 0, 0);
+    for (number, file) in files.iter().enumerate() {
+        let compiles = made[number] && !failing.contains(&number);
+        let peer = rpcgen(file);
+        let name = file.strip_prefix(&corpus).unwrap_or(file).display();
+        let told = |yes: bool| if yes { "yes" } else { "-" };
+        let _ = writeln!(
+            table,
+            "{:<7} {:<6} {:<9} {name}",
+            peer.map_or("?", told),
+            told(made[number]),
+            told(compiles)
+        );
+        match peer {
+            Some(true) if !compiles => missed.push(name.to_string()),
+            Some(false) => {
+                refused += 1;
+                ours += usize::from(compiles);
+            }
+            _ => {}
+        }
+    }
+    println!("{:<7} {:<6} {:<9} file\n{table}", "rpcgen", "made", "compiles");
+    println!("{} files; {ours} compile of {refused} that rpcgen refuses", files.len());
+    assert_eq!(missed, Vec::<String>::new(), "taken by rpcgen, but not by us");
+    assert!(ours * 2 >= refused);
+}
+
+/// Makes Rust of a file. What it takes from headers of C is what a refusal names: a type is left without
+/// values, a constant gets a value that no other has.
+fn makes(place: &Place, file: &Path, output: &Path) -> bool {
+    let mut given = Vec::new();
+    loop {
+        let mut command = vec!["--json", "gen", file.to_str().unwrap(), "-o", output.to_str().unwrap()];
+        command.extend(given.iter().map(String::as_str));
+        let said = place.run(&command);
+        if said.code == 0 {
+            if !given.is_empty() {
+                println!("{}: {}", file.display(), given.join(" "));
+            }
+            return true;
+        }
+        let error: serde_json::Value = serde_json::from_str(said.err.lines().last().unwrap()).unwrap();
+        let before = given.len();
+        for fault in error["error"]["faults"].as_array().into_iter().flatten() {
+            let constants = given.iter().filter(|option| *option == "-D").count();
+            match (fault["undeclared_type"].as_str(), fault["undeclared_constant"].as_str()) {
+                (Some(name), _) => given.extend(["--external".into(), name.into()]),
+                (_, Some(name)) => given.extend(["-D".into(), format!("{name}={}", 1000 + constants)]),
+                _ => return false,
+            }
+        }
+        if given.len() == before {
+            return false;
+        }
+    }
+}
+
+/// Compiles a crate with a module for each file of which Rust was made; gives those of which the compiler said anything.
+fn compile(place: &Place, made: &[bool]) -> BTreeSet<usize> {
+    let farcall = Path::new(env!("CARGO_MANIFEST_DIR")).join("../farcall");
+    let manifest = format!(
+        "[package]\nname = \"corpus\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n\
+         [dependencies]\nfarcall = {{ path = {farcall:?} }}\n"
+    );
+    place.write("Cargo.toml", manifest);
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock"), place.path("Cargo.lock"))
+        .unwrap();
+    let modules = made.iter().enumerate().filter(|(_, made)| **made);
+    let modules: String = modules.map(|(number, _)| format!("pub mod f{number};\n")).collect();
+    place.write("src/lib.rs", modules);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["check", "--offline", "--message-format", "short"]).current_dir(place.path(""));
+    cargo
+        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus"))
+        .env_remove("RUSTFLAGS");
+    let output = cargo.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    // A line of a message begins with the file.
+    let file = |line: &str| line.strip_prefix("src/f")?.split_once(".rs:")?.0.parse().ok();
+    let failing: BTreeSet<usize> = said.lines().filter_map(file).collect();
+    for line in said.lines().filter(|line| file(line).is_some()).take(20) {
+        println!("{line}");
+    }
+    assert!(output.status.success() || !failing.is_empty(), "{said}");
+    failing
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match path.extension().and_then(|extension| extension.to_str()) {
+            _ if path.is_dir() => collect(&path, files),
+            Some("x" | "rpcl") => files.push(path),
+            _ => {}
+        }
+    }
+}
+
+/// Whether rpcgen takes a file, in its old or its new style; nothing if there is no rpcgen.
+fn rpcgen(file: &Path) -> Option<bool> {
+    let run = |style: &str| {
+        let mut command = Command::new("rpcgen");
+        command.args([style, "-h"]).arg(file.file_name()?).current_dir(file.parent()?);
+        command.output().ok().map(|output| output.status.success())
+    };
+    Some(run("-C")? || run("-N")?)
+}

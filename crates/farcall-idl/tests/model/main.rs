@@ -1,0 +1,13 @@
+//! The model of interfaces: its encoding, compatibility, values as JSON, and `.x` files.
+
+mod compatibility;
+mod encoding;
+#[cfg(feature = "values")]
+mod json_values;
+#[cfg(all(feature = "values", feature = "x"))]
+mod rpcgen_agreement;
+mod vectors;
+#[cfg(feature = "x")]
+mod x_errors;
+#[cfg(feature = "x")]
+mod x_language;

@@ -1,0 +1,348 @@
+//! The registry in a file: what it trusts, what it keeps, whom it believes dead.
+
+use crate::common;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{Scratch, entry, instances, label};
+use farcall_names::{Distrust, Error, File, MAX_FILE, MAX_LABEL, Registry, Result};
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Every operation must fail, and in the same way.
+fn refused(registry: &File, expected: impl Fn(&Error) -> bool) -> String {
+    let ty = label("FileAccess");
+    let errors: [Result<()>; 6] = [
+        registry.publish(&entry("new")).map(drop),
+        registry.withdraw(&ty, &label("new")).map(drop),
+        registry.lookup(&ty, &label("new")).map(drop),
+        registry.instances(&ty).map(drop),
+        registry.list().map(drop),
+        registry.version().map(drop),
+    ];
+    let mut said = String::new();
+    for error in errors {
+        let error = error.expect_err("it was taken");
+        assert!(expected(&error), "{error:?}");
+        said = error.to_string();
+    }
+    said
+}
+
+fn untrusted(registry: &File, reason: Distrust) -> String {
+    refused(registry, |e| matches!(e, Error::Untrusted { why, .. } if *why == reason))
+}
+
+#[test]
+fn directory_and_files_are_closed_to_others() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    let _kept = registry.publish(&entry("ebbets")).unwrap();
+    assert_eq!(mode(&directory), 0o700);
+    // Where a user may set the sticky bit, it keeps the files from being deleted because of their age.
+    let expected = if cfg!(target_os = "linux") { 0o1600 } else { 0o600 };
+    for name in ["names", "lock", "next"] {
+        assert_eq!(mode(&directory.join(name)) & (0o777 | expected), expected, "{name}");
+    }
+    assert!(!directory.join("names.new").exists());
+}
+
+#[test]
+fn an_io_error_says_what_was_attempted_and_keeps_its_source() {
+    let scratch = Scratch::new();
+    let error = File::at(scratch.join("no/parent")).publish(&entry("ebbets")).unwrap_err();
+    let says_what = matches!(&error, Error::Io { doing: "making", path, .. } if path.ends_with("no/parent"));
+    assert!(says_what, "{error:?}");
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
+    assert_eq!(source.unwrap().kind(), std::io::ErrorKind::NotFound);
+}
+
+/// The boot, the namespace and the start time tell this process from others that had, or will have, its
+/// number.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_current_owner_is_what_proc_says_of_this_process() {
+    let proc = |path: &str| fs::read_to_string(format!("/proc/{path}"));
+    let (Ok(boot), Ok(stat)) = (proc("sys/kernel/random/boot_id"), proc("self/stat")) else {
+        return common::skip("there is no /proc here");
+    };
+    let here = farcall_names::Owner::current();
+    let boot = boot.replace('-', "");
+    assert_eq!((here.pid, here.boot), (std::process::id(), u64::from_str_radix(&boot[..16], 16).unwrap()));
+    let namespace = fs::metadata("/proc/self/ns/pid").unwrap();
+    assert_eq!(here.namespace, std::os::unix::fs::MetadataExt::ino(&namespace));
+    // The name of this program has no parenthesis.
+    let (_, fields) = stat.split_once(") ").unwrap();
+    assert_eq!(here.started.to_string(), fields.split(' ').nth(22 - 3).unwrap());
+    assert!(here.started > 0);
+}
+
+#[test]
+fn asking_makes_nothing() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    assert_eq!(File::at(&directory).list().unwrap().entries, []);
+    assert!(!directory.exists());
+}
+
+#[test]
+fn a_directory_that_others_can_enter_is_refused() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    fs::create_dir(&directory).unwrap();
+    for open in [0o755, 0o710, 0o701, 0o1777, 0o720] {
+        chmod(&directory, open);
+        let said = untrusted(&File::at(&directory), Distrust::Mode(open));
+        assert!(said.contains(&format!("{open:04o}")) && said.contains("registry"), "{said}");
+    }
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "something was made in it");
+    chmod(&directory, 0o700);
+    assert!(File::at(&directory).list().is_ok());
+}
+
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    fs::create_dir(&directory).unwrap();
+    chmod(&directory, 0o700);
+    let other = rustix::process::geteuid().as_raw() + 1;
+    if std::os::unix::fs::chown(&directory, Some(other), None).is_ok() {
+        let said = untrusted(&File::at(&directory), Distrust::Owner(other));
+        assert!(said.contains(&other.to_string()), "{said}");
+        return;
+    }
+    // Without the privilege to give a directory away, take one that is another's.
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata("/").unwrap());
+    if owner == rustix::process::geteuid().as_raw() {
+        return common::skip("no directory can be given to another user, and the root directory is ours");
+    }
+    untrusted(&File::at("/"), Distrust::Owner(owner));
+}
+
+#[test]
+fn a_symbolic_link_in_the_directorys_place_is_refused() {
+    let scratch = Scratch::new();
+    let elsewhere = scratch.join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    chmod(&elsewhere, 0o700);
+    let directory = scratch.join("registry");
+    symlink(&elsewhere, &directory).unwrap();
+    untrusted(&File::at(&directory), Distrust::SymbolicLink);
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+
+    fs::remove_file(&directory).unwrap();
+    symlink(scratch.join("nowhere"), &directory).unwrap();
+    untrusted(&File::at(&directory), Distrust::SymbolicLink);
+    assert!(!scratch.join("nowhere").exists());
+}
+
+#[test]
+fn something_else_in_the_directorys_place_is_refused() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    fs::write(&directory, "").unwrap();
+    untrusted(&File::at(&directory), Distrust::NotADirectory);
+}
+
+#[test]
+fn links_in_the_files_places_are_refused_and_not_written_through() {
+    for name in ["names", "lock", "next"] {
+        let scratch = Scratch::new();
+        let directory = scratch.join("registry");
+        let registry = File::at(&directory);
+        let kept = registry.publish(&entry("ebbets")).unwrap();
+        fs::write(scratch.join("precious"), "precious").unwrap();
+        fs::remove_file(directory.join(name)).unwrap();
+        symlink(scratch.join("precious"), directory.join(name)).unwrap();
+
+        let error = registry.publish(&entry("luther")).unwrap_err();
+        assert!(matches!(error, Error::Untrusted { why: Distrust::SymbolicLink, .. }), "{error:?}");
+        assert!(error.to_string().contains(name), "{error}");
+        assert!(kept.withdraw().is_err());
+        assert_eq!(fs::read_to_string(scratch.join("precious")).unwrap(), "precious");
+    }
+}
+
+#[test]
+fn a_link_in_the_new_files_place_is_removed_and_not_written_through() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    let _first = registry.publish(&entry("ebbets")).unwrap();
+    fs::write(scratch.join("precious"), "precious").unwrap();
+    symlink(scratch.join("precious"), directory.join("names.new")).unwrap();
+    let _second = registry.publish(&entry("luther")).unwrap();
+    assert_eq!(fs::read_to_string(scratch.join("precious")).unwrap(), "precious");
+    assert_eq!(instances(&registry.list().unwrap().entries), ["ebbets", "luther"]);
+}
+
+#[test]
+fn a_directory_in_the_files_place_is_refused() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    drop(registry.publish(&entry("ebbets")).unwrap());
+    fs::remove_file(directory.join("names")).unwrap();
+    fs::create_dir(directory.join("names")).unwrap();
+    untrusted(&registry, Distrust::NotAFile);
+}
+
+#[test]
+fn a_pipe_in_a_files_place_is_refused_without_blocking() {
+    for name in ["names", "lock", "next"] {
+        let scratch = Scratch::new();
+        let directory = scratch.join("registry");
+        let registry = File::at(&directory);
+        drop(registry.publish(&entry("ebbets")).unwrap());
+        fs::remove_file(directory.join(name)).unwrap();
+        assert!(Command::new("mkfifo").arg(directory.join(name)).status().unwrap().success());
+        if name == "names" {
+            untrusted(&registry, Distrust::NotAFile);
+        }
+        let error = registry.publish(&entry("luther")).unwrap_err();
+        assert!(matches!(error, Error::Untrusted { why: Distrust::NotAFile, .. }), "{error:?}");
+    }
+}
+
+/// Every reader refuses a registry file that is too large, so no writer may make one.
+#[test]
+fn a_registry_file_grows_to_the_largest_size_that_is_read_and_no_further() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    let with_name = |name: &str| {
+        let mut entry = entry(name);
+        entry.type_name = label("F");
+        entry
+    };
+    let _kept = registry.publish(&with_name("ebbets")).unwrap();
+    let names = directory.join("names");
+    let one = fs::read_to_string(&names).unwrap();
+    let line = one.lines().nth(1).unwrap();
+    let added = line.replace("revision=1", "revision=1000001").len() + 1;
+
+    // The file is filled with entries of this process until one more entry just fits, or is one byte too
+    // long.
+    for more in [0, 1] {
+        let (mut text, mut count) = ("farcall-names 1 1000000\n".to_owned(), 0);
+        let rest = |text: &str, count: usize| {
+            let end = format!("end {}\n", count + 2);
+            MAX_FILE - text.len() - added - end.len()
+        };
+        let named = |name: &str| line.replace("ebbets", name) + "\n";
+        while rest(&text, count) > named(&"x".repeat(MAX_LABEL - 1)).len() {
+            text += &named(&format!("{count:06}"));
+            count += 1;
+        }
+        let last = rest(&text, count) + more - named("").len();
+        text += &named(&"x".repeat(last));
+        text += &format!("end {}\n", count + 1);
+        fs::write(&names, &text).unwrap();
+        let published = registry.publish(&with_name("luther"));
+        if more == 0 {
+            assert_eq!(fs::metadata(&names).unwrap().len(), MAX_FILE as u64);
+            assert_eq!(registry.list().unwrap().entries.len(), count + 2);
+            continue;
+        }
+        let error = published.unwrap_err();
+        let refused = matches!(error, Error::TooLarge { size, limit: MAX_FILE, .. } if size == MAX_FILE + 1);
+        assert!(refused, "{error:?}");
+        assert_eq!(fs::read_to_string(&names).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_corrupt_file_is_named_by_line_and_kept() {
+    let scratch = Scratch::new();
+    let directory = scratch.join("registry");
+    let registry = File::at(&directory);
+    let kept = registry.publish(&entry("ebbets")).unwrap();
+    let names = directory.join("names");
+    let good = fs::read_to_string(&names).unwrap();
+
+    let cut = good[..good.len() - 1].to_owned();
+    let cases = [
+        (String::new(), 1),
+        ("rubbish\n".to_owned(), 1),
+        (cut, 3),
+        (good.replace("export=", "exports="), 2),
+        (good.replace("end 1", "end 2"), 3),
+        (" ".repeat(MAX_FILE + 1), 1),
+    ];
+    for (text, at) in cases {
+        fs::write(&names, &text).unwrap();
+        let said = refused(&registry, |e| matches!(e, Error::Corrupt { line, .. } if *line == at));
+        assert!(said.contains(names.to_str().unwrap()) && said.contains(&format!("line {at}")), "{said}");
+        assert_eq!(fs::read_to_string(&names).unwrap(), text, "the content was not kept");
+    }
+
+    fs::write(&names, good.replace("farcall-names 1", "farcall-names 9")).unwrap();
+    refused(&registry, |e| matches!(e, Error::Format { found, .. } if found == "9"));
+
+    fs::write(&names, good).unwrap();
+    assert!(kept.withdraw().unwrap(), "once mended it goes on");
+}
+
+#[test]
+fn a_number_that_another_process_has_now_does_not_keep_an_entry_alive() {
+    let here = farcall_names::Owner::current();
+    if here.started == 0 {
+        return common::skip("this system does not say when a process started");
+    }
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let mut late = entry("late");
+    late.owner.started -= 1;
+    let late = registry.publish(&late).unwrap();
+    let ty = label("FileAccess");
+    assert_eq!(registry.lookup(&ty, &label("late")).unwrap(), None);
+    assert_eq!(registry.instances(&ty).unwrap(), []);
+    assert_eq!(registry.list().unwrap().entries, []);
+
+    let names = scratch.join("registry/names");
+    assert!(fs::read_to_string(&names).unwrap().contains("late"), "readers change nothing");
+    let _kept = registry.publish(&entry("ebbets")).unwrap();
+    assert!(!fs::read_to_string(&names).unwrap().contains("late"), "writers purge");
+    assert!(!late.withdraw().unwrap());
+}
+
+#[test]
+fn an_entry_of_another_boot_is_dead() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let mut before = entry("before");
+    if before.owner.boot == 0 {
+        return common::skip("this system does not tell its boots apart");
+    }
+    before.owner.boot ^= 1;
+    let _dead = registry.publish(&before).unwrap();
+    assert_eq!(registry.list().unwrap().entries, []);
+}
+
+#[test]
+fn an_entry_of_another_namespace_is_listed_and_may_be_replaced() {
+    let scratch = Scratch::new();
+    let registry = File::at(scratch.join("registry"));
+    let mut container = entry("ebbets");
+    if container.owner.namespace == 0 {
+        return common::skip("this system has no process namespaces");
+    }
+    container.owner.namespace += 1;
+    container.owner.pid += 1;
+    let first = registry.publish(&container).unwrap();
+    assert_eq!(registry.list().unwrap().entries, [container]);
+    let ours = entry("ebbets");
+    let _second = registry.publish(&ours).unwrap();
+    assert_eq!(registry.list().unwrap().entries, [ours]);
+    assert!(!first.withdraw().unwrap());
+}
