@@ -61,6 +61,7 @@ pub mod multi;
 mod notice;
 mod pending;
 mod runtime;
+mod segments;
 mod self_wait;
 // Some of it only shared memory uses.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]

@@ -43,11 +43,11 @@ use crate::client::{Endpoint, bind_address};
 use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
-use crate::memory::clerk::Desk;
-use crate::memory::{Offers, Watcher};
 use crate::multi::{Fixed, Group, Roster};
-use crate::server::{Accesses, Limits, Server, Task};
-use crate::shm::{Host, Link};
+use crate::segments::AccessHandler;
+use crate::segments::clerk::Locator;
+use crate::server::{Limits, Server, Task};
+use crate::shm::{Host, Link, Offers, Watcher};
 use crate::stats::Stats;
 use crate::stub::{self, AsyncServer, Binding};
 use crate::sys::fork;
@@ -89,6 +89,8 @@ pub(crate) struct Inner {
     offers: Arc<Offers>,
     /// Names of hosts that are being resolved.
     resolver: Arc<Resolver>,
+    /// Which clerk is this machine's.
+    locator: Mutex<Locator>,
     state: Mutex<State>,
 }
 
@@ -106,8 +108,6 @@ struct State {
     watcher: Option<Arc<Watcher>>,
     /// By the address of the server.
     links: Vec<(SocketAddr, Weak<Link>)>,
-    /// Which clerk is this machine's.
-    desk: Desk,
 }
 
 thread_local! {
@@ -242,14 +242,14 @@ impl Runtime {
         Ok(export::export(self, name, server)?)
     }
 
-    /// Offers an interface, and perhaps memory, to whoever knows the address: no registry is told.
+    /// Offers an interface, and perhaps memory, to callers that know the address: no registry is told.
     pub(crate) fn export_unlisted<T: ?Sized + stub::Interface>(
         &self,
         name: &str,
         server: Arc<T>,
-        accesses: Option<Arc<dyn Accesses>>,
+        handler: Option<Arc<dyn AccessHandler>>,
     ) -> Result<Export, CallFailed> {
-        export::export_unlisted(self, name, server, accesses)
+        export::export_unlisted(self, name, server, handler)
     }
 
     /// Offers an interface that is served by `async fn`s. Each call becomes a future that
@@ -306,16 +306,16 @@ impl Runtime {
         Ok(import::import::<T>(self, name, Some(time))?)
     }
 
-    /// As [`Runtime::import`], and where the exporter is if its memory may be mapped.
-    pub(crate) fn import_placed<T: ?Sized + stub::Interface>(
+    /// Binds to an export, and says where the exporter is if its memory may be mapped.
+    pub(crate) fn import_near<T: ?Sized + stub::Interface>(
         &self,
         name: &str,
-    ) -> crate::Result<(T::Client, Option<Near>)> {
-        Ok(import::import_placed::<T>(self, name)?)
+    ) -> Result<(Binding, Option<Near>), CallFailed> {
+        import::import_near::<T>(self, name)
     }
 
-    /// Its segments that may be mapped.
-    pub(crate) fn offers(&self) -> &Offers {
+    /// The segments that may be mapped.
+    pub(crate) fn offers(&self) -> &Arc<Offers> {
         &self.0.offers
     }
 
@@ -357,12 +357,13 @@ impl Runtime {
         Ok(group::roster(self, name, interface)?)
     }
 
-    /// The user-stub of a name that its first call is to bind.
-    pub(crate) fn import_unbound<T: ?Sized + stub::Interface>(
+    /// A binding to a name, which the first call binds.
+    pub(crate) fn bind_later(
         &self,
         name: &str,
-    ) -> Result<T::Client, CallFailed> {
-        Ok(import::binding_to(&self.0, bind::parse(name)?, Cow::Borrowed(T::interface()), None).into())
+        interface: &'static Interface,
+    ) -> Result<Binding, CallFailed> {
+        Ok(import::binding_to(&self.0, bind::parse(name)?, Cow::Borrowed(interface), None))
     }
 
     /// A runtime with the same settings, and a port of its own.
@@ -380,11 +381,12 @@ impl Runtime {
             tasks: Tasks::new(&*self.0.env),
             offers: Arc::default(),
             resolver: Arc::default(),
+            locator: Mutex::default(),
             state: Mutex::default(),
         }))
     }
 
-    /// The host at which its exports can be called.
+    /// The address of this machine at which the exports can be called.
     pub(crate) fn host(&self) -> Result<IpAddr, CallFailed> {
         if let Some(address) = self.address() {
             return Ok(self.0.advertised(address)?.ip());
@@ -401,9 +403,9 @@ impl Runtime {
         self.0.settings.spin
     }
 
-    /// Runs `f` with what it knows of the clerk of this machine.
-    pub(crate) fn with_desk<R>(&self, f: impl FnOnce(&mut Desk) -> R) -> R {
-        f(&mut self.0.lock().desk)
+    /// Which clerk is this machine's.
+    pub(crate) fn locator(&self) -> &Mutex<Locator> {
+        &self.0.locator
     }
 
     /// The clock, chance, sockets and threads that it uses.
@@ -510,7 +512,7 @@ impl Inner {
         let server = Server::new(self.env.clone(), socket, ServerConfig::default(), limits, inside);
         let server = server.map_err(|why| local("starting a thread", why))?;
         if self.settings.describe {
-            crate::memory::offer_counters(&server, self.random(), self.random());
+            server.export_counters(self.random(), self.random());
         }
         if self.settings.shared_memory && self.env.shares_memory() {
             // Where it cannot be had callers do without.

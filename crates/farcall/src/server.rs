@@ -77,8 +77,6 @@ use std::time::Duration;
 use farcall_proto::server::{CallKey, Parted};
 use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, server as proto};
 
-pub(crate) use accesses::Accesses;
-pub(crate) use accesses::Accessor;
 use accesses::Backlog;
 pub(crate) use call::Work;
 pub(crate) use crew::{Crew, Pace, Plan, Quota, Relief, Rested, Seat, Threads};
@@ -93,6 +91,7 @@ pub(crate) use watched::watched;
 use crate::depart::{Departing, depart};
 use crate::env::{Env, Event, Socket};
 use crate::notice::{Notice, Notices};
+use crate::segments::Accessor;
 use crate::sys::fork;
 use crate::{CallFailed, context, stats};
 use handed::Offers;
@@ -156,7 +155,7 @@ struct Core {
     exports: Exports,
     /// Accesses to memory that came with more than is done while nobody else is served.
     backlog: Backlog,
-    /// Whose access is executed, and whom those so far are to wake.
+    /// Who accesses memory now, and whom the accesses so far are to wake.
     accessor: Accessor,
     /// Quick calls that came in one train, of which one or more are being executed.
     batch: VecDeque<Work>,
@@ -357,18 +356,6 @@ impl Server {
         let mut core = self.lock();
         core.protocol.export(offer);
         core.exports.add(exported);
-    }
-
-    /// Offers what is counted here as memory: these words, which are made as they are to be whenever somebody reads them.
-    pub(crate) fn export_tally(
-        &self,
-        offer: proto::Export,
-        exported: Arc<Exported>,
-        words: Arc<[AtomicU64]>,
-    ) {
-        let mut core = self.lock();
-        core.protocol.export_aside(offer);
-        core.tally = Some(Tally::new(exported, words, self.now(), self.env.process_id()));
     }
 
     /// Offers it no longer. Calls of it that were begun are finished.

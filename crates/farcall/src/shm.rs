@@ -9,6 +9,7 @@
 //! host       the serving end: who meets callers, looks after receivers, notices deaths;  meet: one caller's meeting
 //! proof      how an importer knows that it meets the server that answered it over UDP
 //! budget     what peers make the host hold, and the share of each
+//! mapped     the carrier of accesses to memory that is mapped;  offers: the segments of this runtime that may be mapped
 //! elsewhere  what a peer may block, in a thread that nobody waits for
 //! post       one caller's memory, and the threads that take turns at receiving from it
 //! ```
@@ -23,7 +24,9 @@ mod host;
 mod large;
 mod link;
 mod long;
+mod mapped;
 mod meet;
+mod offers;
 mod outflow;
 mod post;
 mod proof;
@@ -39,10 +42,11 @@ mod sync {
     pub(super) use farcall_shm::Caller;
 }
 
-pub(crate) use elsewhere::elsewhere;
 pub(crate) use host::Host;
 pub(crate) use link::{Apart, Link};
-pub(crate) use proof::{Question, answer};
+pub(crate) use mapped::{Watcher, map};
+pub(crate) use offers::Offers;
+pub(crate) use proof::answer;
 pub(crate) use started::Started;
 
 use std::hint::spin_loop;

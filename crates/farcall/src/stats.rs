@@ -2,6 +2,8 @@
 //!
 //! What a runtime counts as a server others read too, from [its memory](crate::memory::Counters).
 
+pub(crate) mod words;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;

@@ -10,7 +10,8 @@ use farcall_proto::server as proto;
 
 use super::{Inner, Runtime};
 use crate::env::Event;
-use crate::server::{Accesses, Direct, Executor, Exported, Server, Spawned, Task, watched};
+use crate::segments::AccessHandler;
+use crate::server::{Direct, Executor, Exported, Server, Spawned, Task, watched};
 use crate::stub::{AsyncServer, Interface};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran, idl};
@@ -46,14 +47,14 @@ pub(super) fn export<T: ?Sized + Interface>(
     Ok(export)
 }
 
-/// Offers an interface, and perhaps memory, to whoever knows the address: no registry is told.
+/// Offers an interface, and perhaps memory, to callers that know the address: no registry is told.
 pub(super) fn export_unlisted<T: ?Sized + Interface>(
     runtime: &Runtime,
     name: &str,
     server: Arc<T>,
-    accesses: Option<Arc<dyn Accesses>>,
+    handler: Option<Arc<dyn AccessHandler>>,
 ) -> Result<Export, CallFailed> {
-    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), accesses)
+    offer::<T>(runtime, name, Executor::Here(Box::new(Direct(server))), handler)
 }
 
 pub(super) fn export_async<S: AsyncServer>(
@@ -72,7 +73,7 @@ fn offer<T: ?Sized + Interface>(
     runtime: &Runtime,
     name: &str,
     executor: Executor,
-    accesses: Option<Arc<dyn Accesses>>,
+    handler: Option<Arc<dyn AccessHandler>>,
 ) -> Result<Export, CallFailed> {
     let inner = &runtime.0;
     inner.check_process()?;
@@ -82,7 +83,7 @@ fn offer<T: ?Sized + Interface>(
     let id = inner.random();
     let described = inner.settings.describe.then(T::interface);
     let executor = watched(&inner.serving, T::NAME, T::PROCEDURES, &inner.env, executor);
-    let exported = Exported::new(id, T::PROCEDURES, described, executor, &inner.env).with_accesses(accesses);
+    let exported = Exported::new(id, T::PROCEDURES, described, executor, &inner.env).with_memory(handler);
     let exported = Arc::new(exported);
     let fingerprints = T::interface().fingerprints();
     let on_wire =

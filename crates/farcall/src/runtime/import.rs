@@ -17,8 +17,8 @@ use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
 use crate::client::{Brief, Outgoing, Peer, Takers, Trip};
 use crate::context;
-use crate::memory::Watcher;
 use crate::multi::{Bells, Parking, Station};
+use crate::shm::Watcher;
 use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, idl, self_wait};
@@ -54,18 +54,18 @@ pub(crate) struct Near {
     pub(crate) watcher: Option<Arc<Watcher>>,
 }
 
-/// As [`import`], and where the exporter is if it is near.
-pub(super) fn import_placed<T: ?Sized + Interface>(
+/// Binds to an export, and says where the exporter is if its memory may be mapped.
+pub(super) fn import_near<T: ?Sized + Interface>(
     runtime: &Runtime,
     name: &str,
-) -> Result<(T::Client, Option<Near>), CallFailed> {
+) -> Result<(Binding, Option<Near>), CallFailed> {
     let (inner, name, interface) = (&runtime.0, parse(name)?, Cow::Borrowed(T::interface()));
     let target = inner.bind(&name, &interface, &[], context::inherited().0)?;
     let near = target.link.as_ref().map(|_| {
         let (peer, export) = (target.peer.clone(), target.export);
         Near { peer, export, watcher: inner.watcher() }
     });
-    Ok((binding_to(inner, name, interface, Some(target)).into(), near))
+    Ok((binding_to(inner, name, interface, Some(target)), near))
 }
 
 /// A binding to whoever exports that interface under a name, and answers within that time.

@@ -272,6 +272,7 @@ impl Builder {
             generation,
             offers: Arc::default(),
             resolver: Arc::default(),
+            locator: Mutex::default(),
             state,
         })))
     }

@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::task::Waker;
 
 use farcall_proto::server::{CallKey, Finish, Incoming, Reading, SHORT, Transmit};
 use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
@@ -15,55 +14,8 @@ use super::call::finish;
 use super::payer::{Caller, Payer};
 use super::{Core, tally};
 use crate::fair::{FairQueue, Waits};
-use crate::guard;
 use crate::stub::Dispatched;
 use crate::xdr::{Decoder, Encoder};
-
-/// Who accesses memory, and what is to be done about it when nothing is locked.
-#[derive(Default)]
-pub(crate) struct Accessor {
-    /// The address, if it came from one.
-    pub(crate) from: Option<SocketAddr>,
-    /// Tasks to wake once nothing is locked: wakers are the user's code, and may use the segment or the
-    /// server.
-    pub(crate) woken: Vec<Waker>,
-}
-
-impl Accessor {
-    /// Whoever is there.
-    pub(crate) fn at(from: Option<SocketAddr>) -> Accessor {
-        Accessor { from, woken: Vec::new() }
-    }
-
-    /// Wakes them.
-    pub(crate) fn wake(self) {
-        for waker in self.woken {
-            guard::run_alone("a waker", || waker.wake());
-        }
-    }
-}
-
-/// What can be accessed. Nothing of this waits, or takes longer than copying what it is about.
-pub(crate) trait Accesses: Send + Sync + 'static {
-    /// Executes an access.
-    fn access(
-        &self,
-        by: &mut Accessor,
-        number: u32,
-        arguments: &mut Decoder<'_>,
-        reply: &mut Encoder<'_>,
-    ) -> Dispatched;
-
-    /// How many bytes the result has, if it can be long; 0 if it cannot.
-    fn most(&self, number: u32, arguments: &[u8]) -> usize;
-
-    /// Takes in bytes of no call.
-    fn post(&self, by: &mut Accessor, bytes: &[u8]);
-
-    /// Writes the result of a reading, and returns its length in bytes, a multiple of four. Returns `None` if
-    /// there is no room or no result; then [`access`](Accesses::access) says which.
-    fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize>;
-}
 
 /// An access that waits.
 struct Waiting {
@@ -251,8 +203,8 @@ impl Core {
     ) -> Option<Transmit> {
         let exported =
             self.exports.find(incoming.export).or_else(|| tally::find(&self.tally, incoming.export));
-        let accesses = exported.and_then(|exported| exported.accesses());
-        let result = accesses.map_or(0, |accesses| accesses.most(incoming.procedure, &incoming.args));
+        let memory = exported.and_then(|exported| exported.memory());
+        let result = memory.map_or(0, |memory| memory.result_bytes(incoming.procedure, &incoming.args));
         if result > SHORT
             && (self.backlog.room.has_any_of(Payer::at(&from)) || !self.protocol.has_room(now, &from, result))
         {
@@ -291,7 +243,7 @@ impl Core {
         let exports = &self.exports;
         self.protocol.answer_reading(now, from, reading, out, |reading, room| {
             let exported = exports.find(reading.export())?;
-            let len = exported.accesses()?.read(reading.procedure(), reading.args(), room)?;
+            let len = exported.memory()?.read(reading.procedure(), reading.args(), room)?;
             exported.count_access();
             Some(len)
         })
@@ -319,12 +271,12 @@ impl Core {
             }
             exported => exported,
         };
-        let finish: Finish = match exported.map(|exported| (exported, exported.accesses())) {
-            Some((exported, Some(accesses))) => {
+        let finish: Finish = match exported.map(|exported| (exported, exported.memory())) {
+            Some((exported, Some(memory))) => {
                 exported.count_access();
                 self.accessor.from = Some(from);
                 let by = &mut self.accessor;
-                finish(accesses.access(by, procedure, &mut Decoder::new(&args), &mut Encoder::new(reply)))
+                finish(memory.access(by, procedure, &mut Decoder::new(&args), &mut Encoder::new(reply)))
             }
             Some((_, None)) => finish(Dispatched::NoSuchProcedure),
             // Withdrawn while it waited.

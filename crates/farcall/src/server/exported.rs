@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::accesses::{Accesses, Accessor};
 use super::crew::Pace;
 use super::task::Spawn;
 use crate::env::{Env, Event, Time};
+use crate::segments::{AccessHandler, Accessor};
 use crate::stats::{self, Counters};
 use crate::stub::{Dispatched, Interface, Procedure};
 use crate::xdr::{Decoder, Encoder};
@@ -42,8 +42,8 @@ pub(crate) struct Exported {
     pub(crate) id: u64,
     env: Arc<dyn Env>,
     executor: Executor,
-    /// Memory that is offered beside the interface.
-    accesses: Option<Arc<dyn Accesses>>,
+    /// Executes accesses to the memory that is offered beside the interface.
+    memory: Option<Arc<dyn AccessHandler>>,
     /// How often it was accessed.
     accessed: AtomicU64,
     /// What it answers to those who ask what it is.
@@ -193,7 +193,7 @@ impl Exported {
             id,
             env: env.clone(),
             executor,
-            accesses: None,
+            memory: None,
             accessed: AtomicU64::new(0),
             described,
             since: env.now(),
@@ -205,15 +205,15 @@ impl Exported {
     }
 
     /// Makes the export offer memory too.
-    pub(crate) fn with_accesses(mut self, accesses: Option<Arc<dyn Accesses>>) -> Exported {
-        self.accesses = accesses;
+    pub(crate) fn with_memory(mut self, handler: Option<Arc<dyn AccessHandler>>) -> Exported {
+        self.memory = handler;
         self
     }
 
     /// The memory that it offers.
     #[inline]
-    pub(super) fn accesses(&self) -> Option<&dyn Accesses> {
-        self.accesses.as_deref()
+    pub(super) fn memory(&self) -> Option<&dyn AccessHandler> {
+        self.memory.as_deref()
     }
 
     /// It was accessed once more.
@@ -270,11 +270,12 @@ impl Exported {
         reply: &mut Encoder<'_>,
     ) -> Dispatched {
         if number >= farcall_proto::ACCESSES
-            && let Some(accesses) = self.accesses()
+            && let Some(memory) = self.memory()
         {
             self.count_access();
-            let mut by = Accessor::at(crate::context().caller());
-            let ended = accesses.access(&mut by, number, arguments, reply);
+            let (from, same_user) = (crate::context().caller(), context::is_same_user());
+            let mut by = Accessor { from, same_user, ..Accessor::default() };
+            let ended = memory.access(&mut by, number, arguments, reply);
             by.wake();
             return ended;
         }

@@ -7,11 +7,14 @@ use std::sync::atomic::AtomicU64;
 
 use farcall_proto::READINGS;
 
-use super::exported::{Exported, Exports};
+use super::exported::{Direct, Executor, Exported, Exports};
 use super::{Core, Server, proto};
 use crate::env::Time;
-use crate::memory::Words;
+use crate::segments::clerk::COUNTERS;
+use crate::segments::{Access, TYPE, readable_words};
+use crate::stats::words::{WORDS, Words};
 use crate::stats::{self, Serving};
+use crate::stub::Interface as _;
 
 /// The memory, and what is to be said of this server that does not change.
 pub(super) struct Tally {
@@ -21,12 +24,6 @@ pub(super) struct Tally {
     process: u32,
     /// When it was written down last.
     written: Option<Time>,
-}
-
-impl Tally {
-    pub(super) fn new(exported: Arc<Exported>, words: Arc<[AtomicU64]>, since: Time, process: u32) -> Tally {
-        Tally { exported, words: Words::new(words), since, process, written: None }
-    }
 }
 
 /// The memory that is exported as that, if it is this.
@@ -64,6 +61,21 @@ impl Core {
 }
 
 impl Server {
+    /// Offers what is counted here as memory, as an export and a generation that nobody else has.
+    pub(crate) fn export_counters(&self, export: u64, generation: u64) {
+        let words: Arc<[AtomicU64]> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        let memory = readable_words(words.clone(), generation, &*self.env);
+        let executor = Executor::Here(Box::new(Direct::<dyn Access>(Arc::new(()))));
+        let exported = Exported::new(export, &[], Some(<dyn Access>::interface()), executor, &self.env);
+        let (type_name, instance) = (TYPE.to_owned(), COUNTERS.to_owned());
+        let offer = proto::Export { id: export, type_name, instance, procedures: Vec::new() };
+        let (since, process) = (self.now(), self.env.process_id());
+        let exported = Arc::new(exported.with_memory(Some(memory)));
+        let mut core = self.lock();
+        core.protocol.export_aside(offer);
+        core.tally = Some(Tally { exported, words: Words::new(words), since, process, written: None });
+    }
+
     /// The memory that is exported as that, if it is what was counted, which is written down now if that procedure reads it.
     pub(super) fn tallied(&self, export: u64, procedure: u32) -> Option<Arc<Exported>> {
         let now = self.now();

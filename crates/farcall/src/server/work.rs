@@ -381,11 +381,11 @@ impl<'s> Worker<'s> {
             }
             Request::Post(export, bytes) => {
                 if let Some(exported) = exports.find(export)
-                    && let Some(accesses) = exported.accesses()
+                    && let Some(memory) = exported.memory()
                 {
                     exported.count_access();
                     accessor.from = Some(*from);
-                    accesses.post(accessor, bytes);
+                    memory.post(accessor, bytes);
                 }
             }
             Request::Cancel(key) => cancelled.push(key),

@@ -12,11 +12,11 @@ use farcall_shm::{Alarm, Ear, Heard, Hello, Listener, MAX_HELLO, Wants, Wire};
 
 use super::budget::{Budget, Share};
 use super::meet::Meeting;
+use super::offers::Offers;
 use super::post::Post;
 use super::proof::answer;
 use super::watch::PROBE;
 use crate::env::Time;
-use crate::memory::Offers;
 use crate::server::Server;
 
 /// What a server needs to be called through memory. It ends when it is stopped.

@@ -11,8 +11,15 @@ use farcall_proto::client::Outcome;
 use crate::CallFailed;
 use crate::client::{Outgoing, Peer, Taker};
 use crate::env::Env;
-use crate::memory::Offers;
+use crate::segments::{Carrier, Facts, SharedMemory, SharingTerms};
 use crate::server::Server;
+
+/// The segments that others may map: none.
+#[derive(Default)]
+pub(crate) struct Offers;
+
+/// There is none.
+pub(crate) struct Watcher(Infallible);
 
 /// There is none.
 pub(crate) struct Link(Infallible);
@@ -31,6 +38,33 @@ pub(crate) struct Started(Infallible);
 
 /// There is none.
 pub(crate) struct Host(Infallible);
+
+impl Offers {
+    pub(crate) fn share(&self, _: usize, _: SharingTerms) -> Option<Box<dyn SharedMemory>> {
+        None
+    }
+}
+
+impl Watcher {
+    pub(crate) fn new(_: &Arc<dyn Env>) -> std::io::Result<Watcher> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn stop(&self) {
+        match self.0 {}
+    }
+}
+
+/// Maps nothing.
+pub(crate) fn map(
+    _: &Arc<Peer>,
+    _: u64,
+    _: &Facts,
+    _: Option<Arc<Watcher>>,
+    served: Arc<dyn Carrier>,
+) -> Arc<dyn Carrier> {
+    served
+}
 
 impl Link {
     pub(crate) fn connect(

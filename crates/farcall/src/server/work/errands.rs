@@ -1,7 +1,8 @@
 //! What a worker has to do besides calls, when nothing is locked: to wake, and to drop what the user made.
 
 use super::{Next, Worker};
-use crate::server::{Accessor, Core};
+use crate::segments::Accessor;
+use crate::server::Core;
 
 /// The sentinel sleeps too long.
 pub(super) const ALARM: u8 = 1;
@@ -41,7 +42,7 @@ impl Worker<'_> {
             let plan = self.server.lock().crew.plan_errands(&self.seat);
             self.leave_to_others(plan);
         }
-        Accessor { from: None, woken: std::mem::take(&mut self.woken) }.wake();
+        Accessor { woken: std::mem::take(&mut self.woken), ..Accessor::default() }.wake();
         if executes && self.loose.len() < MOST_LOOSE {
             // A drop that takes long is not to hold up the call.
             self.errands |= errands & LOOSE;

@@ -1,0 +1,130 @@
+//! Whether exporters whose memory is mapped are still there: one thread sleeps until the socket of one of them closes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use farcall_shm::{Alarm, Ear, Wire};
+
+use crate::env::Env;
+use crate::sys::fork;
+
+/// Watches exporters, in a thread that ends when this is stopped.
+pub(crate) struct Watcher {
+    shared: Arc<Shared>,
+    env: Arc<dyn Env>,
+}
+
+struct Shared {
+    ear: Ear,
+    alarm: Alarm,
+    stopped: AtomicBool,
+    next: AtomicU64,
+    exporters: Mutex<HashMap<u64, Weak<Exporter>>>,
+}
+
+/// Whether one exporter is still there, for as long as its memory is mapped.
+pub(super) struct Liveness {
+    exporter: Arc<Exporter>,
+    name: u64,
+    shared: Arc<Shared>,
+}
+
+struct Exporter {
+    wire: Wire,
+    gone: AtomicBool,
+    /// The process that mapped the memory.
+    process: u64,
+}
+
+const ALARM: u64 = 0;
+
+impl Watcher {
+    /// Starts the thread.
+    pub(crate) fn new(env: &Arc<dyn Env>) -> std::io::Result<Watcher> {
+        let shared = Arc::new(Shared {
+            ear: Ear::new()?,
+            alarm: Alarm::new()?,
+            stopped: AtomicBool::new(false),
+            next: AtomicU64::new(ALARM + 1),
+            exporters: Mutex::default(),
+        });
+        shared.ear.hear(&shared.alarm, ALARM)?;
+        let body = shared.clone();
+        env.spawn("farcall-ties", Box::new(move || body.live()))?;
+        Ok(Watcher { shared, env: env.clone() })
+    }
+
+    pub(crate) fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.shared.alarm.set();
+    }
+
+    pub(super) fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
+
+    /// Watches the exporter at the other end of a socket.
+    pub(super) fn watch(&self, wire: Wire) -> std::io::Result<Liveness> {
+        let shared = &self.shared;
+        let name = shared.next.fetch_add(1, Ordering::Relaxed);
+        let exporter = Arc::new(Exporter { wire, gone: AtomicBool::new(false), process: fork::generation() });
+        shared.lock().insert(name, Arc::downgrade(&exporter));
+        let liveness = Liveness { exporter, name, shared: shared.clone() };
+        shared.ear.hear(&liveness.exporter.wire, name)?;
+        Ok(liveness)
+    }
+}
+
+impl Shared {
+    fn live(&self) {
+        let mut said = Vec::new();
+        while !self.stopped.load(Ordering::SeqCst) {
+            self.ear.wait(None, &mut said);
+            for name in said.drain(..) {
+                if name == ALARM {
+                    self.alarm.clear();
+                } else if let Some(exporter) = self.exporter(name) {
+                    // An exporter says nothing more: it has ended, or it breaks the rules.
+                    exporter.gone.store(true, Ordering::Release);
+                    self.ear.ignore(&exporter.wire);
+                }
+            }
+        }
+    }
+
+    fn exporter(&self, name: u64) -> Option<Arc<Exporter>> {
+        self.lock().get(&name).and_then(Weak::upgrade)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Weak<Exporter>>> {
+        self.exporters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Liveness {
+    /// Whether the exporter is there, and this is the process that mapped its memory.
+    #[inline(always)]
+    pub(super) fn holds(&self) -> bool {
+        !self.is_gone() && self.is_ours()
+    }
+
+    #[inline(always)]
+    pub(super) fn is_gone(&self) -> bool {
+        self.exporter.gone.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_ours(&self) -> bool {
+        self.exporter.process == fork::generation()
+    }
+}
+
+impl Drop for Liveness {
+    fn drop(&mut self) {
+        // (The ear forgets a socket that is closed.)
+        if self.is_ours() {
+            self.shared.lock().remove(&self.name);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A segment's memory at its exporter: a memory file that importers may map. When it is taken away from them,
+//! the exporter goes on with a copy.
+//!
+//! (tests/shared_mapping.rs includes this file, and gives it loom's types and memory that is not mapped through
+//! `super::parts`.)
+
+use super::parts::{
+    Area, AsFd, AtomicU64, May, Ordering, OwnedFd, PROOF, PoisonError, RwLock, RwLockReadGuard,
+    RwLockWriteGuard, Wire, fence, fork, punch, written, zeros,
+};
+
+/// The memory of one segment, in a file that is passed to importers.
+///
+/// Another file holds the control word, which only the exporter can write: the generation of the segment
+/// whose memory the first file is, or zero when it is no longer a segment's. Importers read it after each
+/// access.
+#[derive(Debug)]
+pub(crate) struct SharedMapping {
+    control: Area,
+    control_file: OwnedFd,
+    others: May,
+    len: usize,
+    /// Locked for reading by every access of the exporter: a write while the memory is moved would be lost.
+    current: RwLock<Current>,
+    /// The process that it was made in.
+    process: u64,
+}
+
+#[derive(Debug)]
+struct Current {
+    words: Words,
+    /// The generation that is passed to importers who ask.
+    offered: Option<u64>,
+    /// An importer has it.
+    passed: bool,
+}
+
+#[derive(Debug)]
+enum Words {
+    File(Area, OwnedFd),
+    /// Memory of this process alone: there were too many files when the words were moved, or they are offered no longer.
+    Alone(Box<[AtomicU64]>),
+}
+
+impl SharedMapping {
+    /// Makes memory for others to map, as this generation; `None` where it cannot be had.
+    pub(crate) fn new(len: usize, others: May, generation: u64) -> Option<SharedMapping> {
+        let (control, control_file) = Area::create(size_of::<u64>(), May::Read).ok()?;
+        let (area, file) = Area::create(len, others).ok()?;
+        let current = Current { words: Words::File(area, file), offered: Some(generation), passed: false };
+        let mapping = SharedMapping {
+            control,
+            control_file,
+            others,
+            len,
+            current: RwLock::new(current),
+            process: fork::generation(),
+        };
+        mapping.publish(generation);
+        Some(mapping)
+    }
+
+    /// Whether importers may write what they map.
+    pub(crate) fn is_written_by_others(&self) -> bool {
+        self.others == May::Write
+    }
+
+    /// Accesses the words. They are not moved meanwhile.
+    #[inline(never)]
+    pub(crate) fn with<R>(&self, access: impl FnOnce(&[AtomicU64]) -> R) -> R {
+        access(self.read().words.all())
+    }
+
+    /// Copies bytes out, in no certain order. Returns false, without copying, where copying by words is better.
+    pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool {
+        match &self.read().words {
+            Words::File(area, _) => area.copy_out(offset, into),
+            Words::Alone(_) => false,
+        }
+    }
+
+    /// Copies bytes in, in no certain order. Returns false, without copying, where copying by words is
+    /// better.
+    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
+        match &self.read().words {
+            Words::File(area, _) => area.copy_in(offset, bytes),
+            Words::Alone(_) => false,
+        }
+    }
+
+    /// Takes the memory away from all importers that have mapped it. After this has returned no access of
+    /// theirs reaches the segment, and every access that an importer reports as done was done to it. From
+    /// then on the memory is offered as generation `offer`, or not at all.
+    pub(crate) fn take_away(&self, offer: Option<u64>) {
+        // The lock is held throughout. Otherwise another thread could offer the memory between this word and
+        // our copy, and what an importer writes meanwhile would be lost.
+        let mut current = self.write();
+        // First the control word is written, then the memory is read. An importer first writes the memory,
+        // then reads the control word. So at least one of the two sees what the other wrote.
+        self.publish(0);
+        fence(Ordering::SeqCst);
+        let is_alone = matches!(current.words, Words::Alone(_));
+        if current.passed || (is_alone && offer.is_some()) {
+            let former = std::mem::replace(&mut current.words, self.fresh(offer));
+            former.copy_to(&current.words, self.len);
+            former.abandon();
+        }
+        current.passed = false;
+        current.offered = offer.filter(|_| matches!(current.words, Words::File(..)));
+        self.publish(current.offered.unwrap_or(0));
+    }
+
+    /// Offers the memory no longer. Importers that have mapped it may keep what they read there.
+    pub(crate) fn withdraw(&self) {
+        let mut current = self.write();
+        current.offered = None;
+        self.publish(0);
+    }
+
+    /// Passes the memory to an importer that means that generation, with the proof of who the exporter is. `hears`
+    /// tells the importer that the exporter hears of writes if it is asked to.
+    pub(crate) fn pass(&self, generation: u64, hears: bool, proof: &[u8; PROOF], wire: &Wire) -> bool {
+        let mut current = self.write();
+        if current.offered != Some(generation) {
+            return false;
+        }
+        let Words::File(_, file) = &current.words else { return false };
+        let facts = [u8::from(self.others == May::Write), u8::from(hears)];
+        let first = [&proof[..], &facts].concat();
+        let passed =
+            wire.send(&first, Some(self.control_file.as_fd())) && wire.send(b"!", Some(file.as_fd()));
+        current.passed = true;
+        passed
+    }
+
+    /// Writes the control word. A child of this process has it mapped too, and must not write it.
+    fn publish(&self, generation: u64) {
+        if let (true, Some([word, ..])) = (self.process == fork::generation(), self.control.words()) {
+            word.store(generation, Ordering::SeqCst);
+        }
+    }
+
+    fn fresh(&self, offer: Option<u64>) -> Words {
+        let file = offer.and_then(|_| Area::create(self.len, self.others).ok());
+        file.map_or_else(|| Words::Alone(zeros(self.len)), |(area, file)| Words::File(area, file))
+    }
+
+    #[inline]
+    fn read(&self) -> RwLockReadGuard<'_, Current> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Current> {
+        self.current.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Words {
+    #[inline]
+    fn all(&self) -> &[AtomicU64] {
+        match self {
+            Words::File(area, _) => area.words().unwrap_or_default(),
+            Words::Alone(words) => words,
+        }
+    }
+
+    fn copy_to(&self, other: &Words, len: usize) {
+        const WORD: usize = size_of::<u64>();
+        let parts = match self {
+            Words::File(_, file) => written(file, len),
+            Words::Alone(_) => std::iter::once(0..len).collect(),
+        };
+        for part in parts {
+            // The file's last page goes on behind the segment's end.
+            let part = part.start / WORD..part.end.min(len).div_ceil(WORD);
+            for (from, to) in self.all()[part.clone()].iter().zip(&other.all()[part]) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Gives the memory back to the system though importers still have it mapped. The system refuses this for
+    /// memory that they can only read; that is freed when they unmap it.
+    fn abandon(self) {
+        if let Words::File(area, file) = self {
+            punch(&file, area.len());
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Mapped memory that is taken away, under loom: in every interleaving the segment keeps what was written
+//! before.
+#![cfg(target_os = "linux")]
+#![allow(missing_docs)]
+
+#[path = "../src/shm/mapped/control.rs"]
+mod control;
+mod modelled;
+#[path = "../src/shm/mapped/shared.rs"]
+#[allow(dead_code)]
+mod shared;
+
+mod parts {
+    //! Memory files, and sockets by which they are passed.
+    use std::sync::Arc;
+
+    pub(super) use crate::modelled::AtomicU64;
+    pub(super) use farcall_shm::{May, PROOF};
+    pub(super) use loom::sync::atomic::{Ordering, fence};
+    pub(super) use loom::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+    pub(super) use std::sync::PoisonError;
+
+    /// A file of words; who has it has it mapped.
+    #[derive(Clone, Debug)]
+    pub(super) struct OwnedFd(Arc<[AtomicU64]>);
+
+    #[derive(Debug)]
+    pub(super) struct Area(OwnedFd);
+
+    /// What is passed by it, in that order.
+    #[derive(Default)]
+    pub(super) struct Wire(pub(super) std::sync::Mutex<Vec<OwnedFd>>);
+
+    pub(super) trait AsFd {
+        fn as_fd(&self) -> &Self {
+            self
+        }
+    }
+
+    impl AsFd for OwnedFd {}
+
+    impl OwnedFd {
+        pub(super) fn words(&self) -> &[AtomicU64] {
+            &self.0
+        }
+    }
+
+    impl Area {
+        pub(super) fn create(len: usize, _: May) -> std::io::Result<(Area, OwnedFd)> {
+            let file = OwnedFd(zeros(len).into());
+            Ok((Area(file.clone()), file))
+        }
+
+        pub(super) fn len(&self) -> usize {
+            size_of::<u64>() * self.0.0.len()
+        }
+
+        pub(super) fn words(&self) -> Option<&[AtomicU64]> {
+            Some(self.0.words())
+        }
+
+        pub(super) fn copy_out(&self, _: usize, _: &mut [u8]) -> bool {
+            false
+        }
+
+        pub(super) fn copy_in(&self, _: usize, _: &[u8]) -> bool {
+            false
+        }
+    }
+
+    impl Wire {
+        pub(super) fn send(&self, _: &[u8], file: Option<&OwnedFd>) -> bool {
+            self.0.lock().unwrap().extend(file.cloned());
+            true
+        }
+    }
+
+    pub(super) fn zeros(len: usize) -> Box<[AtomicU64]> {
+        (0..len / size_of::<u64>()).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    /// (Parts that were never written are an affair of the system's.)
+    pub(super) fn written(_: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>> {
+        std::iter::once(0..len).collect()
+    }
+
+    pub(super) fn punch(file: &OwnedFd, _: usize) {
+        file.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    pub(super) mod fork {
+        pub(in super::super) fn generation() -> u64 {
+            0
+        }
+    }
+}
+
+use std::sync::Arc;
+
+use farcall_shm::{May, PROOF};
+use loom::sync::atomic::{AtomicBool, Ordering, fence};
+use loom::thread;
+
+use control::{has_read, has_written};
+use modelled::{AtomicU64, check};
+use parts::{OwnedFd, Wire};
+use shared::SharedMapping;
+
+/// An importer: `Mapped`, of one word.
+struct Mapped {
+    control: OwnedFd,
+    data: OwnedFd,
+    generation: u64,
+}
+
+impl Mapped {
+    /// Maps a generation, if it is that which is offered.
+    fn map(mapping: &SharedMapping, generation: u64) -> Option<Mapped> {
+        let wire = Wire::default();
+        if !mapping.pass(generation, false, &[0; PROOF], &wire) {
+            return None;
+        }
+        let [control, data] = wire.0.into_inner().unwrap().try_into().expect("two files are passed");
+        Some(Mapped { control, data, generation })
+    }
+
+    /// `Sight::load`.
+    fn look(file: &OwnedFd) -> u64 {
+        let word = file.words()[0].load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        word
+    }
+
+    fn is_current(&self) -> bool {
+        has_read(self.generation, || Mapped::look(&self.control))
+    }
+
+    /// `Mapped::read`: what stands there, if that was read from the segment.
+    fn read(&self) -> Option<u64> {
+        let word = Mapped::look(&self.data);
+        self.is_current().then_some(word)
+    }
+
+    /// `Mapped::read_bytes`: an instruction copies, which orders nothing.
+    fn read_bytes(&self) -> Option<u64> {
+        let word = self.data.words()[0].load(Ordering::Relaxed);
+        self.is_current().then_some(word)
+    }
+
+    /// Whether a write was done.
+    fn change(&self, change: impl FnOnce(&AtomicU64)) -> bool {
+        if !self.is_current() {
+            return false;
+        }
+        change(&self.data.words()[0]);
+        has_written(self.generation, || Mapped::look(&self.control))
+    }
+
+    /// `Mapped::write`.
+    fn write(&self, new: u64) -> bool {
+        self.change(|word| word.store(new, Ordering::Release))
+    }
+
+    /// `Mapped::write_bytes`.
+    fn write_bytes(&self, new: u64) -> bool {
+        self.change(|word| word.store(new, Ordering::Relaxed))
+    }
+
+    /// `Mapped::compare_and_swap`.
+    fn swap(&self, new: u64) -> bool {
+        self.change(|word| {
+            word.swap(new, Ordering::AcqRel);
+        })
+    }
+}
+
+/// A segment of one word, of generation 1, that an importer has mapped.
+fn mapped(word: u64) -> (Arc<SharedMapping>, Mapped) {
+    let mapping = SharedMapping::new(size_of::<u64>(), May::Write, 1).unwrap();
+    mapping.with(|words| words[0].store(word, Ordering::Release));
+    let mapped = Mapped::map(&mapping, 1).expect("it is offered");
+    (Arc::new(mapping), mapped)
+}
+
+fn word(mapping: &SharedMapping) -> u64 {
+    mapping.with(|words| words[0].load(Ordering::Acquire))
+}
+
+#[test]
+fn what_was_written_is_there_when_the_memory_was_taken_away() {
+    for write in [Mapped::write, Mapped::write_bytes, Mapped::swap] {
+        for offer in [None, Some(2)] {
+            check(3, move || {
+                let (mapping, importer) = mapped(7);
+                let importer = thread::spawn(move || write(&importer, 8));
+                mapping.take_away(offer);
+                let found = word(&mapping);
+                let done = importer.join().unwrap();
+                assert!(!done || found == 8, "it was done, and {found} is there");
+                assert_eq!(word(&mapping), found, "and nothing is written afterwards");
+            });
+        }
+    }
+}
+
+#[test]
+fn nobody_reads_what_was_taken_away() {
+    for read in [Mapped::read, Mapped::read_bytes] {
+        check(3, move || {
+            let (mapping, importer) = mapped(7);
+            let parted = Arc::new(AtomicBool::new(false));
+            let told = parted.clone();
+            let importer = thread::spawn(move || {
+                let is_told = told.load(Ordering::Acquire);
+                let found = read(&importer);
+                assert!(found.is_none_or(|word| word == 7), "what the exporter gave back to the system");
+                assert!(!is_told || found.is_none() && !importer.write(9), "after it was taken away");
+            });
+            mapping.take_away(None);
+            mapping.with(|words| words[0].store(8, Ordering::Release));
+            parted.store(true, Ordering::Release);
+            importer.join().unwrap();
+            assert_eq!(word(&mapping), 8);
+        });
+    }
+}
+
+/// One is offered anew, and taken away again by somebody else, while a third maps it.
+#[test]
+fn what_was_written_is_there_when_two_take_the_memory_away() {
+    check(2, || {
+        let (mapping, _) = mapped(7);
+        let others = [Some(2), None].map(|offer| {
+            let mapping = mapping.clone();
+            thread::spawn(move || mapping.take_away(offer))
+        });
+        let done = Mapped::map(&mapping, 2).is_some_and(|importer| importer.write(8));
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert!(!done || word(&mapping) == 8, "it was done, and {} is there", word(&mapping));
+    });
+}
