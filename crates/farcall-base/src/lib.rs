@@ -5,10 +5,14 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
+mod call_key;
 mod failure;
 mod time;
 mod trace;
 
+pub use address::canonical;
+pub use call_key::CallKey;
 pub use failure::{Failure, Kind, Ran};
 pub use time::{Time, nanos};
 pub use trace::Trace;

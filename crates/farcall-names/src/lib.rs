@@ -50,10 +50,11 @@ mod table;
 
 pub use entry::{Entry, Fingerprint, MAX_FINGERPRINTS, MAX_PUBLIC_KEY};
 pub use error::{Distrust, Error, Result};
+pub use farcall_base::canonical;
 pub use file::File;
 pub use format::MAX_FILE;
 pub use memory::Memory;
-pub use name::{Address, Fault, Host, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Name, NameError, canonical};
+pub use name::{Address, Fault, Host, Label, MAX_EXPORT, MAX_LABEL, MAX_NAME, Name, NameError};
 pub use owner::{Liveness, Owner};
 pub use registry::{Listing, Registration, Registry};
 

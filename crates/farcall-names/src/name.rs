@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
+use farcall_base::canonical;
+
 /// The most bytes of a [`Label`].
 pub const MAX_LABEL: usize = 128;
 
@@ -391,14 +393,6 @@ impl Address {
             Self::Udp(socket) | Self::Shm(socket) => Some(canonical(*socket)),
         }
     }
-}
-
-/// The form in which addresses are compared: one of IPv4 that is written as IPv6 (`::ffff:127.0.0.1`, RFC
-/// 4291 section 2.5.5.2), as a socket of both families has it, becomes one of IPv4.
-#[inline]
-pub fn canonical(socket: SocketAddr) -> SocketAddr {
-    let SocketAddr::V6(v6) = socket else { return socket };
-    v6.ip().to_ipv4_mapped().map_or(socket, |ip| SocketAddr::new(ip.into(), v6.port()))
 }
 
 impl NameError {

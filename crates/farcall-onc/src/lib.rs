@@ -59,6 +59,9 @@
 
 #![forbid(unsafe_code)]
 
+// What macros make names `::farcall`. To this crate that is what every protocol needs, and no more.
+extern crate farcall_core as farcall;
+
 #[cfg(unix)]
 pub mod client;
 #[cfg(unix)]

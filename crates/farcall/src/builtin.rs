@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::idl::Interface;
 use crate::stub::{Dispatched, Procedure};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
+use crate::{CallFailed, Ran, self_wait};
 
 /// Takes nothing and gives a [`Health`].
 pub(crate) static HEALTH: Procedure = Procedure {
@@ -31,9 +32,20 @@ pub(crate) static DESCRIBE: Procedure = Procedure {
 
 /// Whether a procedure of that number belongs to an interface: every other one is executed by the server's
 /// own threads.
-#[cfg(feature = "tokio")]
-pub(crate) fn is_of_interface(procedure: u32) -> bool {
+fn is_of_interface(procedure: u32) -> bool {
     (HEALTH.number + 1..DESCRIBE.number).contains(&procedure)
+}
+
+/// Whether a blocking call of this procedure would wait for the executor that its own thread drives.
+#[inline(always)]
+pub(crate) fn waits_for_itself(export: u64, procedure: u32) -> bool {
+    self_wait::would(export) && is_of_interface(procedure)
+}
+
+/// Refuses a blocking call of this procedure if it would wait for itself.
+#[inline(always)]
+pub(crate) fn may_call(export: u64, procedure: u32) -> Result<(), CallFailed> {
+    if waits_for_itself(export, procedure) { Err(self_wait::refusal(Ran::No)) } else { Ok(()) }
 }
 
 /// What an exporter says of itself, by being able to.

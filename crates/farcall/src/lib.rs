@@ -31,65 +31,39 @@
 //! [`stub::local`] binds a stub to a server without a network, [`dynamic`] calls without an interface's
 //! source, [`stats`] counts what happened, [`env`](mod@env) is the seam for simulators.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 // So that code made by our own macros can say `::farcall` here too.
 extern crate self as farcall;
 
 mod builtin;
-mod calls;
 mod client;
-mod context;
 mod depart;
 pub mod dynamic;
-pub mod env;
-mod error;
-#[doc(hidden)]
-pub mod fair;
-#[doc(hidden)]
-pub mod guard;
-pub mod intercept;
-mod local;
 pub mod memory;
-/// Datagrams with control messages (recvmsg(2)), for the other crates of this workspace.
-#[cfg(target_os = "linux")]
-#[doc(hidden)]
-pub mod message {
-    pub use crate::sys::{Incoming, Outgoing, receive, report_destinations, send};
-}
-pub mod multi;
-mod notice;
-mod pending;
 mod runtime;
 mod segments;
-mod self_wait;
 // Some of it only shared memory uses.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 mod server;
 #[cfg_attr(not(target_os = "linux"), path = "shm/none.rs")]
 mod shm;
 pub mod stats;
-pub mod stub;
-mod sys;
-mod system;
-mod udp;
 
-pub use bytes::Bytes;
-pub use calls::Calls;
-pub use context::{Cancelled, Context, Trace, context};
-pub use error::{CallFailed, Error, Exception, Kind, Never, Ran, Result, ResultExt};
-pub use farcall_idl as idl;
 #[cfg(feature = "x")]
 pub use farcall_macros::include_x;
-pub use farcall_macros::{Xdr, interface};
 pub use farcall_names as names;
-pub use farcall_xdr as xdr;
-pub use multi::{Group, Multi};
-pub use pending::Pending;
+
+pub use farcall_core::{
+    Bytes, CallFailed, Calls, Cancelled, Context, Error, Exception, Group, Kind, Multi, Never, Pending, Ran,
+    Result, ResultExt, System, Trace, Xdr, context, env, idl, intercept, interface, multi, stub, xdr,
+};
+#[doc(hidden)]
+pub use farcall_core::{fair, guard};
+use farcall_core::{notice, self_wait, serving, sys, wait};
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
 pub use runtime::{
     Builder, Export, Runtime, Stopper, export, import, import_all, import_each, import_within,
 };
 pub use server::Task;
-pub use system::System;

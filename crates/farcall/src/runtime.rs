@@ -282,7 +282,8 @@ impl Runtime {
         let tokio = tokio.map_err(|why| CallFailed::new(Kind::Local, Ran::No).caused_by(why))?;
         let executor = tokio.clone();
         let export = self.export_async_on(name, server, move |task| drop(executor.spawn(task)))?;
-        crate::self_wait::note(export.exported(), &tokio);
+        let exported = export.exported();
+        crate::self_wait::note(exported.id, Arc::downgrade(exported) as _, &tokio);
         Ok(export)
     }
 

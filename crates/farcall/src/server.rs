@@ -88,12 +88,13 @@ pub(crate) use task::Spawned;
 pub use task::Task;
 pub(crate) use watched::watched;
 
+use crate::context::CallServer;
 use crate::depart::{Departing, depart};
 use crate::env::{Env, Event, Socket};
 use crate::notice::{Notice, Notices};
 use crate::segments::Accessor;
 use crate::sys::fork;
-use crate::{CallFailed, context, stats};
+use crate::{CallFailed, stats};
 use handed::Offers;
 use queue::Queue;
 use tally::Tally;
@@ -402,6 +403,10 @@ impl Server {
         (*core.protocol.stats(), tally::exports(&core.protocol, &core.exports).collect())
     }
 
+    pub(crate) fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
+
     #[inline]
     pub(crate) fn now(&self) -> Time {
         self.env.now()
@@ -415,11 +420,6 @@ impl Server {
             0 => self.now(),
             looked => Time::from_nanos(looked),
         }
-    }
-
-    pub(crate) fn is_cancelled(&self, key: CallKey) -> bool {
-        let core = self.lock();
-        core.protocol.is_given_up(key) || core.cancelled.contains(&key)
     }
 
     /// Whether any call that executes was given up. As long as this holds, each outcome is checked for
@@ -452,18 +452,6 @@ impl Server {
         }
     }
 
-    pub(crate) fn notices(&self) -> &Notices {
-        &self.notices
-    }
-
-    /// Has a notice told when a call that executes is given up.
-    pub(crate) fn notify(&self, key: CallKey, notice: &Arc<Notice>) {
-        if self.notices.add(key, notice) {
-            // The sentinel is to know of the deadline.
-            self.sentinel.set();
-        }
-    }
-
     pub(crate) fn check_process(&self) -> Result<(), CallFailed> {
         if self.generation == fork::generation() { Ok(()) } else { Err(crate::client::forked()) }
     }
@@ -491,32 +479,6 @@ impl Server {
     }
 }
 
-/// A thread that receives and executes in turn with others, and is about to wait in a call of its own.
-pub(crate) trait Aside: Send + Sync {
-    /// Whether it may wait: if it is the last that could receive it may not.
-    ///
-    /// # Errors
-    /// What the call that it would wait for fails with.
-    fn may_wait(&self) -> Result<(), CallFailed>;
-    /// Says that the thread begins to wait, and does not count meanwhile. Returns false if it waits already.
-    fn step_aside(&self) -> bool;
-    /// Says that the thread waits no longer.
-    fn step_back(&self);
-}
-
-/// Whether this thread may wait in farcall.
-///
-/// # Errors
-/// The thread serves a call, no other thread could receive meanwhile, and what it would wait for might have
-/// to be received.
-#[inline(always)]
-pub(crate) fn may_wait() -> Result<(), CallFailed> {
-    match context::crew() {
-        None => Ok(()),
-        Some(crew) => crew.may_wait(),
-    }
-}
-
 /// What a thread that must not wait fails with.
 #[cold]
 pub(crate) fn last_thread(threads: &Threads) -> CallFailed {
@@ -527,20 +489,24 @@ pub(crate) fn last_thread(threads: &Threads) -> CallFailed {
     CallFailed::new(Kind::Overloaded, Ran::No).because(why)
 }
 
-/// To be held while a thread waits in farcall: if it serves a call it does not count as a worker
-/// meanwhile, and another receives if need be.
-#[inline(always)]
-pub(crate) fn waiting() -> Waiting {
-    Waiting(context::crew().filter(|crew| crew.step_aside()))
-}
+impl CallServer for Server {
+    fn env(&self) -> &Arc<dyn Env> {
+        &self.env
+    }
 
-/// A wait inside a procedure.
-pub(crate) struct Waiting(Option<Arc<dyn Aside>>);
+    fn is_cancelled(&self, key: CallKey) -> bool {
+        let core = self.lock();
+        core.protocol.is_given_up(key) || core.cancelled.contains(&key)
+    }
 
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if let Some(crew) = &self.0 {
-            crew.step_back();
+    fn notify(&self, key: CallKey, notice: &Arc<Notice>) {
+        if self.notices.add(key, notice) {
+            // The sentinel is to know of the deadline.
+            self.sentinel.set();
         }
+    }
+
+    fn forget(&self, key: CallKey, notice: &Arc<Notice>) {
+        self.notices.remove(key, notice);
     }
 }

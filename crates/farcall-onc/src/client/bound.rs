@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use farcall::idl::spell_program;
-use farcall::multi::{Bells, Station};
 use farcall::stub::{Call, Channel, Origin, PendingCall, Procedure, Reply, Sink, bad_arguments};
+use farcall::wait::{ReadyList, WaitPoint};
 use farcall::xdr::{Decoder, Encoder};
 use farcall::{CallFailed, Kind, Ran};
 
@@ -541,13 +541,19 @@ impl PendingCall for Started {
         self.ask(|_| Watcher::Task(context.waker().clone()), sink)
     }
 
-    fn station(&self) -> Option<Arc<dyn Station>> {
+    fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
         Some(self.link.clone())
     }
 
-    fn attend(&mut self, station: &Arc<dyn Station>, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
-        let here = |link: &Arc<Link>| std::ptr::addr_eq(Arc::as_ptr(station), Arc::as_ptr(link));
-        self.ask(|link| Watcher::Gatherer(bells.of(member), here(link)), sink)
+    fn poll_at(
+        &mut self,
+        point: &Arc<dyn WaitPoint>,
+        ready: &ReadyList,
+        member: u32,
+        sink: Sink<'_>,
+    ) -> Poll<()> {
+        let here = |link: &Arc<Link>| std::ptr::addr_eq(Arc::as_ptr(point), Arc::as_ptr(link));
+        self.ask(|link| Watcher::Gatherer(ready.token(member), here(link)), sink)
     }
 
     fn cancel(&mut self) {

@@ -6,29 +6,29 @@ use std::thread::{self, Thread};
 use std::time::Instant;
 
 use farcall::env::{Env, Time};
-use farcall::multi::{Bells, Interrupt, Station};
+use farcall::wait::{Interrupt, ReadyList, WaitPoint};
 use farcall::{CallFailed, System};
 
 use super::alarm::Alarm;
 use super::link::{Link, may_wait};
 use super::table::Lost;
 
-impl Station for Link {
+impl WaitPoint for Link {
     fn now(&self) -> Time {
         System.now()
     }
 
-    fn wait(&self, bells: &Bells, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
+    fn wait(&self, ready: &ReadyList, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
         /// No two waits have the same seat: each has an interrupt of its own.
         static SEAT: AtomicUsize = AtomicUsize::new(1);
         may_wait().map_err(failed)?;
         let Some(link) = self.me() else { return Ok(()) };
         link.send_held();
         let until = until.map(|until| Instant::now() + until.since(System.now()));
-        bells.hear(
+        ready.wait_with(
             SEAT.fetch_add(1, Ordering::Relaxed),
             || Arc::new(Seated { thread: thread::current(), alarm: link.alarm().cloned() }),
-            || link.gather(&|| bells.are(enough), until),
+            || link.gather(&|| ready.count() >= enough, until),
         );
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use farcall::multi::Bell;
+use farcall::wait::ReadyToken;
 use farcall::{Kind, Ran, guard};
 
 use super::copies::Anew;
@@ -81,7 +81,7 @@ pub(crate) enum Watcher {
     Thread(Thread),
     Task(Waker),
     /// One who gathers the ends of several calls; whether it waits at this link.
-    Gatherer(Bell, bool),
+    Gatherer(ReadyToken, bool),
 }
 
 impl Watcher {
@@ -97,9 +97,9 @@ impl Watcher {
             Watcher::Thread(thread) => thread.unpark(),
             // A panic in it is not that of the caller who happens to lead.
             Watcher::Task(waker) => guard::run_alone("a waker", || waker.wake()),
-            Watcher::Gatherer(bell, here) => guard::run_alone("a waker", || match here && leading {
-                true => bell.ring_serving(),
-                false => bell.ring(),
+            Watcher::Gatherer(token, here) => guard::run_alone("a waker", || match here && leading {
+                true => token.mark_ready_serving(),
+                false => token.mark_ready(),
             }),
         }
     }

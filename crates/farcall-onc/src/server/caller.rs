@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use farcall::stub::{EnteredElsewhere, enter_elsewhere};
+use farcall::context::{EnteredElsewhere, enter_elsewhere};
 
 use super::peer::{Peer, PeerConnection, Transport};
 use crate::Client;

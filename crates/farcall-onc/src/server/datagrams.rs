@@ -234,7 +234,7 @@ struct Asker {
 /// Whether each datagram comes from now on with the address at which it arrived.
 #[cfg(target_os = "linux")]
 fn reports_destinations(socket: &UdpSocket, local: &SocketAddr) -> bool {
-    farcall::message::report_destinations(socket, local.is_ipv6()).is_ok()
+    farcall::sys::report_destinations(socket, local.is_ipv6()).is_ok()
 }
 
 #[cfg(target_os = "linux")]
@@ -243,7 +243,7 @@ fn receive_message(
     buffer: &mut [u8],
     wait: bool,
 ) -> Result<Option<(usize, Asker)>, Errno> {
-    let incoming = farcall::message::receive(socket, buffer, wait).map_err(errno)?;
+    let incoming = farcall::sys::receive(socket, buffer, wait).map_err(errno)?;
     let at = incoming.at.filter(|at| !at.is_multicast());
     Ok(incoming.from.map(|from| (incoming.len, Asker { from, at })))
 }
@@ -253,8 +253,8 @@ fn receive_message(
 #[cfg(target_os = "linux")]
 fn send_from(socket: &UdpSocket, to: &Asker, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
     let send = |source| {
-        let outgoing = farcall::message::Outgoing { to: Some(&to.from), source, parts, each: None };
-        farcall::message::send(socket, &outgoing).map_err(errno)
+        let outgoing = farcall::sys::Outgoing { to: Some(&to.from), source, parts, each: None };
+        farcall::sys::send(socket, &outgoing).map_err(errno)
     };
     match send(to.at) {
         Err(Errno::INVAL | Errno::ADDRNOTAVAIL) => send(None),

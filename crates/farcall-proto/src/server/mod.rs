@@ -50,10 +50,11 @@ use crate::scheme::Key;
 use crate::ticket::{Holder, Issuer};
 use crate::wire::{Numbers, Position};
 use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
-#[doc(hidden)]
 pub use audit::KeptForHost;
 use counts::Counts;
 use exports::Exports;
+#[doc(hidden)]
+pub use farcall_base::CallKey;
 pub use hosts::HostName;
 use hosts::{Hosts, Kept};
 use inquiries::Inquiries;
@@ -63,17 +64,6 @@ pub use send::{Envelope, Origin, SHORT};
 pub use streams::{Streams, Write};
 use table::Table;
 use work::{GIVEN_UP, Work};
-
-/// A call that is to be executed, exactly once: the name under which its outcome is given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CallKey {
-    /// The conversation, by the server's identifier.
-    pub conversation: u64,
-    /// The caller's activity.
-    pub activity: u32,
-    /// The call's number.
-    pub sequence: u64,
-}
 
 /// The name of a call, for the user.
 fn key(conversation: u64, position: Position) -> CallKey {

@@ -18,7 +18,7 @@ use super::waiter::{Tools, Waiter};
 use super::{Endpoint, Peer};
 use crate::depart::{Departing, depart};
 use crate::env::{Received, Wait, train};
-use crate::server::Waiting;
+use crate::serving::WaitGuard;
 
 /// The most datagrams to take from the socket while timers are due: the rest waits its turn.
 const DRAIN: usize = 1024;
@@ -68,7 +68,7 @@ pub(super) struct Attendance<'a> {
     leads: bool,
     /// It looks then whether it is over.
     deadline: Option<Time>,
-    _waiting: Waiting,
+    _waiting: WaitGuard,
 }
 
 impl Drop for Attendance<'_> {
@@ -115,13 +115,13 @@ impl Endpoint {
     /// Begins to wait: as the leader if there is none.
     #[inline(always)]
     pub(super) fn attend<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
-        let _waiting = crate::server::waiting();
+        let _waiting = crate::serving::wait_guard();
         Attendance { endpoint: self, waiter, leads: self.lead.join(waiter), deadline: None, _waiting }
     }
 
     /// As [`Endpoint::attend`], for the one who leads only when nobody else would.
     pub(super) fn stand_by<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
-        let _waiting = crate::server::waiting();
+        let _waiting = crate::serving::wait_guard();
         Attendance { endpoint: self, waiter, leads: self.lead.stand_by(waiter), deadline: None, _waiting }
     }
 }
@@ -572,8 +572,8 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+    use crate::System;
     use crate::env::{Env, SocketOptions};
-    use crate::system::System;
 
     #[test]
     fn calls_that_somebody_else_has_sent_are_not_waited_for() {

@@ -10,7 +10,7 @@ use super::waiter::{Caller, Waiter};
 use super::{Endpoint, Peer, Started};
 use crate::CallFailed;
 use crate::env::{Socket, Time};
-use crate::multi::{Bell, Bells, Interrupt, Station};
+use crate::wait::{Interrupt, ReadyList, ReadyToken, WaitPoint};
 
 /// Replies that come so soon one after the other are worth staying awake for.
 const CLOSE: Duration = Duration::from_micros(50);
@@ -19,27 +19,27 @@ const CLOSE: Duration = Duration::from_micros(50);
 const REST: Duration = Duration::from_micros(50);
 
 impl Started {
-    /// Starts a call for a thread that will wait at this endpoint: its bell is rung when the call has ended.
+    /// Starts a call for a thread that will wait at this endpoint: its token is rung when the call has ended.
     ///
     /// # Errors
     /// What is known at once; nothing was sent.
-    pub(crate) fn start_gathered(
+    pub(crate) fn start_at(
         endpoint: &Arc<Endpoint>,
         peer: &Arc<Peer>,
         outgoing: &Outgoing<'_>,
-        (bells, member): (&Bells, u32),
+        (ready, member): (&ReadyList, u32),
     ) -> Result<Started, CallFailed> {
         endpoint.check_process()?;
         let mut caller = Caller::take(&endpoint.env);
-        let watcher = Watcher::Gatherer(bells.of(member));
+        let watcher = Watcher::Gatherer(ready.token(member));
         let begun = endpoint.begin_started(None, peer, outgoing, watcher, &mut caller.tools);
         caller.keep();
         begun.map_err(Refused::into)
     }
 
-    /// Has the bell rung when the call has ended; false if it has.
-    pub(crate) fn attend(&self, endpoint: &Endpoint, peer: &Peer, bell: Bell) -> bool {
-        self.watch(endpoint, peer, Watcher::Gatherer(bell)).is_some()
+    /// Has the token rung when the call has ended; false if it has.
+    pub(crate) fn poll_at(&self, endpoint: &Endpoint, peer: &Peer, token: ReadyToken) -> bool {
+        self.watch(endpoint, peer, Watcher::Gatherer(token)).is_some()
     }
 
     /// Lets a call that was gathered go on when nobody waits at the endpoint any more.
@@ -51,19 +51,19 @@ impl Started {
     }
 }
 
-impl Station for Endpoint {
+impl WaitPoint for Endpoint {
     fn now(&self) -> Time {
         self.env.now()
     }
 
-    fn wait(&self, bells: &Bells, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
+    fn wait(&self, ready: &ReadyList, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
         // Calls that were left to share a datagram wait on: results are expected that will bring more of them, or the
         // service thread sends them.
-        let over = || bells.are(enough) || self.is_past(until);
-        bells.hear(
+        let over = || ready.count() >= enough || self.is_past(until);
+        ready.wait_with(
             Arc::as_ptr(waiter).addr(),
             || Arc::new(Seated { socket: self.socket.clone(), waiter: waiter.clone() }),
             || {
@@ -71,11 +71,11 @@ impl Station for Endpoint {
                 let mut heard = 0;
                 while !over() {
                     let before = now;
-                    now = attendance.by(until).until(tools, now, &|| bells.are(heard + 1) || over());
+                    now = attendance.by(until).until(tools, now, &|| ready.count() > heard || over());
                     if now.since(before) < CLOSE {
                         now = attendance.look_on(tools, now, &over);
                     }
-                    heard = bells.count();
+                    heard = ready.count();
                 }
             },
         );

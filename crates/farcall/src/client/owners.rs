@@ -9,7 +9,7 @@ use farcall_proto::client::CallId;
 use super::binds::Binds;
 use super::started::Landing;
 use super::waiter::Waiter;
-use crate::multi::Bell;
+use crate::wait::ReadyToken;
 
 /// One who waits for an outcome.
 pub(super) enum Owner {
@@ -40,7 +40,7 @@ pub(super) enum Watcher {
     Thread(Arc<Waiter>),
     Task(Waker),
     /// One who gathers the ends of several calls.
-    Gatherer(Bell),
+    Gatherer(ReadyToken),
 }
 
 impl Watcher {
@@ -132,7 +132,7 @@ impl Owners {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::System;
+    use crate::System;
 
     #[test]
     fn a_token_is_good_for_one_owner() {

@@ -277,10 +277,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::System;
     use crate::client::Trip;
     use crate::env::{Env, SocketOptions};
     use crate::stub::Procedure;
-    use crate::system::System;
     use crate::xdr::Encoder;
 
     #[test]

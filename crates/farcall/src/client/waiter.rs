@@ -16,7 +16,7 @@ use super::lent::{Lent, Train};
 use super::owners::Watcher;
 use crate::env::{Env, Event, place};
 use crate::guard;
-use crate::multi::Bell;
+use crate::wait::ReadyToken;
 use crate::{CallFailed, Kind, Ran, depart};
 
 /// How a call ended; its body is kept apart.
@@ -228,7 +228,7 @@ impl Tools {
 /// One who is to be woken and is no thread.
 pub(super) enum Other {
     Task(Waker),
-    Gatherer(Bell),
+    Gatherer(ReadyToken),
 }
 
 /// Whom to wake when no lock is held.
@@ -245,7 +245,7 @@ impl Wakes {
             Watcher::Nobody => {}
             Watcher::Thread(waiter) => self.waiters.push(waiter),
             Watcher::Task(waker) => self.others.push(Other::Task(waker)),
-            Watcher::Gatherer(bell) => self.others.push(Other::Gatherer(bell)),
+            Watcher::Gatherer(token) => self.others.push(Other::Gatherer(token)),
         }
     }
 
@@ -271,7 +271,7 @@ impl Wakes {
             match other {
                 // A panic in it is not that of the caller who happens to lead.
                 Other::Task(waker) => guard::run_alone("a waker", || waker.wake()),
-                Other::Gatherer(bell) => guard::run_alone("a waker", || bell.ring_serving()),
+                Other::Gatherer(token) => guard::run_alone("a waker", || token.mark_ready_serving()),
             }
         }
     }
@@ -310,7 +310,7 @@ impl Caller {
     /// receives for all others: if it waited in a second call, nobody would receive any more.
     #[inline(always)]
     pub(super) fn take_to_wait(env: &Arc<dyn Env>) -> Result<Box<Caller>, CallFailed> {
-        crate::server::may_wait()?;
+        crate::serving::may_wait()?;
         let caller = Caller::take(env);
         if !caller.nested {
             return Ok(caller);

@@ -17,11 +17,11 @@ use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
 use crate::client::{Brief, Outgoing, Peer, Takers, Trip};
 use crate::context;
-use crate::multi::{Bells, Parking, Station};
 use crate::shm::Watcher;
 use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
+use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran, idl, self_wait};
+use crate::{CallFailed, Kind, Ran, builtin, idl};
 
 /// An imported interface.
 pub(super) struct Importer {
@@ -122,10 +122,10 @@ impl Channel for Shared {
         sink: Sink<'_>,
     ) -> bool {
         let Some(target) = self.0.bound.first() else { return false };
-        if context::is_serving() || target.link.is_some() || !target.has(procedure.number) {
+        if crate::serving::is_serving() || target.link.is_some() || !target.has(procedure.number) {
             return false;
         }
-        if self_wait::would(target.export, procedure.number) {
+        if builtin::waits_for_itself(target.export, procedure.number) {
             return false;
         }
         let brief = Brief { export: target.export, procedure: procedure.number, arguments };
@@ -150,19 +150,19 @@ impl Channel for Shared {
         target.endpoint.post(&target.peer, target.export, bytes)
     }
 
-    fn start_gathered(
+    fn start_at(
         &self,
         call: Call<'_>,
-        station: &Arc<dyn Station>,
-        bells: &Bells,
+        wait_point: &Arc<dyn WaitPoint>,
+        ready: &ReadyList,
         member: u32,
     ) -> Box<dyn PendingCall> {
         let (deadline, trace) = self.0.inherit(&call);
         let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };
-        started::start_gathered(&self.0, &trip, station, bells, member)
+        started::start_at(&self.0, &trip, wait_point, ready, member)
     }
 
-    fn station(&self) -> Arc<dyn Station> {
+    fn wait_point(&self) -> Arc<dyn WaitPoint> {
         match self.0.bound.get() {
             Some(target) => target.endpoint.clone(),
             None => Arc::new(Parking::new(self.0.inner.env.clone())),
@@ -173,7 +173,7 @@ impl Channel for Shared {
 impl Importer {
     /// The deadline, and the trace, of a call that is made now: its own, or those of the call that
     /// is being served.
-    fn inherit(&self, call: &Call<'_>) -> (Option<Time>, Option<context::Trace>) {
+    fn inherit(&self, call: &Call<'_>) -> (Option<Time>, Option<crate::Trace>) {
         let (inherited, trace) = context::inherited();
         (sooner(&self.inner, call.within, inherited), trace)
     }
@@ -256,7 +256,7 @@ impl Importer {
         if !target.has(trip.procedure.number) {
             return Err(target.refusal(trip.procedure));
         }
-        self_wait::may_call(target.export, trip.procedure.number)?;
+        builtin::may_call(target.export, trip.procedure.number)?;
         let mut failed = None;
         let outgoing = Outgoing { export: target.export, trip };
         let take = &mut |outcome: Outcome<'_>| failed = give(target, outcome, sink);

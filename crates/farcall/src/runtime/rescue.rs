@@ -11,8 +11,8 @@ use super::bind::Target;
 use super::import::{Importer, Repeat};
 use super::started::{Started, give, send};
 use super::tasks::{Room, Tasks};
+use crate::Trace;
 use crate::client::Trip;
-use crate::context::Trace;
 use crate::env::{Event, Time};
 use crate::stub::{Procedure, Reply, Sink, bad_arguments, no_reply};
 use crate::xdr::{Decoder, Encoder};
@@ -218,10 +218,10 @@ impl Rescue {
     }
 
     pub(super) fn wait(&self, sink: Sink<'_>) {
-        if let Err(why) = crate::server::may_wait() {
+        if let Err(why) = crate::serving::may_wait() {
             return sink(Reply::Failed(why.but_ran(Ran::Maybe)));
         }
-        let _waiting = crate::server::waiting();
+        let _waiting = crate::serving::wait_guard();
         loop {
             if let Some(ending) = self.take() {
                 return ending.give(sink);

@@ -40,7 +40,7 @@ impl Inner {
     /// as long as a caller is patient.
     pub(super) fn resolve(&self, name: &Name, host: (&Host, u16), deadline: Option<Time>) -> Answer {
         crate::client::may_wait(&self.env)?;
-        let _waiting = crate::server::waiting();
+        let _waiting = crate::serving::wait_guard();
         let question = self.question(host)?;
         let event = self.env.event();
         let waker = Waker::from(Arc::new(Sets(event.clone())));

@@ -11,10 +11,10 @@ use farcall_names::{File, Memory, Registry, canonical};
 use super::advertise::names_one_host;
 use super::tasks::Tasks;
 use super::{CURRENT, Inner, Runtime, State};
+use crate::System;
 use crate::env::Env;
 use crate::intercept::{Interceptor, Interceptors};
 use crate::sys::fork;
-use crate::system::System;
 use crate::{CallFailed, Kind, Ran};
 
 #[derive(Clone, Debug)]

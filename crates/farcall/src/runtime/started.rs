@@ -9,12 +9,13 @@ use farcall_proto::client::Outcome;
 use super::bind::Target;
 use super::import::{self, Importer, describe};
 use super::rescue::{Again, Rescue};
+use crate::Trace;
 use crate::client::{self, Outgoing, Taker, Trip};
-use crate::context::{Set, Trace};
+use crate::context::Set;
 use crate::env::Time;
-use crate::multi::{Bells, Parking, Station};
 use crate::stub::{PendingCall, Procedure, Reply, Sink};
-use crate::{CallFailed, Ran, self_wait, shm};
+use crate::wait::{Parking, ReadyList, WaitPoint};
+use crate::{CallFailed, Ran, builtin, self_wait, shm};
 
 /// A call under way. There may be many: what few have stands elsewhere.
 struct Flight {
@@ -63,40 +64,41 @@ enum Stage {
     Over,
 }
 
-/// As [`start`], for a thread that gathers the ends of several calls at `station`.
-pub(super) fn start_gathered(
+/// As [`start`], for a thread that gathers the ends of several calls at `wait_point`.
+pub(super) fn start_at(
     importer: &Arc<Importer>,
     trip: &Trip<'_>,
-    station: &Arc<dyn Station>,
-    bells: &Bells,
+    wait_point: &Arc<dyn WaitPoint>,
+    ready: &ReadyList,
     member: u32,
 ) -> Box<dyn PendingCall> {
-    let target =
-        importer.bound.first().filter(|target| is_at(target, station) && target.has(trip.procedure.number));
+    let target = importer
+        .bound
+        .first()
+        .filter(|target| is_at(target, wait_point) && target.has(trip.procedure.number));
     let Some(target) = target else {
-        bells.of(member).ring();
+        ready.token(member).mark_ready();
         return start(importer, trip);
     };
     let outgoing = Outgoing { export: target.export, trip };
-    let may_call = self_wait::may_call(target.export, trip.procedure.number);
-    let start =
-        || client::Started::start_gathered(&target.endpoint, &target.peer, &outgoing, (bells, member));
+    let may_call = builtin::may_call(target.export, trip.procedure.number);
+    let start = || client::Started::start_at(&target.endpoint, &target.peer, &outgoing, (ready, member));
     match may_call.and_then(|()| start()) {
         Ok(started) => {
             let stage = Stage::First(Started::Datagrams(started), target.clone());
             Box::new(Flight::new(importer, trip, stage))
         }
         Err(why) => {
-            bells.of(member).ring();
+            ready.token(member).mark_ready();
             Box::new(why)
         }
     }
 }
 
-/// Whether calls of a target are waited for at a station. Memory shared with it is not: one thread can wait for many
+/// Whether calls of a target are waited for at a wait_point. Memory shared with it is not: one thread can wait for many
 /// only at a socket.
-fn is_at(target: &Target, station: &Arc<dyn Station>) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(&target.endpoint), Arc::as_ptr(station))
+fn is_at(target: &Target, wait_point: &Arc<dyn WaitPoint>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(&target.endpoint), Arc::as_ptr(wait_point))
 }
 
 /// Starts a call. Where there is no binding, or a call that did not run is to be made again, a
@@ -248,7 +250,7 @@ impl PendingCall for Flight {
         self.poll(context, sink)
     }
 
-    fn station(&self) -> Option<Arc<dyn Station>> {
+    fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
         match &self.stage {
             Stage::First(Started::Datagrams(_), target) => Some(target.endpoint.clone()),
             // In the environment's time, which need not be the system's.
@@ -256,17 +258,23 @@ impl PendingCall for Flight {
         }
     }
 
-    fn attend(&mut self, station: &Arc<dyn Station>, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
+    fn poll_at(
+        &mut self,
+        wait_point: &Arc<dyn WaitPoint>,
+        ready: &ReadyList,
+        member: u32,
+        sink: Sink<'_>,
+    ) -> Poll<()> {
         if self.take(sink) {
             return Poll::Ready(());
         }
         if let Stage::First(Started::Datagrams(started), target) = &self.stage
-            && is_at(target, station)
-            && started.attend(&target.endpoint, &target.peer, bells.of(member))
+            && is_at(target, wait_point)
+            && started.poll_at(&target.endpoint, &target.peer, ready.token(member))
         {
             return Poll::Pending;
         }
-        let waker = Waker::from(Arc::new(bells.of(member)));
+        let waker = Waker::from(Arc::new(ready.token(member)));
         self.poll(&mut Context::from_waker(&waker), sink)
     }
 
@@ -276,7 +284,7 @@ impl PendingCall for Flight {
             Stage::Again(rescue) => rescue.export(),
             Stage::Over => None,
         };
-        export.is_some_and(|export| self_wait::would(export, self.procedure.number))
+        export.is_some_and(|export| builtin::waits_for_itself(export, self.procedure.number))
     }
 
     fn cancel(&mut self) {
@@ -304,7 +312,7 @@ impl Flight {
         if let Err(why) = client::may_wait(env) {
             return sink(Reply::Failed(why.but_ran(Ran::Maybe)));
         }
-        let _waiting = crate::server::waiting();
+        let _waiting = crate::serving::wait_guard();
         let event = env.event();
         let waker = Waker::from(Arc::new(Set(event.clone())));
         let mut quiet = false;

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use super::Inner;
 use crate::env::{Env, Time};
 use crate::intercept::{self, Interceptors, Outcome};
-use crate::multi::{Bells, Station};
 use crate::stub::{Call, Channel, PendingCall, Reply, Sink};
+use crate::wait::{ReadyList, WaitPoint};
 use crate::{CallFailed, context};
 
 /// Puts interceptors around a channel, if there are any.
@@ -95,24 +95,24 @@ impl Channel for Watched {
         Box::new(Flight { watch, procedure, since, call: self.channel.start(call) })
     }
 
-    fn start_gathered(
+    fn start_at(
         &self,
         call: Call<'_>,
-        station: &Arc<dyn Station>,
-        bells: &Bells,
+        wait_point: &Arc<dyn WaitPoint>,
+        ready: &ReadyList,
         member: u32,
     ) -> Box<dyn PendingCall> {
         if let Err(why) = self.watch.interceptors.before(&self.watch.call(call.procedure.name)) {
-            bells.of(member).ring();
+            ready.token(member).mark_ready();
             return Box::new(why);
         }
         let (watch, procedure, since) = (self.watch.clone(), call.procedure.name, self.watch.env.now());
-        let call = self.channel.start_gathered(call, station, bells, member);
+        let call = self.channel.start_at(call, wait_point, ready, member);
         Box::new(Flight { watch, procedure, since, call })
     }
 
-    fn station(&self) -> Arc<dyn Station> {
-        self.channel.station()
+    fn wait_point(&self) -> Arc<dyn WaitPoint> {
+        self.channel.wait_point()
     }
 }
 
@@ -157,12 +157,18 @@ impl PendingCall for Flight {
         self.tell(sink, |call, sink| call.poll(context, sink))
     }
 
-    fn station(&self) -> Option<Arc<dyn Station>> {
-        self.call.station()
+    fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
+        self.call.wait_point()
     }
 
-    fn attend(&mut self, station: &Arc<dyn Station>, bells: &Bells, member: u32, sink: Sink<'_>) -> Poll<()> {
-        self.tell(sink, |call, sink| call.attend(station, bells, member, sink))
+    fn poll_at(
+        &mut self,
+        wait_point: &Arc<dyn WaitPoint>,
+        ready: &ReadyList,
+        member: u32,
+        sink: Sink<'_>,
+    ) -> Poll<()> {
+        self.tell(sink, |call, sink| call.poll_at(wait_point, ready, member, sink))
     }
 
     fn waits_for_itself(&self) -> bool {

@@ -15,11 +15,11 @@ use super::crew::Pace;
 use super::exported::{Exported, Known};
 use super::handed::{Back, Outlet};
 use super::task::{Serving, Spawn};
-use crate::context;
 use crate::env::place;
 use crate::guard;
 use crate::stub::{Dispatched, catch, panicked};
 use crate::xdr::{Decoder, Encoder};
+use crate::{CallFailed, context};
 
 /// A call that is to be executed.
 pub(crate) struct Work {
@@ -252,7 +252,7 @@ impl Work {
             }
         }
         if self.call.deadline.is_some() {
-            return Some(finish(self.call.unless_late(server.now(), dispatched)));
+            return Some(finish(unless_late(&self.call, server.now(), dispatched)));
         }
         Some(finish(dispatched))
     }
@@ -330,4 +330,15 @@ fn failure(dispatched: Dispatched) -> Failure {
     // Its cause may be of the user's making.
     guard::run_alone("the drop of an error", || drop(why));
     failure
+}
+
+/// The end of a call whose procedure has returned. Nobody wants a result that comes after the caller's deadline:
+/// the caller is told that the deadline has passed.
+pub(super) fn unless_late(call: &context::Incoming, now: Time, dispatched: Dispatched) -> Dispatched {
+    match dispatched {
+        Dispatched::Result | Dispatched::Exception if call.is_late(now) => {
+            Dispatched::Failed(CallFailed::new(Kind::Deadline, Ran::Yes))
+        }
+        other => other,
+    }
 }

@@ -11,7 +11,7 @@ use crate::segments::{AccessHandler, Accessor};
 use crate::stats::{self, Counters};
 use crate::stub::{Dispatched, Interface, Procedure};
 use crate::xdr::{Decoder, Encoder};
-use crate::{builtin, context, guard, idl};
+use crate::{builtin, guard, idl};
 
 /// What executes calls.
 pub(crate) trait Dispatch: Send + Sync + 'static {
@@ -273,7 +273,7 @@ impl Exported {
             && let Some(memory) = self.memory()
         {
             self.count_access();
-            let (from, same_user) = (crate::context().caller(), context::is_same_user());
+            let (from, same_user) = (crate::context().caller(), crate::context::is_same_user());
             let mut by = Accessor { from, same_user, ..Accessor::default() };
             let ended = memory.access(&mut by, number, arguments, reply);
             by.wake();
@@ -333,7 +333,7 @@ impl Drop for Exported {
     fn drop(&mut self) {
         let executor = std::mem::replace(&mut self.executor, Executor::Gone);
         let drop_it = || guard::run_alone("the drop of a server", || drop(executor));
-        if !context::is_serving_thread() {
+        if !crate::serving::is_in_pool() {
             return drop_it();
         }
         // Where there can be no thread it is dropped here.

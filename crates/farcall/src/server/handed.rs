@@ -10,7 +10,7 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 use super::call::Work;
 use super::crew::Pace;
 use super::exported::{Exported, Exports};
-use super::{Caller, Env, Server};
+use super::{Caller, Server};
 use crate::xdr::Spill;
 
 /// Who handed a call in, and gets its outcome.
@@ -130,10 +130,6 @@ impl Server {
     /// What a thread that serves calls does around its life.
     pub(crate) fn inside(&self, body: &mut dyn FnMut()) {
         (self.enter)(body);
-    }
-
-    pub(crate) fn env(&self) -> &Arc<dyn Env> {
-        &self.env
     }
 
     /// Refuses a call that had its place in the queue.

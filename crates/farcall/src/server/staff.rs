@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::crew::{Relief, Seat};
-use super::{Aside, Server, Summons, last_thread, work};
+use super::{Server, Summons, last_thread, work};
+use crate::serving::Pool;
 use crate::{CallFailed, context};
 
 impl Server {
@@ -52,7 +53,7 @@ struct Placed {
     seat: Arc<Seat>,
 }
 
-impl Aside for Placed {
+impl Pool for Placed {
     fn may_wait(&self) -> Result<(), CallFailed> {
         match self.server.lock().crew.is_last() {
             true => Err(last_thread(&self.server.threads)),
@@ -60,7 +61,7 @@ impl Aside for Placed {
         }
     }
 
-    fn step_aside(&self) -> bool {
+    fn begin_wait(&self) -> bool {
         let summons = {
             let mut core = self.server.lock();
             if !core.crew.step_aside(&self.seat) {
@@ -75,7 +76,7 @@ impl Aside for Placed {
         true
     }
 
-    fn step_back(&self) {
+    fn end_wait(&self) {
         self.server.lock().crew.step_back(&self.seat);
     }
 }

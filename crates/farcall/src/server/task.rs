@@ -9,10 +9,11 @@ use std::task::{Context, Poll};
 use farcall_proto::server::{Finish, Transmit};
 
 use super::Server;
+use super::call::unless_late;
 use super::call::{count, finish};
 use super::exported::Exported;
 use super::handed::Back;
-use crate::context::{self, Incoming};
+use crate::context::{self, CallServer as _, Incoming};
 use crate::depart;
 use crate::env::Time;
 use crate::notice::Notice;
@@ -124,11 +125,11 @@ impl Serving {
 
     fn end(&self, dispatched: Dispatched, reply: Vec<u8>) {
         if let Some(notice) = &self.notice {
-            self.server.notices().remove(self.call.key, notice);
+            context::CallServer::forget(&*self.server, self.call.key, notice);
         }
         let known = self.exported.known(self.which);
         let now = self.server.now();
-        let dispatched = self.call.unless_late(now, dispatched);
+        let dispatched = unless_late(&self.call, now, dispatched);
         count(known, &dispatched);
         known.ran(now.since(self.since));
         match &self.back {

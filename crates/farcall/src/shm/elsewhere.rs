@@ -39,7 +39,7 @@ pub(crate) fn elsewhere<T: Send + 'static>(
         THREADS.fetch_sub(1, Ordering::Relaxed);
         return None;
     }
-    let _waiting = crate::server::waiting();
+    let _waiting = crate::serving::wait_guard();
     event.wait(Some(most));
     given.lock().unwrap_or_else(PoisonError::into_inner).take().flatten()
 }

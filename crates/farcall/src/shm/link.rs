@@ -139,7 +139,7 @@ impl Link {
         sink: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<bool, CallFailed> {
         self.check_process()?;
-        crate::server::may_wait()?;
+        crate::serving::may_wait()?;
         let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
         let mut scratch = Scratch::take();
         let mut long = Long::new(self, outgoing.trip.deadline);
@@ -147,7 +147,7 @@ impl Link {
             .map_err(bad_arguments)?;
         let sent =
             long.finish(&scratch.bytes).and_then(|rest| self.send(claim, outgoing, rest, long.lane.as_mut()));
-        let waiting = crate::server::waiting();
+        let waiting = crate::serving::wait_guard();
         let ended = match sent {
             Ok(ticket) => match self.wait(ticket, outgoing.trip.deadline) {
                 Ok(()) => self.receive(ticket, outgoing.trip.deadline, &mut scratch.bytes),

@@ -86,7 +86,7 @@ impl<'a> Long<'a> {
                 if hasty {
                     return Err(Stop::Late);
                 }
-                let _waiting = crate::server::waiting();
+                let _waiting = crate::serving::wait_guard();
                 link.wait_until(deadline, |most| lane.sleep(most), || lane.has_room())?;
             }
         }
@@ -175,7 +175,7 @@ impl Link {
         if let Some(lane) = self.caller.lane(Duration::ZERO) {
             return Ok(lane);
         }
-        let _waiting = crate::server::waiting();
+        let _waiting = crate::serving::wait_guard();
         loop {
             self.caller.reclaim();
             if let Some(lane) = self.caller.lane(FIRST_NAP) {

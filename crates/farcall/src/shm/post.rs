@@ -18,8 +18,10 @@ use super::large::Large;
 use super::meet::Meeting;
 use super::outflow::Outflow;
 use super::{brisk, spin};
+use crate::context::CallServer as _;
 use crate::env::Env;
-use crate::server::{Aside, Back, Caller, Crew, Pace, Plan, Relief, Rested, Seat, Server, Work, last_thread};
+use crate::server::{Back, Caller, Crew, Pace, Plan, Relief, Rested, Seat, Server, Work, last_thread};
+use crate::serving::Pool;
 use crate::{CallFailed, context};
 
 /// One caller.
@@ -303,7 +305,7 @@ struct Placed {
     seat: Arc<Seat>,
 }
 
-impl Aside for Placed {
+impl Pool for Placed {
     fn may_wait(&self) -> Result<(), CallFailed> {
         match self.post.lock().crew.is_last() {
             true => Err(last_thread(self.post.server.threads())),
@@ -311,7 +313,7 @@ impl Aside for Placed {
         }
     }
 
-    fn step_aside(&self) -> bool {
+    fn begin_wait(&self) -> bool {
         let relief = {
             let mut state = self.post.lock();
             if !state.crew.step_aside(&self.seat) {
@@ -325,7 +327,7 @@ impl Aside for Placed {
         true
     }
 
-    fn step_back(&self) {
+    fn end_wait(&self) {
         self.post.lock().crew.step_back(&self.seat);
     }
 }

@@ -60,9 +60,9 @@ impl Started {
         if self.give_kept(taker) {
             return Ok(());
         }
-        crate::server::may_wait().map_err(|why| why.but_ran(Ran::Maybe))?;
+        crate::serving::may_wait().map_err(|why| why.but_ran(Ran::Maybe))?;
         let mut scratch = Scratch::take();
-        let waiting = crate::server::waiting();
+        let waiting = crate::serving::wait_guard();
         let (until, stop) = self.until();
         let waited = self.link.wait(self.ticket, until);
         let waited = waited.map_err(|why| if why == Stop::Late { stop } else { why });

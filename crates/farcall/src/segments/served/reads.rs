@@ -276,8 +276,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::System;
     use crate::stub::{Call, Channel};
-    use crate::system::System;
     use crate::{CallFailed, Kind, Ran};
 
     /// Nobody is there.

@@ -1,0 +1,11 @@
+//! The form in which socket addresses are compared.
+
+use std::net::SocketAddr;
+
+/// The form in which addresses are compared: one of IPv4 that is written as IPv6 (`::ffff:127.0.0.1`, RFC
+/// 4291 section 2.5.5.2), as a socket of both families has it, becomes one of IPv4.
+#[inline]
+pub fn canonical(socket: SocketAddr) -> SocketAddr {
+    let SocketAddr::V6(v6) = socket else { return socket };
+    v6.ip().to_ipv4_mapped().map_or(socket, |ip| SocketAddr::new(ip.into(), v6.port()))
+}

@@ -1,0 +1,372 @@
+//! What a call that did not give its result says: a declared exception, or why the call failed and whether it ran.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::xdr::schema::{Type, Types};
+use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
+
+use farcall_base::{Kind, Ran};
+
+/// What a procedure gives its caller: a value, or an [`Error`].
+pub type Result<T, E = Never> = std::result::Result<T, Error<E>>;
+
+/// Why a call gave no value.
+///
+/// `?` reads naturally in a procedure that declares the exception `E`:
+///
+/// ```
+/// # use farcall::{CallFailed, Error, Kind, Never, Ran, ResultExt};
+/// #[derive(Debug, PartialEq)]
+/// struct NoSuchKey;
+/// impl farcall::Exception for NoSuchKey {} // `#[derive(farcall::Xdr)]` writes this line
+///
+/// fn plain() -> farcall::Result<u64> { Ok(42) } // declares no exception
+/// fn other() -> farcall::Result<u64, String> { Err("odd".to_string().into()) }
+///
+/// fn get(key: &str) -> farcall::Result<u64, NoSuchKey> {
+///     if key.is_empty() {
+///         return Err(NoSuchKey.into());
+///     }
+///     let first = plain()?; // a call that declares nothing can only have failed
+///     let second = other().map_declared(|_why| NoSuchKey)?; // another exception becomes ours
+///     Ok(first + second)
+/// }
+/// assert_eq!(get("answer"), Err(Error::Declared(NoSuchKey)));
+/// ```
+///
+/// The enum is exhaustive on purpose: a call ends by its exception or by the runtime's word, and there is no third way.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Error<E = Never> {
+    /// An exception that the interface declares: the procedure ran and raised it.
+    Declared(E),
+    /// The runtime's word: the call failed.
+    CallFailed(CallFailed),
+}
+
+impl<E> Error<E> {
+    /// Turns the declared exception into another; a failed call stays what it was.
+    pub fn map_declared<F>(self, f: impl FnOnce(E) -> F) -> Error<F> {
+        match self {
+            Error::Declared(exception) => Error::Declared(f(exception)),
+            Error::CallFailed(why) => Error::CallFailed(why),
+        }
+    }
+
+    /// The declared exception, if it is one.
+    pub fn declared(&self) -> Option<&E> {
+        match self {
+            Error::Declared(exception) => Some(exception),
+            Error::CallFailed(_) => None,
+        }
+    }
+
+    /// Why the call failed, if it did.
+    pub fn call_failed(&self) -> Option<&CallFailed> {
+        match self {
+            Error::Declared(_) => None,
+            Error::CallFailed(why) => Some(why),
+        }
+    }
+
+    /// Whether the procedure ran. One that raised its exception did.
+    pub fn ran(&self) -> Ran {
+        match self {
+            Error::Declared(_) => Ran::Yes,
+            Error::CallFailed(why) => why.ran(),
+        }
+    }
+}
+
+/// [`Error::map_declared`] on a whole [`Result`], so that `?` can follow it.
+pub trait ResultExt<T, E>: Sized {
+    /// Turns the declared exception into another; a value or a failed call stays what it was.
+    fn map_declared<F>(self, f: impl FnOnce(E) -> F) -> Result<T, F>;
+}
+
+impl<T, E> ResultExt<T, E> for Result<T, E> {
+    fn map_declared<F>(self, f: impl FnOnce(E) -> F) -> Result<T, F> {
+        self.map_err(|error| error.map_declared(f))
+    }
+}
+
+/// A type that an interface may declare as the exception of its procedures.
+///
+/// `#[derive(farcall::Xdr)]` implements it. The trait exists so that `Err(NoSuchKey.into())` and `?` convert: a
+/// `From<E> for Error<E>` for every `E` would overlap with those for [`CallFailed`] and for `Error<Never>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an exception that an interface can declare",
+    note = "`#[derive(farcall::Xdr)]` on a struct or enum makes it one"
+)]
+pub trait Exception {}
+
+macro_rules! exceptions {
+    ($($type:ty),*) => { $(impl Exception for $type {})* };
+}
+exceptions!(String, bool, u8, u16, u32, u64, i8, i16, i32, i64, ());
+impl<T> Exception for Vec<T> {}
+impl<T> Exception for Option<T> {}
+impl<T> Exception for Box<T> {}
+
+impl<E: Exception> From<E> for Error<E> {
+    fn from(exception: E) -> Self {
+        Error::Declared(exception)
+    }
+}
+
+impl<E> From<CallFailed> for Error<E> {
+    fn from(why: CallFailed) -> Self {
+        Error::CallFailed(why)
+    }
+}
+
+impl<E: Exception> From<Error<Never>> for Error<E> {
+    fn from(error: Error<Never>) -> Self {
+        Error::CallFailed(error.into())
+    }
+}
+
+impl From<Error<Never>> for CallFailed {
+    fn from(error: Error<Never>) -> Self {
+        match error {
+            Error::Declared(never) => match never {},
+            Error::CallFailed(why) => why,
+        }
+    }
+}
+
+impl<E: fmt::Debug> fmt::Debug for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Declared(exception) => f.debug_tuple("Declared").field(exception).finish(),
+            Error::CallFailed(why) => fmt::Debug::fmt(why, f),
+        }
+    }
+}
+
+impl<E: fmt::Debug> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Declared(exception) => write!(f, "exception {exception:?}"),
+            Error::CallFailed(why) => fmt::Display::fmt(why, f),
+        }
+    }
+}
+
+impl<E: fmt::Debug> std::error::Error for Error<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.call_failed().and_then(std::error::Error::source)
+    }
+}
+
+/// The exception of a procedure that declares none: it has no values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Never {}
+
+impl fmt::Display for Never {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
+
+impl std::error::Error for Never {}
+
+impl Encode for Never {
+    fn encode(&self, _: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error> {
+        match *self {}
+    }
+}
+
+impl<'a> Decode<'a> for Never {
+    fn decode(d: &mut Decoder<'a>) -> std::result::Result<Self, xdr::Error> {
+        Err(d.error(ErrorKind::Invalid("an exception where none is declared".into())))
+    }
+}
+
+impl Schema for Never {
+    fn schema(_: &mut Types) -> Type {
+        Type::Void
+    }
+}
+
+impl From<Infallible> for Never {
+    fn from(infallible: Infallible) -> Self {
+        match infallible {}
+    }
+}
+
+type Source = Arc<dyn std::error::Error + Send + Sync>;
+
+/// Why a call failed, and whether its procedure ran. Small to pass and cheap to clone.
+///
+/// ```
+/// use farcall::{CallFailed, Kind, Ran};
+/// let why = CallFailed::new(Kind::Unreachable, Ran::Maybe).because("10 probes unanswered");
+/// assert_eq!(format!("{why}; {}", why.ran()), "the server does not answer: 10 probes unanswered; it may have run");
+/// ```
+#[derive(Clone)]
+pub struct CallFailed(Arc<Failure>);
+
+#[derive(Clone)]
+struct Failure {
+    kind: Kind,
+    ran: Ran,
+    detail: Cow<'static, str>,
+    source: Option<Source>,
+}
+
+impl CallFailed {
+    /// A failure with nothing to add to its kind.
+    pub fn new(kind: Kind, ran: Ran) -> CallFailed {
+        CallFailed(Arc::new(Failure { kind, ran, detail: Cow::Borrowed(""), source: None }))
+    }
+
+    /// Adds what a reader of the message should know.
+    #[must_use]
+    pub fn because(mut self, detail: impl Into<Cow<'static, str>>) -> CallFailed {
+        Arc::make_mut(&mut self.0).detail = detail.into();
+        self
+    }
+
+    /// Keeps the cause. Its text becomes the detail, if there is none yet.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> CallFailed {
+        let failure = Arc::make_mut(&mut self.0);
+        if failure.detail.is_empty() {
+            failure.detail = source.to_string().into();
+        }
+        failure.source = Some(Arc::new(source));
+        self
+    }
+
+    /// Replaces the word on whether the call ran, for earlier attempts may have run too.
+    pub fn but_ran(mut self, ran: Ran) -> CallFailed {
+        if self.ran() != ran {
+            Arc::make_mut(&mut self.0).ran = ran;
+        }
+        self
+    }
+
+    /// What the caller of a procedure hears when that procedure passes on the failure of a call of its own: the
+    /// procedure ran, whatever became of the inner call.
+    pub fn nested(inner: CallFailed) -> CallFailed {
+        let detail = format!("{inner}; {}", inner.ran());
+        CallFailed::new(Kind::Nested, Ran::Yes).because(detail).caused_by(inner)
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// Whether the procedure ran.
+    pub fn ran(&self) -> Ran {
+        self.0.ran
+    }
+
+    /// What there is to say beyond the kind; may be empty.
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+}
+
+impl From<farcall_base::Failure> for CallFailed {
+    fn from(failure: farcall_base::Failure) -> CallFailed {
+        CallFailed::new(failure.kind, failure.ran).because(failure.detail)
+    }
+}
+
+/// Two failures are equal when they say the same; their sources are not compared.
+impl PartialEq for CallFailed {
+    fn eq(&self, other: &CallFailed) -> bool {
+        self.kind() == other.kind() && self.ran() == other.ran() && self.detail() == other.detail()
+    }
+}
+
+impl Eq for CallFailed {}
+
+/// A sentence, because it is what `main` prints of an error that it returns, and `unwrap` and `expect` of one that they meet:
+/// the message, and whether the procedure ran. `{:#?}` shows the parts.
+impl fmt::Debug for CallFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return write!(f, "{self}; {}", self.ran());
+        }
+        let mut all = f.debug_struct("CallFailed");
+        all.field("kind", &self.0.kind).field("ran", &self.0.ran);
+        if !self.0.detail.is_empty() {
+            all.field("detail", &self.0.detail);
+        }
+        if let Some(source) = &self.0.source {
+            all.field("source", source);
+        }
+        all.finish()
+    }
+}
+
+impl fmt::Display for CallFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.detail() {
+            "" => write!(f, "{}", self.0.kind),
+            detail => write!(f, "{}: {detail}", self.0.kind),
+        }
+    }
+}
+
+impl std::error::Error for CallFailed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as &(dyn std::error::Error + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn nested_failure_ran_whatever_the_inner_says() {
+        let inner = CallFailed::new(Kind::Unreachable, Ran::No);
+        let outer = CallFailed::nested(inner.clone());
+        assert_eq!((outer.kind(), outer.ran()), (Kind::Nested, Ran::Yes));
+        assert_eq!(outer.source().unwrap().to_string(), inner.to_string());
+        assert_eq!(
+            outer.to_string(),
+            "a call made by the procedure failed: the server does not answer; it did not run"
+        );
+    }
+
+    #[test]
+    fn what_main_returns_reads_as_a_sentence() {
+        let why = CallFailed::new(Kind::NoSuchName, Ran::No).because("nobody exports Store");
+        let error = Error::<Never>::from(why.clone());
+        assert_eq!(format!("{error:?}"), "no such name: nobody exports Store; it did not run");
+        assert!(format!("{why:#?}").contains("kind: NoSuchName"), "{why:#?}");
+        assert_eq!(format!("{:?}", Error::Declared("odd")), "Declared(\"odd\")");
+    }
+
+    #[test]
+    fn call_failed_is_one_word() {
+        assert_eq!(size_of::<CallFailed>(), size_of::<usize>());
+        assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn question_mark_converts() {
+        fn fails() -> Result<()> {
+            Err(CallFailed::new(Kind::Draining, Ran::No).into())
+        }
+        fn declares() -> Result<(), String> {
+            Ok(fails()?)
+        }
+        fn undeclared() -> std::result::Result<(), CallFailed> {
+            Ok(fails()?)
+        }
+        assert_eq!(declares().unwrap_err().ran(), Ran::No);
+        assert_eq!(undeclared().unwrap_err().kind(), Kind::Draining);
+        let boxed: Box<dyn std::error::Error + Send + Sync> = Error::Declared("odd".to_string()).into();
+        assert_eq!(boxed.to_string(), "exception \"odd\"");
+    }
+}

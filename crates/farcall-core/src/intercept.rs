@@ -1,0 +1,174 @@
+//! What may look at each call, and refuse it, at either end: authorisation, metrics, traces, tests.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{CallFailed, Ran, Trace};
+
+/// Looks at each call that is made, or served, and may refuse it. `Builder::intercept_calls` and
+/// `Builder::intercept_serving` take one; where there are several, the first one given is asked
+/// first and told last.
+///
+/// ```
+/// use farcall::intercept::{Call, Interceptor};
+/// use farcall::{CallFailed, Kind, Ran};
+///
+/// /// Lets nobody write.
+/// struct ReadOnly;
+///
+/// impl Interceptor for ReadOnly {
+///     fn before(&self, call: &Call<'_>) -> Result<(), CallFailed> {
+///         match call.procedure {
+///             "put" => Err(CallFailed::new(Kind::NotPermitted, Ran::No).because("this store is read-only")),
+///             _ => Ok(()),
+///         }
+///     }
+/// }
+/// # let runtime = farcall::Runtime::builder().intercept_serving(ReadOnly).build();
+/// ```
+pub trait Interceptor: Send + Sync + 'static {
+    /// A call is about to be sent, or to be executed. An error refuses it: it did not run, and its
+    /// caller is told the error's kind and detail.
+    ///
+    /// # Errors
+    /// As the interceptor likes.
+    fn before(&self, call: &Call<'_>) -> Result<(), CallFailed> {
+        let _ = call;
+        Ok(())
+    }
+
+    /// A call has ended that [`before`](Interceptor::before) had let pass.
+    fn after(&self, call: &Call<'_>, ended: &Ended<'_>) {
+        let _ = (call, ended);
+    }
+}
+
+/// A call, as an interceptor sees it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Call<'a> {
+    /// The interface's type name.
+    pub interface: &'a str,
+    /// The procedure's name.
+    pub procedure: &'a str,
+    /// Who calls. Of a call that is made it is not known yet who will serve it.
+    pub peer: Option<SocketAddr>,
+    /// The trace that the call is part of.
+    pub trace: Option<Trace>,
+}
+
+impl<'a> Call<'a> {
+    /// A call that is about to be made or executed.
+    #[doc(hidden)]
+    pub fn new(
+        interface: &'a str,
+        procedure: &'a str,
+        peer: Option<SocketAddr>,
+        trace: Option<Trace>,
+    ) -> Call<'a> {
+        Call { interface, procedure, peer, trace }
+    }
+}
+
+/// How a call ended, as an interceptor sees it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Ended<'a> {
+    /// What became of it.
+    pub outcome: Outcome<'a>,
+    /// How long it took: at its server to execute, at its caller from call to outcome.
+    pub time: Duration,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Outcome<'a> {
+    /// It returned its result.
+    Result,
+    /// It raised its declared exception.
+    Exception,
+    /// It failed.
+    Failed(&'a CallFailed),
+}
+
+/// Interceptors in the order in which they were given.
+#[doc(hidden)]
+#[derive(Clone, Default)]
+pub struct Interceptors(Vec<Arc<dyn Interceptor>>);
+
+impl Interceptors {
+    /// Adds one, which is asked last and told first.
+    pub fn add(&mut self, interceptor: Arc<dyn Interceptor>) {
+        self.0.push(interceptor);
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Asks them in turn. If one refuses, those that were asked before are told so.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn before(&self, call: &Call<'_>) -> Result<(), CallFailed> {
+        for (asked, interceptor) in self.0.iter().enumerate() {
+            let Err(why) = interceptor.before(call) else { continue };
+            let refused =
+                CallFailed::new(why.kind(), Ran::No).because(why.detail().to_owned()).caused_by(why);
+            let ended = Ended { outcome: Outcome::Failed(&refused), time: Duration::ZERO };
+            self.0[..asked].iter().rev().for_each(|interceptor| interceptor.after(call, &ended));
+            return Err(refused);
+        }
+        Ok(())
+    }
+
+    /// Tells them, in the opposite order, how a call has ended and how long it took.
+    pub fn after(&self, call: &Call<'_>, outcome: Outcome<'_>, time: Duration) {
+        let ended = Ended { outcome, time };
+        self.0.iter().rev().for_each(|interceptor| interceptor.after(call, &ended));
+    }
+}
+
+impl fmt::Debug for Interceptors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.len())
+    }
+}
+
+/// An event of the `tracing` crate for each call that ends, at level debug, or warn if it failed.
+#[cfg(feature = "tracing")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Traced;
+
+#[cfg(feature = "tracing")]
+impl Interceptor for Traced {
+    fn after(&self, call: &Call<'_>, ended: &Ended<'_>) {
+        let Call { interface, procedure, peer, trace } = *call;
+        let (peer, time) = (peer.map(tracing::field::display), ended.time.as_secs_f64());
+        let trace = trace.map(|trace| tracing::field::display(Hex(trace.trace)));
+        match ended.outcome {
+            Outcome::Result => tracing::debug!(interface, procedure, peer, trace, time, "returned"),
+            Outcome::Exception => tracing::debug!(interface, procedure, peer, trace, time, "raised"),
+            Outcome::Failed(why) => {
+                let ran = tracing::field::display(why.ran());
+                tracing::warn!(interface, procedure, peer, trace, time, ran, "{why}");
+            }
+        }
+    }
+}
+
+/// A trace's identifier as W3C trace-context writes it.
+#[cfg(feature = "tracing")]
+struct Hex([u8; 16]);
+
+#[cfg(feature = "tracing")]
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}

@@ -1,0 +1,58 @@
+//! What every carrier of calls and every protocol needs, and nothing else. Users depend on `farcall`, which
+//! re-exports what concerns them.
+//!
+//! ```text
+//! error        why a call failed, and whether it ran
+//! env          the outside: time, sockets, threads, events;  system: the real one (udp, sys)
+//! guard        runs the user's code so that its panics stop no thread
+//! serving      whether this thread serves a call, and whether it may wait meanwhile
+//! notice       who is told when a call is given up;  given_up: of calls in this process
+//! context      the call that a procedure serves
+//! wait         where a thread waits for the ends of several calls
+//! self_wait    refuses calls that would wait for their own thread
+//! stub         what stubs are made of, and the seam below them
+//! calls        started calls, of which one thread waits for whichever ends first
+//! multi        one call to every member of a group
+//! intercept    what may look at each call, and refuse it
+//! fair         a bounded queue that is fair between hosts
+//! ```
+
+#![deny(unsafe_code)]
+
+mod calls;
+#[doc(hidden)]
+pub mod context;
+pub mod env;
+mod error;
+#[doc(hidden)]
+pub mod fair;
+mod given_up;
+#[doc(hidden)]
+pub mod guard;
+pub mod intercept;
+pub mod multi;
+#[doc(hidden)]
+pub mod notice;
+#[doc(hidden)]
+pub mod self_wait;
+#[doc(hidden)]
+pub mod serving;
+pub mod stub;
+#[doc(hidden)]
+pub mod sys;
+mod system;
+mod udp;
+#[doc(hidden)]
+pub mod wait;
+
+pub use bytes::Bytes;
+pub use calls::Calls;
+pub use context::{Cancelled, Context, context};
+pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
+pub use farcall_base::{CallKey, Failure, Kind, Ran, Time, Trace};
+pub use farcall_idl as idl;
+pub use farcall_macros::{Xdr, interface};
+pub use farcall_xdr as xdr;
+pub use multi::{Group, Multi};
+pub use stub::Pending;
+pub use system::System;

@@ -1,0 +1,205 @@
+//! What became of each member of a group that was called.
+
+use std::fmt;
+
+use super::few::Few;
+use crate::stub::{Member, Members};
+use crate::{CallFailed, Error, Never, Ran, Result};
+
+/// What became of one member's call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<T, E = Never> {
+    /// The procedure returned.
+    Result(T),
+    /// The procedure raised its declared exception.
+    Exception(E),
+    /// The call failed.
+    Failed(CallFailed),
+    /// The caller stopped before the call had ended. It may still run, or have run, unless this says [`Ran::No`]: then
+    /// the member was never called.
+    Abandoned(Ran),
+}
+
+impl<T, E> Outcome<T, E> {
+    /// The result, if there is one.
+    pub fn result(&self) -> Option<&T> {
+        match self {
+            Outcome::Result(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The outcome without its values.
+    fn kind(&self) -> Outcome<(), ()> {
+        match self {
+            Outcome::Result(_) => Outcome::Result(()),
+            Outcome::Exception(_) => Outcome::Exception(()),
+            Outcome::Failed(why) => Outcome::Failed(why.clone()),
+            Outcome::Abandoned(ran) => Outcome::Abandoned(*ran),
+        }
+    }
+}
+
+impl<T, E> From<Result<T, E>> for Outcome<T, E> {
+    fn from(result: Result<T, E>) -> Self {
+        match result {
+            Ok(value) => Outcome::Result(value),
+            Err(Error::Declared(exception)) => Outcome::Exception(exception),
+            Err(Error::CallFailed(why)) => Outcome::Failed(why),
+        }
+    }
+}
+
+/// One member's reply.
+#[derive(Debug)]
+pub struct Reply<'a, T, E = Never> {
+    /// The member's place in the group.
+    pub index: usize,
+    /// Its name.
+    pub member: &'a str,
+    /// What a single call of it would have returned.
+    pub result: Result<T, E>,
+}
+
+/// The outcomes of all members, in the order of the group.
+///
+/// Iterating gives `(name, outcome)`.
+#[derive(Clone)]
+pub struct Gathered<T, E = Never> {
+    members: Members,
+    outcomes: Few<Outcome<T, E>>,
+}
+
+impl<T, E> Gathered<T, E> {
+    pub(super) fn new(members: Members, outcomes: Few<Outcome<T, E>>) -> Self {
+        Gathered { members, outcomes }
+    }
+
+    /// How many members there are.
+    pub fn len(&self) -> usize {
+        self.outcomes.len()
+    }
+
+    /// Whether the group had no member.
+    pub fn is_empty(&self) -> bool {
+        self.outcomes.is_empty()
+    }
+
+    /// Name and outcome of each member.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Outcome<T, E>)> {
+        self.members.iter().map(Member::name).zip(&*self.outcomes)
+    }
+
+    /// The results, with the names of those who gave them.
+    pub fn results(&self) -> impl Iterator<Item = (&str, &T)> {
+        self.iter().filter_map(|(name, outcome)| Some((name, outcome.result()?)))
+    }
+
+    /// The calls that failed.
+    pub fn failures(&self) -> impl Iterator<Item = (&str, &CallFailed)> {
+        self.iter().filter_map(|(name, outcome)| match outcome {
+            Outcome::Failed(why) => Some((name, why)),
+            _ => None,
+        })
+    }
+
+    /// A member's outcome, by the member's name.
+    pub fn get(&self, member: &str) -> Option<&Outcome<T, E>> {
+        self.iter().find_map(|(name, outcome)| (name == member).then_some(outcome))
+    }
+
+    /// The members, in the same order.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+}
+
+/// Name and outcome of each member.
+pub struct IntoIter<T, E> {
+    members: Members,
+    outcomes: std::iter::Enumerate<std::vec::IntoIter<Outcome<T, E>>>,
+}
+
+impl<T, E> Iterator for IntoIter<T, E> {
+    type Item = (String, Outcome<T, E>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (index, outcome) = self.outcomes.next()?;
+        Some((self.members[index].name().to_owned(), outcome))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.outcomes.size_hint()
+    }
+}
+
+impl<T, E> IntoIterator for Gathered<T, E> {
+    type Item = (String, Outcome<T, E>);
+    type IntoIter = IntoIter<T, E>;
+
+    fn into_iter(self) -> IntoIter<T, E> {
+        IntoIter { members: self.members, outcomes: self.outcomes.into_vec().into_iter().enumerate() }
+    }
+}
+
+impl<T: fmt::Debug, E: fmt::Debug> fmt::Debug for Gathered<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// Fewer members gave what counts than were needed. It shows what became of each.
+#[derive(Clone, Debug)]
+pub struct Short {
+    needed: usize,
+    counted: usize,
+    outcomes: Gathered<(), ()>,
+}
+
+impl Short {
+    pub(super) fn new<T, E>(needed: usize, counted: usize, gathered: &Gathered<T, E>) -> Short {
+        let outcomes = gathered.outcomes.iter().map(Outcome::kind).collect();
+        Short { needed, counted, outcomes: Gathered::new(gathered.members.clone(), Few::Many(outcomes)) }
+    }
+
+    /// How many were needed.
+    pub fn needed(&self) -> usize {
+        self.needed
+    }
+
+    /// How many there were.
+    pub fn counted(&self) -> usize {
+        self.counted
+    }
+
+    /// What became of each member, without the values.
+    pub fn outcomes(&self) -> &Gathered<(), ()> {
+        &self.outcomes
+    }
+}
+
+/// No more members than that are named in the message.
+const NAMED: usize = 8;
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Short { needed, counted, outcomes } = self;
+        write!(f, "{counted} of {} members gave what counts, and {needed} were needed", outcomes.len())?;
+        let others = || outcomes.iter().filter(|(_, outcome)| outcome.result().is_none());
+        for (name, outcome) in others().take(NAMED) {
+            match outcome {
+                Outcome::Exception(()) => write!(f, "; {name}: raised its exception")?,
+                Outcome::Failed(why) => write!(f, "; {name}: {why}")?,
+                Outcome::Abandoned(Ran::No) => write!(f, "; {name}: was not called")?,
+                Outcome::Abandoned(_) => write!(f, "; {name}: has not answered")?,
+                Outcome::Result(()) => {}
+            }
+        }
+        match others().count().saturating_sub(NAMED) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for Short {}

@@ -1,0 +1,148 @@
+//! Refuses blocking calls that would wait for the executor that their own thread drives.
+//!
+//! Such a call would never end, because its procedure is executed only when the thread that waits for it goes
+//! on. What is recognised are exports by `export_async` on tokio runtimes of one thread; other executors do
+//! not tell how many threads they have.
+
+use std::time::Duration;
+
+use crate::env::Time;
+use crate::wait::{ReadyList, WaitPoint};
+use crate::{CallFailed, Kind, Ran};
+
+#[cfg(feature = "tokio")]
+pub use alone::{drives_tokio, is_possible, note, would};
+
+/// How long such a thread waits for the outcome of a call that it has started. An outcome that the executor
+/// has sent before arrives without it.
+pub const GRACE: Duration = Duration::from_secs(1);
+
+/// What a call that would wait for itself fails with.
+#[cold]
+pub fn refusal(ran: Ran) -> CallFailed {
+    let why = "this call would wait for the tokio runtime that its own thread drives: use `.start()` and `.await`, \
+               `spawn_blocking`, or a multi-threaded runtime";
+    CallFailed::new(Kind::Local, ran).because(why)
+}
+
+/// Waits at a wait point, as [`WaitPoint::wait`].
+///
+/// # Errors
+/// This thread must not wait, or what it waits for is `stuck`: all of it would wait for itself.
+pub fn wait(
+    point: &dyn WaitPoint,
+    (ready, enough): (&ReadyList, usize),
+    until: Option<Time>,
+    stuck: impl FnOnce() -> bool,
+) -> Result<(), CallFailed> {
+    if !is_possible() {
+        return point.wait(ready, enough, until);
+    }
+    let grace = point.now() + GRACE;
+    point.wait(ready, enough, Some(until.map_or(grace, |until| until.min(grace))))?;
+    match ready.any() || point.now() < grace || !stuck() {
+        true => Ok(()),
+        false => Err(refusal(Ran::Maybe)),
+    }
+}
+
+/// Which tokio runtimes execute calls of which exports, and whether a thread would wait for itself.
+#[cfg(feature = "tokio")]
+mod alone {
+    use std::any::Any;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, PoisonError, RwLock, Weak};
+    use std::task::{Context, Wake, Waker};
+
+    use tokio::runtime::{Handle, Id, RuntimeFlavor};
+
+    /// Exports whose calls runtimes of one thread execute.
+    static EXECUTED: RwLock<Vec<Executed>> = RwLock::new(Vec::new());
+
+    /// Whether there was any, because each blocking call asks.
+    static ANY: AtomicBool = AtomicBool::new(false);
+
+    struct Executed {
+        export: u64,
+        /// The export; dropped once it and all of its calls are gone.
+        exported: Weak<dyn Any + Send + Sync>,
+        by: Id,
+    }
+
+    /// From now on a runtime executes the calls of this export, until `exported` is dropped.
+    pub fn note(export: u64, exported: Weak<dyn Any + Send + Sync>, by: &Handle) {
+        if by.runtime_flavor() != RuntimeFlavor::CurrentThread {
+            return;
+        }
+        let mut executed = EXECUTED.write().unwrap_or_else(PoisonError::into_inner);
+        executed.retain(|one| one.exported.strong_count() > 0);
+        executed.push(Executed { export, exported, by: by.id() });
+        ANY.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this thread executes the procedure, number `procedure` of an export, when it does not wait.
+    #[inline(always)]
+    pub fn would(export: u64) -> bool {
+        ANY.load(Ordering::Relaxed) && drives(|one| one.export == export)
+    }
+
+    /// Whether this thread executes any export of this process, when it does not wait.
+    #[inline]
+    pub fn is_possible() -> bool {
+        ANY.load(Ordering::Relaxed) && drives(|_| true)
+    }
+
+    /// Whether this thread drives a tokio runtime of one thread.
+    pub fn drives_tokio() -> bool {
+        driven().is_some()
+    }
+
+    #[cold]
+    fn drives(is_meant: impl Fn(&Executed) -> bool) -> bool {
+        let Some(driven) = driven() else { return false };
+        let executed = EXECUTED.read().unwrap_or_else(PoisonError::into_inner);
+        executed.iter().any(|one| one.by == driven && is_meant(one) && one.exported.strong_count() > 0)
+    }
+
+    /// Returns the runtime of one thread that this thread drives, if it drives one. A thread that has merely
+    /// entered the runtime, or that executes what was given to `spawn_blocking`, is in its context too. There
+    /// `yield_now` wakes its task at once, since no scheduler runs it. A thread that drives the runtime has
+    /// its waker woken later, in vain.
+    fn driven() -> Option<Id> {
+        let handle = Handle::try_current().ok()?;
+        if handle.runtime_flavor() != RuntimeFlavor::CurrentThread {
+            return None;
+        }
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let _ = pin!(tokio::task::yield_now()).poll(&mut Context::from_waker(&waker));
+        (!woken.0.load(Ordering::Relaxed)).then(|| handle.id())
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicBool);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Without tokio nothing is known of any executor.
+#[cfg(not(feature = "tokio"))]
+pub const fn would(_export: u64) -> bool {
+    false
+}
+
+#[cfg(not(feature = "tokio"))]
+pub const fn is_possible() -> bool {
+    false
+}
+
+#[cfg(not(feature = "tokio"))]
+pub const fn drives_tokio() -> bool {
+    false
+}

@@ -1,0 +1,56 @@
+//! A call that has ended already, whose outcome nobody has taken yet.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::channel::{PendingCall, Reply, Sink, no_reply};
+use super::dispatch::{Dispatched, reply as reply_of};
+use crate::xdr::{Decoder, Encode, Encoder};
+use crate::{CallFailed, Error};
+
+/// What a server gave.
+pub struct Ended {
+    pub(crate) dispatched: Dispatched,
+    pub(crate) reply: Bytes,
+}
+
+impl Ended {
+    /// As if a server had given that.
+    pub fn of<T: Encode, E: Encode>(outcome: crate::Result<T, E>) -> Ended {
+        let mut reply = Vec::new();
+        let dispatched = match outcome {
+            Err(Error::CallFailed(why)) => Dispatched::Failed(why),
+            outcome => reply_of(&mut Encoder::new(&mut reply), outcome),
+        };
+        Ended { dispatched, reply: reply.into() }
+    }
+
+    pub(crate) fn failed(why: CallFailed) -> Ended {
+        Ended { dispatched: Dispatched::Failed(why), reply: Bytes::new() }
+    }
+
+    pub(crate) fn deliver(self, sink: Sink<'_>) {
+        let decoder = Decoder::with_packet(&self.reply);
+        sink(match self.dispatched {
+            Dispatched::Result => Reply::Result(decoder),
+            Dispatched::Exception => Reply::Exception(decoder),
+            other => Reply::Failed(other.failure().unwrap_or_else(no_reply)),
+        });
+    }
+}
+
+impl PendingCall for Ended {
+    fn wait(self: Box<Self>, sink: Sink<'_>) {
+        self.deliver(sink);
+    }
+
+    fn poll(&mut self, _: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        std::mem::replace(self, Ended::failed(no_reply())).deliver(sink);
+        Poll::Ready(())
+    }
+
+    fn cancel(&mut self) {}
+
+    fn detach(self: Box<Self>) {}
+}

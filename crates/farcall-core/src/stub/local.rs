@@ -1,0 +1,261 @@
+//! The in-process channel: the same stubs, encoding and decoding included, without a network.
+//!
+//! A call runs on its caller's thread. One that is started runs on a thread of the channel's, or on that of whoever
+//! waits for it before such a thread has come to it.
+//!
+//! Nothing is lost on the way and a procedure on one's own thread cannot be left, so deadlines are not
+//! enforced here. A started call that is cancelled ends at once, as through a network, and its procedure is
+//! told.
+
+mod asynchronous;
+mod workers;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+use super::binding::Binding;
+use super::channel::{Call, Channel, PendingCall, Reply, Sink, bad_arguments};
+use super::dispatch::catch;
+use super::ended::Ended;
+use super::interface::{AsyncServer, Interface};
+use crate::context::enter_near;
+use crate::given_up::GivenUp;
+use crate::xdr::{Decoder, Encoder};
+use crate::{CallFailed, Kind, Ran, guard};
+
+use workers::{Run, Workers};
+
+/// A user-stub bound to a server in this process.
+///
+/// Arguments and results cross as they do on a network, encoded and decoded; a panic of the server is the call's
+/// failure. Dyn-compatible traits need none of this where a plain `&dyn Store` will do; it is for tests of what
+/// crosses, and for programs whose server may be near or far.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// #[farcall::interface]
+/// pub trait Echo {
+///     fn twice(&self, text: &str) -> farcall::Result<String>;
+/// }
+///
+/// struct Server;
+/// impl Echo for Server {
+///     fn twice(&self, text: &str) -> farcall::Result<String> {
+///         Ok(text.repeat(2))
+///     }
+/// }
+///
+/// # fn main() -> farcall::Result<()> {
+/// let echo = farcall::stub::local::<dyn Echo>(Arc::new(Server));
+/// assert_eq!(echo.twice("ab")?, "abab");
+/// assert_eq!(echo.start().twice("cd").wait()?, "cdcd");
+/// # Ok(())
+/// # }
+/// ```
+pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
+    Binding::new(Arc::new(Local { server, workers: Workers::default() })).into()
+}
+
+/// A user-stub bound to an asynchronous server in this process.
+///
+/// A call makes progress only while its caller waits for it. A blocking call and `wait()` execute it on the
+/// caller's thread; `start()` with `.await` executes it on the caller's executor, for servers that need one.
+/// A blocking call on a thread that drives a tokio runtime of one thread fails if its procedure waits for
+/// longer than a second at a time, because it may wait for that very runtime.
+pub fn local_async<S: AsyncServer>(server: S) -> <S::Interface as Interface>::Client {
+    Binding::new(Arc::new(asynchronous::Local(Arc::new(server)))).into()
+}
+
+struct Local<T: ?Sized> {
+    server: Arc<T>,
+    workers: Workers,
+}
+
+impl<T: ?Sized + Interface> Channel for Local<T> {
+    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        match encode(&call) {
+            Ok(arguments) => execute(&*self.server, call.procedure.number, arguments).deliver(sink),
+            Err(why) => sink(Reply::Failed(why)),
+        }
+    }
+
+    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        let arguments = match encode(&call) {
+            Ok(arguments) => arguments,
+            Err(why) => return Box::new(why),
+        };
+        let job = Arc::new(Job {
+            server: self.server.clone(),
+            procedure: call.procedure.number,
+            progress: Mutex::new(Progress { stage: Stage::Queued(arguments), waker: None }),
+            given_up: Arc::default(),
+            ended: Condvar::new(),
+        });
+        match self.workers.add(job.clone()) {
+            Ok(()) => Box::new(Started { job, detached: false }),
+            Err(why) => Box::new(why),
+        }
+    }
+}
+
+fn encode(call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
+    let mut arguments = Vec::new();
+    (call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
+    Ok(arguments)
+}
+
+fn execute<T: ?Sized + Interface>(server: &T, procedure: u32, arguments: Vec<u8>) -> Ended {
+    let packet = Bytes::from(arguments);
+    let mut reply = Vec::new();
+    let dispatched = catch(|| {
+        server.dispatch(procedure, &mut Decoder::with_packet(&packet), &mut Encoder::new(&mut reply))
+    });
+    Ended { dispatched, reply: reply.into() }
+}
+
+/// A started call, shared by its caller and the thread that runs it.
+struct Job<T: ?Sized> {
+    server: Arc<T>,
+    procedure: u32,
+    progress: Mutex<Progress>,
+    given_up: Arc<GivenUp>,
+    ended: Condvar,
+}
+
+struct Progress {
+    stage: Stage,
+    waker: Option<Waker>,
+}
+
+impl Progress {
+    fn take(&mut self) -> Option<Ended> {
+        match std::mem::replace(&mut self.stage, Stage::Taken) {
+            Stage::Ended(ended) => Some(ended),
+            other => {
+                self.stage = other;
+                None
+            }
+        }
+    }
+}
+
+enum Stage {
+    Queued(Vec<u8>),
+    Running,
+    Ended(Ended),
+    /// Its caller has the reply.
+    Taken,
+}
+
+impl<T: ?Sized> Job<T> {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        // Nothing panics while it is held.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves on to `next` if the job has not begun, and gives its arguments.
+    fn begin(&self, next: Stage) -> Option<Vec<u8>> {
+        let mut progress = self.progress();
+        let Stage::Queued(arguments) = &mut progress.stage else {
+            return None;
+        };
+        let arguments = std::mem::take(arguments);
+        progress.stage = next;
+        Some(arguments)
+    }
+
+    fn wake(&self) {
+        let waker = self.progress().waker.take();
+        self.ended.notify_all();
+        if let Some(waker) = waker {
+            guard::run_alone("a waker", || waker.wake());
+        }
+    }
+}
+
+impl<T: ?Sized + Interface> Run for Job<T> {
+    fn run(&self) {
+        let Some(arguments) = self.begin(Stage::Running) else {
+            return;
+        };
+        let ended = {
+            let _serving = enter_near(self.given_up.clone());
+            execute(&*self.server, self.procedure, arguments)
+        };
+        let late = {
+            let mut progress = self.progress();
+            match progress.stage {
+                Stage::Running => {
+                    progress.stage = Stage::Ended(ended);
+                    None
+                }
+                // It was cancelled meanwhile, and its caller has heard so.
+                _ => Some(ended),
+            }
+        };
+        drop(late);
+        self.wake();
+    }
+}
+
+/// The caller's end of a [`Job`].
+struct Started<T: ?Sized + Interface> {
+    job: Arc<Job<T>>,
+    detached: bool,
+}
+
+impl<T: ?Sized + Interface> PendingCall for Started<T> {
+    fn wait(self: Box<Self>, sink: Sink<'_>) {
+        // If no thread has come to it yet, do not wait for one: all of them may be waiting, for calls such as this.
+        self.job.run();
+        let mut progress = self.job.progress();
+        while matches!(progress.stage, Stage::Running) {
+            progress = self.job.ended.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+        let ended = progress.take();
+        drop(progress);
+        if let Some(ended) = ended {
+            ended.deliver(sink);
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        let mut progress = self.job.progress();
+        let Some(ended) = progress.take() else {
+            progress.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        drop(progress);
+        ended.deliver(sink);
+        Poll::Ready(())
+    }
+
+    fn cancel(&mut self) {
+        let cancelled = |ran| Stage::Ended(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
+        {
+            let mut progress = self.job.progress();
+            progress.stage = match &progress.stage {
+                Stage::Queued(_) => cancelled(Ran::No),
+                Stage::Running => cancelled(Ran::Maybe),
+                Stage::Ended(_) | Stage::Taken => return,
+            };
+        }
+        self.job.given_up.give_up();
+        self.job.wake();
+    }
+
+    fn detach(mut self: Box<Self>) {
+        self.detached = true;
+    }
+}
+
+impl<T: ?Sized + Interface> Drop for Started<T> {
+    fn drop(&mut self) {
+        if !self.detached {
+            self.cancel();
+        }
+    }
+}

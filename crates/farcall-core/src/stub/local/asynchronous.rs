@@ -1,0 +1,171 @@
+//! The in-process channel to a server of `async fn`s: whoever waits for a call drives its future.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+use super::encode;
+use crate::guard;
+use crate::stub::channel::{Call, Channel, PendingCall, Reply, Sink};
+use crate::stub::dispatch::{AsyncDispatched, Dispatched, panicked};
+use crate::stub::ended::Ended;
+use crate::stub::interface::AsyncServer;
+use crate::{CallFailed, Kind, Ran, self_wait};
+
+pub(super) struct Local<S>(pub(super) Arc<S>);
+
+impl<S: AsyncServer> Local<S> {
+    fn begin(&self, call: &Call<'_>) -> Result<Started, CallFailed> {
+        let arguments = encode(call)?;
+        let future = self.0.clone().dispatch(call.procedure.number, arguments);
+        Ok(Started {
+            future: Some(future),
+            polled: false,
+            waker: None,
+            uncancelled: call.procedure.uncancelled,
+        })
+    }
+}
+
+impl<S: AsyncServer> Channel for Local<S> {
+    fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        match self.begin(&call) {
+            Ok(started) => started.block().deliver(sink),
+            Err(why) => sink(Reply::Failed(why)),
+        }
+    }
+
+    fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
+        match self.begin(&call) {
+            Ok(started) => Box::new(started),
+            Err(why) => Box::new(why),
+        }
+    }
+}
+
+struct Started {
+    /// `None` once it was cancelled.
+    future: Option<AsyncDispatched>,
+    polled: bool,
+    waker: Option<Waker>,
+    /// The future goes on when the call was given up.
+    uncancelled: bool,
+}
+
+impl Started {
+    fn step(&mut self, context: &mut Context<'_>) -> Poll<Ended> {
+        let ran = if self.polled { Ran::Maybe } else { Ran::No };
+        let Some(future) = &mut self.future else {
+            return Poll::Ready(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
+        };
+        self.polled = true;
+        match guard::run(|| future.as_mut().poll(context)) {
+            Ok(Poll::Pending) => {
+                self.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            Ok(Poll::Ready((dispatched, reply))) => {
+                self.future = None;
+                Poll::Ready(Ended { dispatched, reply: reply.into() })
+            }
+            Err(panic) => {
+                self.future = None;
+                Poll::Ready(Ended {
+                    dispatched: Dispatched::Failed(panicked(panic)),
+                    reply: Vec::new().into(),
+                })
+            }
+        }
+    }
+
+    /// Drives the future on this thread.
+    fn block(mut self) -> Ended {
+        let unpark = Arc::new(Unpark { thread: thread::current(), woken: AtomicBool::new(false) });
+        let waker = Waker::from(unpark.clone());
+        let mut context = Context::from_waker(&waker);
+        loop {
+            match self.step(&mut context) {
+                Poll::Ready(ended) => return ended,
+                Poll::Pending if !self_wait::drives_tokio() => thread::park(),
+                Poll::Pending if unpark.is_woken_soon() => {}
+                Poll::Pending => return Ended::failed(self_wait::refusal(Ran::Maybe)),
+            }
+        }
+    }
+}
+
+impl PendingCall for Started {
+    fn wait(self: Box<Self>, sink: Sink<'_>) {
+        self.block().deliver(sink);
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        self.step(context).map(|ended| ended.deliver(sink))
+    }
+
+    fn cancel(&mut self) {
+        self.give_up();
+        if let Some(waker) = self.waker.take() {
+            guard::run_alone("a waker", || waker.wake());
+        }
+    }
+
+    fn detach(mut self: Box<Self>) {
+        if let Some(future) = self.future.take() {
+            go_on(future);
+        }
+    }
+}
+
+impl Started {
+    /// Drops the future, unless it has begun and is not to be cancelled.
+    fn give_up(&mut self) {
+        let Some(future) = self.future.take() else { return };
+        if self.uncancelled && self.polled {
+            return go_on(future);
+        }
+        guard::run_alone("the drop of an async procedure", || drop(future));
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// Drives a future whose call nobody waits for.
+fn go_on(future: AsyncDispatched) {
+    let started = Started { future: Some(future), polled: true, waker: None, uncancelled: false };
+    // Whether a thread can be had decides nothing that anybody would hear of.
+    let _ = thread::Builder::new().name("farcall-local".into()).spawn(move || started.block());
+}
+
+struct Unpark {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Unpark {
+    /// Waits for other threads: what the runtime is to do that this thread drives does not come.
+    fn is_woken_soon(&self) -> bool {
+        let end = Instant::now() + self_wait::GRACE;
+        while !self.woken.swap(false, Ordering::Relaxed) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            thread::park_timeout(left);
+        }
+        true
+    }
+}
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::Relaxed);
+        self.thread.unpark();
+    }
+}

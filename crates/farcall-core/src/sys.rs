@@ -1,0 +1,137 @@
+//! Unsafe code of this crate: a clock, socket options, datagrams with control messages, and a page that a
+//! forked child finds empty.
+#![allow(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{boot_time, report_icmp_errors};
+#[cfg(target_os = "linux")]
+pub use message::{Incoming, Outgoing, receive, report_destinations, send};
+#[cfg(target_os = "linux")]
+pub(crate) use message::{receive_error, receive_trains};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::io;
+    use std::net::UdpSocket;
+    use std::os::fd::AsRawFd;
+
+    /// Nanoseconds since the machine was started, sleep included.
+    ///
+    /// By libc: rustix looks for the kernel's shared page by itself, and crashes where there is none
+    /// (under valgrind).
+    #[inline]
+    pub(crate) fn boot_time() -> u64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is to a timespec of ours. The clock exists since Linux 2.6.39.
+        let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+        debug_assert_eq!(result, 0);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    /// Asks for the ICMP errors that a socket's datagrams raise.
+    pub(crate) fn report_icmp_errors(socket: &UdpSocket, v6: bool) -> io::Result<()> {
+        let (level, option) = match v6 {
+            false => (libc::IPPROTO_IP, libc::IP_RECVERR),
+            true => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+        };
+        turn_on(socket, level, option)
+    }
+
+    /// Sets a socket option that is an int.
+    pub(super) fn turn_on(socket: &UdpSocket, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
+        let on: libc::c_int = 1;
+        // SAFETY: the descriptor is open while `socket` is borrowed; the value is an int that
+        // outlives the call, and its length is given.
+        let result = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                level,
+                option,
+                (&raw const on).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod message;
+
+pub mod fork {
+    //! Which process we are, in one load.
+    //!
+    //! Every call asks whether its handle was made in this process, and `getpid` is a system call.
+    //! So the answer stands in a page of its own that the kernel replaces by zeros in a forked
+    //! child (madvise(2), MADV_WIPEONFORK, Linux 4.14). `pthread_atfork` would not notice a raw
+    //! `clone`. Where there is no such page `getpid` is asked.
+
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A number that differs from every ancestor's and every child's, for as long as this process
+    /// lives. Never zero.
+    pub fn generation() -> u64 {
+        let Some(page) = page() else {
+            return u64::from(std::process::id()) + 1;
+        };
+        match page.load(Ordering::Relaxed) {
+            0 => next_generation(page),
+            generation => generation,
+        }
+    }
+
+    #[cold]
+    fn next_generation(page: &AtomicU64) -> u64 {
+        // A child inherits this counter and goes on from it: it differs from its ancestors, and
+        // siblings share no handles.
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let fresh = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        match page.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => fresh,
+            Err(first) => first,
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[inline]
+    fn page() -> Option<&'static AtomicU64> {
+        use std::sync::OnceLock;
+        static PAGE: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
+        *PAGE.get_or_init(map)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn page() -> Option<&'static AtomicU64> {
+        None
+    }
+
+    #[cfg(target_os = "linux")]
+    fn map() -> Option<&'static AtomicU64> {
+        use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+        /// The kernel rounds it up to a page.
+        const LEN: usize = size_of::<AtomicU64>();
+        // SAFETY: a new private mapping at an address that the kernel chooses; the advice concerns
+        // only that mapping, which nobody else knows of, and it stays mapped for ever. A page is
+        // aligned for a u64, all its bit patterns are valid, and it is only used as an atomic.
+        unsafe {
+            let start = mmap_anonymous(
+                std::ptr::null_mut(),
+                LEN,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+            .ok()?;
+            madvise(start, LEN, Advice::LinuxWipeOnFork).ok()?;
+            Some(&*start.cast::<AtomicU64>())
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        #[test]
+        fn a_process_keeps_its_generation() {
+            assert_ne!(super::generation(), 0);
+            assert_eq!(super::generation(), super::generation());
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! A UDP socket of the standard library, for systems without a driver of their own.
+
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use farcall_base::canonical;
+
+use super::{Timeout, own_address, reach};
+use crate::env::{Received, Socket, SocketOptions, Wait};
+
+pub(crate) struct Udp {
+    /// Blocks.
+    socket: UdpSocket,
+    local: SocketAddr,
+    spin: Duration,
+    timeout: Timeout,
+}
+
+/// The shortest time-out that every system can do, in nanoseconds: it stands for "not at all".
+const AT_ONCE: u64 = 1_000_000;
+
+impl Udp {
+    pub(crate) fn bind(address: SocketAddr, options: &SocketOptions) -> io::Result<Udp> {
+        let socket = UdpSocket::bind(address)?;
+        let local = socket.local_addr()?;
+        Ok(Udp { socket, local, spin: options.spin, timeout: Timeout::default() })
+    }
+
+    fn receive_once(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        match self.socket.recv_from(buffer) {
+            Ok((0, _)) => Ok(Received::Woken),
+            Ok((len, from)) => Ok(Received::Datagrams { from: canonical(from), len, each: len }),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(Received::TimedOut),
+                // An ICMP error; whom it spoke of is not told.
+                ErrorKind::Interrupted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused => {
+                    Ok(Received::Woken)
+                }
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+impl Socket for Udp {
+    fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+        self.socket.send_to(datagram, reach(&to, self.local.is_ipv6())).map(drop)
+    }
+
+    fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
+        let start = Instant::now();
+        let end = if wait == Wait::No { Duration::ZERO } else { self.spin };
+        let asked = if wait == Wait::No { Wait::Nanos(AT_ONCE) } else { wait };
+        loop {
+            if start.elapsed() >= end {
+                if let Some(timeout) = self.timeout.change(asked) {
+                    self.socket.set_read_timeout(Some(timeout))?;
+                }
+            }
+            let received = self.receive_once(buffer)?;
+            if received != Received::TimedOut || start.elapsed() >= end {
+                if received == Received::TimedOut && self.timeout.ends_after(asked) {
+                    self.socket.set_read_timeout(None)?;
+                }
+                return Ok(received);
+            }
+        }
+    }
+
+    fn wake(&self) {
+        let _ = self.socket.send_to(&[], own_address(self.local));
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Not known here; what every system has by default.
+    fn receive_buffer(&self) -> usize {
+        64 << 10
+    }
+}

@@ -1,0 +1,83 @@
+//! Where a thread waits for the ends of several calls.
+
+use std::sync::Arc;
+
+use super::{Interrupt, ReadyList};
+use crate::CallFailed;
+use crate::env::{Env, Event, Time};
+use crate::serving;
+
+/// Where a thread waits for the ends of calls: at an endpoint that it serves meanwhile, or parked.
+pub trait WaitPoint: Send + Sync {
+    /// The time.
+    fn now(&self) -> Time;
+
+    /// Waits until `enough` calls are ready, or until the time has come. May return earlier, for no reason.
+    ///
+    /// # Errors
+    /// This thread must not wait now.
+    fn wait(&self, ready: &ReadyList, enough: usize, until: Option<Time>) -> Result<(), CallFailed>;
+
+    /// Takes in what has arrived, without waiting.
+    ///
+    /// # Errors
+    /// As [`WaitPoint::wait`].
+    fn look(&self) -> Result<(), CallFailed>;
+
+    /// Sleeps a moment, so that replies arrive without waking anybody.
+    fn rest(&self) {}
+
+    /// How many bytes of replies can arrive before any thread takes them in.
+    fn room(&self) -> usize;
+}
+
+/// A wait point that serves nothing: its thread sleeps until a call becomes ready.
+pub struct Parking {
+    env: Arc<dyn Env>,
+    event: Arc<dyn Event>,
+}
+
+impl Parking {
+    /// A wait point of its own.
+    pub fn new(env: Arc<dyn Env>) -> Parking {
+        let event = env.event();
+        Parking { env, event }
+    }
+}
+
+impl WaitPoint for Parking {
+    fn now(&self) -> Time {
+        self.env.now()
+    }
+
+    fn wait(&self, ready: &ReadyList, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
+        serving::may_wait()?;
+        let _waiting = serving::wait_guard();
+        ready.wait_with(
+            Arc::as_ptr(&self.event).addr(),
+            || Arc::new(Alarm(self.event.clone())),
+            || {
+                if ready.count() < enough {
+                    self.event.wait(until.map(|until| until.since(self.env.now())));
+                }
+            },
+        );
+        Ok(())
+    }
+
+    fn look(&self) -> Result<(), CallFailed> {
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+}
+
+struct Alarm(Arc<dyn Event>);
+
+impl Interrupt for Alarm {
+    fn interrupt(&self, _: bool) {
+        self.0.set();
+    }
+}
