@@ -4,9 +4,14 @@
 //! machine does so through an [`Env`]. The real one is made of the operating system; `farcall-sim` has one in which a
 //! seeded network stands for all of it. Three rules make the second possible:
 //!
-//! - nobody waits except in [`Socket::receive`] and [`Event::wait`];
-//! - nobody holds a mutex while waiting there, and [`Event::set`] and [`Socket::send`] never wait;
+//! - nobody waits except in [`Socket::receive`], [`Event::wait`], `Stream::read`, `Poller::wait` and `Env::wait_any`;
+//! - nobody holds a mutex while waiting there that another thread locks, and all else here ([`Event::set`],
+//!   [`Socket::send`], `Stream::write`) never waits;
 //! - threads are made by [`Env::spawn`] only.
+
+mod condition;
+#[cfg(unix)]
+mod streams;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
@@ -14,7 +19,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use condition::{Condition, thread_event};
 pub use farcall_base::Time;
+#[cfg(unix)]
+pub use streams::{
+    Accepted, Address, Alarm, ConnectOptions, Interest, Listener, PeerState, Poller, Source, Stream, Wanted,
+};
 
 /// Everything that a driver asks of the outside.
 pub trait Env: Send + Sync + 'static {
@@ -82,6 +92,56 @@ pub trait Env: Send + Sync + 'static {
         false
     }
 
+    /// Connects to a server. Of TCP the connection may still be under way when this returns: it is ready to be written
+    /// to when it was made or has failed, which [`Stream::take_error`] says.
+    ///
+    /// # Errors
+    /// What the operating system says; [`io::ErrorKind::TimedOut`] if the time is over.
+    #[cfg(unix)]
+    fn connect(&self, to: &Address, options: &ConnectOptions) -> io::Result<Arc<dyn Stream>> {
+        let _ = (to, options);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Takes connections at an address of TCP or of a Unix socket; port 0 asks for any.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    #[cfg(unix)]
+    fn listen(&self, at: &Address) -> io::Result<Arc<dyn Listener>> {
+        let _ = at;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// A poller without sources.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    #[cfg(unix)]
+    fn poller(&self) -> io::Result<Arc<dyn Poller>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// An alarm that is not set.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    #[cfg(unix)]
+    fn alarm(&self) -> io::Result<Arc<dyn Alarm>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Waits until one of these sources is ready, or `timeout` has passed, and notes what each is ready for. A source
+    /// that has met an error is ready for all that it is waited for.
+    ///
+    /// # Errors
+    /// What the operating system says; [`io::ErrorKind::Interrupted`] for no reason.
+    #[cfg(unix)]
+    fn wait_any(&self, wanted: &mut [Wanted<'_>], timeout: Option<Duration>) -> io::Result<()> {
+        let _ = (wanted, timeout);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// A variable of the process's environment.
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
@@ -89,7 +149,7 @@ pub trait Env: Send + Sync + 'static {
 }
 
 /// How a socket is to be made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SocketOptions {
     /// How long to look for a datagram again and again before blocking. Zero blocks at once.
     pub spin: Duration,
@@ -98,6 +158,9 @@ pub struct SocketOptions {
     /// Whether the socket answers its peers, as a server's does. If such a socket is bound to all addresses
     /// of its host, it sends to each peer from the address to which that peer sent.
     pub answers: bool,
+    /// Whether datagrams may be longer than the path lets pass in one piece: the network divides them, and puts them
+    /// together. Such a socket receives one datagram at a time, hears of no ICMP errors, and of IPv6 is of IPv6 alone.
+    pub divisible: bool,
 }
 
 /// A datagram socket. Any number of threads may use it at the same time.
@@ -154,6 +217,12 @@ pub trait Socket: Send + Sync + 'static {
     /// Makes one thread that is, or will next be, in [`Socket::receive`] return
     /// [`Received::Woken`].
     fn wake(&self);
+
+    /// What readiness is asked of, where datagrams can be waited for beside other sources.
+    #[cfg(unix)]
+    fn source(&self) -> Option<Source<'_>> {
+        None
+    }
 
     /// Where it is bound.
     fn local_address(&self) -> SocketAddr;

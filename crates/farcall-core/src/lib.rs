@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! error        why a call failed, and whether it ran
-//! env          the outside: time, sockets, threads, events;  system: the real one (udp, sys)
+//! env          the outside: time, sockets, threads, events;  system: the real one (udp, sockets, sys)
 //! guard        runs the user's code so that its panics stop no thread
 //! serving      whether this thread serves a call, and whether it may wait meanwhile
 //! notice       who is told when a call is given up;  given_up: of calls in this process
@@ -37,9 +37,10 @@ pub mod notice;
 pub mod self_wait;
 #[doc(hidden)]
 pub mod serving;
+#[cfg(unix)]
+mod sockets;
 pub mod stub;
-#[doc(hidden)]
-pub mod sys;
+mod sys;
 mod system;
 mod udp;
 #[doc(hidden)]

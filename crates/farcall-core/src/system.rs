@@ -1,16 +1,42 @@
 //! The real [`Env`]: the operating system.
 
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
+use crate::env::{Address, Alarm, ConnectOptions, Listener, Poller, Stream, Wanted};
 use crate::env::{Env, Event, Socket, SocketOptions, Time};
+#[cfg(unix)]
+use crate::sockets;
 use crate::udp;
 
 /// The operating system as an [`Env`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
+
+/// The one that programs use which choose none.
+static SYSTEM: LazyLock<Arc<dyn Env>> = LazyLock::new(|| Arc::new(System));
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<dyn Env>>> = const { RefCell::new(None) };
+}
+
+impl System {
+    /// The environment of this thread: the operating system, unless a simulation runs the thread.
+    pub fn current() -> Arc<dyn Env> {
+        let current = CURRENT.try_with(|current| current.borrow().clone());
+        current.ok().flatten().unwrap_or_else(|| SYSTEM.clone())
+    }
+
+    /// Makes `env` the environment of this thread, for a simulation.
+    #[doc(hidden)]
+    pub fn replace(env: Arc<dyn Env>) {
+        CURRENT.set(Some(env));
+    }
+}
 
 impl Env for System {
     fn now(&self) -> Time {
@@ -27,6 +53,31 @@ impl Env for System {
 
     fn event(&self) -> Arc<dyn Event> {
         Arc::new(Flag::default())
+    }
+
+    #[cfg(unix)]
+    fn connect(&self, to: &Address, options: &ConnectOptions) -> io::Result<Arc<dyn Stream>> {
+        sockets::connect_to(to, options)
+    }
+
+    #[cfg(unix)]
+    fn listen(&self, at: &Address) -> io::Result<Arc<dyn Listener>> {
+        sockets::listen_at(at)
+    }
+
+    #[cfg(unix)]
+    fn poller(&self) -> io::Result<Arc<dyn Poller>> {
+        Ok(Arc::new(sockets::Ready::new()?))
+    }
+
+    #[cfg(unix)]
+    fn alarm(&self) -> io::Result<Arc<dyn Alarm>> {
+        Ok(Arc::new(sockets::Bell::new()?))
+    }
+
+    #[cfg(unix)]
+    fn wait_any(&self, wanted: &mut [Wanted<'_>], timeout: Option<Duration>) -> io::Result<()> {
+        sockets::wait_any(wanted, timeout)
     }
 
     fn shares_memory(&self) -> bool {
@@ -81,19 +132,22 @@ impl Event for Flag {
         let end = timeout.and_then(|t| Instant::now().checked_add(t));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while !state.set {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
             state.waiting += 1;
-            let mut late = false;
-            state = match end {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(end) => {
-                    let left = end.saturating_duration_since(Instant::now());
-                    late = left.is_zero();
+            let timed_out;
+            (state, timed_out) = match left {
+                None => (self.changed.wait(state).unwrap_or_else(PoisonError::into_inner), false),
+                Some(left) => {
                     let waited = self.changed.wait_timeout(state, left);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
+                    let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+                    (state, waited.timed_out())
                 }
             };
             state.waiting -= 1;
-            if late && !state.set {
+            if timed_out && !state.set {
                 return false;
             }
         }

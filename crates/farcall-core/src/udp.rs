@@ -75,7 +75,7 @@ mod tests {
     use std::sync::Arc;
 
     fn socket(address: &str) -> Arc<dyn Socket> {
-        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 20, answers: false };
+        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 20, ..SocketOptions::default() };
         System.bind(address.parse().unwrap(), &options).unwrap()
     }
 
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_train_arrives_whole_and_can_be_taken_apart() {
         for (wildcard, loopback) in [("0.0.0.0:0", "127.0.0.1"), ("[::]:0", "[::1]")] {
-            let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 20, answers: false };
+            let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 20, ..SocketOptions::default() };
             let Ok(a) = System.bind(wildcard.parse().unwrap(), &options) else { continue };
             if std::net::UdpSocket::bind(format!("{loopback}:0")).is_err() {
                 continue;

@@ -55,7 +55,6 @@
 //! ```
 
 mod address;
-pub(crate) mod alarm;
 pub mod auth;
 mod bound;
 pub mod carrier;
@@ -73,15 +72,15 @@ mod tests;
 mod timers;
 mod tools;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use farcall::env::{Condition, ConnectOptions, Env, Time};
 use farcall::stub::{Binding, Interface, Program};
-use farcall::{CallFailed, Kind, Ran};
+use farcall::{CallFailed, Kind, Ran, System};
 
 use crate::wire::record::Limits;
 use address::addresses;
@@ -183,10 +182,10 @@ impl std::fmt::Debug for Client {
 /// Settings of a [`Client`].
 #[derive(Clone)]
 pub struct Builder {
+    env: Arc<dyn Env>,
     settings: Settings,
-    reserved: bool,
+    socket: ConnectOptions,
     reconnect: bool,
-    spin: Duration,
     connecting: Duration,
     mapper_port: Option<u16>,
     limits: Limits,
@@ -203,13 +202,12 @@ impl Default for Builder {
             lenient: false,
             one_way: false,
         };
-        let connecting = Duration::from_secs(10);
         Builder {
+            env: System::current(),
             settings,
-            reserved: false,
+            socket: ConnectOptions::default(),
             reconnect: true,
-            spin: Duration::ZERO,
-            connecting,
+            connecting: Duration::from_secs(10),
             mapper_port: None,
             limits: Limits::default(),
             back: None,
@@ -251,7 +249,7 @@ impl Builder {
     /// Calls from a port below 1024, which some servers ask for and only privileged processes have.
     #[must_use]
     pub fn reserved_port(mut self) -> Builder {
-        self.reserved = true;
+        self.socket.reserved_port = true;
         self
     }
 
@@ -266,7 +264,7 @@ impl Builder {
     /// How long to look for a reply again and again before sleeping; not at all by default.
     #[must_use]
     pub fn spin(mut self, time: Duration) -> Builder {
-        self.spin = time;
+        self.socket.spin = time;
         self
     }
 
@@ -318,7 +316,7 @@ impl Builder {
     /// # Errors
     /// If nobody takes connections there.
     pub fn connect_to(&self, address: Address) -> Result<Client, CallFailed> {
-        self.dial(Plain { address, reserved: self.reserved, spin: self.spin })
+        self.dial(Plain { env: self.env.clone(), address, options: self.socket })
     }
 
     /// Connects to a server by a way of one's own: through TLS, say.
@@ -333,19 +331,22 @@ impl Builder {
         let carrier = dial.dial(Some(self.connecting)).map_err(refused)?;
         let datagrams = dial.is_datagrams();
         if !datagrams {
-            carrier::settle(&*carrier, self.connecting).map_err(refused)?;
+            carrier::settle(&*self.env, &*carrier, self.connecting).map_err(refused)?;
         }
-        let link = Link::new(carrier, datagrams, self.limits, self.back.clone());
+        let link = Link::new(self.env.clone(), carrier, datagrams, self.limits, self.back.clone());
+        let mut xid = [0; 4];
+        self.env.entropy(&mut xid);
         let connection = Connection {
+            env: self.env.clone(),
             dial: Box::new(dial),
             datagrams,
             address: address.clone(),
             reconnect: self.reconnect,
             limits: self.limits,
             back: self.back.clone(),
-            link: Mutex::new(Current { link, stale: Instant::now() + IDLE, dialling: false }),
-            dialled: Condvar::new(),
-            next: AtomicU32::new(RandomState::new().build_hasher().finish() as u32),
+            link: Mutex::new(Current { link, stale: self.env.now() + IDLE, dialling: false }),
+            dialled: Condition::default(),
+            next: AtomicU32::new(u32::from_ne_bytes(xid)),
         };
         Ok(Client { connection: Arc::new(connection), settings: self.settings.clone() })
     }
@@ -359,6 +360,7 @@ impl std::fmt::Debug for Builder {
 
 /// A server, and the link to it.
 struct Connection {
+    env: Arc<dyn Env>,
     dial: Box<dyn Dial>,
     datagrams: bool,
     address: Arc<str>,
@@ -367,7 +369,7 @@ struct Connection {
     back: Option<Arc<dyn Back>>,
     link: Mutex<Current>,
     /// One thread has ended making a new link.
-    dialled: Condvar,
+    dialled: Condition,
     /// The identifier of the next call. They begin by chance, so that a server that remembers the calls of another
     /// process at the same port does not take ours for those.
     next: AtomicU32,
@@ -391,7 +393,7 @@ impl Connection {
 
     /// The link, a new one if the last is broken and one can be made until then.
     #[inline]
-    fn link(&self, now: Instant, until: Option<Instant>) -> Result<Arc<Link>, Lost> {
+    fn link(&self, now: Time, until: Option<Time>) -> Result<Arc<Link>, Lost> {
         let mut current = self.lock();
         if now > current.stale {
             current.stale = now + IDLE;
@@ -410,24 +412,23 @@ impl Connection {
 
     /// One thread makes the new link, with nothing locked; the others wait for it, no longer than they have time.
     #[cold]
-    fn renew(&self, mut current: MutexGuard<'_, Current>, until: Option<Instant>) -> Result<Arc<Link>, Lost> {
+    fn renew<'a>(
+        &'a self,
+        mut current: MutexGuard<'a, Current>,
+        until: Option<Time>,
+    ) -> Result<Arc<Link>, Lost> {
         if !self.reconnect {
             let broken = current.link.lock().broken.clone();
             return Err(broken.unwrap_or_else(|| unreachable_by("the connection has ended")));
         }
-        let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = || until.map(|until| until.since(self.env.now()));
         let late = || Lost::new(Kind::Deadline, Ran::No, "connection");
         while mem::replace(&mut current.dialling, true) {
             let left = left();
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(late());
             }
-            current = match left {
-                Some(left) => {
-                    self.dialled.wait_timeout(current, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.dialled.wait(current).unwrap_or_else(PoisonError::into_inner),
-            };
+            current = self.dialled.wait(&self.env, &self.link, current, left).0;
             if current.link.is_usable(!self.reconnect) {
                 return Ok(current.link.clone());
             }
@@ -441,7 +442,7 @@ impl Connection {
             io::ErrorKind::TimedOut => late(),
             _ => unreachable_by(&why.to_string()),
         })?;
-        let link = Link::new(carrier, self.datagrams, self.limits, self.back.clone());
+        let link = Link::new(self.env.clone(), carrier, self.datagrams, self.limits, self.back.clone());
         self.lock().link = link.clone();
         drop(dialling);
         Ok(link)
@@ -458,7 +459,7 @@ const IDLE: Duration = Duration::from_secs(1);
 /// The last link, and when it must be looked at before it is used.
 struct Current {
     link: Arc<Link>,
-    stale: Instant,
+    stale: Time,
     /// A thread makes the next one.
     dialling: bool,
 }

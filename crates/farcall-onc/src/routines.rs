@@ -1,11 +1,11 @@
 //! Ready to use: what one line asks of a host. The simplest of three levels (Sun's "Networking on the Sun Workstation"
 //! has them too); below it are the stubs of any program ([`import`](crate::import)), and [`Client`] with all its settings.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use farcall::stub::Program as _;
 use farcall::xdr::ByteString;
-use farcall::{CallFailed, Kind, Ran};
+use farcall::{CallFailed, Kind, Ran, System};
 
 use crate::client::{Builder, Client, NO_VERSION, OtherVersions, spelled};
 
@@ -22,10 +22,11 @@ use crate::client::{Builder, Client, NO_VERSION, OtherVersions, spelled};
 pub fn ping(address: &str, program: u32, version: u32) -> Result<Duration, CallFailed> {
     let client = Client::builder().find(address, program, version)?;
     let anything = AnythingClient::from(client.program(program, version));
-    let start = Instant::now();
+    let env = System::current();
+    let start = env.now();
     match anything.null().map_err(CallFailed::from) {
         Err(why) if why.kind() != Kind::NoSuchProcedure => Err(why),
-        Ok(()) | Err(_) => Ok(start.elapsed()),
+        Ok(()) | Err(_) => Ok(env.now().since(start)),
     }
 }
 

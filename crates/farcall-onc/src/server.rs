@@ -46,16 +46,15 @@ mod streams;
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use farcall::System;
+use farcall::env::{Address, Env, Listener, Socket};
 use farcall::stub::Program;
 use farcall::xdr;
-use rustix::net::{AddressFamily, SocketType, bind, listen, sockopt};
 
 pub use caller::{Caller, caller, say_nothing};
 pub use dispatcher::Dispatcher;
@@ -65,7 +64,6 @@ pub use peer::Transport;
 pub use programs::Offer;
 pub use stopper::Stopper;
 
-use crate::client::carrier::fresh;
 use crate::client::rpcbind::{Registration, Rpcbind};
 use crate::wire::auth::{AuthStat, Flavor};
 use crate::wire::record;
@@ -75,7 +73,7 @@ use duplicates::Duplicates;
 use mapper::{Mapper, Offered};
 use programs::Programs;
 use shorts::Shorts;
-use streams::{Listener, StreamLimits, Streams};
+use streams::{StreamLimits, Streams};
 
 /// Programs that are being served, until it is dropped.
 pub struct Server {
@@ -401,8 +399,9 @@ impl ServerBuilder {
     pub fn start(mut self) -> io::Result<Server> {
         self.limits.lingering = (self.workers / 4).min(4);
         self.programs.duplicates = self.retention.map(Duplicates::new);
+        let (env, spin) = (System::current(), self.limits.spin);
         let programs = Arc::new(self.programs);
-        let crew = Crew::new(self.workers, self.waiting);
+        let crew = Crew::new(env.clone(), self.workers, self.waiting);
         crew.start_keeper()?;
         let mut server = Server {
             crew,
@@ -417,31 +416,36 @@ impl ServerBuilder {
         let (mut sockets, mut listeners) = (Vec::new(), Vec::new());
         for place in self.places {
             match place {
-                Place::Udp(address) => sockets.push(bind_udp(address).map_err(at(address))?),
-                Place::Tcp(address) => listeners.push(Listener::Tcp(bind_tcp(address).map_err(at(address))?)),
+                Place::Udp(address) => {
+                    sockets.push(Datagrams::bind(&*env, address, spin).map_err(at(address))?);
+                }
+                Place::Tcp(address) => {
+                    listeners.push(env.listen(&Address::Tcp(address)).map_err(at(address))?);
+                }
                 Place::Both(address) => {
-                    let (socket, listener) = bind_both(address).map_err(at(address))?;
+                    let (socket, listener) = bind_both(&*env, address, spin).map_err(at(address))?;
                     sockets.push(socket);
-                    listeners.push(Listener::Tcp(listener));
+                    listeners.push(listener);
                 }
                 Place::Unix(path) => {
-                    listeners.push(Listener::Unix(UnixListener::bind(&path).map_err(at(path.display()))?));
+                    let listener = env.listen(&Address::Unix(path.clone())).map_err(at(path.display()))?;
+                    listeners.push(listener);
                     server.paths.push(path);
                 }
             }
         }
         for socket in sockets {
-            server.addresses.push((Transport::Udp, socket.local_addr()?));
-            let datagrams = Datagrams::new(socket, self.limits.spin, &server.crew, &server.programs)?;
+            server.addresses.push((Transport::Udp, socket.local_address()));
+            let datagrams = Datagrams::new(env.clone(), socket, spin, &server.crew, &server.programs);
             server.crew.man(Arc::new(datagrams));
         }
         for listener in &listeners {
-            if let Listener::Tcp(listener) = listener {
-                server.addresses.push((Transport::Tcp, listener.local_addr()?));
+            if let Some(address) = listener.local_address() {
+                server.addresses.push((Transport::Tcp, address));
             }
         }
         if !listeners.is_empty() {
-            let streams = Streams::new(listeners, self.limits, &server.crew, &server.programs)?;
+            let streams = Streams::new(env, listeners, self.limits, &server.crew, &server.programs)?;
             server.streams = Some(streams.clone());
             server.crew.man(streams);
         }
@@ -477,42 +481,21 @@ fn at(address: impl fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
 }
 
 /// A UDP and a TCP socket at the same port.
-fn bind_both(address: SocketAddr) -> io::Result<(UdpSocket, TcpListener)> {
+fn bind_both(
+    env: &dyn Env,
+    address: SocketAddr,
+    spin: Duration,
+) -> io::Result<(Arc<dyn Socket>, Arc<dyn Listener>)> {
     /// What is free for one may be taken for the other.
     const TRIES: usize = 32;
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..TRIES {
-        let listener = bind_tcp(address)?;
-        match bind_udp(listener.local_addr()?) {
+        let listener = env.listen(&Address::Tcp(address))?;
+        match Datagrams::bind(env, listener.local_address().unwrap_or(address), spin) {
             Ok(socket) => return Ok((socket, listener)),
             Err(error) if address.port() == 0 => last = error,
             Err(error) => return Err(error),
         }
     }
     Err(last)
-}
-
-fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
-    Ok(UdpSocket::from(bound(address, SocketType::DGRAM)?))
-}
-
-fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    const BACKLOG: i32 = 1024;
-    let socket = bound(address, SocketType::STREAM)?;
-    listen(&socket, BACKLOG)?;
-    Ok(TcpListener::from(socket))
-}
-
-/// A socket at an address. One of IPv6 is of IPv6 alone, so that both families can be had at one port.
-fn bound(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = fresh(family, kind)?;
-    if address.is_ipv6() {
-        sockopt::set_ipv6_v6only(&socket, true)?;
-    }
-    if kind == SocketType::STREAM {
-        sockopt::set_socket_reuseaddr(&socket, true)?;
-    }
-    bind(&socket, &address)?;
-    Ok(socket)
 }

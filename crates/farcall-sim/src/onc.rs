@@ -15,8 +15,9 @@ mod caller;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use farcall::env::Time;
 use farcall_onc::model::{Calls, Line, Remembered};
 use farcall_onc::wire::record::{Limits, Records};
 use farcall_proto::Ran;
@@ -200,7 +201,6 @@ struct Model {
     broken: Option<Rule>,
     report: Report,
     now: Nanos,
-    start: Instant,
     events: BTreeMap<(Nanos, u64), Event>,
     numbers: u64,
     faults: Faults,
@@ -230,7 +230,6 @@ impl Model {
             broken,
             report: Report::default(),
             now: 1,
-            start: Instant::now(),
             events: BTreeMap::new(),
             numbers: 0,
             faults,
@@ -292,8 +291,8 @@ impl Model {
         self.events.insert((at, self.numbers), event);
     }
 
-    fn instant(&self) -> Instant {
-        self.start + Duration::from_nanos(self.now)
+    fn time(&self) -> Time {
+        Time::from_nanos(self.now)
     }
 
     fn breaks(&self, rule: Rule) -> bool {

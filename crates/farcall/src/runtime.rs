@@ -546,7 +546,11 @@ impl Inner {
     }
 
     fn socket_options(&self) -> SocketOptions {
-        SocketOptions { spin: self.settings.spin, buffer: self.settings.socket_buffer, answers: false }
+        SocketOptions {
+            spin: self.settings.spin,
+            buffer: self.settings.socket_buffer,
+            ..SocketOptions::default()
+        }
     }
 
     fn check_process(&self) -> Result<(), CallFailed> {

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,15 +10,16 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendFlags, connect, connect_unspec, recv, recvfrom, send, sendmsg,
-    sendmsg_addr, sendto, sockopt,
+    RecvFlags, SendAncillaryBuffer, SendFlags, SocketType, connect, connect_unspec, recv, recvfrom, send,
+    sendmsg, sendmsg_addr, sendto, sockopt,
 };
 
 use farcall_base::canonical;
 
 use super::answers::Answers;
 use super::{Timeout, own_address, reach};
-use crate::env::{Received, Socket, SocketOptions, Wait};
+use crate::env::{Received, Socket, SocketOptions, Source, Wait};
+use crate::sockets;
 #[cfg(target_os = "linux")]
 use crate::sys;
 
@@ -47,14 +49,21 @@ pub(crate) struct Udp {
 
 impl Udp {
     pub(crate) fn bind(address: SocketAddr, options: &SocketOptions) -> io::Result<Udp> {
-        let socket = bind(address)?;
+        let socket = match options.divisible {
+            true => UdpSocket::from(sockets::bound(address, SocketType::DGRAM)?),
+            false => bind(address)?,
+        };
         // As much as the system grants: it caps the wish instead of refusing it (Linux), or
         // refuses it (BSD), and then the default stays.
         let _ = sockopt::set_socket_recv_buffer_size(&socket, options.buffer);
         let _ = sockopt::set_socket_send_buffer_size(&socket, options.buffer);
-        prepare(&socket, address)?;
+        match options.divisible {
+            true if address.is_ipv4() => socket.set_broadcast(true)?,
+            true => {}
+            false => prepare(&socket, address)?,
+        }
         // On this machine datagrams are long, and none are put together.
-        let trains = !address.ip().is_loopback() && receives_trains(&socket);
+        let trains = !options.divisible && !address.ip().is_loopback() && receives_trains(&socket);
         let answers =
             options.answers && address.ip().is_unspecified() && reports_destinations(&socket, address);
         Ok(Udp {
@@ -354,6 +363,10 @@ impl Socket for Udp {
         // An empty datagram: no datagram of the protocol is. If the buffer is full it may be lost,
         // but then there is something to receive.
         let _ = self.send(own_address(self.local), &[]);
+    }
+
+    fn source(&self) -> Option<Source<'_>> {
+        Some(Source::Descriptor(self.socket.as_fd()))
     }
 
     fn local_address(&self) -> SocketAddr {

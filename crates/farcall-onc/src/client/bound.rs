@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use farcall::env::Time;
 use farcall::idl::spell_program;
 use farcall::stub::{Call, Channel, Origin, PendingCall, Procedure, Reply, Sink, bad_arguments};
 use farcall::wait::{ReadyList, WaitPoint};
@@ -44,8 +45,8 @@ impl Bound {
 /// When a call must have ended, and by whose word.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
-    at: Option<Instant>,
-    now: Instant,
+    at: Option<Time>,
+    now: Time,
     /// How long that is.
     within: Option<Duration>,
     /// The client's own patience, if nobody said how long the call may take.
@@ -59,8 +60,8 @@ impl Limit {
     }
 
     /// What is left of it.
-    fn still(self, now: Instant) -> Limit {
-        let within = self.at.map(|at| at.saturating_duration_since(now));
+    fn still(self, now: Time) -> Limit {
+        let within = self.at.map(|at| at.since(now));
         Limit { now, within, ..self }
     }
 }
@@ -76,14 +77,14 @@ enum Attempt {
 
 impl Target {
     fn limit(&self, call: &Call<'_>) -> Limit {
-        let now = Instant::now();
+        let now = self.client.connection.env.now();
         let within = match (call.within, farcall::context().remaining()) {
             (Some(asked), Some(left)) => Some(asked.min(left)),
             (asked, left) => asked.or(left),
         };
         let patience = if within.is_none() { self.client.settings.patience } else { None };
         let within = within.or(patience);
-        Limit { at: within.and_then(|time| now.checked_add(time)), now, within, patience }
+        Limit { at: within.map(|time| now + time), now, within, patience }
     }
 
     /// Appends the message of a call.
@@ -253,7 +254,7 @@ impl Target {
             }
             // Another identifier if the server has answered by this one.
             let xid = if is_rejected { self.client.connection.xid() } else { xid };
-            let limit = limit.still(Instant::now());
+            let limit = limit.still(self.client.connection.env.now());
             match self.attempt(message, call, limit, xid, false, sink) {
                 Ok(Attempt::Done) => Ok(()),
                 Ok(Attempt::Taken) => Err(failed),

@@ -1,5 +1,6 @@
 //! Finds the server of a program: at an address, or by a host's port mapper.
 
+use farcall::env::ConnectOptions;
 use farcall::stub::Program;
 use farcall::{CallFailed, Kind, Ran};
 
@@ -72,7 +73,9 @@ impl Builder {
     ) -> Result<Option<Client>, CallFailed> {
         let network = if stream { "tcp" } else { "udp" };
         let mapper = at_port(host, self.mapper_port.unwrap_or(PORT));
-        let plain = Builder { spin: self.spin, connecting: self.connecting, ..Builder::default() };
+        let socket = ConnectOptions { reserved_port: false, ..self.socket };
+        let (env, connecting) = (self.env.clone(), self.connecting);
+        let plain = Builder { env, socket, connecting, ..Builder::default() };
         let plain = plain.patience(self.settings.patience);
         let rpcbind = Rpcbind::at(&plain, &format!("{network}://{mapper}"))?;
         match rpcbind.find(program, version, stream)? {

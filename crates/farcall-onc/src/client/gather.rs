@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, Thread};
-use std::time::Instant;
 
-use farcall::env::{Env, Time};
+use farcall::CallFailed;
+use farcall::env::{Alarm, Event, Time, thread_event};
 use farcall::wait::{Interrupt, ReadyList, WaitPoint};
-use farcall::{CallFailed, System};
 
-use super::alarm::Alarm;
 use super::link::{Link, may_wait};
 use super::table::Lost;
 
 impl WaitPoint for Link {
     fn now(&self) -> Time {
-        System.now()
+        self.env().now()
     }
 
     fn wait(&self, ready: &ReadyList, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
@@ -24,10 +21,9 @@ impl WaitPoint for Link {
         may_wait().map_err(failed)?;
         let Some(link) = self.me() else { return Ok(()) };
         link.send_held();
-        let until = until.map(|until| Instant::now() + until.since(System.now()));
         ready.wait_with(
             SEAT.fetch_add(1, Ordering::Relaxed),
-            || Arc::new(Seated { thread: thread::current(), alarm: link.alarm().cloned() }),
+            || Arc::new(Seated { event: thread_event(link.env()), alarm: link.alarm().cloned() }),
             || link.gather(&|| ready.count() >= enough, until),
         );
         Ok(())
@@ -51,39 +47,35 @@ impl WaitPoint for Link {
 impl Link {
     /// Waits until it is over, or `until`: as the leader, or as one that follows. Whoever knows that it is over
     /// interrupts it.
-    fn gather(self: &Arc<Self>, over: &dyn Fn() -> bool, until: Option<Instant>) {
-        let me = thread::current();
-        let mut leads = self.lock().join(thread::current);
-        let late = || until.is_some_and(|until| until <= Instant::now());
+    fn gather(self: &Arc<Self>, over: &dyn Fn() -> bool, until: Option<Time>) {
+        let event = thread_event(self.env());
+        let mut leads = self.lock().join(&event);
+        let late = || until.is_some_and(|until| until <= self.env().now());
         while !over() && !late() {
             let (inherits, broken) = {
                 let mut table = self.lock();
-                (table.inherits(me.id()), table.broken.is_some())
+                (table.inherits(&event), table.broken.is_some())
             };
             leads |= inherits;
-            match until {
-                _ if leads && !broken => {
-                    if !self.take_some() {
-                        self.watch(self.alarm().map(|alarm| &**alarm), until);
-                    }
-                }
-                Some(until) => thread::park_timeout(until.saturating_duration_since(Instant::now())),
-                None => thread::park(),
+            if !leads || broken {
+                event.wait(until.map(|until| until.since(self.env().now())));
+            } else if !self.take_some() {
+                self.watch(self.alarm().map(|alarm| &**alarm), until);
             }
         }
-        self.leave(leads, me.id());
+        self.leave(leads, &event);
     }
 }
 
 /// A thread that waits at a link.
 struct Seated {
-    thread: Thread,
-    alarm: Option<Arc<Alarm>>,
+    event: Arc<dyn Event>,
+    alarm: Option<Arc<dyn Alarm>>,
 }
 
 impl Interrupt for Seated {
     fn interrupt(&self, serving: bool) {
-        self.thread.unpark();
+        self.event.set();
         // It may be the one that serves, and then it sleeps at the descriptor.
         if let Some(alarm) = self.alarm.as_ref().filter(|_| !serving) {
             alarm.ring();

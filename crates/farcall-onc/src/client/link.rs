@@ -11,12 +11,11 @@ use std::io::{self, ErrorKind};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::thread::{self, Thread, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use farcall::env::{Alarm, Env, Event, Time, thread_event};
 use farcall::{Kind, Ran};
 
-use super::alarm::Alarm;
 use super::carrier::{self, Carrier, Wait};
 use super::copies::Anew;
 use super::incoming::{Mine, Posted};
@@ -25,6 +24,7 @@ use super::table::{Again, Body, Entry, Lost, Outcome, Table, Watcher, later};
 use super::timers::{Terms, Timers};
 use crate::wait_guard::WaitGuard;
 use crate::wire::record::{Limits, RecordError, Records};
+use service::Service;
 
 /// Started calls are held back until so many bytes may leave together.
 const HOLD: usize = 32 << 10;
@@ -38,6 +38,7 @@ pub(crate) trait Back: Send + Sync {
 }
 
 pub(crate) struct Link {
+    env: Arc<dyn Env>,
     me: Weak<Link>,
     carrier: Box<dyn Carrier>,
     datagrams: bool,
@@ -51,7 +52,9 @@ pub(crate) struct Link {
     /// Grows with each reception. It is odd while a record has come in part.
     heard: AtomicU64,
     /// Wakes one who gathers here.
-    alarm: OnceLock<Option<Arc<Alarm>>>,
+    alarm: OnceLock<Option<Arc<dyn Alarm>>>,
+    /// The thread that looks after the link while no caller does, once there is one.
+    service: OnceLock<Arc<Service>>,
 }
 
 /// What becomes of a link, in this order.
@@ -77,7 +80,7 @@ enum Came {
     Something,
     Nothing,
     /// Datagrams are not taken: the next try is not to be later than that.
-    Refused(Instant),
+    Refused(Time),
     /// Datagrams have been refused for so long that the server is taken for gone.
     GivenUp(Lost),
     Broken,
@@ -90,7 +93,7 @@ thread_local! {
 
 impl Reader {
     /// When the record under way will have taken too long.
-    fn due(&self) -> Option<Instant> {
+    fn due(&self) -> Option<Time> {
         match self {
             Reader::Stream(records) => records.patience(),
             Reader::Datagrams(..) => None,
@@ -98,17 +101,17 @@ impl Reader {
     }
 
     /// When datagrams are to be sent again after a refusal.
-    fn next_try(&self) -> Option<Instant> {
+    fn next_try(&self, now: Time) -> Option<Time> {
         match self {
             Reader::Stream(_) => None,
-            Reader::Datagrams(_, refusals) => refusals.next_try(),
+            Reader::Datagrams(_, refusals) => refusals.next_try(now),
         }
     }
 
     /// Says so if it has.
-    fn overdue(&mut self) -> Option<RecordError> {
+    fn overdue(&mut self, now: impl FnOnce() -> Time) -> Option<RecordError> {
         match self {
-            Reader::Stream(records) if records.is_partial() => records.check(Instant::now()).err(),
+            Reader::Stream(records) if records.is_partial() => records.check(now()).err(),
             Reader::Stream(_) | Reader::Datagrams(..) => None,
         }
     }
@@ -116,6 +119,7 @@ impl Reader {
 
 impl Link {
     pub(crate) fn new(
+        env: Arc<dyn Env>,
         carrier: Box<dyn Carrier>,
         datagrams: bool,
         limits: Limits,
@@ -126,6 +130,7 @@ impl Link {
             false => Reader::Stream(Box::new(Records::new(limits))),
         };
         let link = Arc::new_cyclic(|me| Link {
+            env,
             me: me.clone(),
             carrier,
             datagrams,
@@ -136,6 +141,7 @@ impl Link {
             state: AtomicU8::new(LIVE),
             heard: AtomicU64::new(0),
             alarm: OnceLock::new(),
+            service: OnceLock::new(),
         });
         if link.back.is_some() {
             service::engage(&link);
@@ -187,8 +193,9 @@ impl Link {
         let mine = Mine { xid: terms.xid, end, entered, heard: self.heard.load(Ordering::Relaxed) };
         if mine.entered {
             table.begin(mine.xid, Entry { end, heard: mine.heard, ..Entry::default() })?;
-            table.follow(thread::current());
-            table.watch(mine.xid, Watcher::Thread(thread::current()));
+            let event = thread_event(&self.env);
+            table.follow(event.clone());
+            table.watch(mine.xid, Watcher::Thread(event));
         }
         self.depart(table, message, false);
         self.await_reply(&mine, terms, !mine.entered, self.datagrams.then_some(message), &waits)
@@ -224,7 +231,7 @@ impl Link {
     }
 
     /// Waits for the reply to a call that was started.
-    pub(crate) fn wait(self: &Arc<Self>, xid: u32, deadline: Option<Instant>) -> Outcome {
+    pub(crate) fn wait(self: &Arc<Self>, xid: u32, deadline: Option<Time>) -> Outcome {
         let mut table = self.lock();
         if let Some(outcome) = table.fetch(xid) {
             return outcome;
@@ -233,13 +240,14 @@ impl Link {
             may_wait().and_then(|()| wait_guard()).map_err(|lost| Lost { ran: Ran::Maybe, ..lost })?;
         table.attend(xid, true);
         let mine = Mine { xid, end: 0, entered: true, heard: table.heard(xid) };
-        let leads = table.join(thread::current);
-        let watcher = if leads { Watcher::Nobody } else { Watcher::Thread(thread::current()) };
+        let event = thread_event(&self.env);
+        let leads = table.join(&event);
+        let watcher = if leads { Watcher::Nobody } else { Watcher::Thread(event) };
         let former = table.watch(xid, watcher);
         self.flush(table);
         drop(former);
-        let now = Instant::now();
-        let within = deadline.map(|deadline| deadline.saturating_duration_since(now));
+        let now = self.env.now();
+        let within = deadline.map(|deadline| deadline.since(now));
         let terms = Terms { xid, deadline, within, pause: Duration::ZERO, now };
         self.await_reply(&mine, &terms, leads, None, &waits)
     }
@@ -256,7 +264,7 @@ impl Link {
         drop(former);
         if engage {
             service::engage(self);
-            service::rouse();
+            self.rouse_service();
         }
         None
     }
@@ -402,35 +410,32 @@ impl Link {
     }
 
     /// Sleeps until the call has ended, or this thread leads.
-    fn follow(&self, xid: u32, timers: &mut Timers<'_>, start: Instant) -> Option<Outcome> {
-        let me = thread::current().id();
+    fn follow(&self, xid: u32, timers: &mut Timers<'_>, start: Time) -> Option<Outcome> {
+        let event = thread_event(&self.env);
         timers.set(start);
         loop {
             let mut table = self.lock();
             if let Some(outcome) = table.fetch(xid) {
-                let next = table.leave(me);
+                let next = table.leave(&event);
                 drop(table);
                 wake(next);
                 return Some(outcome);
             }
-            if table.inherits(me) {
+            if table.inherits(&event) {
                 return None;
             }
             drop(table);
-            let now = Instant::now();
+            let now = self.env.now();
             if timers.is_late(now) {
                 let mut table = self.lock();
-                let next = table.leave(me);
+                let next = table.leave(&event);
                 let entry = table.remove(xid).unwrap_or_default();
                 drop(table);
                 wake(next);
                 return Some(entry.outcome.unwrap_or_else(|| Err(self.late(entry.heard))));
             }
             self.send_again(timers, now);
-            match timers.next(now) {
-                Some(time) => thread::park_timeout(time),
-                None => thread::park(),
-            }
+            event.wait(timers.next(now));
         }
     }
 
@@ -440,12 +445,12 @@ impl Link {
         // The first wait needs no clock: hardly any time has passed.
         let mut wait = terms.first_wait(timers);
         if let Some(due) = reader.due() {
-            wait = wait.until(due, Instant::now());
+            wait = wait.until(due, self.env.now());
         }
-        if let Some(at) = reader.next_try() {
+        if let Some(at) = reader.next_try(terms.now) {
             timers.set(terms.now);
             timers.hasten(at);
-            wait = wait.until(at, Instant::now());
+            wait = wait.until(at, self.env.now());
         }
         loop {
             // What came before the time was over counts.
@@ -463,7 +468,7 @@ impl Link {
                     timers.hasten(at);
                 }
             }
-            let now = Instant::now();
+            let now = self.env.now();
             self.send_again(timers, now);
             wait = match timers.next(now) {
                 _ if timers.is_late(now) => Wait::No,
@@ -493,11 +498,11 @@ impl Link {
         drop(table);
         wake(next);
         if hurried {
-            service::wake();
+            self.wake_service();
         }
     }
 
-    fn send_again(&self, timers: &mut Timers<'_>, now: Instant) {
+    fn send_again(&self, timers: &mut Timers<'_>, now: Time) {
         let Some(message) = timers.again.filter(|_| timers.at.is_some_and(|at| at <= now)) else { return };
         self.send_datagram(message);
         timers.pause = later(timers.pause);
@@ -509,7 +514,7 @@ impl Link {
     fn receive(self: &Arc<Self>, reader: &mut Reader, wait: Wait, mine: Option<&Mine>) -> Came {
         if self.blocked.load(Ordering::SeqCst) && wait != Wait::No {
             let time = if let Wait::For(time) = wait { Some(time) } else { None };
-            match carrier::wait(&*self.carrier, true, None, time) {
+            match carrier::wait(&*self.env, &*self.carrier, true, None, time) {
                 Ok(ready) if ready.write => self.unblock(),
                 Ok(ready) if ready.read => {}
                 _ => return self.nothing(reader),
@@ -535,7 +540,7 @@ impl Link {
 
     /// Nothing came, and a record that is under way may have taken too long.
     fn nothing(&self, reader: &mut Reader) -> Came {
-        match reader.overdue() {
+        match reader.overdue(|| self.env.now()) {
             None => Came::Nothing,
             Some(why) => self.break_off(Kind::BadResult, &why.to_string()),
         }
@@ -579,7 +584,7 @@ impl Link {
                 };
                 if fault.is_none() && records.is_partial() {
                     self.heard.store(whole + 1, Ordering::Relaxed);
-                    fault = records.check(Instant::now()).err();
+                    fault = records.check(self.env.now()).err();
                 }
             }
         }
@@ -610,14 +615,14 @@ impl Link {
     #[cold]
     fn refused(&self, why: &io::Error, refusals: &mut Refusals) -> Came {
         let next = match Refusals::is_one(why.kind()) {
-            true => refusals.refused(Instant::now()),
+            true => refusals.refused(self.env.now()),
             false => Next::GiveUp,
         };
         match next {
             Next::Retry(at) => Came::Refused(at),
             Next::FirstRetry(at) => {
                 self.lock().hasten(at);
-                service::wake();
+                self.wake_service();
                 Came::Refused(at)
             }
             Next::GiveUp => {
@@ -664,14 +669,18 @@ impl Link {
     }
 
     /// Leads, or follows, no longer.
-    pub(crate) fn leave(&self, leads: bool, thread: ThreadId) {
+    pub(crate) fn leave(&self, leads: bool, event: &Arc<dyn Event>) {
         let mut table = self.lock();
         if leads {
             return self.pass(table);
         }
-        let next = table.leave(thread);
+        let next = table.leave(event);
         drop(table);
         wake(next);
+    }
+
+    pub(crate) fn env(&self) -> &Arc<dyn Env> {
+        &self.env
     }
 
     pub(crate) fn me(&self) -> Option<Arc<Link>> {
@@ -680,13 +689,14 @@ impl Link {
 
     /// Waits until something has come or `until`, as one who leads; the alarm ends the wait. Where the system has no
     /// descriptors for an alarm, it ends soon: then whoever waits looks for what an alarm would have told.
-    pub(crate) fn watch(&self, alarm: Option<&Alarm>, until: Option<Instant>) {
+    pub(crate) fn watch(&self, alarm: Option<&dyn Alarm>, until: Option<Time>) {
         const SOON: Duration = Duration::from_millis(10);
         let until = [until, self.due()].into_iter().flatten().min();
-        let time = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let time = until.map(|until| until.since(self.env.now()));
         let time = if alarm.is_some() { time } else { Some(time.map_or(SOON, |time| time.min(SOON))) };
         let blocked = self.blocked.load(Ordering::SeqCst);
-        if let Ok(ready) = carrier::wait(&*self.carrier, blocked, alarm.map(Alarm::descriptor), time) {
+        if let Ok(ready) = carrier::wait(&*self.env, &*self.carrier, blocked, alarm.map(Alarm::source), time)
+        {
             if ready.write {
                 self.unblock();
             }
@@ -695,8 +705,8 @@ impl Link {
     }
 
     /// What wakes one who gathers here.
-    pub(crate) fn alarm(&self) -> Option<&Arc<Alarm>> {
-        self.alarm.get_or_init(|| Alarm::new().ok().map(Arc::new)).as_ref()
+    pub(crate) fn alarm(&self) -> Option<&Arc<dyn Alarm>> {
+        self.alarm.get_or_init(|| self.env.alarm().ok()).as_ref()
     }
 
     pub(crate) fn carrier(&self) -> &dyn Carrier {
@@ -712,7 +722,7 @@ impl Link {
     }
 
     /// When the record under way will have taken too long; none if another thread receives, which minds that.
-    pub(crate) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Time> {
         self.reader.try_lock().ok()?.due()
     }
 
@@ -739,6 +749,6 @@ pub(crate) fn may_wait() -> Result<(), Lost> {
     Err(Lost::new(Kind::Local, Ran::No, why))
 }
 
-fn wake(thread: Option<Thread>) {
-    thread.iter().for_each(Thread::unpark);
+fn wake(thread: Option<Arc<dyn Event>>) {
+    thread.iter().for_each(|event| event.set());
 }

@@ -2,8 +2,9 @@
 //! the time.
 
 use std::borrow::Cow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use farcall::env::Time;
 use farcall::{Kind, Ran};
 
 use super::bound::refusal;
@@ -48,10 +49,10 @@ impl Calls {
     /// The call was not sent, and never will be: too many calls or bytes wait.
     pub fn start(
         &mut self,
-        now: Instant,
+        now: Time,
         xid: u32,
         message: &[u8],
-        deadline: Instant,
+        deadline: Time,
         pause: Duration,
     ) -> Result<(), Ran> {
         let end = self.table.admit(Some(xid), message).map_err(|lost| lost.ran)?;
@@ -119,7 +120,7 @@ impl Calls {
     }
 
     /// Handles the network's word that the server's port is refused.
-    pub fn refused(&mut self, now: Instant) {
+    pub fn refused(&mut self, now: Time) {
         match self.refusals.refused(now) {
             Next::Retry(_) => {}
             Next::FirstRetry(at) => self.table.hasten(at),
@@ -130,13 +131,13 @@ impl Calls {
     }
 
     /// Acts on the timers that are due, and returns the messages that are to be sent again.
-    pub fn run_timers(&mut self, now: Instant) -> Vec<Vec<u8>> {
+    pub fn run_timers(&mut self, now: Time) -> Vec<Vec<u8>> {
         let (_, repeats) = self.table.run_timers(now, &|_| Lost::late());
         repeats.into_iter().map(|(message, _)| message).collect()
     }
 
     /// When the next timer is due.
-    pub fn timer(&self) -> Option<Instant> {
+    pub fn timer(&self) -> Option<Time> {
         self.table.timer
     }
 

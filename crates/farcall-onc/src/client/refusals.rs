@@ -7,7 +7,9 @@
 //! `Ran::Maybe`.
 
 use std::io::ErrorKind;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use farcall::env::Time;
 
 /// The pause after a refusal before the next try. Refusals within it count as one.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
@@ -21,17 +23,17 @@ const LONGEST_GAP: Duration = Duration::from_secs(3);
 pub(crate) struct Refusals {
     count: u32,
     /// When the last one was counted.
-    last: Option<Instant>,
+    last: Option<Time>,
 }
 
 /// What follows from a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// The next try is at this time, or earlier if it was to be earlier.
-    Retry(Instant),
+    Retry(Time),
     /// The next try is at this time at the latest. Of several refusals of one try only the first is answered
     /// so.
-    FirstRetry(Instant),
+    FirstRetry(Time),
     /// There is no server.
     GiveUp,
 }
@@ -54,14 +56,14 @@ impl Refusals {
     /// When the next try is to be made, if a refusal has been counted. A thread asks this whenever it begins
     /// to receive, because the refusal may have been told to a thread that has stopped receiving since.
     #[inline]
-    pub(crate) fn next_try(&self) -> Option<Instant> {
+    pub(crate) fn next_try(&self, now: Time) -> Option<Time> {
         let last = self.last.filter(|_| self.count > 0)?;
-        (last.elapsed() <= LONGEST_GAP).then(|| last + RETRY_AFTER)
+        (now.since(last) <= LONGEST_GAP).then(|| last + RETRY_AFTER)
     }
 
     /// The system refused a datagram.
-    pub(crate) fn refused(&mut self, now: Instant) -> Next {
-        let gap = self.last.map_or(Duration::MAX, |last| now.saturating_duration_since(last));
+    pub(crate) fn refused(&mut self, now: Time) -> Next {
+        let gap = self.last.map_or(Duration::MAX, |last| now.since(last));
         if gap > LONGEST_GAP {
             self.count = 0;
         }
@@ -84,15 +86,15 @@ mod tests {
 
     #[test]
     fn three_tries_in_a_row_over_half_a_second_are_enough() {
-        let (mut refusals, start) = (Refusals::default(), Instant::now());
+        let (mut refusals, start) = (Refusals::default(), Time::from_nanos(1_000_000_000));
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!(refusals.refused(at(0)), Next::FirstRetry(at(250)));
         assert_eq!(refusals.refused(at(1)), Next::Retry(at(250)), "of a datagram that left with it");
         assert_eq!(refusals.refused(at(250)), Next::FirstRetry(at(500)));
         assert_eq!(refusals.refused(at(499)), Next::Retry(at(500)));
-        assert_eq!(refusals.next_try(), Some(at(500)), "whoever receives");
+        assert_eq!(refusals.next_try(at(499)), Some(at(500)), "whoever receives");
         assert_eq!(refusals.refused(at(500)), Next::GiveUp);
-        assert_eq!(refusals.next_try(), None, "nothing is left to be tried");
+        assert_eq!(refusals.next_try(at(500)), None, "nothing is left to be tried");
         assert_eq!(
             refusals.refused(at(501)),
             Next::FirstRetry(at(751)),
@@ -102,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_word_of_the_server_or_tries_that_are_not_refused_begin_it_anew() {
-        let (mut refusals, start) = (Refusals::default(), Instant::now());
+        let (mut refusals, start) = (Refusals::default(), Time::from_nanos(1_000_000_000));
         let at = |millis| start + Duration::from_millis(millis);
         assert_eq!(refusals.refused(at(0)), Next::FirstRetry(at(250)));
         assert_eq!(refusals.refused(at(300)), Next::FirstRetry(at(550)));

@@ -8,10 +8,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
-use std::thread::{Thread, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use farcall::env::{Event, Time};
 use farcall::wait::ReadyToken;
 use farcall::{Kind, Ran, guard};
 
@@ -78,7 +78,7 @@ pub(crate) enum Watcher {
     /// Nobody, or the one who leads.
     #[default]
     Nobody,
-    Thread(Thread),
+    Thread(Arc<dyn Event>),
     Task(Waker),
     /// One who gathers the ends of several calls; whether it waits at this link.
     Gatherer(ReadyToken, bool),
@@ -94,7 +94,7 @@ impl Watcher {
     pub(crate) fn wake(self, leading: bool) {
         match self {
             Watcher::Nobody => {}
-            Watcher::Thread(thread) => thread.unpark(),
+            Watcher::Thread(event) => event.set(),
             // A panic in it is not that of the caller who happens to lead.
             Watcher::Task(waker) => guard::run_alone("a waker", || waker.wake()),
             Watcher::Gatherer(token, here) => guard::run_alone("a waker", || match here && leading {
@@ -109,7 +109,7 @@ impl Watcher {
 pub(crate) struct Again {
     pub(crate) message: Vec<u8>,
     pub(crate) copies: Anew,
-    pub(crate) at: Instant,
+    pub(crate) at: Time,
     /// How long the next pause is.
     pub(crate) pause: Duration,
     /// It was sent again.
@@ -117,7 +117,7 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    pub(crate) fn new(message: &[u8], copies: Anew, now: Instant, pause: Duration) -> Again {
+    pub(crate) fn new(message: &[u8], copies: Anew, now: Time, pause: Duration) -> Again {
         // Copies have the message themselves.
         let message = if copies.is_some() { Vec::new() } else { message.to_vec() };
         Again { message, copies, at: now + pause, pause: later(pause), repeated: false }
@@ -136,7 +136,7 @@ pub(crate) struct Entry {
     pub(crate) end: u64,
     /// How much had come when it was sent.
     pub(crate) heard: u64,
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) deadline: Option<Time>,
     /// Of a started call over datagrams.
     pub(crate) again: Option<Box<Again>>,
     /// No thread waits for it and minds its timers.
@@ -175,14 +175,14 @@ pub(crate) struct Table {
     /// The identifier of the call that the last leader made: a leader's is not entered.
     leaders: u32,
     /// To whom the lead was passed, if that thread has not come for it yet.
-    heir: Option<ThreadId>,
+    heir: Option<Arc<dyn Event>>,
     /// Those who follow, the one who waits longest first.
-    following: VecDeque<Thread>,
+    following: VecDeque<Arc<dyn Event>>,
     /// Calls under way that no thread minds, and those of them for which somebody must receive at once.
     unattended: usize,
     hurried: usize,
     /// Nothing that no thread minds is due earlier.
-    pub(crate) timer: Option<Instant>,
+    pub(crate) timer: Option<Time>,
     /// The service thread looks after this link.
     pub(crate) listed: bool,
     /// It will hear when something comes.
@@ -390,14 +390,14 @@ impl Table {
     /// Acts on the timers of calls that no thread minds. Who is to be told, and what is to be sent again.
     pub(crate) fn run_timers(
         &mut self,
-        now: Instant,
+        now: Time,
         late: &dyn Fn(u64) -> Lost,
     ) -> (Vec<Watcher>, Vec<Repeat>) {
         if self.timer.is_none_or(|timer| timer > now) {
             return (Vec::new(), Vec::new());
         }
-        let (mut expired, mut messages, mut timer) = (Vec::new(), Vec::new(), None::<Instant>);
-        let mut expect = |at: Instant| timer = Some(timer.map_or(at, |timer| timer.min(at)));
+        let (mut expired, mut messages, mut timer) = (Vec::new(), Vec::new(), None::<Time>);
+        let mut expect = |at: Time| timer = Some(timer.map_or(at, |timer| timer.min(at)));
         for (xid, entry) in self.calls.iter_mut().filter(|(_, entry)| entry.outcome.is_none()) {
             if let Some(deadline) = entry.deadline.filter(|_| entry.unattended) {
                 if deadline <= now {
@@ -421,7 +421,7 @@ impl Table {
     }
 
     /// The datagram that is to be sent again first is sent again at that time, if not earlier.
-    pub(crate) fn hasten(&mut self, at: Instant) {
+    pub(crate) fn hasten(&mut self, at: Time) {
         let under_way = self.calls.values_mut().filter(|entry| entry.outcome.is_none());
         let first = under_way.filter_map(|entry| entry.again.as_mut()).min_by_key(|again| again.at);
         if let Some(again) = first.filter(|again| again.at > at) {
@@ -465,38 +465,38 @@ impl Table {
     }
 
     /// As [`Table::try_lead`]; who does not lead then follows: it sleeps, and when woken asks whether it [leads](Table::inherits).
-    pub(crate) fn join(&mut self, thread: impl FnOnce() -> Thread) -> bool {
+    pub(crate) fn join(&mut self, event: &Arc<dyn Event>) -> bool {
         let leads = self.try_lead();
         if !leads {
-            self.follow(thread());
+            self.follow(event.clone());
         }
         leads
     }
 
     /// Somebody else leads.
-    pub(crate) fn follow(&mut self, thread: Thread) {
-        self.following.push_back(thread);
+    pub(crate) fn follow(&mut self, event: Arc<dyn Event>) {
+        self.following.push_back(event);
     }
 
     /// Whether the lead was passed to this thread.
-    pub(crate) fn inherits(&mut self, thread: ThreadId) -> bool {
-        self.heir.take_if(|heir| *heir == thread).is_some()
+    pub(crate) fn inherits(&mut self, event: &Arc<dyn Event>) -> bool {
+        self.heir.take_if(|heir| Arc::ptr_eq(heir, event)).is_some()
     }
 
     /// Leads no longer. Who is to be woken.
-    pub(crate) fn pass(&mut self) -> Option<Thread> {
+    pub(crate) fn pass(&mut self) -> Option<Arc<dyn Event>> {
         let next = self.following.pop_front();
-        self.heir = next.as_ref().map(Thread::id);
+        self.heir.clone_from(&next);
         self.led = next.is_some();
         next
     }
 
     /// Follows no longer. One to whom the lead was passed meanwhile passes it on.
-    pub(crate) fn leave(&mut self, thread: ThreadId) -> Option<Thread> {
-        if self.inherits(thread) {
+    pub(crate) fn leave(&mut self, event: &Arc<dyn Event>) -> Option<Arc<dyn Event>> {
+        if self.inherits(event) {
             return self.pass();
         }
-        self.following.retain(|follower| follower.id() != thread);
+        self.following.retain(|follower| !Arc::ptr_eq(follower, event));
         None
     }
 }

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Wake, Waker};
-use std::time::Instant;
+use std::time::Duration;
 
 use farcall::stub::Procedure;
 use farcall::{Kind, Never};
@@ -54,8 +54,9 @@ fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
     // It is there in a moment: the system may carry it later than it takes it.
     let came = PollFd::from_borrowed_fd(link.carrier().descriptor(), PollFlags::IN);
     poll(&mut [came], None).unwrap();
-    client.connection.lock().stale = Instant::now();
-    drop(client.connection.link(Instant::now(), None));
+    let now = client.connection.env.now();
+    client.connection.lock().stale = now;
+    drop(client.connection.link(now + Duration::from_nanos(1), None));
     assert_eq!(calling.woken.load(Ordering::SeqCst), 1);
     let why: CallFailed = pending.wait().unwrap_err().into();
     assert_eq!(why.kind(), Kind::BadResult);

@@ -1,6 +1,8 @@
 //! When a thread that waits for a reply must do something though nothing came.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use farcall::env::Time;
 
 use super::carrier::Wait;
 use super::table::Outcome;
@@ -9,12 +11,12 @@ use super::table::Outcome;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) xid: u32,
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) deadline: Option<Time>,
     /// How long that is.
     pub(crate) within: Option<Duration>,
     /// How long to wait before a datagram is sent again.
     pub(crate) pause: Duration,
-    pub(crate) now: Instant,
+    pub(crate) now: Time,
 }
 
 impl Terms {
@@ -31,10 +33,10 @@ impl Terms {
 
 /// When a thread that waits must do something though nothing came.
 pub(super) struct Timers<'a> {
-    pub(super) deadline: Option<Instant>,
+    pub(super) deadline: Option<Time>,
     /// What is to be sent again, and when, and how long to wait after that.
     pub(super) again: Option<&'a [u8]>,
-    pub(super) at: Option<Instant>,
+    pub(super) at: Option<Time>,
     pub(super) pause: Duration,
     /// Whether the message was sent again.
     pub(super) repeated: bool,
@@ -49,24 +51,24 @@ impl Timers<'_> {
     }
 
     /// Sets the first time at which it is sent again.
-    pub(super) fn set(&mut self, start: Instant) {
+    pub(super) fn set(&mut self, start: Time) {
         if self.again.is_some() && self.at.is_none() {
             self.at = Some(start + self.pause);
         }
     }
 
     /// Has the message sent again at this time at the latest.
-    pub(super) fn hasten(&mut self, at: Instant) {
+    pub(super) fn hasten(&mut self, at: Time) {
         self.at = self.at.map(|later| later.min(at));
     }
 
-    pub(super) fn is_late(&self, now: Instant) -> bool {
+    pub(super) fn is_late(&self, now: Time) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
     /// How long until then.
-    pub(super) fn next(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn next(&self, now: Time) -> Option<Duration> {
         let next = [self.deadline, self.at].into_iter().flatten().min()?;
-        Some(next.saturating_duration_since(now))
+        Some(next.since(now))
     }
 }

@@ -1,18 +1,17 @@
 //! A call of all hosts of a network that have a program: their port mappers pass it on (RFC 1833 sections 2.2.1 and 3.2).
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
+use farcall::env::{Env, Interest, Received, Socket, SocketOptions, Wait, Wanted};
 use farcall::multi::Next;
 use farcall::stub::{Program, bad_arguments};
 use farcall::xdr::{Decode, Encode, from_slice, to_vec};
-use farcall::{CallFailed, Kind, Ran};
-use rustix::event::{PollFd, PollFlags, poll};
+use farcall::{CallFailed, Kind, Ran, System};
 
-use crate::client::carrier::timespec;
 use crate::client::spelled;
 use crate::portmap::address::from_universal;
 use crate::portmap::protocol::{Passed, PassedBack, Portmap, RemoteResult, Rpcbind4};
@@ -26,6 +25,8 @@ const PASS_ON: u32 = 5;
 const MOST: usize = 1 << 16;
 /// Longer than any datagram.
 const DATAGRAM: usize = 64 << 10;
+/// The receive buffer that is asked for, in bytes: many hosts may answer at once.
+const BUFFER: usize = 1 << 20;
 
 /// A call of all hosts that have a program, over UDP. Hosts that do not have it, or whose port mapper passes nothing on,
 /// say nothing.
@@ -114,14 +115,15 @@ impl Broadcast {
             self.mappers.push(SocketAddr::new(Ipv4Addr::BROADCAST.into(), PORT));
         }
         let arguments = self.arguments.clone()?;
-        let mut ways = self.ways(&arguments).map_err(|why| {
+        let env = System::current();
+        let mut ways = self.ways(&*env, &arguments).map_err(|why| {
             CallFailed::new(Kind::Local, Ran::No).because(format!("broadcasting: {why}")).caused_by(why)
         })?;
-        let (start, mut heard, mut buffer) = (Instant::now(), HashSet::new(), vec![0; DATAGRAM]);
+        let (start, mut heard, mut buffer) = (env.now(), HashSet::new(), vec![0; DATAGRAM]);
         let (mut next, mut pause) = (start, Duration::from_secs(1));
         loop {
-            let now = Instant::now();
-            let left = self.within.saturating_sub(now.saturating_duration_since(start));
+            let now = env.now();
+            let left = self.within.saturating_sub(now.since(start));
             if left.is_zero() {
                 return Ok(());
             }
@@ -133,7 +135,7 @@ impl Broadcast {
                 }
                 (next, pause) = (now + pause, pause * 2);
             }
-            wait(&ways, left.min(next.saturating_duration_since(now)));
+            wait(&*env, &ways, left.min(next.since(now)));
             // One answer each, then the clock again: answers may come for ever.
             for way in &mut ways {
                 let Some((from, message)) = way.receive(&mut buffer) else { continue };
@@ -170,8 +172,10 @@ impl Broadcast {
     }
 
     /// A socket for each family of addresses.
-    fn ways(&self, arguments: &[u8]) -> io::Result<Vec<Way>> {
-        let xid = RandomState::new().build_hasher().finish() as u32;
+    fn ways(&self, env: &dyn Env, arguments: &[u8]) -> io::Result<Vec<Way>> {
+        let mut xid = [0; 4];
+        env.entropy(&mut xid);
+        let xid = u32::from_ne_bytes(xid);
         let families: [(bool, IpAddr); 2] =
             [(true, Ipv4Addr::UNSPECIFIED.into()), (false, Ipv6Addr::UNSPECIFIED.into())];
         let mut ways = Vec::new();
@@ -181,11 +185,8 @@ impl Broadcast {
             if to.is_empty() {
                 continue;
             }
-            let socket = UdpSocket::bind((any, 0))?;
-            socket.set_nonblocking(true)?;
-            if v4 {
-                socket.set_broadcast(true)?;
-            }
+            let options = SocketOptions { buffer: BUFFER, divisible: true, ..SocketOptions::default() };
+            let socket = env.bind(SocketAddr::new(any, 0), &options)?;
             // Port mappers of all ages know version 2, which knows no IPv6.
             let version = if v4 { <dyn Portmap>::VERSION } else { <dyn Rpcbind4>::VERSION };
             ways.push(Way { socket, to, message: self.message(xid, version, arguments), xid, v4 });
@@ -207,7 +208,7 @@ impl Broadcast {
 
 /// A socket by which hosts of one family are called. It is not connected: answers come from other ports than 111.
 struct Way {
-    socket: UdpSocket,
+    socket: Arc<dyn Socket>,
     to: Vec<SocketAddr>,
     message: Vec<u8>,
     xid: u32,
@@ -217,12 +218,14 @@ struct Way {
 impl Way {
     /// Sends the call; false if it could be sent to nobody.
     fn send(&self) -> bool {
-        self.to.iter().filter(|to| self.socket.send_to(&self.message, to).is_ok()).count() > 0
+        self.to.iter().filter(|to| self.socket.send(**to, &self.message).is_ok()).count() > 0
     }
 
     fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<(SocketAddr, &'a [u8])> {
-        let (len, from) = self.socket.recv_from(buffer).ok()?;
-        Some((from, &buffer[..len]))
+        match self.socket.receive(buffer, Wait::No) {
+            Ok(Received::Datagrams { from, len, .. }) => Some((from, buffer.get(..len)?)),
+            Ok(_) | Err(_) => None,
+        }
     }
 
     /// Where the program is, and its result; none if this is no answer to us.
@@ -245,7 +248,8 @@ fn at(mut host: SocketAddr, port: u16) -> SocketAddr {
 }
 
 /// Sleeps until something has come, or the time is over.
-fn wait(ways: &[Way], time: Duration) {
-    let mut fds: Vec<PollFd<'_>> = ways.iter().map(|way| PollFd::new(&way.socket, PollFlags::IN)).collect();
-    let _ = poll(&mut fds, Some(&timespec(time)));
+fn wait(env: &dyn Env, ways: &[Way], time: Duration) {
+    let mut wanted: Vec<Wanted<'_>> =
+        ways.iter().filter_map(|way| Some(Wanted::new(way.socket.source()?, Interest::READ))).collect();
+    let _ = env.wait_any(&mut wanted, Some(time));
 }

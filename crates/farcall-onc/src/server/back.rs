@@ -55,7 +55,7 @@ impl Back for Answering {
             reply.accepted(xid, None, Accepted::SystemErr);
             return send(link, &reply);
         };
-        let crew = self.crew.get_or_init(|| Crew::new(WORKERS, WAITING));
+        let crew = self.crew.get_or_init(|| Crew::new(link.env().clone(), WORKERS, WAITING));
         let (link, programs) = (link.clone(), self.programs.clone());
         crew.submit(Box::new(move |_| {
             serve(&programs, &link, &message);

@@ -11,10 +11,11 @@ use std::io;
 use std::num::NonZero;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
+use farcall::env::{Condition, Env, Time};
 use farcall::guard;
 
 use super::caller;
@@ -41,7 +42,7 @@ pub(super) trait Post: Send + Sync {
     fn look_aside(&self) {}
 
     /// Acts on what has taken too long; gives how long it need not be asked again.
-    fn sweep(&self, _now: Instant) -> Option<Duration> {
+    fn sweep(&self, _now: Time) -> Option<Duration> {
         None
     }
 }
@@ -108,15 +109,17 @@ impl WatchList {
 
 /// The threads.
 pub(crate) struct Crew {
+    env: Arc<dyn Env>,
     state: Mutex<State>,
-    bell: Condvar,
+    /// There is a job, or somebody has left.
+    bell: Condition,
     /// How many execute, at most, and how many more may wait for calls of their own.
     limit: usize,
     most_aside: usize,
     stopped: AtomicBool,
     /// The keeper looks now and then.
     awake: AtomicBool,
-    keeper: Condvar,
+    keeper: Condition,
     /// It will act on what takes too long.
     sweeping: AtomicBool,
     /// Whether more than half of the threads that may execute procedures seem to do so.
@@ -136,7 +139,8 @@ struct State {
     asked: bool,
     /// It is to act on what takes too long within this time.
     within: Option<Duration>,
-    keeper: Option<JoinHandle<()>>,
+    /// The keeper lives. It holds the posts while it looks.
+    kept: bool,
 }
 
 /// How long between two looks of the keeper.
@@ -148,15 +152,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Crew {
     /// No threads yet, of which `limit` will execute at once, at most, and `most_aside` more may wait for calls of their own.
-    pub(crate) fn new(limit: usize, most_aside: usize) -> Arc<Crew> {
+    pub(crate) fn new(env: Arc<dyn Env>, limit: usize, most_aside: usize) -> Arc<Crew> {
         Arc::new(Crew {
+            env,
             state: Mutex::default(),
-            bell: Condvar::new(),
+            bell: Condition::default(),
             limit: limit.max(1),
             most_aside,
             stopped: AtomicBool::new(false),
             awake: AtomicBool::new(false),
-            keeper: Condvar::new(),
+            keeper: Condition::default(),
             sweeping: AtomicBool::new(false),
             busy: AtomicBool::new(false),
         })
@@ -164,10 +169,9 @@ impl Crew {
 
     /// Has somebody look after those who wait at posts.
     pub(super) fn start_keeper(self: &Arc<Self>) -> io::Result<()> {
-        let keeper = self.clone();
-        let thread = thread::Builder::new().name("onc-keeper".into()).spawn(move || keeper.keep())?;
-        self.lock().keeper = Some(thread);
-        Ok(())
+        self.lock().kept = true;
+        let keeper = Keeper(self.clone());
+        self.env.spawn("onc-keeper", Box::new(move || keeper.0.keep()))
     }
 
     /// Puts a first thread at a post.
@@ -245,7 +249,7 @@ impl Crew {
         let (crew, seat) = (self.clone(), Arc::new(Seat::default()));
         state.seats.push(seat.clone());
         state.threads += 1;
-        if thread::Builder::new().name("onc-worker".into()).spawn(move || crew.work(&seat)).is_err() {
+        if self.env.spawn("onc-worker", Box::new(move || crew.work(&seat))).is_err() {
             // Those that there are will come to it.
             state.threads -= 1;
             state.seats.pop();
@@ -308,10 +312,10 @@ impl Crew {
     /// Has everybody leave, and waits until only who executes has not. Procedures that run end by themselves.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        let (posts, keeper, jobs) = {
+        let (posts, jobs) = {
             let mut state = self.lock();
             state.asked = true;
-            (std::mem::take(&mut state.posts), state.keeper.take(), std::mem::take(&mut state.jobs))
+            (std::mem::take(&mut state.posts), std::mem::take(&mut state.jobs))
         };
         drop(jobs);
         self.bell.notify_all();
@@ -319,11 +323,10 @@ impl Crew {
         posts.iter().for_each(|post| post.wake());
         let lists: Vec<_> = posts.iter().map(|post| post.watch_list().clone()).collect();
         drop(posts);
-        // It holds the posts while it looks.
-        let _ = keeper.map(JoinHandle::join);
         let mut state = self.lock();
-        while !lists.iter().all(|list| list.is_left()) {
-            state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+        // A thread that unwinds waits for nobody.
+        while (state.kept || !lists.iter().all(|list| list.is_left())) && !thread::panicking() {
+            state = self.bell.wait(&self.env, &self.state, state, None).0;
         }
     }
 
@@ -358,11 +361,10 @@ impl Crew {
             }
             state.idle += 1;
             self.note_busy(&state);
-            let (woken, waited) =
-                self.bell.wait_timeout(state, PATIENCE).unwrap_or_else(PoisonError::into_inner);
-            state = woken;
+            let notified;
+            (state, notified) = self.bell.wait(&self.env, &self.state, state, Some(PATIENCE));
             state.idle -= 1;
-            if waited.timed_out() && state.jobs.is_empty() {
+            if !notified && state.jobs.is_empty() {
                 return None;
             }
         }
@@ -373,7 +375,7 @@ impl Crew {
     fn keep(self: &Arc<Self>) {
         let (mut quiet, mut progress) = (0, 0);
         let mut sweep = Some(Duration::ZERO);
-        let mut swept = Instant::now();
+        let mut swept = self.env.now();
         while !self.is_stopped() {
             let (seats, posts) = self.rest(&mut sweep);
             let done = seats.iter().map(|seat| seat.look()).fold(0, u64::wrapping_add);
@@ -389,8 +391,8 @@ impl Crew {
                     posts.iter().for_each(|post| self.reinforce(post.watch_list(), 2));
                 }
             }
-            let now = Instant::now();
-            if sweep.is_none_or(|after| now.saturating_duration_since(swept) >= after) {
+            let now = self.env.now();
+            if sweep.is_none_or(|after| now.since(swept) >= after) {
                 // Before it looks: what begins after that look is then told of.
                 self.sweeping.store(false, Ordering::SeqCst);
                 sweep = posts.iter().filter_map(|post| post.sweep(now)).min();
@@ -405,16 +407,9 @@ impl Crew {
         let mut state = self.lock();
         while !std::mem::take(&mut state.asked) {
             let nap = if self.awake.load(Ordering::SeqCst) { Some(NAP) } else { *sweep };
-            let timed_out;
-            (state, timed_out) = match nap {
-                None => (self.keeper.wait(state).unwrap_or_else(PoisonError::into_inner), false),
-                Some(nap) => {
-                    let (state, waited) =
-                        self.keeper.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner);
-                    (state, waited.timed_out())
-                }
-            };
-            if timed_out {
+            let notified;
+            (state, notified) = self.keeper.wait(&self.env, &self.state, state, nap);
+            if !notified {
                 break;
             }
         }
@@ -434,6 +429,16 @@ impl Crew {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread that looks after the others.
+struct Keeper(Arc<Crew>);
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.lock().kept = false;
+        self.0.bell.notify_all();
     }
 }
 

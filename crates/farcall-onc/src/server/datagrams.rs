@@ -1,14 +1,13 @@
 //! A server's UDP socket: a datagram is a call, and so is the reply.
 
-use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use farcall::env::{Env, Received, Socket, SocketOptions, Time, Wait, thread_event};
 use farcall::fair::{FairQueue, Waits};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recvfrom, sendmsg_addr, sendto, sockopt};
 
 use super::crew::{Crew, Post, Seat, WatchList};
 use super::hosts::Key;
@@ -23,10 +22,8 @@ const BUFFER: usize = 4 << 20;
 
 /// The socket.
 pub(super) struct Datagrams {
-    socket: UdpSocket,
-    local: SocketAddr,
-    /// The socket is at all of the host's addresses, and the system says at which each datagram arrived.
-    several: bool,
+    env: Arc<dyn Env>,
+    socket: Arc<dyn Socket>,
     spin: Duration,
     list: Arc<WatchList>,
     crew: Arc<Crew>,
@@ -45,7 +42,7 @@ const MOST_BYTES_ASIDE: usize = 4 << 20;
 /// A call that was put aside.
 struct Aside {
     message: Vec<u8>,
-    asker: Asker,
+    from: SocketAddr,
 }
 
 impl Waits for Aside {
@@ -56,11 +53,11 @@ impl Waits for Aside {
     fn key(&self) {}
 
     fn payer(&self) -> Key {
-        Key::at(self.asker.from.ip())
+        Key::at(self.from.ip())
     }
 
     fn caller(&self) -> SocketAddr {
-        self.asker.from
+        self.from
     }
 
     fn bytes(&self) -> usize {
@@ -70,63 +67,35 @@ impl Waits for Aside {
 
 impl Datagrams {
     pub(super) fn new(
-        socket: UdpSocket,
+        env: Arc<dyn Env>,
+        socket: Arc<dyn Socket>,
         spin: Duration,
         crew: &Arc<Crew>,
         programs: &Arc<Programs>,
-    ) -> io::Result<Datagrams> {
-        let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER);
-        let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER);
-        let (crew, programs, local) = (crew.clone(), programs.clone(), socket.local_addr()?);
-        let several = local.ip().is_unspecified() && reports_destinations(&socket, &local);
+    ) -> Datagrams {
+        let (crew, programs) = (crew.clone(), programs.clone());
         let aside = Mutex::new(FairQueue::new(MOST_ASIDE, MOST_BYTES_ASIDE));
         let (list, put_aside) = (Arc::default(), AtomicUsize::new(0));
-        Ok(Datagrams { local, several, socket, spin, list, crew, programs, aside, put_aside })
+        Datagrams { env, socket, spin, list, crew, programs, aside, put_aside }
     }
 
-    /// Waits for a datagram: its length, and who asks.
+    /// Opens a socket at an address.
+    pub(super) fn bind(env: &dyn Env, address: SocketAddr, spin: Duration) -> io::Result<Arc<dyn Socket>> {
+        env.bind(address, &SocketOptions { spin, buffer: BUFFER, answers: true, divisible: true })
+    }
+
+    /// Waits for a datagram: its length, and who sent it.
     #[inline]
-    fn receive(&self, buffer: &mut [u8]) -> Option<(usize, Asker)> {
-        if !self.spin.is_zero()
-            && let Some(received) = self.receive_spinning(buffer)
-        {
-            return Some(received);
-        }
-        match self.receive_once(buffer, true) {
-            Ok(received) => received,
-            Err(Errno::INTR) => None,
+    fn receive(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        match self.socket.receive(buffer, Wait::Forever) {
+            Ok(Received::Datagrams { from, len, .. }) => Some((len, from)),
+            Ok(_) => None,
             Err(_) => {
                 // The system lacks memory, or the device is down: it will say so again at once.
-                std::thread::sleep(Duration::from_millis(10));
+                thread_event(&self.env).wait(Some(Duration::from_millis(10)));
                 None
             }
         }
-    }
-
-    #[inline]
-    fn receive_once(&self, buffer: &mut [u8], wait: bool) -> Result<Option<(usize, Asker)>, Errno> {
-        if self.several {
-            return receive_message(&self.socket, buffer, wait);
-        }
-        let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-        let (_, len, from) = recvfrom(&self.socket, buffer, flags)?;
-        let from = from.and_then(|from| SocketAddr::try_from(from).ok());
-        Ok(from.map(|from| (len, Asker { from, at: None })))
-    }
-
-    #[inline(never)]
-    fn receive_spinning(&self, buffer: &mut [u8]) -> Option<(usize, Asker)> {
-        /// An empty look costs about 400 ns, the clock a tenth of that.
-        const LOOKS: u32 = 16;
-        let start = Instant::now();
-        while start.elapsed() < self.spin {
-            for _ in 0..LOOKS {
-                if let Ok(Some(received)) = self.receive_once(buffer, false) {
-                    return Some(received);
-                }
-            }
-        }
-        None
     }
 
     /// How many are to wait: two while calls are rare, so that one of them may execute whatever comes, and the keeper sleep.
@@ -139,13 +108,13 @@ impl Datagrams {
     /// Puts a call aside if its host has its share of the calls that execute. Returns false if the call is to
     /// be served now.
     #[cold]
-    fn put_aside(&self, message: &[u8], asker: &Asker) -> bool {
-        if self.crew.may_execute(Key::at(asker.from.ip()).number()) {
+    fn put_aside(&self, message: &[u8], from: SocketAddr) -> bool {
+        if self.crew.may_execute(Key::at(from.ip()).number()) {
             return false;
         }
         let mut aside = self.lock();
         // A call that lost its place is sent again by its client.
-        drop(aside.push(Aside { message: message.to_vec(), asker: *asker }, false));
+        drop(aside.push(Aside { message: message.to_vec(), from }, false));
         // If another call has ended meanwhile, this thread serves the call before it waits.
         self.put_aside.store(aside.len(), Ordering::SeqCst);
         true
@@ -161,10 +130,10 @@ impl Datagrams {
             next
         };
         while !self.crew.is_stopped()
-            && let Some(Aside { message, asker }) = next()
+            && let Some(Aside { message, from }) = next()
         {
             self.crew.guard();
-            self.serve(seat, &message, &asker, reply);
+            self.serve(seat, &message, from, reply);
         }
     }
 
@@ -174,8 +143,8 @@ impl Datagrams {
 
     /// Serves one datagram.
     #[inline]
-    fn serve(&self, seat: &Seat, message: &[u8], asker: &Asker, reply: &mut Outgoing) {
-        let peer = Peer::at(Transport::Udp, Some(asker.from));
+    fn serve(&self, seat: &Seat, message: &[u8], from: SocketAddr, reply: &mut Outgoing) {
+        let peer = Peer::at(Transport::Udp, Some(from));
         let wanted = match self.programs.examine(message, &peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
             Verdict::Answered => true,
@@ -185,7 +154,7 @@ impl Datagrams {
                 }
                 let pace = admitted.pace();
                 let run = || self.programs.run(admitted, &peer, None, reply);
-                let host = Key::at(asker.from.ip()).number();
+                let host = Key::at(from.ip()).number();
                 let (wanted, relieved) = self.list.execute(|| seat.run_for(host, run));
                 if relieved {
                     pace.overdue();
@@ -194,7 +163,7 @@ impl Datagrams {
             }
         };
         if wanted {
-            self.send(asker, reply);
+            self.send(from, reply);
         }
         reply.clear();
         self.programs.forget();
@@ -202,105 +171,32 @@ impl Datagrams {
 
     /// Sends a reply. What cannot be sent is lost, as datagrams are.
     #[inline]
-    fn send(&self, to: &Asker, reply: &Outgoing) {
-        let parts = reply.parts();
-        for _ in 0..4 {
-            let sent = match parts {
-                parts if to.at.is_some() => send_from(&self.socket, to, &parts.map(IoSlice::new)),
-                [all, [], []] => sendto(&self.socket, all, SendFlags::empty(), &to.from),
-                parts => {
-                    let parts = parts.map(IoSlice::new);
-                    let control = &mut SendAncillaryBuffer::default();
-                    sendmsg_addr(&self.socket, &to.from, &parts, control, SendFlags::empty())
-                }
-            };
-            // The error of an earlier datagram, to somebody else, perhaps.
-            if !matches!(sent, Err(Errno::INTR | Errno::CONNREFUSED)) {
-                return;
-            }
-        }
+    fn send(&self, to: SocketAddr, reply: &Outgoing) {
+        let _ = match reply.parts() {
+            [all, [], []] => self.socket.send(to, all),
+            parts => self.socket.send_parts(to, parts),
+        };
     }
-}
-
-/// Who sent a datagram.
-#[derive(Clone, Copy)]
-struct Asker {
-    from: SocketAddr,
-    /// The address of this host that the peer asked, if it is known and has to be the answer's source. A peer
-    /// accepts no answer from another address, and firewalls drop it.
-    at: Option<IpAddr>,
-}
-
-/// Whether each datagram comes from now on with the address at which it arrived.
-#[cfg(target_os = "linux")]
-fn reports_destinations(socket: &UdpSocket, local: &SocketAddr) -> bool {
-    farcall::sys::report_destinations(socket, local.is_ipv6()).is_ok()
-}
-
-#[cfg(target_os = "linux")]
-fn receive_message(
-    socket: &UdpSocket,
-    buffer: &mut [u8],
-    wait: bool,
-) -> Result<Option<(usize, Asker)>, Errno> {
-    let incoming = farcall::sys::receive(socket, buffer, wait).map_err(errno)?;
-    let at = incoming.at.filter(|at| !at.is_multicast());
-    Ok(incoming.from.map(|from| (incoming.len, Asker { from, at })))
-}
-
-/// Answers from the address that was asked, or, if the host has that no longer, from the one that the system
-/// chooses.
-#[cfg(target_os = "linux")]
-fn send_from(socket: &UdpSocket, to: &Asker, parts: &[IoSlice<'_>]) -> Result<usize, Errno> {
-    let send = |source| {
-        let outgoing = farcall::sys::Outgoing { to: Some(&to.from), source, parts, each: None };
-        farcall::sys::send(socket, &outgoing).map_err(errno)
-    };
-    match send(to.at) {
-        Err(Errno::INVAL | Errno::ADDRNOTAVAIL) => send(None),
-        sent => sent,
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn errno(why: io::Error) -> Errno {
-    Errno::from_io_error(&why).unwrap_or(Errno::IO)
-}
-
-/// Only Linux is asked.
-#[cfg(not(target_os = "linux"))]
-fn reports_destinations(_: &UdpSocket, _: &SocketAddr) -> bool {
-    false
-}
-
-#[cfg(not(target_os = "linux"))]
-fn receive_message(_: &UdpSocket, _: &mut [u8], _: bool) -> Result<Option<(usize, Asker)>, Errno> {
-    Err(Errno::INVAL)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn send_from(_: &UdpSocket, _: &Asker, _: &[IoSlice<'_>]) -> Result<usize, Errno> {
-    Err(Errno::INVAL)
 }
 
 /// Counts what comes to one of two who wait: whether that is worth a keeper.
 #[derive(Default)]
 struct Brisk {
     calls: u32,
-    since: Option<Instant>,
+    since: Option<Time>,
 }
 
 impl Brisk {
-    fn one_more(&mut self) -> bool {
+    fn one_more(&mut self, now: impl FnOnce() -> Time) -> bool {
         /// So many within that time are.
         const ENOUGH: (u32, Duration) = (16, Duration::from_micros(1600));
         self.calls += 1;
         if self.calls < ENOUGH.0 {
             return false;
         }
-        let now = Instant::now();
+        let now = now();
         self.calls = 0;
-        self.since.replace(now).is_some_and(|since| now.saturating_duration_since(since) < ENOUGH.1)
+        self.since.replace(now).is_some_and(|since| now.since(since) < ENOUGH.1)
     }
 }
 
@@ -321,15 +217,15 @@ impl Post for Datagrams {
             if self.crew.is_stopped() {
                 return self.wake();
             }
-            let Some((len, asker)) = received else { continue };
-            if deserted || (!self.crew.is_guarded() && brisk.one_more()) {
+            let Some((len, from)) = received else { continue };
+            if deserted || (!self.crew.is_guarded() && brisk.one_more(|| self.env.now())) {
                 self.crew.guard();
             }
             let message = buffer.get(..len).unwrap_or_default();
-            if self.crew.is_busy() && !message.is_empty() && self.put_aside(message, &asker) {
+            if self.crew.is_busy() && !message.is_empty() && self.put_aside(message, from) {
                 continue;
             }
-            self.serve(seat, message, &asker, &mut reply);
+            self.serve(seat, message, from, &mut reply);
         }
     }
 
@@ -344,12 +240,6 @@ impl Post for Datagrams {
     }
 
     fn wake(&self) {
-        let ip = match self.local.ip() {
-            ip if !ip.is_unspecified() => ip,
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        };
-        // An empty datagram. If the buffer is full it may be lost, but then there is something to receive.
-        let _ = self.socket.send_to(&[], SocketAddr::new(ip, self.local.port()));
+        self.socket.wake();
     }
 }

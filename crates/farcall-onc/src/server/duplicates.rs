@@ -14,14 +14,14 @@
 mod table;
 
 use std::cell::Cell;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use farcall::System;
+use farcall::env::Time;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::fate::{Lasting, PeerFate};
@@ -103,7 +103,7 @@ pub(crate) struct Ticket {
 /// The calls that are being served, and those that were.
 pub(crate) struct Duplicates {
     retention: Retention,
-    clock: fn() -> Duration,
+    clock: Clock,
     /// Of the checksums, so that nobody can choose calls whose checksums are alike.
     seed: u64,
     table: Mutex<Table>,
@@ -119,15 +119,19 @@ const LOOKS: u32 = 16;
 
 impl Duplicates {
     pub(crate) fn new(retention: Retention) -> Duplicates {
-        Duplicates::with_clock(retention, now)
+        let env = System::current();
+        let mut seed = [0; 8];
+        env.entropy(&mut seed);
+        let clock = move || env.now().since(Time::default());
+        Duplicates::with_clock(retention, Box::new(clock), u64::from_ne_bytes(seed))
     }
 
     /// Makes an empty memory of calls that goes by this clock.
-    pub(super) fn with_clock(retention: Retention, clock: fn() -> Duration) -> Duplicates {
+    pub(super) fn with_clock(retention: Retention, clock: Clock, seed: u64) -> Duplicates {
         Duplicates {
             retention,
             clock,
-            seed: RandomState::new().build_hasher().finish(),
+            seed,
             table: Mutex::new(Table::new(retention.bytes)),
             due: AtomicBool::new(false),
         }
@@ -214,16 +218,8 @@ impl Duplicates {
     }
 }
 
-/// A clock of some milliseconds, which costs next to nothing to read, where there is one.
-#[cfg(not(target_vendor = "apple"))]
-const CLOCK: ClockId = ClockId::MonotonicCoarse;
-#[cfg(target_vendor = "apple")]
-const CLOCK: ClockId = ClockId::Monotonic;
-
-fn now() -> Duration {
-    let time = clock_gettime(CLOCK);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
+/// The time since some moment.
+pub(super) type Clock = Box<dyn Fn() -> Duration + Send + Sync>;
 
 #[cfg(test)]
 mod tests;

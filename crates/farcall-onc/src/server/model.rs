@@ -1,6 +1,7 @@
 //! A server's memory of calls, without its sockets, its threads and a clock. A simulator passes calls in, and
 //! ends them.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +49,11 @@ pub struct Running(Option<Ticket>);
 impl Remembered {
     /// Makes an empty memory of calls that goes by this clock.
     pub fn new(retention: Retention, clock: fn() -> Duration) -> Remembered {
-        Remembered(Duplicates::with_clock(retention, clock))
+        Remembered(Duplicates::with_clock(
+            retention,
+            Box::new(clock),
+            RandomState::new().build_hasher().finish(),
+        ))
     }
 
     /// Takes in a call, which came by a connection or as a datagram. Returns `None` if the message is no

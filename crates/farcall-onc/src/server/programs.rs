@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use farcall::env::{Env, Time};
 use farcall::stub::{self, Dispatched, Interface, Procedure, Program};
 use farcall::xdr::{Decoder, Encoder, Limits};
-use farcall::{Bytes, guard};
+use farcall::{Bytes, System, guard};
 
 use super::caller::{self, Caller};
 use super::duplicates::{Duplicates, Seen, Ticket};
@@ -22,8 +23,8 @@ use crate::wire::message::{Accepted, BadCall, Call, Rejected};
 pub(crate) type Allow = Box<dyn Fn(&Caller) -> Result<(), AuthStat> + Send + Sync>;
 
 /// All that is offered at one place, and on which terms.
-#[derive(Default)]
 pub(crate) struct Programs {
+    env: Arc<dyn Env>,
     offers: Vec<Offer>,
     pub(crate) duplicates: Option<Duplicates>,
     pub(crate) flavours: Vec<(Flavor, Arc<dyn Flavour>)>,
@@ -31,6 +32,21 @@ pub(crate) struct Programs {
     pub(crate) allow: Option<Allow>,
     pub(crate) lenient: bool,
     pub(crate) limits: Limits,
+}
+
+impl Default for Programs {
+    fn default() -> Programs {
+        Programs {
+            env: System::current(),
+            offers: Vec::new(),
+            duplicates: None,
+            flavours: Vec::new(),
+            shorts: None,
+            allow: None,
+            lenient: false,
+            limits: Limits::default(),
+        }
+    }
 }
 
 /// An interface, as its server offers it.
@@ -272,7 +288,7 @@ impl Programs {
         if self.lenient {
             decoder = decoder.lenient();
         }
-        let begun = known.pace.begin();
+        let begun = known.pace.begin(&*self.env);
         let result_at = reply.result_at();
         let (dispatched, silent) = {
             let serving = caller::enter(peer, &call, stands.credential(&call));
@@ -281,7 +297,7 @@ impl Programs {
             });
             (dispatched, serving.is_silent())
         };
-        known.pace.end(begun);
+        known.pace.end(begun, &*self.env);
         let failure = failure(&dispatched);
         let silent = silent || (failure.is_none() && known.one_way);
         if let (Some(ticket), Some(duplicates)) = (ticket, &self.duplicates) {
@@ -412,17 +428,17 @@ impl Pace {
 
     /// When it begins, if this run is timed: to look at the clock costs as much as a quick procedure.
     #[inline]
-    fn begin(&self) -> Option<Instant> {
+    fn begin(&self, env: &dyn Env) -> Option<Time> {
         const ONE_IN: u32 = 16;
         let runs = self.runs.load(Ordering::Relaxed);
         self.runs.store(runs.wrapping_add(1), Ordering::Relaxed);
-        (runs.is_multiple_of(ONE_IN) || self.is_slow()).then(Instant::now)
+        (runs.is_multiple_of(ONE_IN) || self.is_slow()).then(|| env.now())
     }
 
     #[inline]
-    fn end(&self, begun: Option<Instant>) {
+    fn end(&self, begun: Option<Time>, env: &dyn Env) {
         if let Some(begun) = begun {
-            self.ran(begun.elapsed());
+            self.ran(env.now().since(begun));
         }
     }
 

@@ -4,8 +4,9 @@
 //! room: who comes with one that it does not know any more is refused by AUTH_REJECTEDCRED, and sends the credential.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use farcall::System;
 
 /// What was given.
 pub(super) struct Shorts {
@@ -26,11 +27,9 @@ struct Table {
 
 impl Shorts {
     pub(super) fn new(most: usize) -> Shorts {
-        Shorts {
-            most: most.max(1),
-            incarnation: RandomState::new().build_hasher().finish(),
-            table: Mutex::default(),
-        }
+        let mut incarnation = [0; 8];
+        System::current().entropy(&mut incarnation);
+        Shorts { most: most.max(1), incarnation: u64::from_ne_bytes(incarnation), table: Mutex::default() }
     }
 
     /// What stands for this body of an AUTH_SYS.

@@ -1,11 +1,14 @@
 //! How a server's thread waits for its end.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use farcall::System;
+use farcall::env::Condition;
 
 /// Ends the [`Server::wait`](super::Server::wait) of one server.
 #[derive(Clone, Default)]
-pub struct Stopper(Arc<(Mutex<bool>, Condvar)>);
+pub struct Stopper(Arc<(Mutex<bool>, Condition)>);
 
 impl Stopper {
     /// Ends it.
@@ -18,8 +21,11 @@ impl Stopper {
     /// Waits until it is to end.
     pub(super) fn wait(&self) {
         let (stopped, changed) = &*self.0;
-        let stopped = stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(changed.wait_while(stopped, |stopped| !*stopped).unwrap_or_else(PoisonError::into_inner));
+        let env = System::current();
+        let mut guard = stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*guard {
+            guard = changed.wait(&env, stopped, guard, None).0;
+        }
     }
 }
 

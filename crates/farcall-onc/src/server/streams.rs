@@ -1,19 +1,15 @@
 //! A server's connections, all of them, and where they come from.
 
 pub(super) mod connection;
-mod ready;
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::net::{Shutdown, shutdown};
+use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time};
 
 use super::crew::{Crew, Post, Seat, WatchList};
 use super::hosts::{Host, Hosts, Key, LEAST};
@@ -21,7 +17,6 @@ use super::peer::{Peer, PeerConnection as _, Transport};
 use super::programs::Programs;
 use crate::wire::record;
 use connection::{Connection, Desk};
-use ready::{Interest, Ready};
 
 /// What clients may do to a server.
 #[derive(Clone, Copy, Debug)]
@@ -38,14 +33,15 @@ pub(super) struct StreamLimits {
 
 /// All connections.
 pub(super) struct Streams {
-    ready: Ready,
+    env: Arc<dyn Env>,
+    ready: Arc<dyn Poller>,
     pub(super) limits: StreamLimits,
     pub(super) crew: Arc<Crew>,
     pub(super) programs: Arc<Programs>,
     pub(super) list: Arc<WatchList>,
     pub(super) hosts: Arc<Hosts>,
     /// Their keys are their places; those of connections follow.
-    listeners: Vec<Listener>,
+    listeners: Vec<Arc<dyn Listener>>,
     connections: RwLock<HashMap<u64, Arc<Connection>, Numbered>>,
     next: AtomicU64,
     /// Threads that stay with a connection.
@@ -53,7 +49,7 @@ pub(super) struct Streams {
     /// Listeners that wait for the system to have room.
     waiting: Mutex<Vec<u64>>,
     /// Connections that wait for another to end.
-    lobby: Mutex<VecDeque<(OwnedFd, Peer)>>,
+    lobby: Mutex<VecDeque<(Arc<dyn Stream>, Peer)>>,
     /// Connections that wait until their host has fewer calls under way; and how many.
     parked: Mutex<Vec<Arc<Connection>>>,
     parked_count: AtomicUsize,
@@ -72,14 +68,6 @@ impl Drop for Lingering<'_> {
     }
 }
 
-/// Where connections come from.
-pub(super) enum Listener {
-    /// From other machines.
-    Tcp(TcpListener),
-    /// From this one.
-    Unix(UnixListener),
-}
-
 /// How long after the system had no room for a connection it is tried again.
 const BACK_OFF: Duration = Duration::from_millis(100);
 /// The last connection that came is served before another of its host is closed for it to have room.
@@ -89,21 +77,22 @@ const LOBBY: usize = 64;
 
 impl Streams {
     pub(super) fn new(
-        listeners: Vec<Listener>,
+        env: Arc<dyn Env>,
+        listeners: Vec<Arc<dyn Listener>>,
         limits: StreamLimits,
         crew: &Arc<Crew>,
         programs: &Arc<Programs>,
     ) -> io::Result<Arc<Streams>> {
-        let ready = Ready::new()?;
+        let ready = env.poller()?;
         let limits = StreamLimits { connections: limits.connections.min(descriptors()), ..limits };
         // A record may come whole, while another host has one too: twice what has come of each is held.
         let hosts = Hosts::new(limits.memory.max(limits.records.record.saturating_mul(4)));
         for (key, listener) in listeners.iter().enumerate() {
-            listener.set_nonblocking()?;
-            ready.add(listener, key as u64)?;
-            ready.arm(listener, key as u64, READ)?;
+            ready.add(listener.source(), key as u64)?;
+            ready.arm(listener.source(), key as u64, Interest::READ)?;
         }
         Ok(Arc::new_cyclic(|this| Streams {
+            env,
             ready,
             limits,
             crew: crew.clone(),
@@ -138,12 +127,12 @@ impl Streams {
     }
 
     /// Takes in what has come to a listener.
-    fn accept(&self, key: u64, listener: &Listener) {
+    fn accept(&self, key: u64, listener: &dyn Listener) {
         /// So many before others have their turn.
         const MOST: usize = 64;
         for _ in 0..MOST {
             match listener.accept() {
-                Ok((socket, peer)) => self.admit(socket, peer),
+                Ok(accepted) => self.admit(accepted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if is_of_the_connection(&error) => {}
                 // Too many files, or no memory.
@@ -153,26 +142,28 @@ impl Streams {
                 }
             }
         }
-        let _ = self.ready.arm(listener, key, READ);
+        let _ = self.ready.arm(listener.source(), key, Interest::READ);
     }
 
-    fn begin(&self, socket: OwnedFd, peer: Peer) {
+    fn begin(&self, socket: Arc<dyn Stream>, peer: Peer) {
         let Some(this) = self.this.upgrade() else { return };
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let connection = Arc::new(Connection::new(id, socket, peer, this));
         connection.fate().begin(&connection);
-        if self.ready.add(connection.socket(), id).is_err() {
+        if self.ready.add(connection.source(), id).is_err() {
             return;
         }
         self.connections.write().unwrap_or_else(PoisonError::into_inner).insert(id, connection.clone());
-        if self.ready.arm(connection.socket(), id, READ).is_err() {
+        if self.ready.arm(connection.source(), id, Interest::READ).is_err() {
             connection.close();
         }
         self.crew.mind();
     }
 
     /// Begins a connection, or has it wait for another to end.
-    fn admit(&self, socket: OwnedFd, peer: Peer) {
+    fn admit(&self, Accepted { stream: socket, from, user }: Accepted) {
+        let transport = if from.is_some() { Transport::Tcp } else { Transport::Unix };
+        let peer = Peer { user, ..Peer::at(transport, from) };
         if self.len() < self.limits.connections || self.make_room(Some(&peer)) {
             return self.begin(socket, peer);
         }
@@ -193,7 +184,7 @@ impl Streams {
     /// It closes a connection of the host that has most, the one that has been silent longest. If the peer's
     /// own host has as many, it closes one that was not used for a while, or none.
     fn make_room(&self, peer: Option<&Peer>) -> bool {
-        let now = Instant::now();
+        let now = self.env.now();
         let all = self.all();
         let Some(most) = all.iter().map(|connection| connection.account().host().connections()).max() else {
             return false;
@@ -229,7 +220,7 @@ impl Streams {
         if held <= self.hosts.budget() {
             return;
         }
-        let now = Instant::now();
+        let now = self.env.now();
         let mut left = held - self.hosts.budget() / 8 * 7;
         let large = all.iter().map(|connection| (connection, connection.account().bytes()));
         let mut large: Vec<_> = large.filter(|(_, bytes)| *bytes > LEAST).collect();
@@ -296,7 +287,7 @@ impl Streams {
         self.admit_from_lobby();
         for key in std::mem::take(&mut *lock(&self.waiting)) {
             if let Some(listener) = self.listeners.get(key as usize) {
-                let _ = self.ready.arm(listener, key, READ);
+                let _ = self.ready.arm(listener.source(), key, Interest::READ);
             }
         }
     }
@@ -320,7 +311,7 @@ impl Streams {
 
     /// A connection has ended.
     pub(super) fn forget(&self, connection: &Connection) {
-        self.ready.remove(connection.socket(), connection.id);
+        self.ready.remove(connection.source(), connection.id);
         self.connections.write().unwrap_or_else(PoisonError::into_inner).remove(&connection.id);
         let gone = {
             let mut parked = lock(&self.parked);
@@ -338,7 +329,7 @@ impl Streams {
     /// Ends all connections, and takes no more.
     pub(super) fn close(&self) {
         // Whoever serves a connection has us still; the ports are to be free at once.
-        self.listeners.iter().for_each(Listener::shutdown);
+        self.listeners.iter().for_each(|listener| listener.close());
         lock(&self.lobby).clear();
         self.all().iter().for_each(|connection| connection.close());
     }
@@ -366,7 +357,7 @@ impl Post for Streams {
             }
             let Some((key, interest)) = event else { continue };
             if let Some(listener) = self.listeners.get(key as usize) {
-                self.accept(key, listener);
+                self.accept(key, &**listener);
             } else if let Some(connection) = self.find(key) {
                 self.list.execute(|| connection.ready(interest, seat, &mut desk));
             }
@@ -378,10 +369,10 @@ impl Post for Streams {
     }
 
     fn wake(&self) {
-        self.ready.ring();
+        self.ready.wake();
     }
 
-    fn sweep(&self, now: Instant) -> Option<Duration> {
+    fn sweep(&self, now: Time) -> Option<Duration> {
         let waited_for = !lock(&self.waiting).is_empty();
         self.resume();
         let all = self.all();
@@ -397,57 +388,6 @@ impl Post for Streams {
             (true, _) => Some(BACK_OFF),
             (false, true) => None,
             (false, false) => Some(every),
-        }
-    }
-}
-
-impl Listener {
-    fn set_nonblocking(&self) -> io::Result<()> {
-        match self {
-            Listener::Tcp(listener) => listener.set_nonblocking(true),
-            Listener::Unix(listener) => listener.set_nonblocking(true),
-        }
-    }
-
-    /// Takes no more, and leaves its address to others.
-    fn shutdown(&self) {
-        let _ = shutdown(self, Shutdown::Both);
-    }
-
-    fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
-        match self {
-            Listener::Tcp(listener) => {
-                let (stream, address) = listener.accept()?;
-                // A reply must not wait for another (Nagle).
-                stream.set_nodelay(true)?;
-                // Where that is inherited from the listener.
-                #[cfg(not(target_os = "linux"))]
-                stream.set_nonblocking(false)?;
-                Ok((stream.into(), tcp_peer(address)))
-            }
-            Listener::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
-                #[cfg(target_os = "linux")]
-                let user = rustix::net::sockopt::socket_peercred(&stream).ok().map(|peer| peer.uid.as_raw());
-                #[cfg(not(target_os = "linux"))]
-                let user = {
-                    stream.set_nonblocking(false)?;
-                    None
-                };
-                Ok((
-                    stream.into(),
-                    Peer { transport: Transport::Unix, address: None, user, connection: None },
-                ))
-            }
-        }
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Listener::Tcp(listener) => listener.as_fd(),
-            Listener::Unix(listener) => listener.as_fd(),
         }
     }
 }
@@ -483,10 +423,6 @@ impl Hasher for Given {
     }
 }
 
-fn tcp_peer(address: SocketAddr) -> Peer {
-    Peer::at(Transport::Tcp, Some(address))
-}
-
 /// Whether an error speaks of the connection that was to be accepted, and not of us (accept(2)).
 fn is_of_the_connection(error: &io::Error) -> bool {
     use io::ErrorKind::*;
@@ -496,8 +432,6 @@ fn is_of_the_connection(error: &io::Error) -> bool {
             HostUnreachable | NetworkUnreachable | NetworkDown | PermissionDenied | TimedOut
         )
 }
-
-const READ: Interest = Interest { read: true, write: false };
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

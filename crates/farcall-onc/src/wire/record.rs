@@ -23,7 +23,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use farcall::env::Time;
 
 /// The bytes in front of a fragment.
 pub const MARK: usize = 4;
@@ -94,7 +96,7 @@ pub struct Records {
     fragments: u32,
     fragment: Option<Fragment>,
     /// When the record under way was first found unfinished.
-    since: Option<Instant>,
+    since: Option<Time>,
 }
 
 /// A fragment whose mark has come.
@@ -203,20 +205,20 @@ impl Records {
     ///
     /// # Errors
     /// If a record has been on its way for longer than the limit.
-    pub fn check(&mut self, now: Instant) -> Result<(), RecordError> {
+    pub fn check(&mut self, now: Time) -> Result<(), RecordError> {
         if !self.is_partial() {
             return Ok(());
         }
         let since = *self.since.get_or_insert(now);
-        if now.saturating_duration_since(since) > self.limits.time {
+        if now.since(since) > self.limits.time {
             return Err(RecordError::TooSlow(self.limits.time));
         }
         Ok(())
     }
 
     /// When the record under way will have taken too long, as far as [`Records::check`] was told.
-    pub fn patience(&self) -> Option<Instant> {
-        self.since?.checked_add(self.limits.time)
+    pub fn patience(&self) -> Option<Time> {
+        Some(self.since? + self.limits.time)
     }
 
     /// Gives memory back that an idle connection does not need.
@@ -341,7 +343,7 @@ mod tests {
                     return record;
                 }
                 let _ = records.next();
-                let _ = records.check(Instant::now());
+                let _ = records.check(Time::default());
             }
             None
         };

@@ -1,6 +1,8 @@
 //! Records as peers cut them, and as they must not.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use farcall::env::Time;
 
 use farcall_onc::wire::record::{Limits, RecordError, Records, begin, end};
 
@@ -110,7 +112,7 @@ fn endless_fragments_are_refused() {
 fn a_record_has_its_time_to_come() {
     let limits = Limits { time: Duration::from_secs(60), ..Limits::default() };
     let mut records = Records::new(limits);
-    let start = Instant::now();
+    let start = Time::default();
     let after = |seconds| start + Duration::from_secs(seconds);
     // While nothing has come there is nothing to be late.
     records.check(after(0)).unwrap();

@@ -93,7 +93,7 @@ impl Model {
         let Some(link) = self.link(client) else { return self.ended(id, Ended::Failed(failed)) };
         let stream = self.links[link].stream;
         let message = self.message(id, xid, stream);
-        let (now, pause) = (self.instant(), std::time::Duration::from_millis(self.rng.within(250, 2_000)));
+        let (now, pause) = (self.time(), std::time::Duration::from_millis(self.rng.within(250, 2_000)));
         let deadline = now + std::time::Duration::from_nanos(self.rng.spread(200 * MILLIS, 25 * SECS));
         if let Err(ran) = self.links[link].calls.start(now, xid, &message, deadline, pause) {
             return self.ended(id, Ended::Failed(if again { Ran::Maybe } else { ran }));
@@ -188,7 +188,7 @@ impl Model {
     }
 
     pub(super) fn hear_refusal(&mut self, link: usize) {
-        let now = self.instant();
+        let now = self.time();
         self.links[link].calls.refused(now);
         self.collect(link);
         self.set_timer(link);
@@ -203,7 +203,7 @@ impl Model {
     }
 
     pub(super) fn timer(&mut self, link: usize) {
-        let now = self.instant();
+        let now = self.time();
         let repeats = self.links[link].calls.run_timers(now);
         for message in repeats {
             self.datagram(|copied| Event::Asked { link, message: message.clone(), copied });
@@ -214,7 +214,7 @@ impl Model {
 
     fn set_timer(&mut self, link: usize) {
         let Some(timer) = self.links[link].calls.timer() else { return };
-        let at = timer.saturating_duration_since(self.start).as_nanos() as Nanos;
+        let at = timer.as_nanos();
         self.at(at.max(self.now + 1), Event::Timer(link));
     }
 

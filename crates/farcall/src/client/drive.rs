@@ -577,7 +577,7 @@ mod tests {
 
     #[test]
     fn calls_that_somebody_else_has_sent_are_not_waited_for() {
-        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 16, answers: false };
+        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 16, ..SocketOptions::default() };
         let socket = System.bind((Ipv4Addr::LOCALHOST, 0).into(), &options).unwrap();
         let address = socket.local_address();
         let endpoint = Endpoint::new(Arc::new(System), socket, farcall_proto::ClientConfig::default());

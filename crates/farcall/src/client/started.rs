@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn who_is_silent_keeps_so_many_bytes_of_long_arguments_and_any_short_ones() {
         let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 16, answers: false };
+        let options = SocketOptions { spin: Duration::ZERO, buffer: 1 << 16, ..SocketOptions::default() };
         let socket = System.bind((Ipv4Addr::LOCALHOST, 0).into(), &options).unwrap();
         let endpoint = Endpoint::new(Arc::new(System), socket, farcall_proto::ClientConfig::default());
         let peer = endpoint.peer(silent.local_addr().unwrap());

@@ -5,17 +5,13 @@
 //! are being started it naps between two looks: to be woken for each would cost more than the call.
 
 use std::mem;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use farcall::env::{Alarm, Env, Interest, Time, Wanted};
 
 use super::Link;
-use crate::client::alarm::Alarm;
-use crate::client::carrier::timespec;
 
 /// The longest that a call may be held back: less than a thread may have to wait for a processor.
 const NAP: Duration = Duration::from_micros(100);
@@ -24,27 +20,26 @@ const LONGEST_NAP: Duration = Duration::from_micros(400);
 /// After so many looks since the last call was started it naps no more.
 const QUIET: u32 = 8;
 
-struct Service {
-    alarm: Alarm,
+/// What all links of one environment share.
+pub(super) struct Service {
+    env: Arc<dyn Env>,
+    alarm: Arc<dyn Alarm>,
     newcomers: Mutex<Vec<Arc<Link>>>,
     /// It sleeps until something comes, or looks before it does.
     sleeping: AtomicBool,
 }
 
-/// Not there while the system refuses: then calls that nobody waits for make no progress until somebody does.
-static SERVICE: OnceLock<Service> = OnceLock::new();
-
-/// Something is to be done on this link that no thread will do.
-pub(crate) fn engage(link: &Arc<Link>) {
+/// Makes the service thread look after a link on which something is to be done that no caller will do.
+pub(super) fn engage(link: &Arc<Link>) {
     let unlisted = !mem::replace(&mut link.lock().listed, true);
     look_after(link, unlisted);
 }
 
-/// Has the service look after a link. `unlisted` says that the link was not in the service's list, and that
+/// Makes the service thread look after a link. `unlisted` says that the link was not in the service's list, and that
 /// the calling thread has added it.
-pub(crate) fn look_after(link: &Arc<Link>, unlisted: bool) {
-    let Some(service) = SERVICE.get().or_else(Service::start) else {
-        // Whoever comes next tries again.
+pub(super) fn look_after(link: &Arc<Link>, unlisted: bool) {
+    let Some(service) = link.service() else {
+        // Whoever comes next tries again. Until then such calls make progress only while somebody waits.
         link.lock().listed = false;
         return;
     };
@@ -54,33 +49,45 @@ pub(crate) fn look_after(link: &Arc<Link>, unlisted: bool) {
     service.wake();
 }
 
-/// Somebody waits who cannot receive himself: it is not to nap on.
-pub(crate) fn rouse() {
-    if let Some(service) = SERVICE.get() {
-        service.alarm.ring();
+impl Link {
+    /// Wakes the service thread at once: somebody waits who cannot receive himself.
+    pub(super) fn rouse_service(&self) {
+        self.service.get().inspect(|service| service.alarm.ring());
     }
-}
 
-/// A link that is looked after needs a look.
-pub(crate) fn wake() {
-    if let Some(service) = SERVICE.get() {
-        service.wake();
+    /// Makes the service thread look at this link, if it looks after it.
+    pub(super) fn wake_service(&self) {
+        self.service.get().inspect(|service| service.wake());
+    }
+
+    fn service(&self) -> Option<&Arc<Service>> {
+        if self.service.get().is_none() {
+            let _ = self.service.set(Service::of(&self.env)?);
+        }
+        self.service.get()
     }
 }
 
 impl Service {
-    /// Only the first one that starts has a thread.
-    fn start() -> Option<&'static Service> {
-        static STARTING: Mutex<()> = Mutex::new(());
-        let _one = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        if SERVICE.get().is_none() {
-            let alarm = Alarm::new().ok()?;
-            let run = || SERVICE.wait().live();
-            thread::Builder::new().name("farcall-onc".into()).spawn(run).ok()?;
-            let service = Service { alarm, newcomers: Mutex::default(), sleeping: AtomicBool::new(false) };
-            SERVICE.get_or_init(|| service);
+    /// The service of an environment. The first one that asks starts its thread; none while the system refuses that.
+    fn of(env: &Arc<dyn Env>) -> Option<Arc<Service>> {
+        static SERVICES: Mutex<Vec<Weak<Service>>> = Mutex::new(Vec::new());
+        let mut services = SERVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        services.retain(|service| service.strong_count() > 0);
+        let mut living = services.iter().filter_map(Weak::upgrade);
+        if let Some(service) = living.find(|service| Arc::ptr_eq(&service.env, env)) {
+            return Some(service);
         }
-        SERVICE.get()
+        let service = Arc::new(Service {
+            env: env.clone(),
+            alarm: env.alarm().ok()?,
+            newcomers: Mutex::default(),
+            sleeping: AtomicBool::new(false),
+        });
+        let lives = service.clone();
+        env.spawn("farcall-onc", Box::new(move || lives.live())).ok()?;
+        services.push(Arc::downgrade(&service));
+        Some(service)
     }
 
     fn wake(&self) {
@@ -100,7 +107,7 @@ impl Service {
         loop {
             self.sleeping.store(true, Ordering::SeqCst);
             links.extend(self.newcomers().drain(..).map(Tended::new));
-            let now = Instant::now();
+            let now = self.env.now();
             links.retain_mut(|tended| tended.tend(now));
             let time = match links.iter().any(|tended| tended.quiet < QUIET) {
                 true => {
@@ -111,7 +118,7 @@ impl Service {
                 }
                 false => {
                     let next = links.iter().filter_map(|tended| tended.until).min();
-                    next.map(|next| next.saturating_duration_since(now))
+                    next.map(|next| next.since(now))
                 }
             };
             self.sleep(&mut links, time);
@@ -120,19 +127,16 @@ impl Service {
 
     /// Sleeps until it is woken, or one of the links is ready, and acts on those that are.
     fn sleep(&self, links: &mut [Tended], time: Option<Duration>) {
-        let mut fds = vec![PollFd::from_borrowed_fd(self.alarm.descriptor(), PollFlags::IN)];
-        fds.extend(links.iter().filter_map(Tended::interest));
-        if links.iter().any(|tended| tended.read && tended.link.carrier().holds()) {
-            let _ = poll(&mut fds, Some(&timespec(Duration::ZERO)));
-        } else {
-            let _ = poll(&mut fds, time.map(timespec).as_ref());
-        }
-        let ready: Vec<PollFlags> = fds.iter().skip(1).map(PollFd::revents).collect();
+        let mut wanted = vec![Wanted::new(self.alarm.source(), Interest::READ)];
+        wanted.extend(links.iter().filter_map(Tended::wanted));
+        let holds = links.iter().any(|tended| tended.interest.read && tended.link.carrier().holds());
+        let _ = self.env.wait_any(&mut wanted, if holds { Some(Duration::ZERO) } else { time });
+        let ready: Vec<Interest> = wanted.iter().skip(1).map(|wanted| wanted.ready).collect();
         self.sleeping.store(false, Ordering::SeqCst);
         self.alarm.quiet();
-        let polled = links.iter().filter(|tended| tended.interest().is_some());
-        for (tended, ready) in polled.zip(ready) {
-            tended.act(ready);
+        let waited_for = links.iter().filter(|tended| tended.wanted().is_some());
+        for (tended, ready) in waited_for.zip(ready) {
+            tended.act(ready, self.env.now());
         }
     }
 }
@@ -143,19 +147,18 @@ struct Tended {
     /// How many calls had been started on it at the last look, and how many looks ago that was less.
     started: u64,
     quiet: u32,
-    /// What to wait for.
-    read: bool,
-    write: bool,
-    until: Option<Instant>,
+    /// What to wait for, and until when.
+    interest: Interest,
+    until: Option<Time>,
 }
 
 impl Tended {
     fn new(link: Arc<Link>) -> Tended {
-        Tended { link, started: 0, quiet: 0, read: false, write: false, until: None }
+        Tended { link, started: 0, quiet: 0, interest: Interest::default(), until: None }
     }
 
     /// Does what is due; false if there is nothing more to look after.
-    fn tend(&mut self, now: Instant) -> bool {
+    fn tend(&mut self, now: Time) -> bool {
         let mut table = self.link.lock();
         let (ended, messages) = table.run_timers(now, &|heard| self.link.late(heard));
         let moved = mem::replace(&mut self.started, table.started) != table.started;
@@ -173,15 +176,15 @@ impl Tended {
             return false;
         }
         let patient = self.quiet >= QUIET && table.is_unattended();
-        self.read = (table.is_hurried() || patient || self.link.is_served_back()) && !table.is_led();
-        table.watched = self.read;
+        let read = (table.is_hurried() || patient || self.link.is_served_back()) && !table.is_led();
+        table.watched = read;
         self.until = table.timer;
         drop(table);
-        if self.read {
+        if read {
             self.until = [self.until, self.link.due()].into_iter().flatten().min();
         }
         self.link.send_held();
-        self.write = self.link.is_blocked();
+        self.interest = Interest { read, write: self.link.is_blocked() };
         for (message, copies) in messages {
             let message = copies.map_or(Some(message), |copies| copies.another());
             message.iter().for_each(|message| self.link.send_datagram(message));
@@ -190,23 +193,21 @@ impl Tended {
         true
     }
 
-    fn interest(&self) -> Option<PollFd<'_>> {
-        let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, self.read);
-        flags.set(PollFlags::OUT, self.write);
-        let fd: BorrowedFd<'_> = self.link.carrier().descriptor();
-        (!flags.is_empty()).then(|| PollFd::from_borrowed_fd(fd, flags))
+    fn wanted(&self) -> Option<Wanted<'_>> {
+        let wanted = Wanted::new(self.link.carrier().source(), self.interest);
+        (self.interest != Interest::default()).then_some(wanted)
     }
 
-    fn act(&self, ready: PollFlags) {
-        let trouble = ready.intersects(PollFlags::HUP | PollFlags::ERR);
-        if self.write && (trouble || ready.contains(PollFlags::OUT)) {
+    fn act(&self, ready: Interest, now: Time) {
+        if ready.write {
             self.link.unblock();
         }
-        let overdue = self.read && self.link.due().is_some_and(|due| due <= Instant::now());
-        let some = trouble || ready.contains(PollFlags::IN) || self.link.carrier().holds() || overdue;
-        // One who leads now hears of it too.
-        if self.read && some && self.link.lock().try_lead() {
+        let overdue = self.link.due().is_some_and(|due| due <= now);
+        // A thread that leads now hears of it too.
+        if self.interest.read
+            && (ready.read || self.link.carrier().holds() || overdue)
+            && self.link.lock().try_lead()
+        {
             self.link.look();
         }
     }

@@ -1,13 +1,13 @@
 //! The mapper's procedures, in each of its versions.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use farcall::{CallFailed, Kind, Ran};
+use farcall::env::{Address, ConnectOptions, Env, Time, Wait};
+use farcall::{CallFailed, Kind, Ran, System};
 
 use super::{Mapper, SUPERUSER, reachable};
 use crate::portmap::PROGRAM;
@@ -28,6 +28,7 @@ const AT_ONCE: usize = 16;
 
 /// The mapper as a server.
 pub(crate) struct Offered {
+    env: Arc<dyn Env>,
     mapper: Mapper,
     bucket: Mutex<Bucket>,
     /// The identifier of the next call that is passed on. Each leaves from a port of its own, which may be one that an
@@ -39,18 +40,21 @@ pub(crate) struct Offered {
 
 /// What may still be done in this second.
 struct Bucket {
-    since: Instant,
+    since: Time,
     left: u32,
 }
 
 impl Offered {
     pub(crate) fn new(mapper: &Mapper) -> Arc<Offered> {
-        let bucket = Bucket { since: Instant::now(), left: RATE };
-        let next = AtomicU32::new(RandomState::new().build_hasher().finish() as u32);
+        let env = System::current();
+        let bucket = Bucket { since: env.now(), left: RATE };
+        let mut next = [0; 4];
+        env.entropy(&mut next);
         Arc::new(Offered {
+            env,
             mapper: mapper.clone(),
             bucket: Mutex::new(bucket),
-            next,
+            next: AtomicU32::new(u32::from_ne_bytes(next)),
             passing: AtomicUsize::new(0),
         })
     }
@@ -75,8 +79,9 @@ impl Offered {
             return true;
         }
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        if bucket.since.elapsed() >= Duration::from_secs(1) {
-            *bucket = Bucket { since: Instant::now(), left: RATE };
+        let now = self.env.now();
+        if now.since(bucket.since) >= Duration::from_secs(1) {
+            *bucket = Bucket { since: now, left: RATE };
         }
         let fair = bucket.left > 0;
         bucket.left = bucket.left.saturating_sub(1);
@@ -129,20 +134,22 @@ impl Offered {
 
     /// Makes a call of which only bytes are known: its result, if it has one.
     fn ask(&self, address: SocketAddr, passed: &Passed) -> io::Result<Option<Vec<u8>>> {
-        let socket = UdpSocket::bind((if address.is_ipv4() { "0.0.0.0" } else { "::" }, 0))?;
-        socket.connect(address)?;
-        let (xid, until) = (self.next.fetch_add(1, Ordering::Relaxed), Instant::now() + PATIENCE);
+        let socket = self.env.connect(&Address::Udp(address), &ConnectOptions::default())?;
+        let (xid, until) = (self.next.fetch_add(1, Ordering::Relaxed), self.env.now() + PATIENCE);
         let Passed { program, version, procedure, .. } = *passed;
         let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
         let mut message = Vec::new();
         Call { xid, program, version, procedure, credential, verifier }.write(&mut message);
         message.extend_from_slice(&passed.arguments);
-        socket.send(&message)?;
+        socket.write(&[IoSlice::new(&message)])?;
         let mut buffer = vec![0; 1 << 16];
         loop {
-            let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            socket.set_read_timeout(Some(left))?;
-            let len = socket.recv(&mut buffer)?;
+            let left = until.nanos_since(self.env.now()).max(1_000_000);
+            let len = match socket.read(&mut buffer, Wait::Nanos(left)) {
+                // It may end sooner than it was asked to.
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock && self.env.now() < until => continue,
+                received => received?,
+            };
             match Reply::parse(buffer.get(..len).unwrap_or_default()) {
                 Ok(Reply { xid: of, answer }) if of == xid => {
                     let Answer::Accepted { outcome: Accepted::Success(result), .. } = answer else {
@@ -151,7 +158,7 @@ impl Offered {
                     return Ok(Some(result.to_vec()));
                 }
                 // It is of somebody who had the port before.
-                _ if Instant::now() < until => {}
+                _ if self.env.now() < until => {}
                 _ => return Ok(None),
             }
         }

@@ -9,22 +9,18 @@ mod callback;
 use std::array;
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
 use std::mem;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use farcall::Bytes;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, Shutdown, recv, sendmsg, shutdown, sockopt};
+use farcall::env::{Interest, PeerState, Source, Stream, Time, Wait};
 
 use super::Streams;
-use super::ready::Interest;
 use crate::Client;
-use crate::client::carrier::SEND;
 use crate::server::crew::{Held, Seat};
 use crate::server::fate::{Lasting, PeerFate};
 use crate::server::hosts::Account;
@@ -45,13 +41,15 @@ const WORTH_SHARING: usize = 4 << 10;
 /// A connection.
 pub(crate) struct Connection {
     pub(super) id: u64,
-    socket: OwnedFd,
+    socket: Arc<dyn Stream>,
     peer: Peer,
     streams: Arc<Streams>,
     /// What is held for it, which its host's is a part of.
     account: Account,
     /// It waits until its host may have one more call under way.
     parked: AtomicBool,
+    /// Changes when another thread begins to read. Written by whoever has the inbox locked.
+    turn: AtomicU64,
     inbox: Mutex<Inbox>,
     outbox: Mutex<Outbox>,
     /// Some bytes are unsent.
@@ -67,18 +65,14 @@ pub(crate) struct Connection {
 /// What has come.
 struct Inbox {
     records: Records,
-    /// Changes when somebody else begins to read.
-    turn: u64,
     /// Replies, each with its mark, that leave together.
     batch: Vec<u8>,
     /// How many.
     batched: usize,
     /// Look whether more has come.
     eager: bool,
-    /// Reads may wait, but not for long.
-    lingers: bool,
     /// When something last came.
-    heard: Instant,
+    heard: Time,
     /// How many bytes of the account are held here.
     charged: usize,
 }
@@ -108,15 +102,13 @@ pub(super) struct Desk {
 }
 
 impl Connection {
-    pub(super) fn new(id: u64, socket: OwnedFd, peer: Peer, streams: Arc<Streams>) -> Connection {
+    pub(super) fn new(id: u64, socket: Arc<dyn Stream>, peer: Peer, streams: Arc<Streams>) -> Connection {
         let inbox = Inbox {
             records: Records::new(streams.limits.records),
-            turn: 0,
             batch: Vec::new(),
             batched: 0,
             eager: true,
-            lingers: false,
-            heard: Instant::now(),
+            heard: streams.env.now(),
             charged: 0,
         };
         Connection {
@@ -124,6 +116,7 @@ impl Connection {
             socket,
             account: streams.hosts.open(&peer),
             parked: AtomicBool::new(false),
+            turn: AtomicU64::new(0),
             peer,
             streams,
             inbox: Mutex::new(inbox),
@@ -136,8 +129,8 @@ impl Connection {
         }
     }
 
-    pub(super) fn socket(&self) -> &OwnedFd {
-        &self.socket
+    pub(super) fn source(&self) -> Source<'_> {
+        self.socket.source()
     }
 
     /// The socket is ready.
@@ -168,9 +161,8 @@ impl Connection {
     pub(super) fn serve(self: &Arc<Self>, seat: &Seat, desk: &mut Desk) {
         let turn = {
             let mut inbox = lock(&self.inbox);
-            inbox.turn += 1;
             inbox.eager = true;
-            inbox.turn
+            self.next_turn()
         };
         seat.hold(Some((self.clone(), turn)));
         self.streams.crew.guard();
@@ -229,12 +221,14 @@ impl Connection {
     #[inline]
     fn next(self: &Arc<Self>, turn: u64, desk: &mut Desk) -> Option<Record> {
         let answered = mem::take(&mut desk.answered);
+        // Not under the lock of the inbox: the thread whose turn it is may hold that while it waits for more.
+        if self.turn.load(Ordering::Acquire) != turn {
+            return self.leave(answered, desk);
+        }
         let mut inbox = lock(&self.inbox);
-        if inbox.turn != turn {
+        if self.turn.load(Ordering::Relaxed) != turn {
             drop(inbox);
-            self.finish(answered, &desk.reply);
-            desk.reply.clear();
-            return None;
+            return self.leave(answered, desk);
         }
         let inbox = &mut *inbox;
         if answered && !self.collect(inbox, &desk.reply) {
@@ -273,6 +267,18 @@ impl Connection {
         }
     }
 
+    /// Sends the reply to the last message, after the turn was passed on.
+    fn leave(self: &Arc<Self>, answered: bool, desk: &mut Desk) -> Option<Record> {
+        self.finish(answered, &desk.reply);
+        desk.reply.clear();
+        None
+    }
+
+    /// Ends the turn, and returns the number of the next. The inbox is locked.
+    fn next_turn(&self) -> u64 {
+        self.turn.fetch_add(1, Ordering::Release) + 1
+    }
+
     /// Sends what was collected, and reads; false if there is nothing to serve now.
     fn read(self: &Arc<Self>, inbox: &mut Inbox) -> bool {
         // Who sent many will have sent more; who sent one waits for its reply.
@@ -286,10 +292,10 @@ impl Connection {
         self.owing.store(false, Ordering::Release);
         self.streams.programs.forget();
         let spin = self.streams.limits.spin;
-        let began = (!spin.is_zero()).then(Instant::now);
-        while look || began.is_some_and(|began| began.elapsed() < spin) {
+        let began = (!spin.is_zero()).then(|| self.streams.env.now());
+        while look || began.is_some_and(|began| self.streams.env.now().since(began) < spin) {
             look = false;
-            match self.receive(inbox, RecvFlags::DONTWAIT) {
+            match self.receive(inbox, Wait::No) {
                 Received::Nothing => {}
                 Received::Bytes => return true,
                 Received::Over => return false,
@@ -299,8 +305,7 @@ impl Connection {
         if !inbox.records.is_partial()
             && let Some(_lingering) = self.streams.linger()
         {
-            inbox.lingers = inbox.lingers || set_patience(&self.socket);
-            match self.receive(inbox, RecvFlags::empty()) {
+            match self.receive(inbox, LINGER) {
                 Received::Nothing => {}
                 Received::Bytes => return true,
                 Received::Over => return false,
@@ -312,17 +317,19 @@ impl Connection {
 
     /// Receives once, and ends the connection if that is what came.
     #[inline]
-    fn receive(self: &Arc<Self>, inbox: &mut Inbox, flags: RecvFlags) -> Received {
-        match recv(&self.socket, inbox.records.space(), flags) {
-            Ok((_, 0)) => self.end(),
-            Ok((_, len)) => {
+    fn receive(self: &Arc<Self>, inbox: &mut Inbox, wait: Wait) -> Received {
+        match self.socket.read(inbox.records.space(), wait) {
+            Ok(0) => self.end(),
+            Ok(len) => {
                 self.owing.store(true, Ordering::Release);
                 inbox.records.filled(len);
                 // A long record comes in pieces.
                 inbox.eager = len >= LONG;
                 return Received::Bytes;
             }
-            Err(Errno::INTR | Errno::AGAIN) => return Received::Nothing,
+            Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Received::Nothing;
+            }
             Err(_) => self.close(),
         }
         Received::Over
@@ -330,9 +337,9 @@ impl Connection {
 
     /// Has the socket watched for more.
     fn rest(self: &Arc<Self>, inbox: &mut Inbox) {
-        inbox.heard = Instant::now();
+        inbox.heard = self.streams.env.now();
         // The keeper may still hold this turn, and pass it on too late.
-        inbox.turn += 1;
+        self.next_turn();
         let slow = inbox.records.is_partial() && inbox.records.check(inbox.heard).is_err();
         inbox.records.settle();
         self.charge(inbox);
@@ -349,8 +356,8 @@ impl Connection {
     /// also if there has been room again since that was seen.
     #[cold]
     fn wait_for_room(self: &Arc<Self>, inbox: &mut Inbox) {
-        inbox.heard = Instant::now();
-        inbox.turn += 1;
+        inbox.heard = self.streams.env.now();
+        self.next_turn();
         if !self.offer() {
             self.close();
         }
@@ -360,10 +367,10 @@ impl Connection {
     fn pass(&self, turn: u64) {
         let sent = {
             let mut inbox = lock(&self.inbox);
-            if inbox.turn != turn {
+            if self.turn.load(Ordering::Relaxed) != turn {
                 return;
             }
-            inbox.turn += 1;
+            self.next_turn();
             self.running.fetch_add(1, Ordering::SeqCst);
             self.account.begin();
             self.send_batch(&mut inbox) && self.offer()
@@ -382,8 +389,8 @@ impl Connection {
     /// Reads no more until the host's calls under way are fewer.
     #[cold]
     fn park(self: &Arc<Self>, inbox: &mut Inbox) {
-        inbox.heard = Instant::now();
-        inbox.turn += 1;
+        inbox.heard = self.streams.env.now();
+        self.next_turn();
         if !self.send_batch(inbox) {
             return self.close();
         }
@@ -449,7 +456,7 @@ impl Connection {
         outbox.resting = true;
         // It is writable, or it has to wait for that anyway.
         let at_once = Interest { read: !outbox.ended, write: true };
-        self.streams.ready.arm(&self.socket, self.id, at_once).is_ok()
+        self.streams.ready.arm(self.source(), self.id, at_once).is_ok()
     }
 
     /// The end of a call whose turn was passed on.
@@ -552,12 +559,9 @@ impl Connection {
 
     /// Sends as much as the socket has room for.
     fn transmit(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        loop {
-            match sendmsg(&self.socket, parts, &mut SendAncillaryBuffer::default(), SEND) {
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(0),
-                sent => return Ok(sent?),
-            }
+        match self.socket.write(parts) {
+            Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(0),
+            sent => sent,
         }
     }
 
@@ -565,7 +569,7 @@ impl Connection {
     fn arm(&self, outbox: &Outbox) -> bool {
         let read = outbox.resting && !outbox.ended && outbox.len < MOST_UNSENT;
         let interest = Interest { read, write: !outbox.unsent.is_empty() };
-        interest == Interest::default() || self.streams.ready.arm(&self.socket, self.id, interest).is_ok()
+        interest == Interest::default() || self.streams.ready.arm(self.source(), self.id, interest).is_ok()
     }
 
     /// The peer has sent all that it will.
@@ -606,28 +610,28 @@ impl Connection {
         }
         self.fate.end();
         self.streams.forget(self);
-        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.socket.shutdown(Shutdown::Both);
         self.callback.end();
     }
 
     /// How long nothing has come, if the connection could be closed for that.
-    pub(super) fn idle(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn idle(&self, now: Time) -> Option<Duration> {
         let served = self.running.load(Ordering::SeqCst) > 0 || self.parked.load(Ordering::SeqCst);
         if served || !lock(&self.outbox).resting {
             return None;
         }
         let Ok(inbox) = self.inbox.try_lock() else { return None };
-        Some(now.saturating_duration_since(inbox.heard))
+        Some(now.since(inbox.heard))
     }
 
     /// How long nothing has come, whatever is under way; not at all if somebody reads.
-    pub(super) fn silent(&self, now: Instant) -> Duration {
+    pub(super) fn silent(&self, now: Time) -> Duration {
         let heard = self.inbox.try_lock().map_or(now, |inbox| inbox.heard);
-        now.saturating_duration_since(heard)
+        now.since(heard)
     }
 
     /// Whether a record has been on its way for too long. Memory that an idle connection does not need is given back.
-    pub(super) fn is_stuck(&self, now: Instant) -> bool {
+    pub(super) fn is_stuck(&self, now: Time) -> bool {
         self.give_back();
         let Ok(mut inbox) = self.inbox.try_lock() else { return false };
         inbox.records.check(now).is_err()
@@ -660,20 +664,10 @@ impl PeerConnection for Connection {
 
 impl Lasting for Connection {
     fn is_broken_off(&self) -> bool {
-        let mut place = [PollFd::new(&self.socket, GONE)];
-        if !matches!(poll(&mut place, Some(&NOW)), Ok(1)) {
-            return false;
-        }
-        // A reset is looked for without reading. Linux tells the error to one reader only, even if that one
-        // peeks; the next reader would find an orderly end.
-        if place[0].revents().intersects(RESET) {
-            return true;
-        }
-        match recv(&self.socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => !self.owes_nothing(),
-            // Systems whose flags do not distinguish an end from data: the client is taken to be there.
-            Ok(_) => GONE != PollFlags::IN,
-            Err(error) => error != Errno::AGAIN && error != Errno::INTR,
+        match self.socket.peer_state() {
+            PeerState::Open => false,
+            PeerState::Ended => !self.owes_nothing(),
+            PeerState::Gone => true,
         }
     }
 }
@@ -694,14 +688,9 @@ enum Received {
     Over,
 }
 
-/// A thread that has served a connection stays with it for so long, if others wait for the rest: a call that follows soon
+/// A thread that has served a connection stays with it for 20 ms, if others wait for the rest: a call that follows soon
 /// is spared two system calls.
-const LINGER: Duration = Duration::from_millis(20);
-
-/// Has a read that waits end after [`LINGER`].
-fn set_patience(socket: &OwnedFd) -> bool {
-    sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(LINGER)).is_ok()
-}
+const LINGER: Wait = Wait::Nanos(20_000_000);
 
 /// A record to be served.
 enum Record {
@@ -710,21 +699,6 @@ enum Record {
     /// It stands on the desk.
     Copied,
 }
-
-/// The other side has closed, or broken off; where the system does not tell that from what has come, either.
-#[cfg(target_os = "linux")]
-const GONE: PollFlags = PollFlags::RDHUP;
-#[cfg(not(target_os = "linux"))]
-const GONE: PollFlags = PollFlags::IN;
-/// Flags that show that the other side has broken the connection off. Linux reports a hang-up of a TCP socket
-/// after a reset, or when both sides have closed, and this side closes last. Other systems report it when the
-/// other side has closed.
-#[cfg(target_os = "linux")]
-const RESET: PollFlags = PollFlags::ERR.union(PollFlags::HUP);
-#[cfg(not(target_os = "linux"))]
-const RESET: PollFlags = PollFlags::ERR;
-/// To look and not to wait.
-const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// So many parts leave together at most: others, a mark, and the three of a reply.
 const MOST_PARTS: usize = 5;

@@ -7,16 +7,15 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use farcall::env::{Alarm, Env, Interest, Source, Wanted};
 
 use super::Connection;
-use crate::client::alarm::Alarm;
+use crate::Client;
 use crate::client::carrier::{Carrier, Dial, Wait};
 use crate::server::hosts::Account;
 use crate::wire::record::mark;
-use crate::{Client, client};
 
 /// The client at the other end, once it is to be called.
 #[derive(Default)]
@@ -37,7 +36,8 @@ pub(super) enum Delivered {
 struct Inflow {
     bytes: Mutex<VecDeque<u8>>,
     ended: OnceLock<()>,
-    alarm: Alarm,
+    env: Arc<dyn Env>,
+    alarm: Arc<dyn Alarm>,
 }
 
 /// So many bytes of replies that nobody takes here, or of anything that the client does not take, are a reason to end the connection.
@@ -49,8 +49,9 @@ impl Callback {
         if let Some((client, _)) = self.place.get() {
             return Some(client.clone());
         }
-        let inflow =
-            Arc::new(Inflow { bytes: Mutex::default(), ended: OnceLock::new(), alarm: Alarm::new().ok()? });
+        let env = connection.streams.env.clone();
+        let alarm = env.alarm().ok()?;
+        let inflow = Arc::new(Inflow { bytes: Mutex::default(), ended: OnceLock::new(), env, alarm });
         let way = Way { connection: Arc::downgrade(connection), inflow: inflow.clone() };
         let client = Client::builder().reconnect(false).dial(way).ok()?;
         // Another thread may have been faster.
@@ -105,7 +106,7 @@ struct Way {
 }
 
 impl Dial for Way {
-    fn dial(&self, _: Option<std::time::Duration>) -> io::Result<Box<dyn Carrier>> {
+    fn dial(&self, _: Option<Duration>) -> io::Result<Box<dyn Carrier>> {
         Ok(Box::new(self.clone()))
     }
 
@@ -140,10 +141,10 @@ impl Carrier for Way {
         drop(bytes);
         let time = match wait {
             Wait::No => return Err(ErrorKind::WouldBlock.into()),
-            Wait::For(time) => Some(client::carrier::timespec(time)),
+            Wait::For(time) => Some(time),
             Wait::Forever => None,
         };
-        self.sleep(time.as_ref())?;
+        self.sleep(time)?;
         // What has come is looked for by who asks again.
         Err(ErrorKind::Interrupted.into())
     }
@@ -157,7 +158,18 @@ impl Carrier for Way {
     }
 
     fn descriptor(&self) -> BorrowedFd<'_> {
-        self.inflow.alarm.descriptor()
+        match self.source() {
+            Source::Descriptor(descriptor) => descriptor,
+            Source::Simulated(_) => unreachable!("whoever waits asks for the source"),
+        }
+    }
+
+    fn source(&self) -> Source<'_> {
+        self.inflow.alarm.source()
+    }
+
+    fn take_error(&self) -> io::Result<()> {
+        Ok(())
     }
 
     fn holds(&self) -> bool {
@@ -172,12 +184,12 @@ impl Carrier for Way {
 
 impl Way {
     /// Until something has come.
-    fn sleep(&self, time: Option<&Timespec>) -> io::Result<()> {
-        let mut place = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
-        match poll(&mut place, time) {
-            Ok(0) => Err(ErrorKind::WouldBlock.into()),
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
+    fn sleep(&self, time: Option<Duration>) -> io::Result<()> {
+        let mut wanted = [Wanted::new(self.source(), Interest::READ)];
+        match self.inflow.env.wait_any(&mut wanted, time) {
+            Ok(()) if !wanted[0].ready.read => Err(ErrorKind::WouldBlock.into()),
+            Err(why) if why.kind() != ErrorKind::Interrupted => Err(why),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 }

@@ -1,8 +1,12 @@
 //! What only a few threads at the same instant would show.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+
+use farcall::System;
+use farcall::env::{Address, Env, Wanted};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use super::super::StreamLimits;
 use super::*;
@@ -25,15 +29,25 @@ fn streams() -> Arc<Streams> {
         spin: Duration::ZERO,
         lingering: 0,
     };
-    Streams::new(Vec::new(), limits, &Crew::new(1, 0), &Arc::new(Programs::default())).unwrap()
+    let (env, programs) = (System::current(), Arc::new(Programs::default()));
+    Streams::new(env.clone(), Vec::new(), limits, &Crew::new(env, 1, 0), &programs).unwrap()
+}
+
+/// A Unix connection: our end and the client's.
+fn pair() -> (Arc<dyn Stream>, UnixStream) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let listener = System.listen(&Address::Unix(path.clone())).unwrap();
+    let theirs = UnixStream::connect(path).unwrap();
+    (listener.accept().unwrap().stream, theirs)
 }
 
 fn connection() -> (Arc<Connection>, UnixStream) {
     let streams = streams();
-    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (ours, theirs) = pair();
     let peer = Peer::at(Transport::Unix, None);
-    let connection = Arc::new(Connection::new(7, ours.into(), peer, streams.clone()));
-    streams.ready.add(connection.socket(), 7).unwrap();
+    let connection = Arc::new(Connection::new(7, ours, peer, streams.clone()));
+    streams.ready.add(connection.source(), 7).unwrap();
     (connection, theirs)
 }
 
@@ -53,20 +67,21 @@ fn calls_that_were_read_are_served_though_the_full_outbox_was_emptied_at_once() 
     }
     connection.wait_for_room(&mut lock(&connection.inbox));
     // Somebody is told to go on, though the client sends no more; another that is ready stands behind it.
-    let (other, _theirs) = UnixStream::pair().unwrap();
-    connection.streams.ready.add(&other, 8).unwrap();
-    connection.streams.ready.arm(&other, 8, Interest { read: false, write: true }).unwrap();
+    let (other, _theirs) = pair();
+    connection.streams.ready.add(other.source(), 8).unwrap();
+    connection.streams.ready.arm(other.source(), 8, Interest::WRITE).unwrap();
     let told = connection.streams.ready.wait();
     assert_eq!(told.map(|(key, interest)| (key, interest.write)), Some((7, true)));
 }
 
 /// A TCP connection that has just begun, and its client's end.
 fn tcp_connection(streams: &Arc<Streams>, id: u64) -> (Arc<Connection>, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (socket, address) = listener.accept().unwrap();
-    let peer = Peer::at(Transport::Tcp, Some(address));
-    let connection = Arc::new(Connection::new(id, socket.into(), peer, streams.clone()));
+    let listener = System.listen(&Address::Tcp("127.0.0.1:0".parse().unwrap())).unwrap();
+    let client = TcpStream::connect(listener.local_address().unwrap()).unwrap();
+    System.wait_any(&mut [Wanted::new(listener.source(), Interest::READ)], None).unwrap();
+    let accepted = listener.accept().unwrap();
+    let peer = Peer::at(Transport::Tcp, accepted.from);
+    let connection = Arc::new(Connection::new(id, accepted.stream, peer, streams.clone()));
     connection.fate().begin(&connection);
     (connection, client)
 }
@@ -79,9 +94,16 @@ fn begin(duplicates: &Duplicates, connection: &Arc<Connection>) -> Seen {
     duplicates.begin(&peer, &call, credential, b"")
 }
 
+/// The client has closed, or broken off; where the system does not tell that from what has come, either.
+#[cfg(target_os = "linux")]
+const GONE: PollFlags = PollFlags::RDHUP;
+#[cfg(not(target_os = "linux"))]
+const GONE: PollFlags = PollFlags::IN;
+
 /// Waits until the system knows that the client has gone, without consuming the socket's error.
 fn await_gone(connection: &Connection) {
-    assert_eq!(poll(&mut [PollFd::new(&connection.socket, GONE)], None), Ok(1));
+    let Source::Descriptor(descriptor) = connection.source() else { unreachable!() };
+    assert_eq!(poll(&mut [PollFd::from_borrowed_fd(descriptor, GONE)], None), Ok(1));
 }
 
 #[test]
@@ -101,7 +123,7 @@ fn a_call_sent_again_before_the_reset_of_its_connection_was_read_does_not_run() 
     // A look takes nothing from later looks, nor from the connection's own reader.
     let (third, _third_client) = tcp_connection(&streams, 9);
     assert!(matches!(begin(&duplicates, &third), Seen::Answered(_)));
-    assert!(matches!(first.receive(&mut lock(&first.inbox), RecvFlags::DONTWAIT), Received::Over));
+    assert!(matches!(first.receive(&mut lock(&first.inbox), Wait::No), Received::Over));
     assert!(matches!(begin(&duplicates, &third), Seen::Answered(_)));
 }
 
@@ -119,7 +141,7 @@ fn a_client_that_closed_before_the_server_read_that_has_sent_its_call_again_only
     let (second, _second_client) = tcp_connection(&streams, 8);
     assert_eq!(first.is_broken_off(), GONE != PollFlags::IN);
     let mut inbox = lock(&first.inbox);
-    assert!(matches!(first.receive(&mut inbox, RecvFlags::DONTWAIT), Received::Bytes));
+    assert!(matches!(first.receive(&mut inbox, Wait::No), Received::Bytes));
     assert!(first.is_broken_off() && matches!(begin(&duplicates, &second), Seen::Answered(_)));
     first.owing.store(false, Ordering::Release);
     assert!(!first.is_broken_off() && matches!(begin(&duplicates, &second), Seen::Never(_)));

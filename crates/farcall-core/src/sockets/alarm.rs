@@ -5,39 +5,45 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::env::{Alarm, Source};
+
 /// One thread sleeps on its descriptor, any others ring it.
-pub(crate) struct Alarm {
+pub(crate) struct Bell {
     ringer: UnixStream,
     sleeper: UnixStream,
     /// It was rung, and nobody has looked since.
     rung: AtomicBool,
 }
 
-impl Alarm {
-    pub(crate) fn new() -> io::Result<Alarm> {
+impl Bell {
+    pub(crate) fn new() -> io::Result<Bell> {
         let (ringer, sleeper) = UnixStream::pair()?;
         ringer.set_nonblocking(true)?;
         sleeper.set_nonblocking(true)?;
-        Ok(Alarm { ringer, sleeper, rung: AtomicBool::new(false) })
+        Ok(Bell { ringer, sleeper, rung: AtomicBool::new(false) })
     }
 
-    /// Wakes the sleeper, now or when it next sleeps.
-    pub(crate) fn ring(&self) {
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.sleeper.as_fd()
+    }
+}
+
+impl Alarm for Bell {
+    fn ring(&self) {
         if !self.rung.swap(true, Ordering::SeqCst) {
             // If it is full, it rings already.
             let _ = (&self.ringer).write(&[1]);
         }
     }
 
-    /// Forgets that it was rung. Whoever sleeps looks for the reasons after that, never before.
-    pub(crate) fn quiet(&self) {
+    fn quiet(&self) {
         // Read in any case: the byte of one who rang may come after its flag was taken back.
         let _ = (&self.sleeper).read(&mut [0; 16]);
         self.rung.store(false, Ordering::SeqCst);
     }
 
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.sleeper.as_fd()
+    fn source(&self) -> Source<'_> {
+        Source::Descriptor(self.descriptor())
     }
 }
 
@@ -47,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    fn rings(alarm: &Alarm) -> bool {
+    fn rings(alarm: &Bell) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let descriptor = alarm.descriptor();
         poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&now)).unwrap() > 0
@@ -55,7 +61,7 @@ mod tests {
 
     #[test]
     fn a_byte_that_comes_after_its_flag_was_taken_back_is_read() {
-        let alarm = Alarm::new().unwrap();
+        let alarm = Bell::new().unwrap();
         alarm.ring();
         alarm.quiet();
         assert!(!rings(&alarm));

@@ -1,12 +1,17 @@
 //! What is told of sockets, whoever is asked.
 
 use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-use super::Interest;
+use crate::env::{Interest, Poller as _, Source};
 
-const READ: Interest = Interest { read: true, write: false };
-const WRITE: Interest = Interest { read: false, write: true };
+const READ: Interest = Interest::READ;
+const WRITE: Interest = Interest::WRITE;
+
+fn of(stream: &UnixStream) -> Source<'_> {
+    Source::Descriptor(stream.as_fd())
+}
 
 macro_rules! tests {
     ($asks:ident) => {
@@ -18,31 +23,31 @@ macro_rules! tests {
             fn a_socket_is_told_of_once_for_each_time_that_it_is_armed() {
                 let (ready, (ours, mut theirs)) = (Ready::new().unwrap(), UnixStream::pair().unwrap());
                 let (other, _other) = UnixStream::pair().unwrap();
-                ready.add(&ours, 7).unwrap();
-                ready.add(&other, 8).unwrap();
+                ready.add(of(&ours), 7).unwrap();
+                ready.add(of(&other), 8).unwrap();
                 theirs.write_all(b"x").unwrap();
                 // Nobody asked for it yet.
-                ready.arm(&other, 8, WRITE).unwrap();
+                ready.arm(of(&other), 8, WRITE).unwrap();
                 assert_eq!(ready.wait(), Some((8, WRITE)));
-                ready.arm(&ours, 7, READ).unwrap();
+                ready.arm(of(&ours), 7, READ).unwrap();
                 assert_eq!(ready.wait(), Some((7, READ)));
                 // It is so still, and is told again only if it is asked again.
-                ready.arm(&other, 8, WRITE).unwrap();
+                ready.arm(of(&other), 8, WRITE).unwrap();
                 assert_eq!(ready.wait(), Some((8, WRITE)));
-                ready.arm(&ours, 7, Interest { read: true, write: true }).unwrap();
+                ready.arm(of(&ours), 7, Interest { read: true, write: true }).unwrap();
                 assert_eq!(ready.wait(), Some((7, Interest { read: true, write: true })));
                 (&ours).read_exact(&mut [0]).unwrap();
                 drop(theirs);
-                ready.arm(&ours, 7, READ).unwrap();
+                ready.arm(of(&ours), 7, READ).unwrap();
                 assert!(ready.wait().is_some_and(|(key, interest)| key == 7 && interest.read));
-                ready.remove(&ours, 7);
-                assert!(ready.arm(&ours, 7, READ).is_err());
+                ready.remove(of(&ours), 7);
+                assert!(ready.arm(of(&ours), 7, READ).is_err());
             }
 
             #[test]
             fn a_socket_that_is_armed_while_somebody_waits_is_told_of() {
                 let (ready, (ours, mut theirs)) = (Ready::new().unwrap(), UnixStream::pair().unwrap());
-                ready.add(&ours, 7).unwrap();
+                ready.add(of(&ours), 7).unwrap();
                 std::thread::scope(|scope| {
                     for _ in 0..100 {
                         let waits = scope.spawn(|| {
@@ -52,7 +57,7 @@ macro_rules! tests {
                                 }
                             }
                         });
-                        ready.arm(&ours, 7, READ).unwrap();
+                        ready.arm(of(&ours), 7, READ).unwrap();
                         theirs.write_all(b"x").unwrap();
                         assert_eq!(waits.join().unwrap(), (7, READ));
                         (&ours).read_exact(&mut [0]).unwrap();
@@ -65,14 +70,14 @@ macro_rules! tests {
                 let ready = Ready::new().unwrap();
                 let pairs = [(); 5].map(|()| UnixStream::pair().unwrap());
                 for (key, (ours, _)) in pairs.iter().enumerate() {
-                    ready.add(ours, key as u64).unwrap();
-                    ready.arm(ours, key as u64, WRITE).unwrap();
+                    ready.add(of(ours), key as u64).unwrap();
+                    ready.arm(of(ours), key as u64, WRITE).unwrap();
                 }
                 let mut told = [0; 5];
                 for _ in 0..50 {
                     let (key, _) = ready.wait().unwrap();
                     told[key as usize] += 1;
-                    ready.arm(&pairs[key as usize].0, key, WRITE).unwrap();
+                    ready.arm(of(&pairs[key as usize].0), key, WRITE).unwrap();
                 }
                 assert_eq!(told, [10; 5]);
             }
@@ -82,7 +87,7 @@ macro_rules! tests {
                 let ready = Ready::new().unwrap();
                 std::thread::scope(|scope| {
                     let waits = [(); 4].map(|()| scope.spawn(|| ready.wait()));
-                    ready.ring();
+                    ready.wake();
                     waits.into_iter().for_each(|waits| assert_eq!(waits.join().unwrap(), None));
                 });
                 assert_eq!(ready.wait(), None);

@@ -1,17 +1,18 @@
 //! Asks Linux, by epoll.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, write};
 
-use super::Interest;
+use super::descriptor;
+use crate::env::{Interest, Poller, Source};
 
 /// The sockets.
-pub(in crate::server::streams) struct Ready {
+pub(crate) struct Ready {
     epoll: OwnedFd,
     /// Readable once everybody is to wake.
     bell: OwnedFd,
@@ -21,38 +22,32 @@ pub(in crate::server::streams) struct Ready {
 const BELL: u64 = u64::MAX;
 
 impl Ready {
-    pub(in crate::server::streams) fn new() -> io::Result<Ready> {
+    pub(crate) fn new() -> io::Result<Ready> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
         epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN)?;
         Ok(Ready { epoll, bell })
     }
+}
 
-    /// Adds a socket, unarmed.
-    pub(in crate::server::streams) fn add(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, socket, EventData::new_u64(key), EventFlags::ONESHOT)?)
+impl Poller for Ready {
+    fn add(&self, source: Source<'_>, key: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, descriptor(&source), EventData::new_u64(key), EventFlags::ONESHOT)?)
     }
 
-    /// Tells one thread, once, when the socket is ready for one of these.
-    pub(in crate::server::streams) fn arm(
-        &self,
-        socket: impl AsFd,
-        key: u64,
-        interest: Interest,
-    ) -> io::Result<()> {
+    fn arm(&self, source: Source<'_>, key: u64, interest: Interest) -> io::Result<()> {
         let mut flags = EventFlags::ONESHOT;
         flags.set(EventFlags::IN, interest.read);
         flags.set(EventFlags::OUT, interest.write);
-        Ok(epoll::modify(&self.epoll, socket, EventData::new_u64(key), flags)?)
+        Ok(epoll::modify(&self.epoll, descriptor(&source), EventData::new_u64(key), flags)?)
     }
 
-    pub(in crate::server::streams) fn remove(&self, socket: impl AsFd, _: u64) {
-        let _ = epoll::delete(&self.epoll, socket);
+    fn remove(&self, source: Source<'_>, _: u64) {
+        let _ = epoll::delete(&self.epoll, descriptor(&source));
     }
 
-    /// Waits for a socket; none once the bell has been rung, and now and then without a reason.
     #[inline]
-    pub(in crate::server::streams) fn wait(&self) -> Option<(u64, Interest)> {
+    fn wait(&self) -> Option<(u64, Interest)> {
         let mut events = Vec::<epoll::Event>::with_capacity(1);
         match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
             Ok(_) => {}
@@ -70,8 +65,7 @@ impl Ready {
         (key != BELL).then_some((key, interest))
     }
 
-    /// Has everybody who waits, now or later, return.
-    pub(in crate::server::streams) fn ring(&self) {
+    fn wake(&self) {
         let _ = write(&self.bell, &1u64.to_ne_bytes());
     }
 }

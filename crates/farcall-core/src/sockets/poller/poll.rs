@@ -3,23 +3,24 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::Interest;
-use crate::client::alarm::Alarm;
+use super::{descriptor, flags};
+use crate::env::{Alarm as _, Interest, Poller, Source};
+use crate::sockets::Bell;
 
 /// The sockets.
-pub(in crate::server::streams) struct Ready {
+pub(crate) struct Ready {
     sockets: Mutex<HashMap<u64, Socket>>,
     /// One thread asks at a time; others who wait wait for that. It has the key of the socket that was told of last.
     asking: Mutex<u64>,
     /// Wakes the one who asks: a socket was armed, or everybody is to wake.
-    alarm: Alarm,
+    alarm: Bell,
     /// Everybody is.
     rung: AtomicBool,
 }
@@ -32,25 +33,37 @@ struct Socket {
 }
 
 impl Ready {
-    pub(in crate::server::streams) fn new() -> io::Result<Ready> {
+    pub(crate) fn new() -> io::Result<Ready> {
         let (sockets, asking) = (Mutex::default(), Mutex::default());
-        Ok(Ready { sockets, asking, alarm: Alarm::new()?, rung: AtomicBool::new(false) })
+        Ok(Ready { sockets, asking, alarm: Bell::new()?, rung: AtomicBool::new(false) })
     }
 
-    /// Adds a socket, unarmed.
-    pub(in crate::server::streams) fn add(&self, socket: impl AsFd, key: u64) -> io::Result<()> {
-        let file = Arc::new(socket.as_fd().try_clone_to_owned()?);
+    fn armed(&self) -> Vec<(u64, Arc<OwnedFd>, PollFlags)> {
+        let sockets = lock(&self.sockets);
+        let armed = sockets.iter().filter(|(_, socket)| socket.interest != Interest::default());
+        armed.map(|(key, socket)| (*key, socket.file.clone(), flags(socket.interest))).collect()
+    }
+
+    /// Disarms a socket of which somebody is told.
+    fn take(&self, key: u64, events: PollFlags) -> Option<(u64, Interest)> {
+        // It may have been removed meanwhile.
+        std::mem::take(&mut lock(&self.sockets).get_mut(&key)?.interest);
+        let gone = events.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
+        Some((
+            key,
+            Interest { read: gone || events.contains(PollFlags::IN), write: events.contains(PollFlags::OUT) },
+        ))
+    }
+}
+
+impl Poller for Ready {
+    fn add(&self, source: Source<'_>, key: u64) -> io::Result<()> {
+        let file = Arc::new(descriptor(&source).try_clone_to_owned()?);
         lock(&self.sockets).insert(key, Socket { file, interest: Interest::default() });
         Ok(())
     }
 
-    /// Tells one thread, once, when the socket is ready for one of these.
-    pub(in crate::server::streams) fn arm(
-        &self,
-        _: impl AsFd,
-        key: u64,
-        interest: Interest,
-    ) -> io::Result<()> {
+    fn arm(&self, _: Source<'_>, key: u64, interest: Interest) -> io::Result<()> {
         let mut sockets = lock(&self.sockets);
         sockets.get_mut(&key).ok_or(io::ErrorKind::NotFound)?.interest = interest;
         drop(sockets);
@@ -58,12 +71,11 @@ impl Ready {
         Ok(())
     }
 
-    pub(in crate::server::streams) fn remove(&self, _: impl AsFd, key: u64) {
+    fn remove(&self, _: Source<'_>, key: u64) {
         lock(&self.sockets).remove(&key);
     }
 
-    /// Waits for a socket; none once the bell has been rung, and now and then without a reason.
-    pub(in crate::server::streams) fn wait(&self) -> Option<(u64, Interest)> {
+    fn wait(&self) -> Option<(u64, Interest)> {
         let mut last = lock(&self.asking);
         // Before it looks: what is armed after this rings it, and so does who has everybody return.
         self.alarm.quiet();
@@ -85,33 +97,9 @@ impl Ready {
         self.take(key, events)
     }
 
-    /// Has everybody who waits, now or later, return.
-    pub(in crate::server::streams) fn ring(&self) {
+    fn wake(&self) {
         self.rung.store(true, Ordering::SeqCst);
         self.alarm.ring();
-    }
-
-    fn armed(&self) -> Vec<(u64, Arc<OwnedFd>, PollFlags)> {
-        let sockets = lock(&self.sockets);
-        let armed = sockets.iter().filter(|(_, socket)| socket.interest != Interest::default());
-        let flags = |interest: Interest| {
-            let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, interest.read);
-            flags.set(PollFlags::OUT, interest.write);
-            flags
-        };
-        armed.map(|(key, socket)| (*key, socket.file.clone(), flags(socket.interest))).collect()
-    }
-
-    /// Disarms a socket of which somebody is told.
-    fn take(&self, key: u64, events: PollFlags) -> Option<(u64, Interest)> {
-        // It may have been removed meanwhile.
-        std::mem::take(&mut lock(&self.sockets).get_mut(&key)?.interest);
-        let gone = events.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
-        Some((
-            key,
-            Interest { read: gone || events.contains(PollFlags::IN), write: events.contains(PollFlags::OUT) },
-        ))
     }
 }
 
