@@ -40,7 +40,8 @@ pub mod serving;
 #[cfg(unix)]
 mod sockets;
 pub mod stub;
-mod sys;
+#[doc(hidden)]
+pub mod sys;
 mod system;
 mod udp;
 #[doc(hidden)]
