@@ -249,6 +249,19 @@ impl CallFailed {
         self
     }
 
+    /// The failure of something that this machine's system refused: `doing` says what was tried.
+    #[doc(hidden)]
+    pub fn local(doing: &str, why: std::io::Error) -> CallFailed {
+        CallFailed::new(Kind::Local, Ran::No).because(format!("{doing}: {why}")).caused_by(why)
+    }
+
+    /// The failure of a call by a handle that was made in this process's parent.
+    #[doc(hidden)]
+    #[cold]
+    pub fn forked() -> CallFailed {
+        CallFailed::new(Kind::Forked, Ran::No)
+    }
+
     /// What the caller of a procedure hears when that procedure passes on the failure of a call of its own: the
     /// procedure ran, whatever became of the inner call.
     pub fn nested(inner: CallFailed) -> CallFailed {

@@ -57,7 +57,7 @@ pub(crate) use started::{Started, Taker};
 
 use crate::env::{Env, Socket};
 use crate::sys::fork;
-use crate::{CallFailed, Kind, Ran, stats};
+use crate::{CallFailed, stats};
 use awake::Awake;
 use lead::Lead;
 use service::Service;
@@ -156,7 +156,7 @@ impl Endpoint {
     /// Fails in a child of the process that made the endpoint: the socket is its parent's.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<(), CallFailed> {
-        if self.generation == fork::generation() { Ok(()) } else { Err(forked()) }
+        if self.generation == fork::generation() { Ok(()) } else { Err(CallFailed::forked()) }
     }
 
     /// What is counted of each peer.
@@ -217,11 +217,6 @@ impl Hasher for Random {
 #[cold]
 pub(crate) fn may_wait(env: &Arc<dyn Env>) -> Result<(), CallFailed> {
     waiter::Caller::take_to_wait(env).map(waiter::Caller::keep)
-}
-
-#[cold]
-pub(crate) fn forked() -> CallFailed {
-    CallFailed::new(Kind::Forked, Ran::No)
 }
 
 /// The socket that the loopback addresses, or all others, of one family are called from.

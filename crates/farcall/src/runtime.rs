@@ -395,7 +395,7 @@ impl Runtime {
         // What is to be known is which host that is, for the outside.
         let anywhere = SocketAddr::new(self.0.settings.address.ip(), 0);
         let socket = self.0.env.bind(anywhere, &self.0.socket_options());
-        let socket = socket.map_err(|why| local(&format!("binding {anywhere}"), why))?;
+        let socket = socket.map_err(|why| CallFailed::local(&format!("binding {anywhere}"), why))?;
         Ok(self.0.advertised(socket.local_address())?.ip())
     }
 
@@ -476,8 +476,10 @@ impl Inner {
         if let Some((_, endpoint)) = state.endpoints.iter().find(|(address, _)| *address == from) {
             return Ok(endpoint.clone());
         }
-        let socket =
-            self.env.bind(from, &self.socket_options()).map_err(|why| local("binding a socket", why))?;
+        let socket = self
+            .env
+            .bind(from, &self.socket_options())
+            .map_err(|why| CallFailed::local("binding a socket", why))?;
         let config = self.client_config();
         let endpoint = Endpoint::new(self.env.clone(), socket, config);
         state.endpoints.push((from, endpoint.clone()));
@@ -498,7 +500,7 @@ impl Inner {
             return Err(CallFailed::new(Kind::NotPermitted, Ran::No).because(why));
         }
         let socket = self.env.bind(address, &SocketOptions { answers: true, ..self.socket_options() });
-        let socket = socket.map_err(|why| local(&format!("binding {address}"), why))?;
+        let socket = socket.map_err(|why| CallFailed::local(&format!("binding {address}"), why))?;
         let limits = Limits {
             workers: self.settings.workers,
             threads: self.settings.threads,
@@ -511,7 +513,7 @@ impl Inner {
         let current = Arc::downgrade(self);
         let inside = Box::new(move |body: &mut dyn FnMut()| enter(current.clone(), body));
         let server = Server::new(self.env.clone(), socket, ServerConfig::default(), limits, inside);
-        let server = server.map_err(|why| local("starting a thread", why))?;
+        let server = server.map_err(|why| CallFailed::local("starting a thread", why))?;
         if self.settings.describe {
             server.export_counters(self.random(), self.random());
         }
@@ -554,7 +556,7 @@ impl Inner {
     }
 
     fn check_process(&self) -> Result<(), CallFailed> {
-        if self.generation == fork::generation() { Ok(()) } else { Err(crate::client::forked()) }
+        if self.generation == fork::generation() { Ok(()) } else { Err(CallFailed::forked()) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -602,10 +604,4 @@ fn no_host(address: SocketAddr, why: &std::io::Error) -> String {
 fn say(line: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "farcall: {line}");
-}
-
-/// What the operating system refused.
-#[cold]
-pub(crate) fn local(doing: &str, why: std::io::Error) -> CallFailed {
-    CallFailed::new(Kind::Local, Ran::No).because(format!("{doing}: {why}")).caused_by(why)
 }

@@ -4,12 +4,12 @@
 //! work       a worker's life: receive, execute, give back;  call: what is executed;  errands: what else it does
 //! crew       who receives, who executes, who rests; when another is needed;  staff: how one is had
 //! queue      calls that wait for a worker, fairly;  payer: for whom
-//! exported   an interface that is offered, and what is known of its procedures
+//! exported   an interface that is offered, and what is known of its procedures;  executor: what executes its calls
 //! apart      long bytes of a result that are not copied
-//! task       calls that are executed as futures
+//! task       calls that are executed as futures;  finish: what the end of a dispatch means to the protocol
 //! watched    interceptors around what executes calls
 //! accesses   what is executed by whoever receives: reading and writing memory
-//! handed     calls that came otherwise than by the socket
+//! handed     calls that came otherwise than by the socket;  reply_to: where their outcomes go
 //! tally      what was counted, where others read it
 //! sentinel   looks after a receiver that executes;  watch: what it finds
 //! ```
@@ -24,7 +24,7 @@
 //! - A quick procedure may turn out slow once. The *sentinel*, a thread that naps while calls come
 //!   fast, sees that the receiver has made no progress, and has another worker receive. It also
 //!   acts on the protocol's timers.
-//! - A procedure that waits in a call of its own says so first ([`waiting`]). While it waits it
+//! - A procedure that waits in a call of its own says so first ([`wait_guard`](crate::serving::wait_guard)). While it waits it
 //!   does not count as a worker, so calls in a circle are served.
 //! - When every worker executes, the receiver does not: it queues calls, and refuses them when the
 //!   queue is full.
@@ -35,7 +35,7 @@
 //! once the sentinel finds it in the same call at two looks. Threads are counted over all carriers
 //! ([`Threads`]). Where there can be no more, calls wait for one, at most for [`Limits::queue_time`]. But if
 //! all threads wait in calls of their own, a new call is refused at once, because each of them may wait for
-//! that very call. Nor may the last thread that could receive begin to wait ([`may_wait`]). Threads that rest
+//! that very call. Nor may the last thread that could receive begin to wait ([`may_wait`](crate::serving::may_wait)). Threads that rest
 //! for long end.
 //!
 //! Quick calls that came together are executed one after the other, and their results leave together,
@@ -49,10 +49,13 @@ mod accesses;
 mod apart;
 mod call;
 mod crew;
+mod executor;
 mod exported;
+mod finish;
 mod handed;
 mod payer;
 mod queue;
+mod reply_to;
 mod sentinel;
 #[cfg(test)]
 mod shares;
@@ -80,12 +83,12 @@ use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, server as proto};
 use accesses::Backlog;
 pub(crate) use call::Work;
 pub(crate) use crew::{Crew, Pace, Plan, Quota, Relief, Rested, Seat, Threads};
+pub use executor::Task;
+pub(crate) use executor::{Direct, Executor, Spawned};
+pub(crate) use exported::Exported;
 use exported::Exports;
-pub(crate) use exported::{Direct, Executor, Exported};
-pub(crate) use handed::{Back, Outlet};
 pub(crate) use payer::Caller;
-pub(crate) use task::Spawned;
-pub use task::Task;
+pub(crate) use reply_to::{Back, Outlet};
 pub(crate) use watched::watched;
 
 use crate::context::CallServer;
@@ -453,7 +456,7 @@ impl Server {
     }
 
     pub(crate) fn check_process(&self) -> Result<(), CallFailed> {
-        if self.generation == fork::generation() { Ok(()) } else { Err(crate::client::forked()) }
+        if self.generation == fork::generation() { Ok(()) } else { Err(CallFailed::forked()) }
     }
 
     fn is_stopped(&self) -> bool {

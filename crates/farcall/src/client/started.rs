@@ -260,7 +260,7 @@ impl Endpoint {
     /// The service thread, started by the first who needs it.
     pub(super) fn service(self: &Arc<Self>) -> Result<&Arc<Service>, CallFailed> {
         let service = self.service.get_or_init(|| Service::new(&*self.env));
-        service.run(self).map_err(|why| crate::runtime::local("starting a thread", why))?;
+        service.run(self).map_err(|why| CallFailed::local("starting a thread", why))?;
         Ok(service)
     }
 }

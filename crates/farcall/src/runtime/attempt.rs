@@ -44,7 +44,7 @@ impl Attempt {
         };
         let ending = Ending { importer: importer.clone(), attempt: attempt.clone(), answer: None };
         let spawned = Tasks::spawn(&importer.inner, None, Box::pin(ending.bind()));
-        spawned.map_err(|why| super::local("starting a thread", why))?;
+        spawned.map_err(|why| CallFailed::local("starting a thread", why))?;
         Ok(attempt)
     }
 

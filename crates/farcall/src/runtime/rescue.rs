@@ -89,7 +89,7 @@ impl Rescue {
             ours.0.run(&call, failed).await;
         };
         let task = Tasks::spawn(&inner, deadline, Box::pin(steps));
-        rescue.lock().task = Some(task.map_err(|why| super::local("starting a thread", why))?);
+        rescue.lock().task = Some(task.map_err(|why| CallFailed::local("starting a thread", why))?);
         Ok(rescue)
     }
 

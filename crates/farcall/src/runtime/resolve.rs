@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use farcall_names::{Host, Name, canonical};
 
 use super::advertise::names_one_host;
-use super::{Inner, bind, local};
+use super::{Inner, bind};
 use crate::env::{Event, Time};
 use crate::{CallFailed, Kind, Ran, guard};
 
@@ -99,7 +99,7 @@ impl Inner {
                 asked.answer = found.ok().map(|found| answer(host, found));
             }),
         );
-        spawned.map_err(|why| local("starting a thread", why))?;
+        spawned.map_err(|why| CallFailed::local("starting a thread", why))?;
         Ok(question)
     }
 }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use farcall_proto::server::{CallKey, Finish, Incoming, Reading, SHORT, Transmit};
 use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
 
-use super::call::finish;
+use super::finish::finish;
 use super::payer::{Caller, Payer};
 use super::{Core, tally};
 use crate::fair::{FairQueue, Waits};

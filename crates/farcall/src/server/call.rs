@@ -4,7 +4,6 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use farcall_proto::server::{self as proto, Envelope, Finish, HostName, Incoming};
@@ -12,14 +11,16 @@ use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
 use super::crew::Pace;
+use super::executor::Spawn;
 use super::exported::{Exported, Known};
-use super::handed::{Back, Outlet};
-use super::task::{Serving, Spawn};
+use super::finish::{finish, unless_late};
+use super::reply_to::{Back, Outlet};
+use super::task::Serving;
+use crate::context;
 use crate::env::place;
 use crate::guard;
 use crate::stub::{Dispatched, catch, panicked};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, context};
 
 /// A call that is to be executed.
 pub(crate) struct Work {
@@ -238,7 +239,7 @@ impl Work {
             catch(|| exported.dispatch(self.which, self.procedure, *now, &mut decoder, &mut encoder))
         };
         if let Some(known) = known {
-            count(known, &dispatched);
+            known.count(&dispatched);
             known.gave(encoder.offset());
             if timed {
                 let end = server.now();
@@ -298,47 +299,5 @@ impl Work {
             // Not by `eprintln`, which panics when nobody reads.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
-    }
-}
-
-#[inline]
-pub(super) fn count(known: &Known, dispatched: &Dispatched) {
-    let counter = match dispatched {
-        Dispatched::Result => &known.counters.results,
-        Dispatched::Exception => &known.counters.exceptions,
-        _ => &known.counters.failures,
-    };
-    counter.fetch_add(1, Ordering::Relaxed);
-}
-
-#[inline(always)]
-pub(super) fn finish(dispatched: Dispatched) -> Finish {
-    let finish = match &dispatched {
-        Dispatched::Result => Finish::Result,
-        Dispatched::Exception => Finish::Exception,
-        _ => return failure(dispatched).into(),
-    };
-    // There is nothing in it to drop, which the compiler would look for.
-    std::mem::forget(dispatched);
-    finish
-}
-
-#[cold]
-fn failure(dispatched: Dispatched) -> Failure {
-    let Some(why) = dispatched.failure() else { return Failure::new(Kind::Other, Ran::Yes) };
-    let failure = Failure::new(why.kind(), why.ran()).with_detail(why.detail());
-    // Its cause may be of the user's making.
-    guard::run_alone("the drop of an error", || drop(why));
-    failure
-}
-
-/// The end of a call whose procedure has returned. Nobody wants a result that comes after the caller's deadline:
-/// the caller is told that the deadline has passed.
-pub(super) fn unless_late(call: &context::Incoming, now: Time, dispatched: Dispatched) -> Dispatched {
-    match dispatched {
-        Dispatched::Result | Dispatched::Exception if call.is_late(now) => {
-            Dispatched::Failed(CallFailed::new(Kind::Deadline, Ran::Yes))
-        }
-        other => other,
     }
 }

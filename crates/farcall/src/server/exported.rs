@@ -5,37 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::crew::Pace;
-use super::task::Spawn;
+use super::executor::{Executor, Spawn};
 use crate::env::{Env, Event, Time};
 use crate::segments::{AccessHandler, Accessor};
 use crate::stats::{self, Counters};
-use crate::stub::{Dispatched, Interface, Procedure};
+use crate::stub::{Dispatched, Procedure};
 use crate::xdr::{Decoder, Encoder};
 use crate::{builtin, guard, idl};
-
-/// What executes calls.
-pub(crate) trait Dispatch: Send + Sync + 'static {
-    fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
-}
-
-/// A server that is called on the worker's thread.
-pub(crate) struct Direct<T: ?Sized>(pub(crate) Arc<T>);
-
-impl<T: ?Sized + Interface> Dispatch for Direct<T> {
-    fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched {
-        self.0.dispatch(procedure, arguments, reply)
-    }
-}
-
-/// Where an interface's calls are executed.
-pub(crate) enum Executor {
-    /// On the worker's thread.
-    Here(Box<dyn Dispatch>),
-    /// As futures.
-    Elsewhere(Box<dyn Spawn>),
-    /// Nowhere: the export is being dropped.
-    Gone,
-}
 
 /// An interface that is offered.
 pub(crate) struct Exported {
@@ -153,6 +129,17 @@ impl Known {
 
     pub(super) fn name(&self) -> &'static str {
         self.facts.name
+    }
+
+    /// Counts how a call of it ended.
+    #[inline]
+    pub(super) fn count(&self, dispatched: &Dispatched) {
+        let counter = match dispatched {
+            Dispatched::Result => &self.counters.results,
+            Dispatched::Exception => &self.counters.exceptions,
+            _ => &self.counters.failures,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether its future is not dropped when its call is given up.

@@ -2,30 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Incoming};
+use farcall_proto::server::{CallKey, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::Work;
 use super::crew::Pace;
 use super::exported::{Exported, Exports};
 use super::{Caller, Server};
-use crate::xdr::Spill;
-
-/// Who handed a call in, and gets its outcome.
-pub(crate) trait Back: Send + Sync {
-    /// Gives the outcome back. Never blocks for long.
-    fn give_back(&self, key: CallKey, finish: Finish, reply: Vec<u8>);
-    /// The caller, as the queue of calls that wait for a worker knows it.
-    fn caller(&self) -> Caller;
-}
-
-/// Takes a long result while it is made.
-pub(crate) trait Outlet: Spill {
-    /// How long that took so far.
-    fn took(&self) -> Duration;
-}
 
 /// What is exported.
 #[derive(Default)]

@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicU64;
 
 use farcall_proto::READINGS;
 
-use super::exported::{Direct, Executor, Exported, Exports};
+use super::executor::{Direct, Executor};
+use super::exported::{Exported, Exports};
 use super::{Core, Server, proto};
 use crate::env::Time;
 use crate::segments::clerk::COUNTERS;

@@ -1,4 +1,4 @@
-//! Calls that are executed as futures, by an executor that the exporter chose.
+//! A call that is executed as a future, by an executor that the exporter chose.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -9,41 +9,15 @@ use std::task::{Context, Poll};
 use farcall_proto::server::{Finish, Transmit};
 
 use super::Server;
-use super::call::unless_late;
-use super::call::{count, finish};
 use super::exported::Exported;
-use super::handed::Back;
+use super::finish::{finish, unless_late};
+use super::reply_to::Back;
 use crate::context::{self, CallServer as _, Incoming};
 use crate::depart;
 use crate::env::Time;
 use crate::notice::Notice;
-use crate::stub::{AsyncDispatched, AsyncServer, Dispatched, panicked};
+use crate::stub::{AsyncDispatched, Dispatched, panicked};
 use crate::{CallFailed, Kind, Ran, guard};
-
-/// A future that serves one call, for an executor.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// What makes futures of calls, and has them executed.
-pub(crate) trait Spawn: Send + Sync + 'static {
-    fn begin(&self, procedure: u32, arguments: Vec<u8>) -> AsyncDispatched;
-    fn spawn(&self, task: Task);
-}
-
-/// A server of `async fn`s, and the executor that runs them.
-pub(crate) struct Spawned<S, F> {
-    pub(crate) server: Arc<S>,
-    pub(crate) executor: F,
-}
-
-impl<S: AsyncServer, F: Fn(Task) + Send + Sync + 'static> Spawn for Spawned<S, F> {
-    fn begin(&self, procedure: u32, arguments: Vec<u8>) -> AsyncDispatched {
-        self.server.clone().dispatch(procedure, arguments)
-    }
-
-    fn spawn(&self, task: Task) {
-        (self.executor)(task);
-    }
-}
 
 /// A call that is being executed as a future.
 pub(super) struct Serving {
@@ -130,7 +104,7 @@ impl Serving {
         let known = self.exported.known(self.which);
         let now = self.server.now();
         let dispatched = unless_late(&self.call, now, dispatched);
-        count(known, &dispatched);
+        known.count(&dispatched);
         known.ran(now.since(self.since));
         match &self.back {
             Some(back) => {

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::exported::{Dispatch, Executor};
-use super::task::{Spawn, Task};
+use super::executor::{Dispatch, Executor, Spawn, Task};
 use crate::env::{Env, Time};
 use crate::intercept::{Call, Interceptors, Outcome};
 use crate::stub::{AsyncDispatched, Dispatched, Procedure, before_the_procedure, catch};

@@ -123,7 +123,7 @@ impl Link {
 
     #[inline]
     pub(super) fn check_process(&self) -> Result<(), CallFailed> {
-        if self.is_ours() { Ok(()) } else { Err(crate::client::forked()) }
+        if self.is_ours() { Ok(()) } else { Err(CallFailed::forked()) }
     }
 
     #[inline]

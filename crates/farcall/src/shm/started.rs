@@ -12,11 +12,11 @@ use super::handover::Handover;
 use super::link::{Claim, Link, Scratch, Stop, give};
 use super::long::Kept;
 use super::service::Service;
+use crate::CallFailed;
 use crate::client::{Outgoing, Taker};
 use crate::env::Time;
 use crate::stub::bad_arguments;
 use crate::xdr::Encoder;
-use crate::{CallFailed, runtime};
 
 /// A call that was started.
 pub(crate) struct Started {
@@ -95,7 +95,7 @@ impl Started {
         let service = match Service::of(&self.link) {
             Ok(service) => service,
             Err(why) => {
-                return Poll::Ready(Err(runtime::local("starting a thread", why).but_ran(Ran::Maybe)));
+                return Poll::Ready(Err(CallFailed::local("starting a thread", why).but_ran(Ran::Maybe)));
             }
         };
         let (former, is_new) = self.handover.listen(context.waker());
