@@ -13,6 +13,7 @@
 //! stub         what stubs are made of, and the seam below them
 //! calls        started calls, of which one thread waits for whichever ends first
 //! multi        one call to every member of a group
+//! retry        what to do after a failed attempt of a call
 //! intercept    what may look at each call, and refuse it
 //! fair         a bounded queue that is fair between hosts
 //! ```
@@ -33,6 +34,8 @@ pub mod intercept;
 pub mod multi;
 #[doc(hidden)]
 pub mod notice;
+#[doc(hidden)]
+pub mod retry;
 #[doc(hidden)]
 pub mod self_wait;
 #[doc(hidden)]

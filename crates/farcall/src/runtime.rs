@@ -7,7 +7,7 @@
 //! resolve     from the name of a host to its addresses
 //! import      the channel of an imported interface: calls, rebinding, repeating
 //! group       the instances of a type, followed in the registry
-//! started     its started calls;  rescue: those that must be bound first, or made again
+//! started     its started calls;  sent: by what carries them;  retry_task: those that must be bound first, or made again
 //! attempt     a bind that they wait for;  tasks: the threads that do all this
 //! watched     interceptors around it
 //! ```
@@ -19,8 +19,9 @@ mod bound;
 mod export;
 mod group;
 mod import;
-mod rescue;
 mod resolve;
+mod retry_task;
+mod sent;
 mod settings;
 mod started;
 mod tasks;

@@ -17,11 +17,12 @@ use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
 use crate::client::{Brief, Outgoing, Peer, Takers, Trip};
 use crate::context;
+use crate::retry::{Retry, Step};
 use crate::shm::Watcher;
 use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran, builtin, idl};
+use crate::{CallFailed, Kind, builtin, idl};
 
 /// An imported interface.
 pub(super) struct Importer {
@@ -34,9 +35,6 @@ pub(super) struct Importer {
     /// One more than the datagrams that had come from the server when a deadline last passed.
     silent_at: AtomicU64,
 }
-
-/// A call is repeated no more often than this.
-const MOST_REPEATS: usize = 8;
 
 pub(super) fn import<T: ?Sized + Interface>(
     runtime: &Runtime,
@@ -227,14 +225,14 @@ impl Importer {
         trip: &Trip<'_>,
         sink: Sink<'_>,
     ) {
-        let mut repeat = Repeat::default();
+        let mut retry = Retry::default();
         let why = loop {
-            if let Err(why) = repeat.go_on(self, &target, failure, trip.procedure) {
+            if let Err(why) = self.try_again(&mut retry, &target, failure, trip.procedure) {
                 break why;
             }
-            target = match self.target(&repeat.avoid, trip.deadline) {
+            target = match self.target(retry.avoid(), trip.deadline) {
                 Ok(target) => target,
-                Err(why) => break repeat.first.take().unwrap_or(why),
+                Err(why) => break retry.unbound(why),
             };
             failure = match self.call_once(&target, trip, sink) {
                 Ok(None) => return,
@@ -242,7 +240,7 @@ impl Importer {
                 Err(why) => break why,
             };
         };
-        sink(Reply::Failed(repeat.of_all(why)));
+        sink(Reply::Failed(retry.of_all(why)));
     }
 
     /// Calls once. A failure that the other side, or the conversation, speaks of is returned.
@@ -323,33 +321,43 @@ impl Importer {
         }
     }
 
-    /// Whether a call that failed so is to be made again. Forgets the binding if it broke.
-    fn may_repeat(
+    /// What follows a failed attempt. Forgets the binding if it broke.
+    fn next(
         &self,
+        retry: &mut Retry,
         target: &Arc<Target>,
         failure: &Failure,
         procedure: &Procedure,
-        repeat: &mut Repeat,
-    ) -> bool {
+    ) -> Step {
         if failure.kind == Kind::Deadline {
             self.unbind_if_silent(target);
         }
-        let Some(place) = place(failure.kind) else { return false };
-        let harmless = failure.ran == Ran::No || procedure.idempotent;
-        match place {
-            Place::Same => self.bound.break_off(target),
-            Place::Elsewhere if repeat.avoid.contains(&target.address) => return false,
-            Place::Elsewhere => {
-                // A server that is merely busy stays bound unless there is another.
-                if failure.kind == Kind::Overloaded && !self.has_other(target.address) {
-                    return false;
-                }
-                repeat.avoid.push(target.address);
-                self.bound.break_off(target);
-            }
+        let has_other = || self.has_other(target.address);
+        let step = retry.next((failure.kind, failure.ran), procedure.idempotent, target.address, has_other);
+        if step != Step::Fail {
+            self.bound.break_off(target);
         }
-        repeat.count += 1;
-        harmless && repeat.count <= MOST_REPEATS
+        step
+    }
+
+    /// Whether a call whose attempt has failed is to be attempted again.
+    ///
+    /// # Errors
+    /// It is not: what the last attempt failed with.
+    pub(super) fn try_again(
+        &self,
+        retry: &mut Retry,
+        target: &Arc<Target>,
+        failure: Failure,
+        procedure: &Procedure,
+    ) -> Result<(), CallFailed> {
+        let step = self.next(retry, target, &failure, procedure);
+        let why = || describe(failure, procedure, target.address);
+        if step != Step::Repeat {
+            return Err(why());
+        }
+        retry.note_first(why);
+        Ok(())
     }
 
     /// Whether the registry knows somebody at another address.
@@ -359,70 +367,15 @@ impl Importer {
         entries.iter().any(|entry| entry.address != address.into())
     }
 
-    /// As [`Importer::may_repeat`], for the first failure of a started call.
+    /// Whether a started call is to be made again after its first attempt failed.
     pub(super) fn worth_repeating(
         &self,
         target: &Arc<Target>,
         failure: &Failure,
         procedure: &Procedure,
     ) -> bool {
-        let mut repeat = Repeat::default();
-        self.may_repeat(target, failure, procedure, &mut repeat)
+        self.next(&mut Retry::default(), target, failure, procedure) == Step::Repeat
     }
-}
-
-/// What was tried already.
-pub(super) struct Repeat {
-    /// Addresses that failed.
-    pub(super) avoid: Vec<SocketAddr>,
-    count: usize,
-    /// Whether any attempt ran.
-    ran: Ran,
-    /// What the first failed with. It says more than what a vain attempt to bind anew says.
-    pub(super) first: Option<CallFailed>,
-}
-
-impl Default for Repeat {
-    fn default() -> Repeat {
-        Repeat { avoid: Vec::new(), count: 0, ran: Ran::No, first: None }
-    }
-}
-
-impl Repeat {
-    /// An attempt has failed: whether another is to be made.
-    ///
-    /// # Errors
-    /// That was the last.
-    pub(super) fn go_on(
-        &mut self,
-        importer: &Importer,
-        target: &Arc<Target>,
-        failure: Failure,
-        procedure: &Procedure,
-    ) -> Result<(), CallFailed> {
-        self.ran = either_ran(self.ran, failure.ran);
-        let may = importer.may_repeat(target, &failure, procedure, self);
-        let why = || describe(failure, procedure, target.address);
-        if !may {
-            return Err(why());
-        }
-        self.first.get_or_insert_with(why);
-        Ok(())
-    }
-
-    /// A failure with the word on all attempts.
-    pub(super) fn of_all(&self, why: CallFailed) -> CallFailed {
-        let ran = either_ran(self.ran, why.ran());
-        why.but_ran(ran)
-    }
-}
-
-/// Where a call that failed can be made again.
-enum Place {
-    /// Also at the same address: what broke is the binding.
-    Same,
-    /// Only at another.
-    Elsewhere,
 }
 
 /// Gives a result or an exception to the sink; a failure is returned.
@@ -469,27 +422,10 @@ impl Drop for Lent {
     }
 }
 
-fn place(kind: Kind) -> Option<Place> {
-    match kind {
-        Kind::ServerRestarted | Kind::NotExported | Kind::Forgotten | Kind::ResultLost => Some(Place::Same),
-        Kind::Unreachable | Kind::Overloaded | Kind::Draining => Some(Place::Elsewhere),
-        _ => None,
-    }
-}
-
 /// A failure as its caller hears it: with the procedure and the server in it.
 #[cold]
 pub(super) fn describe(failure: Failure, procedure: &Procedure, address: SocketAddr) -> CallFailed {
     let what = format!("{} at {address}", procedure.name);
     let detail = if failure.detail.is_empty() { what } else { format!("{what}: {}", failure.detail) };
     CallFailed::new(failure.kind, failure.ran).because(detail)
-}
-
-/// Whether a call of two attempts ran. Only an idempotent one that may have run is attempted again.
-fn either_ran(a: Ran, b: Ran) -> Ran {
-    match (a, b) {
-        (Ran::Yes, _) | (_, Ran::Yes) => Ran::Yes,
-        (Ran::No, Ran::No) => Ran::No,
-        _ => Ran::Maybe,
-    }
 }

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
-use super::import::{self, Importer, describe};
-use super::rescue::{Again, Rescue};
+use super::import::{Importer, describe};
+use super::retry_task::{EncodedCall, RetryTask};
+use super::sent::{SentCall, give, send};
 use crate::Trace;
-use crate::client::{self, Outgoing, Taker, Trip};
+use crate::client::{self, Outgoing, Trip};
 use crate::context::Set;
 use crate::env::Time;
 use crate::stub::{PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
-use crate::{CallFailed, Ran, builtin, self_wait, shm};
+use crate::{Ran, builtin, self_wait};
 
 /// A call under way. There may be many: what few have stands elsewhere.
-struct Flight {
+struct ImportedCall {
     importer: Arc<Importer>,
     procedure: Called,
     deadline: Option<Time>,
@@ -48,18 +48,11 @@ impl Called {
     }
 }
 
-/// A call that was sent, by what carries it.
-#[derive(Clone)]
-pub(super) enum Started {
-    Datagrams(client::Started),
-    Memory(Arc<shm::Started>),
-}
-
 enum Stage {
     /// Sent to a server.
-    First(Started, Arc<Target>),
+    Sent(SentCall, Arc<Target>),
     /// A task binds and calls.
-    Again(Arc<Rescue>),
+    Retried(Arc<RetryTask>),
     /// Its reply was given.
     Over,
 }
@@ -85,8 +78,8 @@ pub(super) fn start_at(
     let start = || client::Started::start_at(&target.endpoint, &target.peer, &outgoing, (ready, member));
     match may_call.and_then(|()| start()) {
         Ok(started) => {
-            let stage = Stage::First(Started::Datagrams(started), target.clone());
-            Box::new(Flight::new(importer, trip, stage))
+            let stage = Stage::Sent(SentCall::Datagrams(started), target.clone());
+            Box::new(ImportedCall::new(importer, trip, stage))
         }
         Err(why) => {
             ready.token(member).mark_ready();
@@ -105,101 +98,50 @@ fn is_at(target: &Target, wait_point: &Arc<dyn WaitPoint>) -> bool {
 /// task does that: both wait for answers, which nobody who starts a call does.
 pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn PendingCall> {
     let stage = match importer.bound.first().cloned().or_else(|| importer.bound.get()) {
-        Some(target) => send(&target, trip).map(|started| Stage::First(started, target)),
-        None => Again::encode(importer, trip).and_then(|again| Rescue::begin(again, None)).map(Stage::Again),
+        Some(target) => send(&target, trip).map(|started| Stage::Sent(started, target)),
+        None => {
+            EncodedCall::new(importer, trip).and_then(|call| RetryTask::begin(call, None)).map(Stage::Retried)
+        }
     };
     match stage {
-        Ok(stage) => Box::new(Flight::new(importer, trip, stage)),
+        Ok(stage) => Box::new(ImportedCall::new(importer, trip, stage)),
         Err(why) => Box::new(why),
     }
 }
 
-pub(super) fn send(target: &Target, trip: &Trip<'_>) -> Result<Started, CallFailed> {
-    if !target.has(trip.procedure.number) {
-        return Err(target.refusal(trip.procedure));
-    }
-    Started::start(target, &Outgoing { export: target.export, trip })
-}
-
-impl Started {
-    fn start(target: &Target, outgoing: &Outgoing<'_>) -> Result<Started, CallFailed> {
-        if let Some(link) = &target.link
-            && let Some(started) = shm::Started::start(link, outgoing)?
-        {
-            return Ok(Started::Memory(started));
-        }
-        client::Started::start(&target.endpoint, &target.peer, outgoing).map(Started::Datagrams)
-    }
-
-    fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<(), CallFailed> {
-        match self {
-            Started::Datagrams(started) => started.wait(&target.endpoint, &target.peer, taker),
-            Started::Memory(started) => started.wait(taker),
-        }
-    }
-
-    pub(super) fn poll(
-        &self,
-        target: &Target,
-        context: &mut Context<'_>,
-        taker: Taker<'_>,
-    ) -> Poll<Result<(), CallFailed>> {
-        match self {
-            Started::Datagrams(started) => {
-                started.poll(&target.endpoint, &target.peer, context, taker).map(Ok)
-            }
-            Started::Memory(started) => started.poll(context, taker),
-        }
-    }
-
-    pub(super) fn detach(&self, target: &Target, later: bool) {
-        match self {
-            Started::Datagrams(started) => started.detach(&target.endpoint, &target.peer, later),
-            Started::Memory(started) => started.detach(),
-        }
-    }
-
-    pub(super) fn cancel(&self, target: &Target) {
-        match self {
-            Started::Datagrams(started) => started.cancel(&target.endpoint, &target.peer),
-            Started::Memory(started) => started.cancel(),
-        }
-    }
-}
-
-impl Flight {
+impl ImportedCall {
     /// Gives the reply if there is one that ends the call: the usual case, for which nobody need be woken.
     fn take(&mut self, sink: Sink<'_>) -> bool {
         match &self.stage {
-            Stage::First(Started::Datagrams(started), _) if started.is_over() => {
+            Stage::Sent(SentCall::Datagrams(started), _) if started.is_over() => {
                 self.poll(&mut Context::from_waker(Waker::noop()), sink).is_ready()
             }
             _ => false,
         }
     }
 
-    fn new(importer: &Arc<Importer>, trip: &Trip<'_>, stage: Stage) -> Flight {
+    fn new(importer: &Arc<Importer>, trip: &Trip<'_>, stage: Stage) -> ImportedCall {
         let Trip { procedure, deadline, trace, .. } = *trip;
         let (procedure, trace) = (Called::new(procedure), trace.map(Box::new));
-        Flight { importer: importer.clone(), procedure, deadline, trace, stage }
+        ImportedCall { importer: importer.clone(), procedure, deadline, trace, stage }
     }
 
     /// What it takes to make the call again, with the arguments that its first attempt gave back.
-    fn again(&self, arguments: Vec<u8>) -> Again {
-        let Flight { importer, procedure, deadline, trace, .. } = self;
+    fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
+        let ImportedCall { importer, procedure, deadline, trace, .. } = self;
         let (importer, procedure, trace) =
             (importer.clone(), procedure.procedure(), trace.as_deref().copied());
-        Again { importer, procedure, arguments, deadline: *deadline, trace }
+        EncodedCall { importer, procedure, arguments, deadline: *deadline, trace }
     }
 }
 
-impl PendingCall for Flight {
+impl PendingCall for ImportedCall {
     fn wait(mut self: Box<Self>, sink: Sink<'_>) {
         if self_wait::is_possible() {
             return self.wait_driving(sink);
         }
         match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::First(started, target) => {
+            Stage::Sent(started, target) => {
                 let mut failed = None;
                 let mut taker =
                     |outcome: Outcome<'_>, arguments: &[u8]| failed = give(&target, outcome, arguments, sink);
@@ -208,9 +150,9 @@ impl PendingCall for Flight {
                 }
                 let Some((failure, arguments)) = failed else { return };
                 // This thread waits anyway.
-                self.again(arguments).with_trip(|trip| self.importer.repeat(target, failure, trip, sink));
+                self.encoded(arguments).with_trip(|trip| self.importer.repeat(target, failure, trip, sink));
             }
-            Stage::Again(rescue) => rescue.wait(sink),
+            Stage::Retried(task) => task.wait(sink),
             Stage::Over => {}
         }
     }
@@ -218,21 +160,21 @@ impl PendingCall for Flight {
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
         let mut failed = None;
         let polled = match &self.stage {
-            Stage::First(started, target) => {
+            Stage::Sent(started, target) => {
                 let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| {
                     failed = give(target, outcome, arguments, sink)
                 };
                 let polled = started.poll(target, context, taker);
                 polled.map(|waited| waited.unwrap_or_else(|why| sink(Reply::Failed(why))))
             }
-            Stage::Again(rescue) => rescue.poll(context, sink),
+            Stage::Retried(task) => task.poll(context, sink),
             Stage::Over => Poll::Ready(()),
         };
         if polled.is_pending() {
             return Poll::Pending;
         }
         let former = std::mem::replace(&mut self.stage, Stage::Over);
-        let (Some((failure, arguments)), Stage::First(_, target)) = (failed, former) else {
+        let (Some((failure, arguments)), Stage::Sent(_, target)) = (failed, former) else {
             return Poll::Ready(());
         };
         let procedure = self.procedure.procedure();
@@ -242,17 +184,17 @@ impl PendingCall for Flight {
             return Poll::Ready(());
         }
         // Where there can be no thread the first attempt was the only one.
-        let Ok(rescue) = Rescue::begin(self.again(arguments), Some((target, failure))) else {
+        let Ok(task) = RetryTask::begin(self.encoded(arguments), Some((target, failure))) else {
             sink(Reply::Failed(why));
             return Poll::Ready(());
         };
-        self.stage = Stage::Again(rescue);
+        self.stage = Stage::Retried(task);
         self.poll(context, sink)
     }
 
     fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
         match &self.stage {
-            Stage::First(Started::Datagrams(_), target) => Some(target.endpoint.clone()),
+            Stage::Sent(SentCall::Datagrams(_), target) => Some(target.endpoint.clone()),
             // In the environment's time, which need not be the system's.
             _ => Some(Arc::new(Parking::new(self.importer.inner.env.clone()))),
         }
@@ -268,7 +210,7 @@ impl PendingCall for Flight {
         if self.take(sink) {
             return Poll::Ready(());
         }
-        if let Stage::First(Started::Datagrams(started), target) = &self.stage
+        if let Stage::Sent(SentCall::Datagrams(started), target) = &self.stage
             && is_at(target, wait_point)
             && started.poll_at(&target.endpoint, &target.peer, ready.token(member))
         {
@@ -280,8 +222,8 @@ impl PendingCall for Flight {
 
     fn waits_for_itself(&self) -> bool {
         let export = match &self.stage {
-            Stage::First(_, target) => Some(target.export),
-            Stage::Again(rescue) => rescue.export(),
+            Stage::Sent(_, target) => Some(target.export),
+            Stage::Retried(task) => task.export(),
             Stage::Over => None,
         };
         export.is_some_and(|export| builtin::waits_for_itself(export, self.procedure.number))
@@ -289,8 +231,8 @@ impl PendingCall for Flight {
 
     fn cancel(&mut self) {
         match &self.stage {
-            Stage::First(started, target) => started.cancel(target),
-            Stage::Again(rescue) => rescue.cancel(),
+            Stage::Sent(started, target) => started.cancel(target),
+            Stage::Retried(task) => task.cancel(),
             Stage::Over => {}
         }
     }
@@ -304,7 +246,7 @@ impl PendingCall for Flight {
     }
 }
 
-impl Flight {
+impl ImportedCall {
     /// Waits on a thread that drives an executor of this process.
     #[cold]
     fn wait_driving(&mut self, sink: Sink<'_>) {
@@ -328,25 +270,15 @@ impl Flight {
     fn let_go(&mut self, later: bool) {
         // So that its drop cancels nothing.
         match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::First(started, target) => started.detach(&target, later),
-            Stage::Again(rescue) => rescue.detach(),
+            Stage::Sent(started, target) => started.detach(&target, later),
+            Stage::Retried(task) => task.detach(),
             Stage::Over => {}
         }
     }
 }
 
-impl Drop for Flight {
+impl Drop for ImportedCall {
     fn drop(&mut self) {
         self.cancel();
     }
-}
-
-/// Gives a result or an exception to the sink; a failure is returned, with the arguments.
-pub(super) fn give(
-    target: &Target,
-    outcome: Outcome<'_>,
-    arguments: &[u8],
-    sink: Sink<'_>,
-) -> Option<(Failure, Vec<u8>)> {
-    import::give(target, outcome, sink).map(|failure| (failure, arguments.to_vec()))
 }

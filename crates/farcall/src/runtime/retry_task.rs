@@ -1,4 +1,4 @@
-//! A started call that must be bound first, or that failed and is made again.
+//! The task that makes a started call which must be bound first, or which failed and is made again.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,18 +8,19 @@ use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
-use super::import::{Importer, Repeat};
-use super::started::{Started, give, send};
+use super::import::Importer;
+use super::sent::{SentCall, give, send};
 use super::tasks::{Room, Tasks};
 use crate::Trace;
 use crate::client::Trip;
 use crate::env::{Event, Time};
+use crate::retry::Retry;
 use crate::stub::{Procedure, Reply, Sink, bad_arguments, no_reply};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, guard};
 
-/// What it takes to make a call again.
-pub(super) struct Again {
+/// A call with its arguments encoded: what it takes to make it again.
+pub(super) struct EncodedCall {
     pub(super) importer: Arc<Importer>,
     pub(super) procedure: Procedure,
     /// Encoded.
@@ -31,12 +32,12 @@ pub(super) struct Again {
 /// An attempt that failed, and at whom.
 pub(super) type Failed = (Arc<Target>, Failure);
 
-impl Again {
-    pub(super) fn encode(importer: &Arc<Importer>, trip: &Trip<'_>) -> Result<Again, CallFailed> {
+impl EncodedCall {
+    pub(super) fn new(importer: &Arc<Importer>, trip: &Trip<'_>) -> Result<EncodedCall, CallFailed> {
         let mut arguments = Vec::new();
         (trip.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
         let Trip { procedure, deadline, trace, .. } = *trip;
-        Ok(Again { importer: importer.clone(), procedure: *procedure, arguments, deadline, trace })
+        Ok(EncodedCall { importer: importer.clone(), procedure: *procedure, arguments, deadline, trace })
     }
 
     pub(super) fn with_trip<R>(&self, f: impl FnOnce(&Trip<'_>) -> R) -> R {
@@ -46,8 +47,8 @@ impl Again {
     }
 }
 
-/// Such a call, as whoever started it sees it: a task makes it.
-pub(super) struct Rescue {
+/// A call that a task makes, as its caller sees it.
+pub(super) struct RetryTask {
     state: Mutex<State>,
     ended: Arc<dyn Event>,
 }
@@ -61,7 +62,7 @@ struct State {
     /// Nobody waits for it, but it is to go on.
     detached: bool,
     /// The call, while there is a binding.
-    started: Option<(Started, Arc<Target>)>,
+    started: Option<(SentCall, Arc<Target>)>,
     /// Who waits for the ending.
     waker: Option<Waker>,
     /// The task that makes the call.
@@ -74,52 +75,52 @@ enum Ending {
     Failed(CallFailed),
 }
 
-impl Rescue {
+impl RetryTask {
     /// Has the call made; again, if it was attempted before.
     ///
     /// # Errors
     /// There are too many already, or there can be no thread.
-    pub(super) fn begin(call: Again, failed: Option<Failed>) -> Result<Arc<Rescue>, CallFailed> {
+    pub(super) fn begin(call: EncodedCall, failed: Option<Failed>) -> Result<Arc<RetryTask>, CallFailed> {
         let inner = call.importer.inner.clone();
         let room = Room::take(&inner, call.arguments.len())?;
-        let rescue = Arc::new(Rescue { state: Mutex::default(), ended: inner.env.event() });
-        let (ours, deadline) = (End(rescue.clone()), call.deadline);
+        let call_task = Arc::new(RetryTask { state: Mutex::default(), ended: inner.env.event() });
+        let (ours, deadline) = (End(call_task.clone()), call.deadline);
         let steps = async move {
             let _room = room;
             ours.0.run(&call, failed).await;
         };
         let task = Tasks::spawn(&inner, deadline, Box::pin(steps));
-        rescue.lock().task = Some(task.map_err(|why| CallFailed::local("starting a thread", why))?);
-        Ok(rescue)
+        call_task.lock().task = Some(task.map_err(|why| CallFailed::local("starting a thread", why))?);
+        Ok(call_task)
     }
 
-    async fn run(&self, call: &Again, failed: Option<Failed>) {
-        let mut repeat = Repeat::default();
-        if let Err(why) = self.attempts(call, failed, &mut repeat).await {
-            self.end(Reply::Failed(repeat.of_all(why)));
+    async fn run(&self, call: &EncodedCall, failed: Option<Failed>) {
+        let mut retry = Retry::default();
+        if let Err(why) = self.attempts(call, failed, &mut retry).await {
+            self.end(Reply::Failed(retry.of_all(why)));
         }
     }
 
     /// Binds if need be, and calls, while that may help.
     async fn attempts(
         &self,
-        call: &Again,
+        call: &EncodedCall,
         mut failed: Option<Failed>,
-        repeat: &mut Repeat,
+        retry: &mut Retry,
     ) -> Result<(), CallFailed> {
-        let Again { importer, procedure, .. } = call;
+        let EncodedCall { importer, procedure, .. } = call;
         loop {
             if let Some((target, failure)) = failed {
                 // Whether another server is less busy is asked of the registry.
                 match failure.kind == Kind::Overloaded {
                     true => Tasks::hold_up(&importer.inner, || {
-                        repeat.go_on(importer, &target, failure, procedure)
+                        importer.try_again(retry, &target, failure, procedure)
                     })?,
-                    false => repeat.go_on(importer, &target, failure, procedure)?,
+                    false => importer.try_again(retry, &target, failure, procedure)?,
                 }
             }
-            let target = importer.target_later(&repeat.avoid, || self.is_wanted(call)).await;
-            let target = target.map_err(|why| repeat.first.take().unwrap_or(why))?;
+            let target = importer.target_later(retry.avoid(), || self.is_wanted(call)).await;
+            let target = target.map_err(|why| retry.unbound(why))?;
             failed = self.attempt(call, target).await?;
             if failed.is_none() {
                 return Ok(());
@@ -128,7 +129,7 @@ impl Rescue {
     }
 
     /// Whether somebody still waits for the call to be made.
-    fn is_wanted(&self, call: &Again) -> Result<(), CallFailed> {
+    fn is_wanted(&self, call: &EncodedCall) -> Result<(), CallFailed> {
         if self.lock().cancelled {
             return Err(CallFailed::new(Kind::Cancelled, Ran::No));
         }
@@ -139,7 +140,7 @@ impl Rescue {
     }
 
     /// Calls once. A failure that may be repaired is returned.
-    async fn attempt(&self, call: &Again, target: Arc<Target>) -> Result<Option<Failed>, CallFailed> {
+    async fn attempt(&self, call: &EncodedCall, target: Arc<Target>) -> Result<Option<Failed>, CallFailed> {
         let started = call.with_trip(|trip| send(&target, trip))?;
         // Either this sees that it was cancelled meanwhile, or whoever cancels sees what to cancel.
         let (cancelled, detached) = {
@@ -269,7 +270,7 @@ impl Ending {
 }
 
 /// Ends a call whose task ended without a word: a registry of the user's may panic.
-struct End(Arc<Rescue>);
+struct End(Arc<RetryTask>);
 
 impl Drop for End {
     fn drop(&mut self) {

@@ -1,0 +1,170 @@
+//! What to do after a failed attempt of a call: one table for blocking, started and grouped calls, whatever
+//! carries them.
+
+use std::net::SocketAddr;
+
+use crate::{CallFailed, Kind, Ran};
+
+/// The most attempts of one call after its first.
+const MAX_REPEATS: usize = 8;
+
+/// What follows a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The call has failed. The binding stands.
+    Fail,
+    /// The call has failed. The next call binds anew.
+    FailAndUnbind,
+    /// Bind anew, and make the call again.
+    Repeat,
+}
+
+/// The attempts of one call so far.
+#[derive(Debug)]
+pub struct Retry {
+    /// Servers that must not be asked again for this call.
+    avoid: Vec<SocketAddr>,
+    repeats: usize,
+    /// Whether any attempt ran.
+    ran: Ran,
+    /// What the first attempt failed with. It says more than what a vain attempt to bind anew says.
+    first: Option<CallFailed>,
+}
+
+impl Default for Retry {
+    fn default() -> Retry {
+        Retry { avoid: Vec::new(), repeats: 0, ran: Ran::No, first: None }
+    }
+}
+
+impl Retry {
+    /// Decides what follows an attempt at `address` that failed with `kind`. A call that may have run is made
+    /// again only if it is `idempotent`. `has_other` says whether another server exports the name.
+    pub fn next(
+        &mut self,
+        (kind, ran): (Kind, Ran),
+        idempotent: bool,
+        address: SocketAddr,
+        has_other: impl FnOnce() -> bool,
+    ) -> Step {
+        self.ran = either_ran(self.ran, ran);
+        match where_to(kind) {
+            None => return Step::Fail,
+            Some(Place::Anywhere) => {}
+            Some(Place::Elsewhere) if self.avoid.contains(&address) => return Step::Fail,
+            // A server that is merely busy stays bound unless there is another.
+            Some(Place::Elsewhere) if kind == Kind::Overloaded && !has_other() => return Step::Fail,
+            Some(Place::Elsewhere) => self.avoid.push(address),
+        }
+        self.repeats += 1;
+        let harmless = ran == Ran::No || idempotent;
+        if harmless && self.repeats <= MAX_REPEATS { Step::Repeat } else { Step::FailAndUnbind }
+    }
+
+    /// Servers that must not be asked again for this call.
+    pub fn avoid(&self) -> &[SocketAddr] {
+        &self.avoid
+    }
+
+    /// Keeps what the first failed attempt says.
+    pub fn note_first(&mut self, why: impl FnOnce() -> CallFailed) {
+        self.first.get_or_insert_with(why);
+    }
+
+    /// The failure of a call for which no server was found after a failed attempt: that of the first attempt,
+    /// if there was one.
+    pub fn unbound(&mut self, why: CallFailed) -> CallFailed {
+        self.first.take().unwrap_or(why)
+    }
+
+    /// The failure that the caller is told, with the word on all attempts.
+    pub fn of_all(&self, why: CallFailed) -> CallFailed {
+        let ran = either_ran(self.ran, why.ran());
+        why.but_ran(ran)
+    }
+}
+
+/// Where a call that failed can be made again.
+enum Place {
+    /// Also at the same address: what broke is the binding.
+    Anywhere,
+    /// Only at another address.
+    Elsewhere,
+}
+
+fn where_to(kind: Kind) -> Option<Place> {
+    match kind {
+        Kind::ServerRestarted | Kind::NotExported | Kind::Forgotten | Kind::ResultLost => {
+            Some(Place::Anywhere)
+        }
+        Kind::Unreachable | Kind::Overloaded | Kind::Draining => Some(Place::Elsewhere),
+        _ => None,
+    }
+}
+
+/// Whether a call of two attempts ran. Only an idempotent call that may have run is attempted again.
+fn either_ran(a: Ran, b: Ran) -> Ran {
+    match (a, b) {
+        (Ran::Yes, _) | (_, Ran::Yes) => Ran::Yes,
+        (Ran::No, Ran::No) => Ran::No,
+        _ => Ran::Maybe,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
+
+    /// The step after one failed attempt: for each word on whether it ran, of a procedure that is not idempotent,
+    /// and of one that is.
+    fn steps(kind: Kind, has_other: bool) -> [[Step; 2]; 3] {
+        let step =
+            |ran, idempotent| Retry::default().next((kind, ran), idempotent, HERE.into(), || has_other);
+        [Ran::No, Ran::Maybe, Ran::Yes].map(|ran| [false, true].map(|idempotent| step(ran, idempotent)))
+    }
+
+    #[test]
+    fn each_kind_of_failure_has_its_step() {
+        use Step::{Fail, FailAndUnbind, Repeat};
+        let harmless = [[Repeat, Repeat], [FailAndUnbind, Repeat], [FailAndUnbind, Repeat]];
+        let never = [[Fail; 2]; 3];
+        for kind in Kind::ALL {
+            let (with_another, alone) = match kind {
+                Kind::ServerRestarted | Kind::NotExported | Kind::Forgotten | Kind::ResultLost => {
+                    (harmless, harmless)
+                }
+                Kind::Unreachable | Kind::Draining => (harmless, harmless),
+                Kind::Overloaded => (harmless, never),
+                _ => (never, never),
+            };
+            assert_eq!((steps(*kind, true), steps(*kind, false)), (with_another, alone), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_asked_once_and_one_that_restarts_a_bounded_number_of_times() {
+        let mut retry = Retry::default();
+        let mut next = |kind| retry.next((kind, Ran::No), false, HERE.into(), || true);
+        assert_eq!(next(Kind::Unreachable), Step::Repeat);
+        assert_eq!(next(Kind::Unreachable), Step::Fail);
+        let repeats = (0..100).take_while(|_| next(Kind::ServerRestarted) == Step::Repeat).count();
+        assert_eq!(repeats, MAX_REPEATS - 1);
+        assert_eq!(retry.avoid(), [SocketAddr::from(HERE)]);
+    }
+
+    #[test]
+    fn a_failure_says_whether_any_attempt_ran() {
+        for (attempts, all) in [
+            ([Ran::No, Ran::No], Ran::No),
+            ([Ran::Maybe, Ran::No], Ran::Maybe),
+            ([Ran::No, Ran::Maybe], Ran::Maybe),
+            ([Ran::Yes, Ran::Maybe], Ran::Yes),
+        ] {
+            let mut retry = Retry::default();
+            retry.next((Kind::Forgotten, attempts[0]), true, HERE.into(), || true);
+            assert_eq!(retry.of_all(CallFailed::new(Kind::Deadline, attempts[1])).ran(), all, "{attempts:?}");
+        }
+    }
+}
