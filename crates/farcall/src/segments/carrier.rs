@@ -4,6 +4,7 @@
 //! other carriers, which let importers map the memory.
 
 use std::fmt::Debug;
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 
@@ -77,20 +78,14 @@ pub trait SharedMemory: Send + Sync + Debug {
     /// Lets importers ask for the memory by the identifier of the segment's export.
     fn offer(&self, export: u64);
 
-    /// Copies bytes out, words in ascending order.
-    fn read(&self, offset: u64, into: &mut [u8]);
+    /// Gives the words to `access`, once. They are not moved meanwhile.
+    fn with(&self, access: &mut dyn FnMut(&[AtomicU64]));
 
-    /// Copies bytes out in any order.
-    fn read_bytes(&self, offset: u64, into: &mut [u8]);
+    /// Copies bytes out, in no certain order. Returns false, without copying, where copying by words is better.
+    fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool;
 
-    /// Copies bytes in, words in ascending order.
-    fn write(&self, offset: u64, bytes: &[u8]);
-
-    /// Copies bytes in, in any order.
-    fn write_bytes(&self, offset: u64, bytes: &[u8]);
-
-    /// Compares and swaps the word at an offset that eight divides. Returns what it was before.
-    fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> u64;
+    /// Copies bytes in, in no certain order. Returns false, without copying, where copying by words is better.
+    fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool;
 
     /// Whether importers may write what they map.
     fn is_written_by_others(&self) -> bool;

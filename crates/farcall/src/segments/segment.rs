@@ -266,6 +266,7 @@ impl Segment {
     }
 
     /// A child of this process shares memory that is mapped, and may not use it.
+    #[inline]
     fn check(&self, offset: u64, len: usize) -> Result<()> {
         if self.process != fork::generation() {
             return Err(CallFailed::new(Kind::Forked, Ran::No).into());

@@ -51,43 +51,44 @@ impl Area {
     }
 
     /// Copies bytes out, words in ascending order. The bytes must be there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
         match &self.place {
             Place::Own(words) => words::read(words, offset, into),
-            Place::Shared(memory) => memory.read(offset, into),
+            Place::Shared(memory) => memory.with(&mut |words| words::read(words, offset, into)),
         }
     }
 
     /// Copies bytes out in any order. The bytes must be there.
     pub(super) fn read_bytes(&self, offset: u64, into: &mut [u8]) {
-        match &self.place {
-            Place::Own(words) => words::read(words, offset, into),
-            Place::Shared(memory) => memory.read_bytes(offset, into),
+        if !self.shared_memory().is_some_and(|memory| memory.copy_out(offset as usize, into)) {
+            self.read(offset, into);
         }
     }
 
     /// Copies bytes in, words in ascending order. There must be room.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) {
-        match &self.place {
-            Place::Own(words) => words::write(words, offset, bytes),
-            Place::Shared(memory) => memory.write(offset, bytes),
-        }
+        self.with(|words| words::write(words, offset, bytes));
     }
 
     /// Copies bytes in, in any order. There must be room.
     pub(super) fn write_bytes(&self, offset: u64, bytes: &[u8]) {
-        match &self.place {
-            Place::Own(words) => words::write(words, offset, bytes),
-            Place::Shared(memory) => memory.write_bytes(offset, bytes),
+        if !self.shared_memory().is_some_and(|memory| memory.copy_in(offset as usize, bytes)) {
+            self.write(offset, bytes);
         }
     }
 
     /// Compares and swaps the word at an offset that eight divides. Returns what it was before.
     pub(super) fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> u64 {
+        let mut found = old;
+        self.with(|words| found = words::compare_and_swap(words, offset, old, new));
+        found
+    }
+
+    fn with(&self, mut access: impl FnMut(&[AtomicU64])) {
         match &self.place {
-            Place::Own(words) => words::compare_and_swap(words, offset, old, new),
-            Place::Shared(memory) => memory.compare_and_swap(offset, old, new),
+            Place::Own(words) => access(words),
+            Place::Shared(memory) => memory.with(&mut access),
         }
     }
 }
