@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use farcall_memory::posted::Faults;
 use farcall_proto::{ClientConfig, Mutant, Rule, ServerConfig};
 
 use crate::net::{MICROS, MILLIS, Nanos, Path, SECS};
@@ -69,6 +70,8 @@ pub struct Plan {
     pub post: u32,
     /// Streams of posted writes that a server remembers.
     pub streams: usize,
+    /// Deliberate faults of posted writes.
+    pub posting: Faults,
     /// Accesses that are executed only after others had a chance, in parts per million.
     pub deferred: u32,
     /// Actions in which the process is stopped between reading its clock and sending, in parts per million.
@@ -124,6 +127,7 @@ impl Plan {
             memory: rng.pick(&[0, 100_000, 500_000, 900_000]),
             post: rng.pick(&[0, 100_000, 500_000]),
             streams: 1024,
+            posting: posting_faults(mutant),
             deferred: rng.pick(&[0, 100_000]),
             gap: 0,
             moves: 0,
@@ -275,5 +279,16 @@ impl Plan {
             return 0;
         }
         rng.spread(MICROS, self.slowest)
+    }
+}
+
+/// Returns the faults of posted writes that break the mutant's rule.
+fn posting_faults(mutant: Mutant) -> Faults {
+    Faults {
+        reuses_streams: mutant.breaks(Rule::StreamReused),
+        does_early: mutant.breaks(Rule::PostEarly),
+        does_again: mutant.breaks(Rule::PostAgain),
+        does_behind_refused: mutant.breaks(Rule::PostBehindRefused),
+        believes_flush: mutant.breaks(Rule::FlushBelieves),
     }
 }

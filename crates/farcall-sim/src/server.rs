@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
+use farcall_memory::posted::{Streams, Write};
 use farcall_proto::server::{
-    CallKey, Envelope, Export, Finish, HostName, Incoming, Insert, Reading, Request, Server, Streams, Taken,
-    Write,
+    CallKey, Envelope, Export, Finish, Incoming, Insert, Reading, Request, Server, Taken,
 };
 use farcall_proto::{Failure, Fingerprint, Kind, Ran};
 
@@ -91,7 +91,7 @@ impl ServerNode {
             stopped: false,
             dead_since: 0,
             export: 0,
-            streams: Streams::new(g.plan.streams, g.plan.server.mutant),
+            streams: Streams::new(g.plan.streams, g.plan.posting),
             inbox: Vec::new(),
             heard: HashMap::new(),
             resumed_at: 0,
@@ -181,7 +181,7 @@ impl ServerNode {
         }
         self.export = g.rng.next() | 1;
         g.oracle.exported(self.index, self.export);
-        self.streams = Streams::new(g.plan.streams, g.plan.server.mutant);
+        self.streams = Streams::new(g.plan.streams, g.plan.posting);
         core.export(Export {
             id: self.export,
             type_name: NAME.into(),
@@ -338,9 +338,9 @@ impl ServerNode {
     fn execute_access(&mut self, g: &mut Ground, job: Job) {
         let call = g.oracle.calls[job.call];
         self.check_mark(g, &job);
-        let host = job.envelope.as_ref().map(|(from, _)| HostName::at(from)).unwrap_or_default();
+        let importer = job.envelope.as_ref().map(|(from, _)| from.ip());
         let head = match call.procedure {
-            OPEN if !call.exception => Head { word: self.streams.open(host), ..Head::default() },
+            OPEN if !call.exception => Head { word: self.streams.open(importer), ..Head::default() },
             POSTED => match self.streams.posted(call.stream) {
                 Some((word, None)) => Head { word, status: KNOWN, ..Head::default() },
                 Some((word, Some(()))) => Head { word, status: REFUSED, ..Head::default() },

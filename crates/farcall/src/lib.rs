@@ -42,7 +42,6 @@ mod depart;
 pub mod dynamic;
 pub mod memory;
 mod runtime;
-mod segments;
 // Some of it only shared memory uses.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 mod server;

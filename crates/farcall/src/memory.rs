@@ -37,17 +37,17 @@ mod runtime;
 use std::net::SocketAddr;
 
 use crate::Runtime;
-use crate::segments::clerk as names;
+use farcall_memory::clerk as names;
 
-#[doc(hidden)]
-pub use crate::segments::fuzz_access;
-pub use crate::segments::{
-    Beat, Consumer, Memory, Notice, Notify, Producer, Pulse, Record, Refused, Remote, Result, Rights, Ring,
-    Segment, Settings, Stuck, Unread, Word, Writer,
-};
 pub use counters::Counters;
 #[doc(hidden)]
 pub use counters::fuzz_counters;
+#[doc(hidden)]
+pub use farcall_memory::fuzz_access;
+pub use farcall_memory::{
+    Beat, Consumer, Memory, Notice, Notify, Producer, Pulse, Record, Refused, Remote, Result, Rights, Ring,
+    Segment, Settings, Stuck, Unread, Word, Writer,
+};
 
 pub mod clerk {
     //! The segment name service: a clerk on each machine, which read one another's memory (Thekkath et al. 1994,
@@ -60,8 +60,8 @@ pub mod clerk {
     //! [`Runtime::import_segment`](crate::Runtime::import_segment) go through the machine's clerk. The first process on a
     //! machine that exports or imports a segment starts it, if [`Clerk::start`] has not.
     #[doc(hidden)]
-    pub use crate::segments::clerk::fuzz_record;
-    pub use crate::segments::clerk::{Clerk, Entry, Fault, MAX_NAME, Settings};
+    pub use farcall_memory::clerk::fuzz_record;
+    pub use farcall_memory::clerk::{Clerk, Entry, Fault, MAX_NAME, Settings};
 }
 
 /// Exports a new segment of zeros under a name, until the handle is dropped.

@@ -11,13 +11,11 @@
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
 //! | `usual.rs` | what slow procedures usually take |
 //! | `brief.rs` | short calls that are alone |
-//! | `posts.rs` | posted writes that are not acknowledged, for who imported a segment |
 
 mod brief;
 mod evidence;
 #[cfg(feature = "test-scheme")]
 mod handshake;
-mod posts;
 mod receive;
 mod refusals;
 mod send;
@@ -38,7 +36,6 @@ use crate::scheme::{Direction, Scheme, Seal};
 use crate::wire::{self, Numbers};
 use crate::{ClientConfig, Failure, Fingerprint, Kind, Ran, Rule, Time, Trace, nanos};
 pub use brief::Brief;
-pub use posts::{Answer, Asking, Posts, may_ask_again};
 use refusals::Refusals;
 use session::Session;
 use slots::{Slots, Stage, Want};

@@ -11,7 +11,6 @@
 //! | `receive.rs` | what each frame from a caller means |
 //! | `arguments.rs` | arguments that arrive in fragments |
 //! | `reading.rs` | calls that change nothing |
-//! | `streams.rs` | posted writes, for who has a segment |
 //! | `send.rs` | results, their fragments, short answers |
 //! | `hosts.rs` | what peers make it keep, by host |
 //! | `counts.rs` | how many conversations, and answers that wait, each host has |
@@ -36,7 +35,6 @@ mod receive;
 mod send;
 mod share;
 mod silence;
-mod streams;
 mod table;
 mod work;
 
@@ -61,7 +59,6 @@ use inquiries::Inquiries;
 pub use reading::Reading;
 pub use receive::{Taken, Unread};
 pub use send::{Envelope, Origin, SHORT};
-pub use streams::{Streams, Write};
 use table::Table;
 use work::{GIVEN_UP, Work};
 

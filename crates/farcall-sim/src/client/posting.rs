@@ -1,7 +1,7 @@
 //! A simulated client's posted writes: it imports what a server exports, posts, and asks what was done.
 
+use farcall_memory::posted::{Answer, Asking, Posts, may_ask_again};
 use farcall_proto::MAX_POST;
-use farcall_proto::client::{Answer, Asking, Posts, may_ask_again};
 
 use super::{ClientNode, Op, Reply};
 use crate::ground::Ground;
@@ -25,7 +25,7 @@ impl ClientNode {
         let Some(export) = talk.export else { return };
         let Some(import) = talk.import.as_mut().filter(|import| import.export == export) else {
             let truth = g.oracle.import(server, export);
-            let posts = Posts::new(g.plan.client.mutant);
+            let posts = Posts::new(g.plan.posting);
             talk.import = Some(Import { truth, export, posts, asking: None });
             if !self.call(g, server, export, Op::Open(truth))
                 && let Some(talk) = &mut self.conversations[server]

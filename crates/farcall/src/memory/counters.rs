@@ -4,10 +4,10 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use super::{Memory, Remote, Result};
-use crate::segments::clerk::COUNTERS;
 use crate::stats::Serving;
 use crate::stats::words::{self, Record};
 use crate::{CallFailed, Kind, Ran, Runtime};
+use farcall_memory::clerk::COUNTERS;
 
 /// What a server counts, read from its memory: also while it executes nothing, however many threads are stuck.
 ///

@@ -9,12 +9,17 @@ use crate::env::Env;
 use crate::idl::Interface;
 use crate::names::{Label, Registration, Registry};
 use crate::runtime::{Export, Near};
-use crate::segments::clerk::{ClerkRuntime, Locator, Names};
-use crate::segments::{
-    Access, AccessHandler, ImportedMemory, Map, MemoryExport, MemoryRuntime, SharedMemory, SharingTerms,
-};
 use crate::stub::Binding;
 use crate::{CallFailed, Runtime, shm};
+use farcall_memory::clerk::{ClerkRuntime, Locator, Names};
+use farcall_memory::{
+    Access, AccessHandler, ImportedMemory, Map, MemoryExport, MemoryRuntime, SharedMemory, SharingTerms,
+};
+
+// Accesses are calls by numbers that the protocol knows, and posted writes fit its frames.
+const _: () = assert!(farcall_memory::ACCESSES == farcall_proto::ACCESSES);
+const _: () = assert!(farcall_memory::READINGS == farcall_proto::READINGS);
+const _: () = assert!(farcall_memory::MAX_POST_BYTES == farcall_proto::MAX_POST);
 
 impl MemoryRuntime for Runtime {
     fn env(&self) -> &Arc<dyn Env> {

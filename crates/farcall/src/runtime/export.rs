@@ -10,11 +10,11 @@ use farcall_proto::server as proto;
 
 use super::{Inner, Runtime};
 use crate::env::Event;
-use crate::segments::AccessHandler;
 use crate::server::{Direct, Executor, Exported, Server, Spawned, Task, watched};
 use crate::stub::{AsyncServer, Interface};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran, idl};
+use farcall_memory::AccessHandler;
 
 /// An interface that is offered. Dropping it takes the offer back; calls that have begun are
 /// finished, and those that come later fail as not exported, `Ran::No`.

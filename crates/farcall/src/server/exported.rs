@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::crew::Pace;
 use super::executor::{Executor, Spawn};
 use crate::env::{Env, Event, Time};
-use crate::segments::{AccessHandler, Accessor};
 use crate::stats::{self, Counters};
 use crate::stub::{Dispatched, Procedure};
 use crate::xdr::{Decoder, Encoder};
 use crate::{builtin, guard, idl};
+use farcall_memory::{AccessHandler, Accessor};
 
 /// An interface that is offered.
 pub(crate) struct Exported {

@@ -11,11 +11,11 @@ use super::executor::{Direct, Executor};
 use super::exported::{Exported, Exports};
 use super::{Core, Server, proto};
 use crate::env::Time;
-use crate::segments::clerk::COUNTERS;
-use crate::segments::{Access, TYPE, readable_words};
 use crate::stats::words::{WORDS, Words};
 use crate::stats::{self, Serving};
 use crate::stub::Interface as _;
+use farcall_memory::clerk::COUNTERS;
+use farcall_memory::{Access, TYPE, readable_words};
 
 /// The memory, and what is to be said of this server that does not change.
 pub(super) struct Tally {

@@ -21,8 +21,8 @@ mod parts {
 
     pub(super) use farcall_shm::{Area, May, PROOF, Wire, punch, written};
 
-    pub(super) use crate::segments::words::zeros;
     pub(super) use crate::sys::fork;
+    pub(super) use farcall_memory::words::zeros;
 }
 
 use std::net::SocketAddr;
@@ -36,9 +36,9 @@ use farcall_shm::{Area, May, PROOF, Sight, Wants, Wire};
 use super::elsewhere::elsewhere;
 use super::proof::Question;
 use crate::client::Peer;
-use crate::segments::words::{self, Load};
-use crate::segments::{Carrier, Facts, Refused, Result, Rights};
 use crate::{CallFailed, Kind, Pending, Ran};
+use farcall_memory::words;
+use farcall_memory::{Carrier, Facts, Refused, Result, Rights};
 
 pub(crate) use liveness::Watcher;
 pub(super) use shared::SharedMapping;
@@ -144,6 +144,11 @@ impl Mapped {
         self.control.sight().first().map_or(0, Sight::load)
     }
 
+    #[inline(always)]
+    fn read_words(&self, offset: u64, into: &mut [u8]) {
+        words::read_by(self.data.sight(), Sight::load, offset, into);
+    }
+
     /// The words, which may be written: [`Carrier`] is called with rights checked.
     #[inline(always)]
     fn words(&self) -> &[AtomicU64] {
@@ -177,29 +182,22 @@ fn gone(ran: Ran) -> CallFailed {
     CallFailed::new(Kind::Unreachable, ran).because("Memory: the process that exported the segment has ended")
 }
 
-impl Load for Sight {
-    #[inline(always)]
-    fn load(&self) -> u64 {
-        self.load()
-    }
-}
-
 impl Carrier for Mapped {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        words::read(self.data.sight(), offset, into);
+        self.read_words(offset, into);
         if self.is_current() { Ok(()) } else { self.served()?.read(offset, into) }
     }
 
     fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         if !self.data.copy_out(offset as usize, into) {
-            words::read(self.data.sight(), offset, into);
+            self.read_words(offset, into);
         }
         if self.is_current() { Ok(()) } else { self.served()?.read_bytes(offset, into) }
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         for (offset, into) in ranges.iter_mut() {
-            words::read(self.data.sight(), *offset, into);
+            self.read_words(*offset, into);
         }
         if self.is_current() { Ok(()) } else { self.served()?.read_each(ranges) }
     }
@@ -242,7 +240,7 @@ impl Carrier for Mapped {
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
         let mut bytes = vec![0; len as usize];
-        words::read(self.data.sight(), offset, &mut bytes);
+        self.read_words(offset, &mut bytes);
         if self.is_current() {
             return Pending::ended(Ok(bytes.into()));
         }

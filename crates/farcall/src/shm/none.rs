@@ -11,8 +11,8 @@ use farcall_proto::client::Outcome;
 use crate::CallFailed;
 use crate::client::{Outgoing, Peer, Taker};
 use crate::env::Env;
-use crate::segments::{Carrier, Facts, SharedMemory, SharingTerms};
 use crate::server::Server;
+use farcall_memory::{Carrier, Facts, SharedMemory, SharingTerms};
 
 /// The segments that others may map: none.
 #[derive(Default)]

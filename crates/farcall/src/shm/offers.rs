@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use farcall_shm::{PROOF, Wire};
 
 use super::mapped::{self, SharedMapping};
-use crate::segments::{SharedMemory, SharingTerms};
+use farcall_memory::{SharedMemory, SharingTerms};
 
 /// The segments of a runtime that may be mapped, by the identifiers of their exports.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 //! What a worker has to do besides calls, when nothing is locked: to wake, and to drop what the user made.
 
 use super::{Next, Worker};
-use crate::segments::Accessor;
 use crate::server::Core;
+use farcall_memory::Accessor;
 
 /// The sentinel sleeps too long.
 pub(super) const ALARM: u8 = 1;

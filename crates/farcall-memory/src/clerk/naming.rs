@@ -1,0 +1,162 @@
+//! How exports and imports of segments by name go through the machine's clerk.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::cache::Known;
+use super::entry::{Entry, check_name};
+use super::listings::{instance, is_reserved};
+use super::{ClerkRuntime, Fault, How, locator};
+use crate::Memory as _;
+use crate::access::Rights;
+use crate::remote::Remote;
+use crate::segment::{self, Listing, Segment};
+use farcall_core::sys::fork;
+use farcall_core::{CallFailed, Kind, Ran, Result};
+use farcall_names::{Address, Name, Registration};
+
+/// Exports a new segment of zeros under a name, until the handle is dropped.
+///
+/// # Errors
+/// When the name is no name or is taken, there is no memory, or the registry fails.
+pub fn export_segment(
+    runtime: &dyn ClerkRuntime,
+    name: &str,
+    settings: segment::Settings,
+) -> Result<Segment> {
+    let segment = Segment::offer(runtime, name, settings)?;
+    let listed = Listed::new(runtime, &segment, settings.rights_of_anyone())?;
+    Ok(segment.listed(Box::new(listed)))
+}
+
+/// Imports the segment that somebody exports under a name, or at an address (`udp://10.0.0.7:7000/Load`).
+///
+/// # Errors
+/// When nobody exports the name, or nobody answers.
+pub fn import_segment(runtime: &dyn ClerkRuntime, name: &str) -> Result<Remote> {
+    let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
+    match name.parse::<Name>().map_err(wrong)? {
+        Name::Type(segment) => import_named(runtime, segment.as_str(), None),
+        Name::At { address, type_name: segment, instance: None } => {
+            Remote::import(runtime, address, segment.as_str())
+        }
+        Name::AtHost { host, port, type_name: segment, instance: None } => {
+            Remote::import(runtime, format_args!("udp://{host}:{port}"), segment.as_str())
+        }
+        _ => {
+            let why = format!("{name:?}: a segment's name has one part, behind an address or not");
+            Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why).into())
+        }
+    }
+}
+
+/// Imports the segment that is exported under a name on the machine whose clerk is at the hint. The name is looked up there,
+/// unless the machine's own clerk has learnt it before and it is still so.
+///
+/// # Errors
+/// When nobody exports the name there, or nobody answers.
+pub fn import_segment_at(runtime: &dyn ClerkRuntime, name: &str, hint: SocketAddr) -> Result<Remote> {
+    import_named(runtime, name, Some(hint))
+}
+
+/// Imports a segment, believing nothing that the machine's clerk has learnt before.
+///
+/// # Errors
+/// When nobody exports the name, or nobody answers.
+pub fn import_segment_anew(
+    runtime: &dyn ClerkRuntime,
+    name: &str,
+    hint: Option<SocketAddr>,
+) -> Result<Remote> {
+    import_known(runtime, know(runtime, name, hint, How::Anew)?)
+}
+
+fn import_named(runtime: &dyn ClerkRuntime, name: &str, hint: Option<SocketAddr>) -> Result<Remote> {
+    let known = know(runtime, name, hint, How::Cached)?;
+    let generation = known.entry.generation;
+    match import_known(runtime, known) {
+        Ok(remote) if remote.generation() == generation => Ok(remote),
+        // What the clerk knew is no longer so.
+        _ => import_segment_anew(runtime, name, hint),
+    }
+}
+
+fn import_known(runtime: &dyn ClerkRuntime, known: Known) -> Result<Remote> {
+    let remote = Remote::import(runtime, Address::from(known.entry.address), &known.entry.name)?;
+    Ok(if remote.generation() == known.entry.generation { remote.until(known.purged) } else { remote })
+}
+
+fn know(runtime: &dyn ClerkRuntime, name: &str, hint: Option<SocketAddr>, how: How) -> Result<Known> {
+    locator::ask(runtime, |clerk| clerk.know(name, hint, how))
+}
+
+/// A segment's name, which the clerk and the registry know until this is dropped.
+struct Listed {
+    runtime: Arc<dyn ClerkRuntime>,
+    /// As it was added last.
+    entry: Mutex<Entry>,
+    /// The process that the segment was exported in.
+    process: u64,
+    _registration: Registration,
+}
+
+impl Listed {
+    /// Names a segment that is exported.
+    fn new(runtime: &dyn ClerkRuntime, segment: &Segment, rights: Rights) -> Result<Listed> {
+        let name = segment.name();
+        check_name(name).map_err(CallFailed::from)?;
+        if is_reserved(name) {
+            let why = format!("{name:?} is the name of a segment of every clerk");
+            return Err(CallFailed::from(Fault::NotAName(why)).into());
+        }
+        let address = segment.address();
+        // First the clerk: one that starts now need not ask this segment for what it is about to be told.
+        locator::machine_clerk(runtime, None)?;
+        let registration = segment.register(&instance(name, address.ip()))?;
+        let (generation, size, rights) = (segment.generation().unwrap_or(1), segment.size(), rights.bits());
+        let entry = Entry { name: name.to_owned(), address, generation, size, rights };
+        let (runtime, process) = (runtime.share(), fork::generation());
+        let listed = Listed { runtime, entry: Mutex::new(entry), process, _registration: registration };
+        listed.add()?;
+        Ok(listed)
+    }
+
+    fn add(&self) -> Result<()> {
+        let entry = self.entry();
+        locator::ask(&*self.runtime, |clerk| clerk.add(&entry))
+    }
+
+    fn entry(&self) -> Entry {
+        self.entry.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Listing for Listed {
+    fn update(&self, generation: u64) -> Result<()> {
+        self.entry.lock().unwrap_or_else(PoisonError::into_inner).generation = generation;
+        self.add()
+    }
+
+    fn remove(&self) {
+        let entry = self.entry();
+        if let Some(clerk) = locator::known(&*self.runtime) {
+            clerk.delete(&entry.name, entry.generation);
+        }
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        // A child of the process holds a copy of what is its parent's.
+        if self.process == fork::generation() {
+            self.remove();
+        }
+    }
+}
+
+impl fmt::Debug for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.entry(), f)
+    }
+}

@@ -1,0 +1,350 @@
+//! The registry of a clerk: an open-addressed hash table in a segment, probed alike near and far.
+
+use std::ops::ControlFlow;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::entry::{DELETED, Entry, FREE, RECORD, Record, Slot, WRITING};
+use crate::{Memory, Result};
+
+/// A name stands in one of this many places, from the one on that its hash gives.
+pub(super) const MAX_PROBES: u64 = 256;
+
+/// How many places are read at once after the first: they fit one packet.
+const RUN: u64 = 8;
+
+/// How often a record that is being written is read again.
+const MAX_REREADS: usize = 4;
+
+/// Where the name stands if nothing is in its way: the same in every table of the same size.
+fn home(name: &str, slots: u64) -> u64 {
+    xxh3_64(name.as_bytes()) % slots
+}
+
+/// How many places a table has.
+fn slots(table: &dyn Memory) -> u64 {
+    table.size() / RECORD as u64
+}
+
+/// The entry of a name; and how many reads it took to find it, or not.
+pub(super) fn find(table: &dyn Memory, name: &str) -> Result<(Option<Entry>, u64)> {
+    let (found, reads) = locate(table, name)?;
+    Ok((found.map(|(_, entry)| entry), reads))
+}
+
+/// The entry of a name and its place, and reads.
+fn locate(table: &dyn Memory, name: &str) -> Result<(Option<(u64, Entry)>, u64)> {
+    let mut found = None;
+    let reads = probe(table, name, |place, slot| match slot {
+        Slot::Free => ControlFlow::Break(()),
+        Slot::Held(Record { entry: Some(entry), .. }) if entry.name == name => {
+            found = Some((place, entry));
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    })?;
+    Ok((found, reads))
+}
+
+/// Adds an entry, in the place of a former one of its name; false if there is no room. Only one at a time may add or delete.
+pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
+    let (mut first_empty, mut former) = (None, None);
+    probe(table, &entry.name, |place, slot| {
+        let of_name =
+            matches!(&slot, Slot::Held(Record { entry: Some(other), .. }) if other.name == entry.name);
+        if of_name {
+            former = Some(place);
+        } else if !matches!(slot, Slot::Held(_)) {
+            first_empty.get_or_insert(place);
+        }
+        if of_name || slot == Slot::Free { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    let Some(place) = former.or(first_empty) else { return Ok(false) };
+    let (at, bytes) = (place * RECORD as u64, Record::of(entry.clone()).to_bytes());
+    // Invalid before anything of it changes, valid when everything has.
+    table.write(at, &WRITING)?;
+    table.write(at + 8, &bytes[8..])?;
+    table.write(at, &bytes[..8])?;
+    Ok(true)
+}
+
+/// Deletes the entry of a name if it is of that generation; whether it was.
+pub(super) fn delete(table: &dyn Memory, name: &str, generation: u64) -> Result<bool> {
+    let Some((place, entry)) = locate(table, name)?.0 else { return Ok(false) };
+    if entry.generation != generation {
+        return Ok(false);
+    }
+    mark(table, place, DELETED)?;
+    // Marks in front of a free place lead nowhere: without this, names that come and go would fill the table with them.
+    let slots = slots(table);
+    if read_one(table, (place + 1) % slots)? != Slot::Free {
+        return Ok(true);
+    }
+    let mut last = place;
+    for _ in 0..slots {
+        mark(table, last, FREE)?;
+        last = (last + slots - 1) % slots;
+        if read_one(table, last)? != Slot::Deleted {
+            break;
+        }
+    }
+    Ok(true)
+}
+
+/// All entries.
+pub(super) fn entries(table: &dyn Memory) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for place in 0..slots(table) {
+        if let Slot::Held(Record { entry: Some(entry), .. }) = read_one(table, place)? {
+            entries.push(entry);
+        }
+    }
+    Ok(entries)
+}
+
+/// Shows what stands where the name may, place by place; gives how many reads it took. The first place costs a read; who has
+/// to go on reads several at once.
+fn probe(table: &dyn Memory, name: &str, mut visit: impl FnMut(u64, Slot) -> ControlFlow<()>) -> Result<u64> {
+    let (slots, mut reads) = (slots(table), 0);
+    if slots == 0 {
+        return Ok(reads);
+    }
+    let (mut place, mut left, mut run) = (home(name, slots), slots.min(MAX_PROBES), 1);
+    let mut bytes = [0; RUN as usize * RECORD];
+    while left > 0 {
+        run = left.min(slots - place).min(run);
+        let bytes = &mut bytes[..run as usize * RECORD];
+        table.read(place * RECORD as u64, bytes)?;
+        reads += 1;
+        for (which, bytes) in bytes.as_chunks::<RECORD>().0.iter().enumerate() {
+            let place = place + which as u64;
+            let mut slot = Slot::parse(bytes);
+            for _ in 0..MAX_REREADS {
+                if slot == Slot::Unsound {
+                    slot = read_one(table, place)?;
+                    reads += 1;
+                }
+            }
+            if visit(place, slot).is_break() {
+                return Ok(reads);
+            }
+        }
+        (place, left, run) = ((place + run) % slots, left - run, RUN);
+    }
+    Ok(reads)
+}
+
+/// What stands at a place.
+pub(super) fn read_one(table: &dyn Memory, place: u64) -> Result<Slot> {
+    let mut bytes = [0; RECORD];
+    table.read(place * RECORD as u64, &mut bytes)?;
+    Ok(Slot::parse(&bytes))
+}
+
+fn mark(table: &dyn Memory, place: u64, flag: [u8; 8]) -> Result<()> {
+    table.write(place * RECORD as u64, &flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::access::Refused;
+    use crate::words;
+
+    /// Memory of nobody in particular.
+    struct Plain {
+        words: Box<[AtomicU64]>,
+        len: usize,
+        reads: AtomicU64,
+    }
+
+    impl Plain {
+        fn of(places: usize) -> Plain {
+            Plain::bytes(places * RECORD)
+        }
+
+        fn bytes(len: usize) -> Plain {
+            Plain { words: words::zeros(len), len, reads: AtomicU64::new(0) }
+        }
+
+        fn find(&self, name: &str) -> Option<u64> {
+            find(self, name).unwrap().0.map(|entry| entry.generation)
+        }
+
+        fn add(&self, name: &str, generation: u64) -> bool {
+            let address = "10.0.0.7:7000".parse().unwrap();
+            add(self, &Entry { name: name.to_owned(), address, generation, size: 64, rights: 7 }).unwrap()
+        }
+
+        fn slots(&self) -> Vec<Slot> {
+            (0..slots(self)).map(|place| read_one(self, place).unwrap()).collect()
+        }
+    }
+
+    impl Memory for Plain {
+        fn size(&self) -> u64 {
+            self.len as u64
+        }
+
+        fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            assert!(into.len() <= 1024, "a read is one packet");
+            words::read(&self.words, offset, into);
+            Ok(())
+        }
+
+        fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+            words::write(&self.words, offset, bytes);
+            Ok(())
+        }
+
+        fn write_notify(&self, _: u64, _: &[u8]) -> Result<()> {
+            Err(Refused::NotPermitted.into())
+        }
+
+        fn compare_and_swap(&self, _: u64, _: u64, _: u64) -> Result<u64> {
+            Err(Refused::NotPermitted.into())
+        }
+
+        fn flush(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// So many names that all belong into one place.
+    fn colliding(places: u64, place: u64, count: usize) -> Vec<String> {
+        (0..).map(|n| format!("n{n}")).filter(|name| home(name, places) == place).take(count).collect()
+    }
+
+    #[test]
+    fn the_hash_is_what_the_documentation_says() {
+        // XXH3, 64 bits, of the bytes: a clerk of any version finds what another one added.
+        assert_eq!(home("Load", 1 << 32), xxh3_64(b"Load") % (1 << 32));
+        assert_eq!(xxh3_64(b"Load"), 13_359_318_210_798_624_463);
+    }
+
+    #[test]
+    fn a_name_where_it_belongs_is_found_by_one_read() {
+        let table = Plain::of(1024);
+        assert!(table.add("Load", 1));
+        let before = table.reads.load(Ordering::Relaxed);
+        assert_eq!(find(&table, "Load").unwrap().1, 1);
+        assert_eq!(find(&table, "Other").unwrap(), (None, 1));
+        assert_eq!(table.reads.load(Ordering::Relaxed) - before, 2);
+    }
+
+    #[test]
+    fn names_that_collide_are_found_around_the_end() {
+        let table = Plain::of(16);
+        let names = colliding(16, 14, 11);
+        for (generation, name) in names.iter().enumerate() {
+            assert!(table.add(name, generation as u64 + 1));
+        }
+        for (generation, name) in names.iter().enumerate() {
+            assert_eq!(table.find(name), Some(generation as u64 + 1));
+        }
+        // One, and the rest of the end, and the beginning: eight at a time.
+        assert_eq!(find(&table, &names[10]).unwrap().1, 4);
+        assert_eq!(find(&table, &names[9]).unwrap().1, 3);
+        assert_eq!(table.find("elsewhere"), None);
+    }
+
+    #[test]
+    fn a_name_added_again_replaces_itself() {
+        let table = Plain::of(16);
+        let names = colliding(16, 3, 3);
+        names.iter().for_each(|name| assert!(table.add(name, 1)));
+        assert!(table.add(&names[2], 2));
+        assert_eq!(table.find(&names[2]), Some(2));
+        // Also when a place nearer to where it belongs has become free.
+        assert!(delete(&table, &names[0], 1).unwrap());
+        assert!(table.add(&names[2], 3));
+        assert_eq!(table.find(&names[2]), Some(3));
+        assert_eq!(table.slots().iter().filter(|slot| matches!(slot, Slot::Held(_))).count(), 2);
+    }
+
+    #[test]
+    fn what_is_deleted_is_not_in_the_way_and_its_place_is_used_again() {
+        let table = Plain::of(16);
+        let names = colliding(16, 3, 3);
+        names.iter().for_each(|name| assert!(table.add(name, 1)));
+        assert!(!delete(&table, &names[1], 7).unwrap(), "of another generation");
+        assert!(delete(&table, &names[1], 1).unwrap());
+        assert!(!delete(&table, &names[1], 1).unwrap());
+        assert_eq!((table.find(&names[1]), table.find(&names[2])), (None, Some(1)));
+        assert_eq!(table.slots()[4], Slot::Deleted);
+        assert!(table.add(&names[1], 2));
+        assert!(matches!(table.slots()[4], Slot::Held(_)));
+    }
+
+    #[test]
+    fn marks_that_lead_nowhere_are_swept() {
+        let table = Plain::of(16);
+        let names = colliding(16, 14, 5);
+        names.iter().for_each(|name| assert!(table.add(name, 1)));
+        for name in &names[1..4] {
+            assert!(delete(&table, name, 1).unwrap());
+        }
+        assert_eq!(table.slots().iter().filter(|slot| **slot == Slot::Deleted).count(), 3);
+        assert!(delete(&table, &names[4], 1).unwrap());
+        assert_eq!(table.slots().iter().filter(|slot| **slot == Slot::Free).count(), 15);
+        assert_eq!(table.find(&names[0]), Some(1));
+    }
+
+    #[test]
+    fn a_full_table_says_so() {
+        let table = Plain::of(8);
+        (0..8).for_each(|n| assert!(table.add(&format!("n{n}"), 1)));
+        assert!(!table.add("one more", 1) && !table.add("more", 1));
+        assert_eq!(table.find("more"), None);
+        assert!(table.add("n3", 2), "there is room for what is there");
+        assert!(delete(&table, "n5", 1).unwrap());
+        assert!(table.add("more", 1));
+        assert_eq!(table.find("more"), Some(1));
+        (0..8).for_each(|n| drop(delete(&table, &format!("n{n}"), if n == 3 { 2 } else { 1 })));
+        assert_eq!(entries(&table).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn tables_that_nobody_would_make_are_probed_to_an_end() {
+        assert_eq!(Plain::of(0).find("Load"), None);
+        let tiny = Plain::bytes(100);
+        assert_eq!(tiny.find("Load"), None);
+        let filled = Plain::of(4096);
+        words::write(&filled.words, 0, &[0xa5; 4096 * RECORD]);
+        assert_eq!(filled.find("Load"), None);
+        let reads = filled.reads.load(Ordering::Relaxed);
+        assert!(reads <= 1 + MAX_PROBES / RUN + 1 + MAX_PROBES * MAX_REREADS as u64, "{reads} reads");
+        let one = Plain::of(1);
+        assert!(one.add("a", 1) && !one.add("b", 1) && one.find("a") == Some(1) && one.find("b").is_none());
+        assert!(delete(&one, "a", 1).unwrap() && one.add("b", 1));
+    }
+
+    /// Names come and go; what the table says is what a map says.
+    #[test]
+    fn names_come_and_go() {
+        let (table, mut held) = (Plain::of(32), std::collections::BTreeMap::new());
+        let mut seed = 7_u64;
+        for generation in 1..20_000 {
+            seed = xxh3_64(&seed.to_le_bytes());
+            let name = format!("n{}", seed % 40);
+            if seed >> 32 & 1 == 0 {
+                if table.add(&name, generation) {
+                    held.insert(name, generation);
+                } else {
+                    assert!(held.len() == 32 && !held.contains_key(&name));
+                }
+            } else {
+                let former = held.remove(&name);
+                assert_eq!(delete(&table, &name, former.unwrap_or(1)).unwrap(), former.is_some());
+            }
+            if generation % 64 == 0 {
+                (0..40)
+                    .map(|n| format!("n{n}"))
+                    .for_each(|n| assert_eq!(table.find(&n), held.get(&n).copied()));
+            }
+        }
+    }
+}

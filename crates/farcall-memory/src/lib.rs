@@ -1,0 +1,165 @@
+//! Memory that others read and write without a call: segments (Thekkath, Levy & Lazowska 1994). Users depend on `farcall`,
+//! whose module `memory` says what segments are and re-exports what concerns them.
+//!
+//! Nothing here knows how packets are sent, or how memory is mapped: a [runtime](MemoryRuntime) exports and imports
+//! segments, and [carriers](Carrier) carry accesses.
+//!
+//! ```text
+//! clerk      how a segment is found by its name
+//! segment    memory that is exported;  notice: how its exporter hears that others wrote
+//! remote     a segment that is imported
+//! served     the carrier by calls
+//! posted     what both ends remember of posted writes
+//! runtime    the seam above: what segments need of a runtime, and what they give it to serve
+//! carrier    the seam below: how accesses reach the memory
+//! access     what may be asked of a segment, and why it is refused
+//! word       a word as an atomic number;  record: words that are read whole or not at all;  ring: messages
+//! pulse      whether an exporter lives
+//! words      bytes in atomic words
+//! ```
+
+#![forbid(unsafe_code)]
+
+// What the macros make says `::farcall`.
+extern crate farcall_core as farcall;
+
+mod access;
+mod carrier;
+pub mod clerk;
+mod notice;
+#[doc(hidden)]
+pub mod posted;
+mod pulse;
+mod record;
+mod remote;
+mod ring;
+mod runtime;
+mod segment;
+mod served;
+mod word;
+pub mod words;
+
+use farcall_core::{CallFailed, Kind, Ran};
+
+pub use access::{ACCESSES, Access, Facts, MAX_POST_BYTES, READINGS, Refused, Rights, TYPE};
+pub use carrier::{Carrier, SharedMemory};
+pub use notice::Notice;
+pub use pulse::{Beat, Pulse};
+pub use record::{Record, Unread, Writer};
+pub use remote::Remote;
+pub use ring::{Consumer, Producer, Ring, Stuck};
+pub use runtime::{AccessHandler, Accessor, ImportedMemory, Map, MemoryExport, MemoryRuntime, SharingTerms};
+#[doc(hidden)]
+pub use segment::fuzz_access;
+pub use segment::{Notify, Segment, Settings, readable_words};
+pub use word::Word;
+
+/// What an access gives: a value, or that it was [`Refused`], or failed.
+pub type Result<T> = farcall_core::Result<T, Refused>;
+
+/// Bytes and words at offsets: a segment of this process, or somebody else's.
+///
+/// Offsets and lengths are in bytes, and any will do, within [`Memory::size`].
+///
+/// # Errors
+/// Every access is [`Refused`] when it leaves the segment, when the right to it was not given, or the segment is exported no
+/// longer, or anew; somebody else's fails as calls do.
+pub trait Memory: Send + Sync {
+    /// How many bytes there are.
+    fn size(&self) -> u64;
+
+    /// Reads as many bytes as `into` has.
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
+
+    /// Reads as many bytes as `into` has, in any order: nothing is promised of words, and long reads are faster.
+    fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.read(offset, into)
+    }
+
+    /// Reads several ranges, one after the other, in one packet if they fit one.
+    fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+        ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into))
+    }
+
+    /// Writes bytes. May return before they are there: [`Memory::flush`] says when, and whether.
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Writes bytes in any order, as [`Memory::read_bytes`] reads them.
+    fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write(offset, bytes)
+    }
+
+    /// Writes, and asks that the exporter hear of it: it does if it exported with [`Notify::Asked`] or [`Notify::Always`].
+    fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+
+    /// Writes several ranges, one after the other, in one packet if they fit one. The exporter may be asked to hear of the last.
+    fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+        let Some(((offset, bytes), before)) = ranges.split_last() else { return Ok(()) };
+        before.iter().try_for_each(|(offset, bytes)| self.write(*offset, bytes))?;
+        if notify { self.write_notify(*offset, bytes) } else { self.write(*offset, bytes) }
+    }
+
+    /// Puts `new` into the word if it is `old`; gives what it was before. Once, whatever is lost or repeated.
+    fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
+
+    /// Waits until everything that was written is there.
+    fn flush(&self) -> Result<()>;
+
+    /// Reads a word.
+    fn load(&self, offset: u64) -> Result<u64> {
+        let mut word = [0; 8];
+        self.read(offset, &mut word)?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// Writes a word.
+    fn store(&self, offset: u64, word: u64) -> Result<()> {
+        self.write(offset, &word.to_le_bytes())
+    }
+}
+
+macro_rules! forward {
+    ($memory:ty) => {
+        impl<M: Memory + ?Sized> Memory for $memory {
+            fn size(&self) -> u64 {
+                (**self).size()
+            }
+            fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+                (**self).read(offset, into)
+            }
+            fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+                (**self).read_bytes(offset, into)
+            }
+            fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+                (**self).read_each(ranges)
+            }
+            fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+                (**self).write(offset, bytes)
+            }
+            fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+                (**self).write_bytes(offset, bytes)
+            }
+            fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+                (**self).write_notify(offset, bytes)
+            }
+            fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+                (**self).write_each(ranges, notify)
+            }
+            fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
+                (**self).compare_and_swap(offset, old, new)
+            }
+            fn flush(&self) -> Result<()> {
+                (**self).flush()
+            }
+        }
+    };
+}
+
+forward!(&M);
+forward!(std::sync::Arc<M>);
+
+/// The failure of what needs a thread where there can be no more.
+#[cold]
+fn no_thread(why: std::io::Error) -> CallFailed {
+    CallFailed::new(Kind::Local, Ran::No).because(format!("starting a thread: {why}")).caused_by(why)
+}

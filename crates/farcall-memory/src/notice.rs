@@ -1,0 +1,156 @@
+//! Notices: how an exporter hears that others wrote, if it wants to.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::runtime::Accessor;
+use farcall_core::env::{Env, Event};
+use farcall_core::guard;
+
+/// Somebody wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Notice {
+    /// Where, from this byte on.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// Who: the address that the packet came from. Over UDP nobody proves that it is theirs.
+    pub from: Option<SocketAddr>,
+    /// How many writes it tells of: while nobody fetches them notices become fewer and tell of more.
+    pub writes: u64,
+}
+
+/// Notices that wait to be fetched.
+pub(super) struct Notices {
+    state: Mutex<State>,
+    event: Arc<dyn Event>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Notice>,
+    /// Tasks that wait for a notice.
+    wakers: Vec<Waker>,
+    /// There will be no more.
+    ended: bool,
+}
+
+/// The most notices that wait; the newest one then takes in the next.
+const MAX_WAITING: usize = 64;
+
+impl std::fmt::Debug for Notices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Notices").field(&self.lock().waiting).finish()
+    }
+}
+
+impl Notices {
+    pub(super) fn new(env: &dyn Env) -> Notices {
+        Notices { state: Mutex::default(), event: env.event() }
+    }
+
+    /// Adds a notice that an importer wrote there, and wakes a waiting thread. The caller wakes the waiting tasks when
+    /// nothing is locked.
+    pub(super) fn add(&self, offset: u64, len: u64, by: &mut Accessor) {
+        let notice = Notice { offset, len, from: by.from, writes: 1 };
+        let mut state = self.lock();
+        let full = state.waiting.len() >= MAX_WAITING;
+        if !state.waiting.back_mut().is_some_and(|last| last.takes_in(&notice, full)) {
+            state.waiting.push_back(notice);
+        }
+        by.woken.append(&mut state.wakers);
+        drop(state);
+        self.event.set();
+    }
+
+    /// Ends all waiting: there will be no more notices.
+    pub(super) fn end(&self) {
+        let mut state = self.lock();
+        state.ended = true;
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.event.set();
+        wakers.into_iter().for_each(|waker| guard::run_alone("a waker", || waker.wake()));
+    }
+
+    /// Takes out the oldest notice, if there is one.
+    pub(super) fn fetch(&self) -> Option<Notice> {
+        self.fetch_from(&mut self.lock())
+    }
+
+    /// Blocks until there is a notice; `None` if there will be no more.
+    pub(super) fn wait(&self) -> Option<Notice> {
+        loop {
+            let mut state = self.lock();
+            if let Some(notice) = self.fetch_from(&mut state) {
+                return Some(notice);
+            }
+            if state.ended {
+                // The event wakes one thread, which wakes the next.
+                self.event.set();
+                return None;
+            }
+            drop(state);
+            self.event.wait(None);
+        }
+    }
+
+    /// Waits for a notice, for at most `most`, or until [`Notices::wake`].
+    pub(super) fn wait_within(&self, most: Option<Duration>) -> Option<Notice> {
+        self.fetch().or_else(|| {
+            self.event.wait(most);
+            self.fetch()
+        })
+    }
+
+    /// Wakes a thread that waits.
+    pub(super) fn wake(&self) {
+        self.event.set();
+    }
+
+    /// Takes out the oldest notice, or has the task woken when there may be one.
+    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Notice> {
+        let mut state = self.lock();
+        if let Some(notice) = self.fetch_from(&mut state) {
+            return Poll::Ready(notice);
+        }
+        if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.wakers.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    fn fetch_from(&self, state: &mut State) -> Option<Notice> {
+        let notice = state.waiting.pop_front()?;
+        if !state.waiting.is_empty() {
+            // Two that came close together may have woken one.
+            self.event.set();
+        }
+        Some(notice)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Notice {
+    /// Takes in a notice of the same bytes by the same writer, and any other one only if it must. The notice then tells of
+    /// all bytes from the first to the last, and of the writer if both have the same.
+    fn takes_in(&mut self, other: &Notice, must: bool) -> bool {
+        let same = (self.offset, self.len, self.from) == (other.offset, other.len, other.from);
+        if !same && !must {
+            return false;
+        }
+        let end = (self.offset + self.len).max(other.offset + other.len);
+        self.offset = self.offset.min(other.offset);
+        self.len = end - self.offset;
+        self.from = self.from.filter(|from| Some(*from) == other.from);
+        self.writes += other.writes;
+        true
+    }
+}

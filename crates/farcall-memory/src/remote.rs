@@ -1,0 +1,203 @@
+//! A segment that is imported.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+
+use crate::access::{AccessClient, Refused, Rights, TYPE};
+use crate::carrier::Carrier;
+use crate::runtime::{ImportedMemory, MemoryRuntime};
+use crate::served::Served;
+use crate::{Memory, Result};
+use farcall_core::{CallFailed, Error, Kind, Pending, Ran};
+
+/// Somebody else's segment, as it was when it was imported. Clones are the same import.
+#[derive(Clone)]
+pub struct Remote {
+    carrier: Arc<dyn Carrier>,
+    generation: u64,
+    size: u64,
+    rights: Rights,
+    /// Set when it is known here that the exporter exports this generation no longer.
+    purged: Arc<AtomicBool>,
+}
+
+impl Remote {
+    /// Imports the segment that is exported at a URL's authority, as in `udp://10.0.0.7:7000`.
+    pub(super) fn import(
+        runtime: &dyn MemoryRuntime,
+        authority: impl Display,
+        segment: &str,
+    ) -> farcall_core::Result<Remote> {
+        let ImportedMemory { binding, map } =
+            runtime.import_memory(&format!("{authority}/{TYPE}/{segment}"))?;
+        let facts = AccessClient::from(binding.clone()).facts().map_err(|why| match why {
+            Error::Declared(refused) => CallFailed::new(Kind::NotExported, Ran::No).caused_by(refused),
+            Error::CallFailed(why) => why,
+        })?;
+        let served: Arc<dyn Carrier> =
+            Arc::new(Served::new(runtime.env().clone(), binding, facts.generation));
+        let carrier = match map {
+            Some(map) => map(&facts, served),
+            None => served,
+        };
+        let (generation, size, rights) = (facts.generation, facts.size, facts.rights());
+        Ok(Remote { carrier, generation, size, rights, purged: Arc::default() })
+    }
+
+    /// What the exporter allows this process to do.
+    pub fn rights(&self) -> Rights {
+        self.rights
+    }
+
+    /// Which export of the segment it is: the number grows each time that it is exported anew.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Reads without waiting: many reads may be under way. Each reads 1 MiB at most.
+    pub fn start_read(&self, offset: u64, len: usize) -> Pending<Bytes, Refused> {
+        match self.check(offset, len, Rights::READ) {
+            Ok(()) => self.carrier.start_read(offset, u32::try_from(len).unwrap_or(u32::MAX)),
+            Err(why) => Pending::ended(Err(why)),
+        }
+    }
+
+    /// Writes without waiting, 1 MiB at most. Of writes that are under way together nobody knows which is done first.
+    pub fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
+        match self.check(offset, bytes.len(), Rights::WRITE) {
+            Ok(()) => self.carrier.start_write(offset, bytes),
+            Err(why) => Pending::ended(Err(why)),
+        }
+    }
+
+    /// Writes, and asks for no acknowledgement: [`flush`](Memory::flush) says whether it was done. What was posted is done in the order in
+    /// which it was, each once at most, and before a later [`write`](Memory::write) or [`compare_and_swap`](Memory::compare_and_swap); a read
+    /// may overtake it. What is lost is sent again when something asks, which is `flush`, or a later post when much is unacknowledged:
+    /// that one waits.
+    ///
+    /// # Errors
+    /// As of a write, of this one or one before: it was not done, and nothing that was posted behind it. From then on nothing more is
+    /// written by this import.
+    pub fn post(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len(), Rights::WRITE)?;
+        self.learn(self.carrier.post(offset, bytes, false))
+    }
+
+    /// Posts a write, as [`Remote::post`], and asks that the exporter hear of it.
+    ///
+    /// # Errors
+    /// As [`Remote::post`].
+    pub fn post_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len(), Rights::WRITE)?;
+        self.learn(self.carrier.post(offset, bytes, true))
+    }
+
+    /// As [`Memory::flush`], without waiting.
+    pub fn start_flush(&self) -> Pending<(), Refused> {
+        self.carrier.start_flush()
+    }
+
+    /// Compares and swaps without waiting.
+    pub fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
+        match self.check_word(offset) {
+            Ok(()) => self.carrier.start_compare_and_swap(offset, old, new),
+            Err(why) => Pending::ended(Err(why)),
+        }
+    }
+
+    /// The same import, whose accesses are refused once `purged` is set.
+    pub(super) fn until(self, purged: Arc<AtomicBool>) -> Remote {
+        Remote { purged, ..self }
+    }
+
+    /// Returns the outcome of an access. A generation that is over never comes again, so later accesses are refused here.
+    #[inline(always)]
+    fn learn<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.inspect_err(|why| self.purge_if_stale(why))
+    }
+
+    #[cold]
+    fn purge_if_stale(&self, why: &Error<Refused>) {
+        if matches!(why, Error::Declared(Refused::Stale)) {
+            self.purged.store(true, Ordering::Release);
+        }
+    }
+
+    /// Refuses an access if it is known here that the exporter would refuse it.
+    fn check(&self, offset: u64, len: usize, right: Rights) -> Result<()> {
+        if self.purged.load(Ordering::Acquire) {
+            return Err(Refused::Stale.into());
+        }
+        if !self.rights.contains(right) {
+            return Err(Refused::NotPermitted.into());
+        }
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(Refused::OutOfRange(self.size).into()),
+        }
+    }
+
+    fn check_word(&self, offset: u64) -> Result<()> {
+        if !offset.is_multiple_of(8) {
+            return Err(Refused::NotAWord.into());
+        }
+        self.check(offset, 8, Rights::CAS)
+    }
+}
+
+impl Memory for Remote {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.check(offset, into.len(), Rights::READ)?;
+        self.learn(self.carrier.read(offset, into))
+    }
+
+    fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.check(offset, into.len(), Rights::READ)?;
+        self.learn(self.carrier.read_bytes(offset, into))
+    }
+
+    fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+        for (offset, into) in ranges.iter() {
+            self.check(*offset, into.len(), Rights::READ)?;
+        }
+        self.learn(self.carrier.read_each(ranges))
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len(), Rights::WRITE)?;
+        self.learn(self.carrier.write(offset, bytes, false))
+    }
+
+    fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len(), Rights::WRITE)?;
+        self.learn(self.carrier.write_bytes(offset, bytes))
+    }
+
+    fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len(), Rights::WRITE)?;
+        self.learn(self.carrier.write(offset, bytes, true))
+    }
+
+    fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+        for (offset, bytes) in ranges {
+            self.check(*offset, bytes.len(), Rights::WRITE)?;
+        }
+        self.learn(self.carrier.write_each(ranges, notify))
+    }
+
+    fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
+        self.check_word(offset)?;
+        self.learn(self.carrier.compare_and_swap(offset, old, new))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.learn(self.carrier.flush())
+    }
+}

@@ -1,0 +1,174 @@
+//! A ring of messages from one producer to one consumer.
+//!
+//! Each side counts what it has done in a word of its own, and believes of the other's word only what is possible.
+
+use crate::Memory;
+use crate::access::Refused;
+use crate::word::place;
+use farcall_core::{Error, ResultExt};
+
+/// Where a ring stands, and how large it is: both sides must say the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ring {
+    offset: u64,
+    slots: u64,
+    most: usize,
+}
+
+/// Why nothing could be put into a ring, or taken out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stuck {
+    /// What the other side has written there makes no sense.
+    Broken,
+    /// The message is longer than a slot, which has so many bytes.
+    TooLong(usize),
+    /// The access was refused.
+    Refused(Refused),
+}
+
+impl farcall_core::Exception for Stuck {}
+
+impl std::fmt::Display for Stuck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stuck::Broken => f.write_str("what the other side of the ring has written makes no sense"),
+            Stuck::TooLong(most) => write!(f, "a message in this ring has at most {most} bytes"),
+            Stuck::Refused(why) => why.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Stuck {}
+
+/// The side that puts messages in.
+#[derive(Debug)]
+pub struct Producer<M> {
+    memory: M,
+    ring: Ring,
+    put: u64,
+    /// As last seen.
+    taken: u64,
+}
+
+/// The side that takes messages out.
+#[derive(Debug)]
+pub struct Consumer<M> {
+    memory: M,
+    ring: Ring,
+    taken: u64,
+    /// As last seen.
+    put: u64,
+}
+
+const WORD: u64 = 8;
+/// Each side's count has a cache line of its own.
+const LINE: u64 = 64;
+
+impl Ring {
+    /// A ring of `slots` slots for messages of at most `most` bytes, at an offset that eight divides; all zeros it is empty.
+    pub fn new(offset: u64, slots: u32, most: u32) -> Ring {
+        Ring { offset, slots: u64::from(slots.max(1)), most: most as usize }
+    }
+
+    /// How many bytes of memory it takes.
+    pub fn size(&self) -> u64 {
+        2 * LINE + self.slots * self.slot_size()
+    }
+
+    /// The side that puts messages in: there must be only one. It goes on where the former one has ended.
+    ///
+    /// # Errors
+    /// When there is no room for the ring, or as [`Memory::load`].
+    pub fn producer<M: Memory>(self, memory: M) -> crate::Result<Producer<M>> {
+        let (put, taken) = self.counts(&memory)?;
+        Ok(Producer { memory, ring: self, put, taken })
+    }
+
+    /// The side that takes messages out: there must be only one. It goes on where the former one has ended.
+    ///
+    /// # Errors
+    /// When there is no room for the ring, or as [`Memory::load`].
+    pub fn consumer<M: Memory>(self, memory: M) -> crate::Result<Consumer<M>> {
+        let (put, taken) = self.counts(&memory)?;
+        Ok(Consumer { memory, ring: self, put, taken })
+    }
+
+    fn counts(&self, memory: &impl Memory) -> crate::Result<(u64, u64)> {
+        place(memory, self.offset, self.size())?;
+        Ok((memory.load(self.put())?, memory.load(self.taken())?))
+    }
+
+    fn put(&self) -> u64 {
+        self.offset
+    }
+
+    fn taken(&self) -> u64 {
+        self.offset + LINE
+    }
+
+    fn slot_size(&self) -> u64 {
+        WORD + (self.most as u64).next_multiple_of(WORD)
+    }
+
+    fn slot(&self, number: u64) -> u64 {
+        self.offset + 2 * LINE + number % self.slots * self.slot_size()
+    }
+
+    /// How many messages are in it, if that can be.
+    fn len(&self, put: u64, taken: u64) -> Result<u64, Error<Stuck>> {
+        let len = put.wrapping_sub(taken);
+        if len <= self.slots { Ok(len) } else { Err(Error::Declared(Stuck::Broken)) }
+    }
+}
+
+impl<M: Memory> Producer<M> {
+    /// Puts a message in. False: the ring is full.
+    ///
+    /// # Errors
+    /// [`Stuck`], or as calls fail; after a failed call the message may be there when the next one is.
+    pub fn put(&mut self, message: &[u8]) -> farcall_core::Result<bool, Stuck> {
+        let ring = self.ring;
+        if message.len() > ring.most {
+            return Err(Error::Declared(Stuck::TooLong(ring.most)));
+        }
+        if ring.len(self.put, self.taken)? == ring.slots {
+            self.taken = self.memory.load(ring.taken()).map_declared(Stuck::Refused)?;
+            if ring.len(self.put, self.taken)? == ring.slots {
+                return Ok(false);
+            }
+        }
+        let slot = ring.slot(self.put);
+        self.memory.store(slot, message.len() as u64).map_declared(Stuck::Refused)?;
+        self.memory.write(slot + WORD, message).map_declared(Stuck::Refused)?;
+        self.memory.store(ring.put(), self.put.wrapping_add(1)).map_declared(Stuck::Refused)?;
+        self.put = self.put.wrapping_add(1);
+        Ok(true)
+    }
+}
+
+impl<M: Memory> Consumer<M> {
+    /// Takes a message out, into `message`. False: the ring is empty.
+    ///
+    /// # Errors
+    /// [`Stuck`], or as calls fail: the message is there still.
+    pub fn take(&mut self, message: &mut Vec<u8>) -> farcall_core::Result<bool, Stuck> {
+        let ring = self.ring;
+        if ring.len(self.put, self.taken)? == 0 {
+            self.put = self.memory.load(ring.put()).map_declared(Stuck::Refused)?;
+            if ring.len(self.put, self.taken)? == 0 {
+                return Ok(false);
+            }
+        }
+        let slot = ring.slot(self.taken);
+        let len = self.memory.load(slot).map_declared(Stuck::Refused)?;
+        let len = usize::try_from(len).ok().filter(|len| *len <= ring.most);
+        let len = len.ok_or(Error::Declared(Stuck::Broken))?;
+        message.clear();
+        message.resize(len, 0);
+        self.memory.read(slot + WORD, message).map_declared(Stuck::Refused)?;
+        self.memory.store(ring.taken(), self.taken.wrapping_add(1)).map_declared(Stuck::Refused)?;
+        self.taken = self.taken.wrapping_add(1);
+        Ok(true)
+    }
+}

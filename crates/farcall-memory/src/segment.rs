@@ -1,0 +1,349 @@
+//! Memory that is exported, and what its owner may do with it.
+//!
+//! ```text
+//! core       what the owner and the threads that serve the segment share
+//! area       its memory
+//! execute    the accesses of importers, as they come in calls
+//! ```
+
+mod area;
+mod core;
+mod execute;
+
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::access::{Rights, TYPE};
+use crate::notice::Notice;
+use crate::runtime::{AccessHandler, MemoryExport, MemoryRuntime, SharingTerms};
+use crate::{Memory, Result, words};
+use area::Area;
+use core::Core;
+use farcall_core::env::Env;
+use farcall_core::sys::fork;
+use farcall_core::{CallFailed, Kind, Ran};
+use farcall_names::Registration;
+
+#[doc(hidden)]
+pub use execute::fuzz_access;
+
+/// When the exporter hears that somebody wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Notify {
+    /// Never.
+    #[default]
+    Never,
+    /// When the writer asks for it.
+    Asked,
+    /// Whenever somebody writes.
+    Always,
+}
+
+/// How a segment is to be exported.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    size: usize,
+    anyone: Rights,
+    same_user: Rights,
+    notify: Notify,
+}
+
+impl Settings {
+    /// A segment of `size` bytes, with which nobody else may do anything yet.
+    pub fn new(size: usize) -> Settings {
+        Settings { size, anyone: Rights::NONE, same_user: Rights::NONE, notify: Notify::Never }
+    }
+
+    /// What anyone may do who can send a packet here: over UDP nobody proves who they are.
+    pub fn anyone(self, rights: Rights) -> Settings {
+        Settings { anyone: rights, ..self }
+    }
+
+    /// What processes of the same user on this machine may do beside that. The system proves who they are, where memory
+    /// is shared with them (the builder's `shared_memory`). They map the memory if they may only read it, or may do
+    /// everything with it and the exporter does not always hear of writes; what they do then costs nothing here.
+    pub fn same_user(self, rights: Rights) -> Settings {
+        Settings { same_user: rights, ..self }
+    }
+
+    /// When the exporter hears that somebody wrote.
+    pub fn notify(self, notify: Notify) -> Settings {
+        Settings { notify, ..self }
+    }
+
+    pub(super) fn rights_of_anyone(&self) -> Rights {
+        self.anyone
+    }
+
+    fn rights_of_same_user(&self) -> Rights {
+        self.anyone | self.same_user
+    }
+
+    /// How processes of the same user may map the memory, if they may: nobody hears of writes to mapped memory.
+    fn sharing(&self, generation: u64) -> Option<SharingTerms> {
+        let others = self.rights_of_same_user();
+        let hears = self.notify != Notify::Never;
+        let keeps_notify = self.notify != Notify::Always || !others.contains(Rights::WRITE);
+        keeps_notify.then_some(SharingTerms { others, hears, generation })
+    }
+}
+
+/// A segment of this process that others may import. Dropping it revokes it.
+#[derive(Debug)]
+pub struct Segment {
+    /// `None` if no clerk knows the segment.
+    listing: Option<Box<dyn Listing>>,
+    name: String,
+    core: Arc<Core>,
+    export: Box<dyn MemoryExport>,
+    /// Held by a thread that changes what others may do. Otherwise a thread that exports the segment again could find
+    /// that writes are not inhibited, and then offer it to writers after another thread has inhibited writes, or has
+    /// revoked the segment.
+    changes: Mutex<()>,
+    /// The process that the segment was made in.
+    process: u64,
+}
+
+/// What others find a segment by. Dropping it takes the name back.
+pub(super) trait Listing: std::fmt::Debug + Send + Sync {
+    /// Says that the segment is exported as that generation.
+    fn update(&self, generation: u64) -> farcall_core::Result<()>;
+
+    /// Says that the segment is revoked.
+    fn remove(&self);
+}
+
+/// The most bytes of a segment.
+const MAX_SEGMENT_BYTES: usize = 1 << 40;
+
+impl Segment {
+    /// Exports a segment of zeros that only those find who know its address.
+    pub(super) fn offer(
+        runtime: &dyn MemoryRuntime,
+        name: &str,
+        settings: Settings,
+    ) -> std::result::Result<Segment, CallFailed> {
+        if settings.size == 0 || settings.size > MAX_SEGMENT_BYTES {
+            let why = format!("a segment of {} bytes; it has from 1 to {MAX_SEGMENT_BYTES}", settings.size);
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
+        }
+        let (env, size) = (&**runtime.env(), settings.size);
+        let generation = first_generation(env);
+        let shared = settings.sharing(generation).and_then(|terms| runtime.share_memory(size, terms));
+        let area = match shared {
+            Some(memory) => Area::shared(memory, size),
+            None => Area::own(words::zeros(size).into(), size),
+        };
+        let core = Arc::new(Core::new(area, settings, generation, env));
+        let export = runtime.export_memory(&format!("{TYPE}/{name}"), core.clone())?;
+        if let Some(memory) = core.area().shared_memory() {
+            memory.offer(export.id());
+        }
+        let (name, process) = (name.to_owned(), fork::generation());
+        Ok(Segment { listing: None, name, core, export, changes: Mutex::default(), process })
+    }
+
+    /// The same segment, which is found by that name too.
+    pub(super) fn listed(mut self, listing: Box<dyn Listing>) -> Segment {
+        self.listing = Some(listing);
+        self
+    }
+
+    /// Refuses others' writes and swaps, or no longer. Those that have begun have ended when this returns. Importers that had
+    /// mapped the memory to write it are served from the first time on.
+    pub fn inhibit_writes(&self, inhibited: bool) {
+        let _one = self.change();
+        self.core.inhibit_writes(inhibited);
+        self.core.wait_for_changes();
+        if let (true, Some(memory)) = (inhibited, self.core.area().shared_memory())
+            && memory.is_written_by_others()
+        {
+            memory.take_away(None);
+        }
+    }
+
+    /// Refuses whatever others do with it from now on; the memory stays this process's.
+    pub fn revoke(&self) {
+        {
+            let _one = self.change();
+            self.core.set_generation(0);
+            self.core.wait_for_changes();
+            if let Some(memory) = self.core.area().shared_memory() {
+                memory.take_away(None);
+            }
+        }
+        if let Some(listing) = &self.listing {
+            listing.remove();
+        }
+    }
+
+    /// Exports it again as it is now, as a new generation: its importers must import it anew. (When the machine's clerk
+    /// does not hear of it, those who import it find out.)
+    pub fn export_again(&self) {
+        let generation = {
+            let _one = self.change();
+            let generation = self.core.renew();
+            self.core.wait_for_changes();
+            if let Some(memory) = self.core.area().shared_memory() {
+                let writes_are_inhibited = self.core.writes_are_inhibited() && memory.is_written_by_others();
+                memory.take_away((!writes_are_inhibited).then_some(generation));
+            }
+            generation
+        };
+        if let Some(listing) = &self.listing {
+            let _ = listing.update(generation);
+        }
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which export of it is valid; none while it is revoked.
+    pub fn generation(&self) -> Option<u64> {
+        self.core.generation()
+    }
+
+    /// Where it can be imported from.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.export.address()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Tells the registry of it, under this name, until the registration is dropped.
+    pub(super) fn register(&self, name: &str) -> std::result::Result<Registration, CallFailed> {
+        let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
+        self.export.list_as(name.parse().map_err(wrong)?)
+    }
+
+    /// Blocks until somebody's write is to be heard of. Each notice goes to one of the threads and tasks that wait.
+    pub fn notice(&self) -> Notice {
+        self.core
+            .notices()
+            .wait()
+            .unwrap_or_else(|| unreachable!("there are notices as long as there is a segment"))
+    }
+
+    /// Waits, in a task of any executor, for a write with notice.
+    pub fn next_notice(&self) -> impl Future<Output = Notice> + Send + '_ {
+        std::future::poll_fn(|context| self.core.notices().poll(context))
+    }
+
+    /// Has a thread of its own call `f` with each notice from now on, until the segment is dropped.
+    ///
+    /// # Errors
+    /// When there can be no more threads.
+    pub fn on_notice(&self, mut f: impl FnMut(Notice) + Send + 'static) -> farcall_core::Result<()> {
+        let core = self.core.clone();
+        let run = move || {
+            while let Some(notice) = core.notices().wait() {
+                f(notice);
+            }
+        };
+        Ok(self.export.spawn("farcall-notices", Box::new(run)).map_err(crate::no_thread)?)
+    }
+
+    /// Waits for a notice, but for no longer than `most`, nor beyond a [`Segment::wake`].
+    pub(super) fn notice_within(&self, most: Option<Duration>) -> Option<Notice> {
+        self.core.notices().wait_within(most)
+    }
+
+    /// Wakes a thread that waits for a notice.
+    pub(super) fn wake(&self) {
+        self.core.notices().wake();
+    }
+
+    /// Somebody's write, if there is one to hear of.
+    pub fn try_notice(&self) -> Option<Notice> {
+        self.core.notices().fetch()
+    }
+
+    /// A child of this process shares memory that is mapped, and may not use it.
+    #[inline]
+    fn check(&self, offset: u64, len: usize) -> Result<()> {
+        if self.process != fork::generation() {
+            return Err(CallFailed::new(Kind::Forked, Ran::No).into());
+        }
+        self.core.check_range(offset, len)
+    }
+
+    /// Its name without a registry, as in `udp://127.0.0.1:7000/Load`.
+    pub fn url(&self) -> String {
+        format!("udp://{}/{}", self.address(), self.name)
+    }
+}
+
+impl Memory for Segment {
+    fn size(&self) -> u64 {
+        self.core.size()
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.check(offset, into.len())?;
+        self.core.area().read(offset, into);
+        Ok(())
+    }
+
+    fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        self.check(offset, into.len())?;
+        self.core.area().read_bytes(offset, into);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len())?;
+        self.core.area().write(offset, bytes);
+        Ok(())
+    }
+
+    fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check(offset, bytes.len())?;
+        self.core.area().write_bytes(offset, bytes);
+        Ok(())
+    }
+
+    fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write(offset, bytes)
+    }
+
+    fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
+        self.check(offset, 8)?;
+        self.core.check_word(offset)?;
+        Ok(self.core.area().compare_and_swap(offset, old, new))
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if self.process != fork::generation() {
+            return;
+        }
+        self.core.set_generation(0);
+        self.core.notices().end();
+        if let Some(memory) = self.core.area().shared_memory() {
+            memory.withdraw();
+        }
+    }
+}
+
+/// Returns what serves words that others may only read, as a segment of that generation.
+pub fn readable_words(words: Arc<[AtomicU64]>, generation: u64, env: &dyn Env) -> Arc<dyn AccessHandler> {
+    Arc::new(Core::of_words(words, Rights::READ, generation, env))
+}
+
+/// A process that exports the name after this one has other generations.
+fn first_generation(env: &dyn Env) -> u64 {
+    let mut bytes = [0; 8];
+    env.entropy(&mut bytes);
+    // So that it is not zero, and can grow.
+    (u64::from_le_bytes(bytes) >> 1) + 1
+}

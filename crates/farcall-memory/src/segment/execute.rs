@@ -1,0 +1,343 @@
+//! Executes the accesses to a segment that come as calls.
+
+use std::net::SocketAddr;
+
+use super::core::Core;
+use crate::access::{
+    COMPARE_AND_SWAP, FACTS, Facts, MAX_ACCESS_BYTES, MAX_ARGUMENT_BYTES, OPEN, POSTED, Posted, READ,
+    Refused, Rights, WRITE, WRITE_EACH, too_long,
+};
+use crate::posted::Write;
+use crate::runtime::{AccessHandler, Accessor};
+use crate::words;
+use farcall_core::stub::{self, Dispatched};
+use farcall_core::xdr::{self, Decoder, Encode, Encoder};
+use farcall_core::{Error, Result};
+
+impl AccessHandler for Core {
+    fn access(
+        &self,
+        by: &mut Accessor,
+        number: u32,
+        arguments: &mut Decoder<'_>,
+        reply: &mut Encoder<'_>,
+    ) -> Dispatched {
+        if arguments.remaining() > MAX_ARGUMENT_BYTES {
+            return Dispatched::Failed(too_long(arguments.remaining()));
+        }
+        let outcome = match number {
+            number if number == FACTS.number => self.facts(by, arguments, reply),
+            number if number == READ.number => self.read_long(by, arguments, reply),
+            number if number == WRITE.number => self.write(by, arguments, reply),
+            number if number == WRITE_EACH.number => self.write_each(by, arguments, reply),
+            number if number == OPEN.number => self.open(by, arguments, reply),
+            number if number == POSTED.number => self.posted(arguments, reply),
+            number if number == COMPARE_AND_SWAP.number => self.swap(by, arguments, reply),
+            _ => return Dispatched::NoSuchProcedure,
+        };
+        outcome.unwrap_or_else(Dispatched::BadArguments)
+    }
+
+    fn result_bytes(&self, number: u32, arguments: &[u8]) -> usize {
+        let reading = Reading::parse(arguments)
+            .filter(|reading| number == READ.number && reading.total <= MAX_ACCESS_BYTES);
+        reading.map_or(0, |reading| opaque_bytes(reading.total))
+    }
+
+    fn post(&self, by: &mut Accessor, bytes: &[u8]) {
+        // Nobody waits to hear that the bytes were no write.
+        let _ = self.do_posted(by, bytes);
+    }
+
+    fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
+        match <&[u8; 8 + RANGE]>::try_from(arguments) {
+            Ok(one) => self.read_one(number, one, result),
+            Err(_) => self.read_several(number, arguments, result),
+        }
+    }
+}
+
+/// How an access ended, or that its arguments cannot be decoded.
+type Outcome = std::result::Result<Dispatched, xdr::Error>;
+
+/// What a read asks for.
+struct Reading<'d> {
+    generation: u64,
+    ranges: &'d [[u8; RANGE]],
+    /// The bytes of all ranges.
+    total: usize,
+}
+
+/// The bytes of a range's offset and length.
+const RANGE: usize = 12;
+
+/// Returns the offset and the length of a range.
+fn range(range: &[u8; RANGE]) -> (u64, usize) {
+    let [a, b, c, d, e, f, g, h, length @ ..] = *range;
+    (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes(length) as usize)
+}
+
+impl<'d> Reading<'d> {
+    fn parse(arguments: &'d [u8]) -> Option<Reading<'d>> {
+        let (generation, ranges) = arguments.split_first_chunk()?;
+        let (ranges, []) = ranges.as_chunks() else { return None };
+        let total = ranges.iter().map(|bytes| range(bytes).1).fold(0, usize::saturating_add);
+        Some(Reading { generation: u64::from_be_bytes(*generation), ranges, total })
+    }
+}
+
+impl Core {
+    /// Answers a read of one range that came in a packet.
+    #[inline(always)]
+    fn read_one(&self, number: u32, arguments: &[u8; 8 + RANGE], result: &mut [u8]) -> Option<usize> {
+        let (generation, ranges) = arguments.split_first_chunk()?;
+        let (generation, (offset, len)) = (u64::from_be_bytes(*generation), range(ranges.first_chunk()?));
+        let may_read = self.is(generation) && self.rights_of_anyone().contains(Rights::READ);
+        if number != READ.number || !may_read || !self.area().has(offset, len) {
+            return None;
+        }
+        let total = opaque_bytes(len);
+        let (length, bytes) = result.get_mut(..total)?.split_first_chunk_mut()?;
+        *length = (len as u32).to_be_bytes();
+        let (bytes, padding) = bytes.split_at_mut(len);
+        self.area().read(offset, bytes);
+        if !padding.is_empty() {
+            padding.fill(0);
+        }
+        // If the segment was taken away meanwhile, the bytes may be another generation's.
+        self.is(generation).then_some(total)
+    }
+
+    /// Answers a read of several ranges, or of none, that came in a packet.
+    #[inline(never)]
+    fn read_several(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
+        let reading = Reading::parse(arguments)?;
+        if number != READ.number || self.check_reading(self.rights_of_anyone(), &reading).is_err() {
+            return None;
+        }
+        let result = result.get_mut(..opaque_bytes(reading.total))?;
+        self.read_all(&reading, result).then_some(result.len())
+    }
+
+    /// Whether a reading may be executed.
+    fn check_reading(&self, has: Rights, reading: &Reading<'_>) -> Result<(), Refused> {
+        self.check(reading.generation, has, Rights::READ)?;
+        for bytes in reading.ranges {
+            let (offset, length) = range(bytes);
+            self.check_range(offset, length)?;
+        }
+        if reading.total > MAX_ACCESS_BYTES {
+            return Err(too_long(reading.total).into());
+        }
+        Ok(())
+    }
+
+    /// Writes the result of a reading that may be executed. Returns false if the segment was taken away meanwhile.
+    fn read_all(&self, reading: &Reading<'_>, result: &mut [u8]) -> bool {
+        let Some((length, mut rest)) = result.split_first_chunk_mut() else { return false };
+        *length = (reading.total as u32).to_be_bytes();
+        for bytes in reading.ranges {
+            let (offset, length) = range(bytes);
+            let Some((now, behind)) = std::mem::take(&mut rest).split_at_mut_checked(length) else {
+                return false;
+            };
+            self.area().read(offset, now);
+            rest = behind;
+        }
+        rest.fill(0);
+        self.is(reading.generation)
+    }
+
+    fn facts(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        stub::arguments(arguments, |_| Ok(()))?;
+        let facts = |generation| Facts::new(generation, self.size(), self.rights(by));
+        Ok(answer(reply, self.generation().map(facts).ok_or_else(|| Refused::Stale.into())))
+    }
+
+    fn read_long(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let bytes = arguments.opaque(arguments.remaining())?;
+        let truncated = xdr::ErrorKind::Truncated { needed: RANGE, remaining: bytes.len() % RANGE };
+        let reading = Reading::parse(bytes).ok_or_else(|| arguments.error(truncated))?;
+        if let Err(why) = self.check_reading(self.rights(by), &reading) {
+            return Ok(answer::<()>(reply, Err(why)));
+        }
+        let mut result = vec![0; opaque_bytes(reading.total)];
+        if !self.read_all(&reading, &mut result) {
+            return Ok(answer::<()>(reply, Err(Refused::Stale.into())));
+        }
+        reply.opaque(&result)?;
+        Ok(Dispatched::Result)
+    }
+
+    fn write(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let (generation, offset) = (arguments.u64()?, arguments.u64()?);
+        let (notify, bytes) = (arguments.bool()?, arguments.bytes()?);
+        Ok(answer(reply, self.write_ranges(by, generation, notify, &[(offset, bytes)])))
+    }
+
+    fn write_each(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let (generation, notify) = (arguments.u64()?, arguments.bool()?);
+        let mut ranges = Vec::new();
+        while arguments.remaining() > 0 {
+            ranges.push((arguments.u64()?, arguments.bytes()?));
+        }
+        Ok(answer(reply, self.write_ranges(by, generation, notify, &ranges)))
+    }
+
+    /// Writes all ranges, in their order, if all may be written, and tells the exporter.
+    fn write_ranges(
+        &self,
+        by: &mut Accessor,
+        generation: u64,
+        notify: bool,
+        ranges: &[(u64, &[u8])],
+    ) -> Result<(), Refused> {
+        self.change_ranges(self.rights(by), generation, ranges)?;
+        self.tell_of(by, notify, ranges);
+        Ok(())
+    }
+
+    fn change_ranges(&self, has: Rights, generation: u64, ranges: &[(u64, &[u8])]) -> Result<(), Refused> {
+        let total = ranges.iter().map(|(_, bytes)| bytes.len()).fold(0, usize::saturating_add);
+        if total > MAX_ACCESS_BYTES {
+            return Err(too_long(total).into());
+        }
+        let _changing = self.change();
+        self.check(generation, has, Rights::WRITE)?;
+        ranges.iter().try_for_each(|(offset, bytes)| self.check_range(*offset, bytes.len()))?;
+        ranges.iter().for_each(|(offset, bytes)| self.area().write(*offset, bytes));
+        Ok(())
+    }
+
+    /// Tells the exporter that ranges were written; the writer may have asked for notice of the last.
+    fn tell_of(&self, by: &mut Accessor, notify: bool, ranges: &[(u64, &[u8])]) {
+        for (which, (offset, bytes)) in ranges.iter().enumerate() {
+            self.written(*offset, bytes.len(), notify && which + 1 == ranges.len(), by);
+        }
+    }
+
+    fn open(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let may = self.check(arguments.u64()?, self.rights(by), Rights::WRITE);
+        let importer = by.from.map(|from| from.ip());
+        Ok(answer(reply, may.map(|()| self.streams().open(importer))))
+    }
+
+    fn posted(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let (generation, stream) = (arguments.u64()?, arguments.u64()?);
+        if !self.is(generation) {
+            return Ok(answer::<Posted>(reply, Err(Refused::Stale.into())));
+        }
+        let posted = match self.streams().posted(stream) {
+            Some((next, refused)) => Posted { next: Some(next), refused: refused.cloned() },
+            None => Posted { next: None, refused: None },
+        };
+        Ok(answer(reply, Ok(posted)))
+    }
+
+    /// Does a posted write, if it is its stream's next.
+    fn do_posted(&self, by: &mut Accessor, bytes: &[u8]) -> std::result::Result<(), xdr::Error> {
+        let d = &mut Decoder::new(bytes);
+        let (stream, number) = (d.u64()?, d.u64()?);
+        let (generation, offset, notify, bytes) = (d.u64()?, d.u64()?, d.bool()?, d.bytes()?);
+        let (ranges, has) = ([(offset, bytes)], self.rights(by));
+        let mut done = false;
+        self.streams().post(stream, number, || {
+            let write = match self.change_ranges(has, generation, &ranges) {
+                Ok(()) => Write::Done,
+                Err(Error::Declared(why)) => Write::Refused(why),
+                Err(Error::CallFailed(_)) => Write::Nothing,
+            };
+            done = write == Write::Done;
+            write
+        });
+        if done {
+            self.tell_of(by, notify, &ranges);
+        }
+        Ok(())
+    }
+
+    fn swap(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
+        let (generation, offset) = (arguments.u64()?, arguments.u64()?);
+        let (old, new) = (arguments.u64()?, arguments.u64()?);
+        let changing = self.change();
+        let may = self.check(generation, self.rights(by), Rights::CAS).and_then(|()| self.check_word(offset));
+        let found = may.map(|()| self.area().compare_and_swap(offset, old, new));
+        drop(changing);
+        if matches!(found, Ok(found) if found == old) {
+            self.written(offset, 8, false, by);
+        }
+        Ok(answer(reply, found))
+    }
+}
+
+/// Encodes how an access ended. An access that failed was not done; no call was nested in it.
+fn answer<T: Encode>(reply: &mut Encoder<'_>, outcome: Result<T, Refused>) -> Dispatched {
+    match outcome {
+        Err(Error::CallFailed(why)) => Dispatched::Failed(why),
+        outcome => stub::reply(reply, outcome),
+    }
+}
+
+/// How many bytes opaque data of that length takes when it is encoded.
+fn opaque_bytes(len: usize) -> usize {
+    4 + len.next_multiple_of(4)
+}
+
+/// Has a small segment of generation 7, with which anyone may do everything, take an access or a posted write with any
+/// arguments. The first byte chooses which.
+#[doc(hidden)]
+pub fn fuzz_access(data: &[u8]) {
+    let Some((which, arguments)) = data.split_first() else { return };
+    let core = Core::of_words(words::zeros(512).into(), Rights::ALL, 7, &farcall_core::System);
+    core.streams().open(None);
+    let by = &mut Accessor { from: Some(SocketAddr::from(([127, 0, 0, 1], 1))), ..Accessor::default() };
+    let numbers =
+        [FACTS, READ, WRITE, WRITE_EACH, OPEN, POSTED, COMPARE_AND_SWAP].map(|procedure| procedure.number);
+    match numbers.get(usize::from(*which)) {
+        None => core.post(by, arguments),
+        Some(number) => {
+            let quick = AccessHandler::read(&core, *number, arguments, &mut [0; 1024]);
+            let (mut reply, decoder) = (Vec::new(), &mut Decoder::new(arguments));
+            let ended = core.access(by, *number, decoder, &mut Encoder::new(&mut reply));
+            assert!(
+                quick.is_none() || matches!(ended, Dispatched::Result),
+                "what is answered at once is a result"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_core::{Kind, Ran};
+
+    #[test]
+    fn what_is_too_long_fails_and_was_not_done() {
+        let core =
+            Core::of_words(words::zeros(2 * MAX_ACCESS_BYTES).into(), Rights::ALL, 7, &farcall_core::System);
+        let write = |bytes: usize| {
+            let front = [7_u64, 0].map(u64::to_be_bytes).concat();
+            [front, vec![0; 4], (bytes as u32).to_be_bytes().to_vec(), vec![9; bytes]].concat()
+        };
+        let read = [7_u64, 0].map(u64::to_be_bytes).concat();
+        let read = [read, (MAX_ACCESS_BYTES as u32 + 4).to_be_bytes().to_vec()].concat();
+        let ranges =
+            [7_u64.to_be_bytes().to_vec(), vec![0; RANGE * MAX_ARGUMENT_BYTES.div_ceil(RANGE)]].concat();
+        for (procedure, arguments) in [
+            (&WRITE, write(MAX_ACCESS_BYTES + 4)),
+            (&WRITE, write(MAX_ARGUMENT_BYTES)),
+            (&READ, read),
+            (&READ, ranges),
+        ] {
+            let (mut reply, by) = (Vec::new(), &mut Accessor::default());
+            let d = &mut Decoder::new(&arguments);
+            let ended = core.access(by, procedure.number, d, &mut Encoder::new(&mut reply));
+            let Dispatched::Failed(why) = ended else { panic!("{} of {}", procedure.name, arguments.len()) };
+            assert_eq!((why.kind(), why.ran()), (Kind::TooLarge, Ran::No));
+            let mut there = [1; 8];
+            core.area().read(0, &mut there);
+            assert_eq!(there, [0; 8]);
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The carrier by calls: the exporter's runtime serves each access.
+//!
+//! ```text
+//! reads      started reads, which share packets
+//! posts      writes that nobody acknowledges until the importer asks
+//! ```
+
+mod posts;
+mod reads;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::Result;
+use crate::access::{
+    COMPARE_AND_SWAP, MAX_ACCESS_BYTES, MAX_ARGUMENT_BYTES, RANGE_NAME_BYTES, READ, Refused, WRITE,
+    WRITE_EACH, too_long,
+};
+use crate::carrier::Carrier;
+use farcall_core::env::Env;
+use farcall_core::stub::{Binding, Call, Procedure, Reply, Sink, bad_arguments, decode_reply};
+use farcall_core::xdr::{self, Decode, Decoder, Encode, Encoder};
+use farcall_core::{CallFailed, Error, Kind, Pending, Ran};
+use posts::PostedWrites;
+use reads::Reads;
+
+/// Accesses to one generation of a segment, as calls.
+pub(super) struct Served {
+    binding: Binding,
+    generation: u64,
+    reads: Arc<Reads>,
+    posts: Arc<PostedWrites>,
+}
+
+impl Served {
+    pub(super) fn new(env: Arc<dyn Env>, binding: Binding, generation: u64) -> Served {
+        let reads = Reads::new(env, binding.clone(), generation);
+        let posts = Arc::new(PostedWrites::new(binding.clone(), generation));
+        Served { binding, generation, reads, posts }
+    }
+
+    /// Reads ranges whose bytes one access may have.
+    #[inline(never)]
+    fn read_ranges(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+        let (ranges, mut outcome) = (RefCell::new(ranges), Ok(()));
+        let encode = |e: &mut Encoder<'_>| {
+            e.u64(self.generation)?;
+            ranges.borrow().iter().try_for_each(|(offset, into)| {
+                e.u64(*offset)?;
+                e.u32(into.len() as u32)
+            })
+        };
+        self.binding.channel().call(Call { procedure: &READ, within: None, encode: &encode }, &mut |reply| {
+            outcome = match reply {
+                Reply::Result(mut result) => {
+                    let bytes = result.bytes().map_err(no_result);
+                    bytes.and_then(|bytes| distribute(bytes, &mut ranges.borrow_mut())).map_err(Error::from)
+                }
+                reply => decode_reply::<(), Refused>(reply),
+            };
+        });
+        outcome
+    }
+
+    /// Tries a call on the fast path. Returns whether that was possible, and the outcome unless `short` took it.
+    #[inline(always)]
+    fn call_briefly<T: for<'a> Decode<'a>>(
+        &self,
+        procedure: &Procedure,
+        arguments: &[u8],
+        short: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> (bool, Option<Result<T>>) {
+        let mut outcome = None;
+        let sink = &mut |reply: Reply<'_>| outcome = Some(decode_reply(reply));
+        let brief = self.binding.channel().call_briefly(procedure, arguments, short, sink);
+        (brief, outcome)
+    }
+
+    /// Reads what one access may have.
+    #[inline(always)]
+    fn read_once(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        if into.len() > MAX_BRIEF_READ_BYTES {
+            return self.read_ranges(&mut [(offset, into)]);
+        }
+        let mut arguments = [0; 20];
+        arguments[..8].copy_from_slice(&self.generation.to_be_bytes());
+        arguments[8..16].copy_from_slice(&offset.to_be_bytes());
+        arguments[16..].copy_from_slice(&(into.len() as u32).to_be_bytes());
+        match self.call_briefly::<Bytes>(&READ, &arguments, &mut |result| take_opaque(result, into)) {
+            (true, None) => Ok(()),
+            (_, Some(bytes)) => Ok(distribute(&bytes?, &mut [(offset, into)])?),
+            (false, None) => self.read_ranges(&mut [(offset, into)]),
+        }
+    }
+
+    fn write_short(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
+        let mut arguments = [0; 24 + MAX_BRIEF_WRITE_BYTES];
+        arguments[..8].copy_from_slice(&self.generation.to_be_bytes());
+        arguments[8..16].copy_from_slice(&offset.to_be_bytes());
+        arguments[16..20].copy_from_slice(&u32::from(notify).to_be_bytes());
+        arguments[20..24].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
+        arguments[24..24 + bytes.len()].copy_from_slice(bytes);
+        let arguments = &arguments[..24 + bytes.len().next_multiple_of(4)];
+        match self.call_briefly(&WRITE, arguments, &mut |result| result.is_empty()) {
+            (true, None) => Ok(()),
+            (_, Some(outcome)) => outcome,
+            (false, None) => self.call(&WRITE, (offset, notify, bytes)),
+        }
+    }
+
+    fn call<T: for<'a> Decode<'a>>(&self, procedure: &Procedure, arguments: impl Encode) -> Result<T> {
+        self.binding.call(procedure, &|e| encode(self.generation, &arguments, e))
+    }
+
+    fn start<T>(&self, procedure: &Procedure, arguments: impl Encode) -> Pending<T, Refused> {
+        self.binding.start(procedure, &|e| encode(self.generation, &arguments, e))
+    }
+}
+
+fn encode(
+    generation: u64,
+    arguments: &impl Encode,
+    e: &mut Encoder<'_>,
+) -> std::result::Result<(), xdr::Error> {
+    e.u64(generation)?;
+    arguments.encode(e)
+}
+
+impl Carrier for Served {
+    #[inline]
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        if into.len() <= MAX_ACCESS_BYTES {
+            return self.read_once(offset, into);
+        }
+        let offsets = (offset..).step_by(MAX_ACCESS_BYTES);
+        into.chunks_mut(MAX_ACCESS_BYTES)
+            .zip(offsets)
+            .try_for_each(|(part, offset)| self.read_once(offset, part))
+    }
+
+    fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
+        if is_too_much(ranges.iter().map(|(_, into)| into.len())) {
+            return ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into));
+        }
+        self.read_ranges(ranges)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
+        self.posts.settle()?;
+        if bytes.len() <= MAX_BRIEF_WRITE_BYTES {
+            return self.write_short(offset, bytes, notify);
+        }
+        let offsets = (offset..).step_by(MAX_ACCESS_BYTES);
+        let mut parts = bytes.chunks(MAX_ACCESS_BYTES).zip(offsets);
+        parts.try_for_each(|(part, offset)| self.call(&WRITE, (offset, notify, part)))
+    }
+
+    fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
+        if is_too_much(ranges.iter().map(|(_, bytes)| bytes.len())) {
+            let last = ranges.len() - 1;
+            let mut each = ranges.iter().enumerate();
+            return each.try_for_each(|(which, (offset, bytes))| {
+                self.write(*offset, bytes, notify && which == last)
+            });
+        }
+        self.posts.settle()?;
+        self.binding.call(&WRITE_EACH, &|e| {
+            (self.generation, notify).encode(e)?;
+            ranges.iter().try_for_each(|range| range.encode(e))
+        })
+    }
+
+    fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
+        self.posts.settle()?;
+        let mut arguments = [0; 32];
+        for (place, word) in
+            arguments.as_chunks_mut::<8>().0.iter_mut().zip([self.generation, offset, old, new])
+        {
+            *place = word.to_be_bytes();
+        }
+        let mut found = 0;
+        let take = &mut |result: &[u8]| {
+            result.try_into().is_ok_and(|word| {
+                found = u64::from_be_bytes(word);
+                true
+            })
+        };
+        match self.call_briefly(&COMPARE_AND_SWAP, &arguments, take) {
+            (true, None) => Ok(found),
+            (_, Some(outcome)) => outcome,
+            (false, None) => self.call(&COMPARE_AND_SWAP, (offset, old, new)),
+        }
+    }
+
+    fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
+        match self.posts.post(offset, bytes, notify)? {
+            true => Ok(()),
+            false => self.write(offset, bytes, notify),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.posts.settle()
+    }
+
+    fn start_flush(&self) -> Pending<(), Refused> {
+        self.posts.start_settling()
+    }
+
+    fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
+        match len as usize {
+            len if len > MAX_ACCESS_BYTES => Pending::ended(Err(too_long(len).into())),
+            _ => self.reads.start(offset, len),
+        }
+    }
+
+    fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
+        if bytes.len() > MAX_ACCESS_BYTES {
+            return Pending::ended(Err(too_long(bytes.len()).into()));
+        }
+        self.start(&WRITE, (offset, false, bytes))
+    }
+
+    fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
+        self.start(&COMPARE_AND_SWAP, (offset, old, new))
+    }
+}
+
+/// Whether ranges of these lengths are too much for one access.
+fn is_too_much(lengths: impl Iterator<Item = usize>) -> bool {
+    let (bytes, names) = lengths.fold((0, RANGE_NAME_BYTES), |(bytes, names): (usize, usize), len| {
+        (bytes.saturating_add(len), names + RANGE_NAME_BYTES)
+    });
+    bytes > MAX_ACCESS_BYTES || MAX_ACCESS_BYTES + names > MAX_ARGUMENT_BYTES
+}
+
+/// Reads of at most this many bytes are tried on the fast path: their results fit a datagram.
+const MAX_BRIEF_READ_BYTES: usize = 1_000;
+
+/// Writes of at most this many bytes are tried on the fast path: their arguments are put together first.
+const MAX_BRIEF_WRITE_BYTES: usize = 128;
+
+/// Copies opaque data of the length that was asked for, if it needs no padding. Returns false if it is other data.
+#[inline(always)]
+fn take_opaque(result: &[u8], into: &mut [u8]) -> bool {
+    let Some((length, bytes)) = result.split_first_chunk::<4>() else { return false };
+    let fits = u32::from_be_bytes(*length) as usize == bytes.len() && bytes.len() == into.len();
+    if fits {
+        into.copy_from_slice(bytes);
+    }
+    fits
+}
+
+/// Distributes the bytes that were read over the ranges that were asked for.
+fn distribute(mut bytes: &[u8], ranges: &mut [(u64, &mut [u8])]) -> std::result::Result<(), CallFailed> {
+    let wanted: usize = ranges.iter().map(|(_, into)| into.len()).sum();
+    if bytes.len() != wanted {
+        return Err(other_length(wanted, bytes.len()));
+    }
+    for (_, into) in ranges {
+        let (now, rest) = bytes.split_at(into.len());
+        into.copy_from_slice(now);
+        bytes = rest;
+    }
+    Ok(())
+}
+
+#[cold]
+fn other_length(wanted: usize, came: usize) -> CallFailed {
+    CallFailed::new(Kind::BadResult, Ran::Yes).because(format!("{wanted} bytes were asked for, {came} came"))
+}
+
+/// Gives a refusal as it would have come in a reply.
+fn refuse(why: &Refused, sink: Sink<'_>) {
+    let mut encoded = Vec::new();
+    match why.encode(&mut Encoder::new(&mut encoded)) {
+        Ok(()) => sink(Reply::Exception(Decoder::new(&encoded))),
+        Err(why) => sink(Reply::Failed(bad_arguments(why))),
+    }
+}
+
+#[cold]
+fn no_result(why: xdr::Error) -> CallFailed {
+    CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why)
+}

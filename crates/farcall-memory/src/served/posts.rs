@@ -1,0 +1,239 @@
+//! Posted writes at the importer: each leaves at once in a datagram of its own, and nobody acknowledges it until the
+//! importer asks.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use super::refuse;
+use crate::Result;
+use crate::access::{MAX_POST_BYTES, OPEN, POSTED, Posted, Refused};
+use crate::posted::{self, Answer, Asking, Faults, may_ask_again};
+use farcall_core::stub::{Binding, PendingCall, Reply, Sink, bad_arguments, decode_reply, no_reply};
+use farcall_core::xdr::{self, Decoder, Encode, Encoder};
+use farcall_core::{CallFailed, Error, Kind, Pending, Ran};
+
+/// The writes that one import has posted.
+pub(super) struct PostedWrites {
+    binding: Binding,
+    generation: u64,
+    /// Whether anything was ever posted.
+    any: AtomicBool,
+    state: Mutex<State>,
+}
+
+type State = posted::Posts<Error<Refused>>;
+
+/// The most bytes of a posted write; longer writes are calls.
+const MAX_WRITE_BYTES: usize = MAX_POST_BYTES - 40;
+
+impl PostedWrites {
+    pub(super) fn new(binding: Binding, generation: u64) -> PostedWrites {
+        let state = Mutex::new(State::new(Faults::default()));
+        PostedWrites { binding, generation, any: AtomicBool::new(false), state }
+    }
+
+    /// Posts a write. Returns false if the caller is to make it a call, now that all earlier writes are done: it is long,
+    /// or nothing can be posted.
+    pub(super) fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
+        if bytes.len() <= MAX_WRITE_BYTES {
+            self.open()?;
+            while self.lock().is_full() {
+                self.wait(State::HALF)?;
+            }
+            if self.send(offset, bytes, notify)? {
+                return Ok(true);
+            }
+        }
+        self.settle()?;
+        Ok(false)
+    }
+
+    /// Waits until all posted writes are done.
+    #[inline]
+    pub(super) fn settle(&self) -> Result<()> {
+        if self.any.load(Ordering::Relaxed) { self.wait(0) } else { Ok(()) }
+    }
+
+    /// Starts to ask whether all posted writes are done; no thread waits for the answer.
+    pub(super) fn start_settling(self: &Arc<Self>) -> Pending<(), Refused> {
+        match self.ask(0) {
+            Ok(None) => Pending::ended(Ok(())),
+            Ok(Some(asking)) => {
+                let mut settling = Settling { posts: self.clone(), asking, call: None };
+                settling.call();
+                Pending::new(Box::new(settling))
+            }
+            Err(why) => Pending::ended(Err(why)),
+        }
+    }
+
+    /// Opens the stream, if there is none.
+    fn open(&self) -> Result<()> {
+        if self.any.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let stream = self.binding.call::<u64, Refused>(&OPEN, &|e| e.u64(self.generation))?;
+        self.lock().opened(stream);
+        self.any.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sends a write, and keeps it until it is acknowledged. Returns false if nothing can be posted.
+    fn send(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
+        let mut state = self.lock();
+        state.check()?;
+        let Some(next) = state.next() else { return Ok(false) };
+        let mut post = Vec::with_capacity(MAX_POST_BYTES);
+        let encode = |e: &mut Encoder<'_>| -> std::result::Result<(), xdr::Error> {
+            (next, self.generation).encode(e)?;
+            (offset, notify, bytes).encode(e)
+        };
+        encode(&mut Encoder::new(&mut post)).map_err(bad_arguments)?;
+        if !self.binding.channel().post(&post) {
+            return Ok(false);
+        }
+        state.left(post);
+        Ok(true)
+    }
+
+    /// Blocks until at most `most` of the writes that were posted before are unacknowledged.
+    #[cold]
+    fn wait(&self, most: usize) -> Result<()> {
+        let Some(mut asking) = self.ask(most)? else { return Ok(()) };
+        loop {
+            let answer = self.binding.call(&POSTED, &|e| self.question(&asking, e));
+            if self.hear(&mut asking, answer)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns what to ask for that, if anything is to be asked.
+    fn ask(&self, most: usize) -> Result<Option<Asking>> {
+        let state = self.lock();
+        state.check()?;
+        Ok(state.ask(most))
+    }
+
+    fn question(&self, asking: &Asking, e: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error> {
+        (self.generation, asking.stream()).encode(e)
+    }
+
+    /// Takes in an answer. Returns true if no further answer is needed; if not, the lacking writes were sent again.
+    fn hear(&self, asking: &mut Asking, answer: Result<Posted>) -> Result<bool> {
+        let mut state = self.lock();
+        state.check()?;
+        let next = match answer {
+            Ok(Posted { refused: Some(why), .. }) | Err(Error::Declared(why)) => {
+                return fail(&mut state, why.into());
+            }
+            Ok(Posted { next: None, .. }) => return fail(&mut state, forgotten().into()),
+            Ok(Posted { next: Some(next), .. }) => next,
+            Err(Error::CallFailed(why)) => {
+                let again = may_ask_again(why.kind());
+                let why = why.but_ran(Ran::Maybe).into();
+                return if again { Err(why) } else { fail(&mut state, why) };
+            }
+        };
+        match state.heard(asking, next) {
+            Answer::Done => return Ok(true),
+            Answer::Again => {}
+            Answer::Vain => return fail(&mut state, vain().into()),
+            Answer::Nonsense => return fail(&mut state, nonsense().into()),
+        }
+        for post in state.kept() {
+            self.binding.channel().post(post);
+        }
+        Ok(false)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn fail<T>(state: &mut State, why: Error<Refused>) -> Result<T> {
+    state.fail(why.clone());
+    Err(why)
+}
+
+#[cold]
+fn forgotten() -> CallFailed {
+    CallFailed::new(Kind::Forgotten, Ran::Maybe).because("the exporter no longer knows what of it was posted")
+}
+
+#[cold]
+fn nonsense() -> CallFailed {
+    CallFailed::new(Kind::BadResult, Ran::Maybe).because("the exporter has done more writes than were posted")
+}
+
+#[cold]
+fn vain() -> CallFailed {
+    CallFailed::new(Kind::Unreachable, Ran::Maybe)
+        .because("the exporter answers, but what is posted does not arrive")
+}
+
+/// A started question whether all posted writes are done.
+struct Settling {
+    posts: Arc<PostedWrites>,
+    asking: Asking,
+    /// The question that is under way.
+    call: Option<Box<dyn PendingCall>>,
+}
+
+impl Settling {
+    /// Asks, if no question is under way.
+    fn call(&mut self) -> &mut Box<dyn PendingCall> {
+        let Settling { posts, asking, call } = self;
+        call.get_or_insert_with(|| {
+            let started = posts.binding.start::<Posted, Refused>(&POSTED, &|e| posts.question(asking, e));
+            started.into_call().unwrap_or_else(|| Box::new(no_reply()))
+        })
+    }
+
+    /// Takes in an answer. Returns true, and gives the outcome, if no further answer is needed.
+    fn hear(&mut self, answer: Option<Result<Posted>>, sink: Sink<'_>) -> bool {
+        self.call = None;
+        let answer = answer.unwrap_or_else(|| Err(no_reply().into()));
+        match self.posts.hear(&mut self.asking, answer) {
+            Ok(false) => return false,
+            Ok(true) => sink(Reply::Result(Decoder::new(&[]))),
+            Err(Error::CallFailed(why)) => sink(Reply::Failed(why)),
+            Err(Error::Declared(refused)) => refuse(&refused, sink),
+        }
+        true
+    }
+}
+
+impl PendingCall for Settling {
+    fn wait(mut self: Box<Self>, sink: Sink<'_>) {
+        loop {
+            self.call();
+            let mut answer = None;
+            if let Some(call) = self.call.take() {
+                call.wait(&mut |reply| answer = Some(decode_reply(reply)));
+            }
+            if self.hear(answer, sink) {
+                return;
+            }
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        loop {
+            let mut answer = None;
+            if self.call().poll(context, &mut |reply| answer = Some(decode_reply(reply))).is_pending() {
+                return Poll::Pending;
+            }
+            if self.hear(answer, sink) {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    /// The question does no harm.
+    fn cancel(&mut self) {}
+
+    fn detach(self: Box<Self>) {}
+}

@@ -1,0 +1,315 @@
+//! Reads that are under way together share packets.
+//!
+//! A read that was started leaves at once, but for one that is started while twice as many as wait with it are under
+//! way: these leave together when they are half of those, or fill a packet, or one of them is waited for. So both ends
+//! always have something to do, and a packet's cost is that of many reads (Nagle, RFC 896, by reads instead of bytes).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+
+use super::{other_length, refuse};
+use crate::Result;
+use crate::access::{READ, Refused};
+use farcall_core::env::{Env, Event};
+use farcall_core::stub::{Binding, PendingCall, Reply, Sink, decode_reply};
+use farcall_core::xdr::{Decoder, Encode, Encoder};
+use farcall_core::{Error, Pending, guard};
+
+/// The reads of one import.
+pub(super) struct Reads {
+    env: Arc<dyn Env>,
+    binding: Binding,
+    generation: u64,
+    open: Mutex<Option<Arc<Batch>>>,
+    /// Reads that have left, and whose bytes nobody has seen yet.
+    under_way: Arc<AtomicUsize>,
+}
+
+/// So many reads of one packet, and no more bytes than the smallest datagram brings, unless it is of one read.
+const READS: usize = 64;
+const BYTES: usize = 1_000;
+
+/// Bytes of a read that are given without memory of their own.
+const SHORT: usize = 64;
+
+/// Reads that leave together.
+struct Batch {
+    under_way: Arc<AtomicUsize>,
+    stage: Mutex<Stage>,
+    watchers: Mutex<Vec<Watcher>>,
+}
+
+enum Stage {
+    /// It is not full, and has not left.
+    Open { ranges: Vec<(u64, u32)>, bytes: usize },
+    /// It left; somebody waits for it, or has the call in hand, if there is none here.
+    Sent { call: Option<Box<dyn PendingCall>>, reads: usize },
+    /// All bytes of all reads, or why not.
+    Over(Result<Bytes>),
+}
+
+/// One who is to hear that a batch is over.
+enum Watcher {
+    Task(Waker),
+    Thread(Arc<dyn Event>),
+}
+
+impl Reads {
+    pub(super) fn new(env: Arc<dyn Env>, binding: Binding, generation: u64) -> Arc<Reads> {
+        Arc::new(Reads { env, binding, generation, open: Mutex::default(), under_way: Arc::default() })
+    }
+
+    /// Starts a read.
+    pub(super) fn start(self: &Arc<Self>, offset: u64, len: u32) -> Pending<Bytes, Refused> {
+        let mut open = lock(&self.open);
+        let mut added = open.as_ref().and_then(|batch| batch.add(offset, len));
+        if added.is_none() {
+            open.replace(Arc::new(Batch::new(self.under_way.clone()))).inspect(|batch| batch.send(self));
+            added = open.as_ref().and_then(|batch| batch.add(offset, len));
+        }
+        let (Some(batch), Some((at, reads, full))) = (&*open, added) else {
+            unreachable!("an empty batch has room")
+        };
+        let part = Part { reads: self.clone(), batch: batch.clone(), at, len: len as usize };
+        if full || reads * 2 >= self.under_way.load(Ordering::Relaxed) {
+            open.take().inspect(|batch| batch.send(self));
+        }
+        Pending::new(Box::new(part))
+    }
+
+    /// Has a batch leave, if it waits for others to share its packet.
+    fn send(&self, batch: &Arc<Batch>) {
+        let waits = lock(&self.open).take_if(|open| Arc::ptr_eq(open, batch));
+        waits.inspect(|batch| batch.send(self));
+    }
+}
+
+impl Batch {
+    fn new(under_way: Arc<AtomicUsize>) -> Batch {
+        let stage = Stage::Open { ranges: Vec::with_capacity(READS / 4), bytes: 0 };
+        Batch { under_way, stage: Mutex::new(stage), watchers: Mutex::default() }
+    }
+
+    /// Adds a read, if there is room: where its bytes will stand, how many reads there are, whether there is room for no
+    /// other.
+    fn add(&self, offset: u64, len: u32) -> Option<(usize, usize, bool)> {
+        let Stage::Open { ranges, bytes } = &mut *lock(&self.stage) else { return None };
+        let at = *bytes;
+        if !ranges.is_empty() && at + len as usize > BYTES {
+            return None;
+        }
+        ranges.push((offset, len));
+        *bytes += len as usize;
+        Some((at, ranges.len(), ranges.len() >= READS || *bytes >= BYTES))
+    }
+
+    /// Has it leave.
+    fn send(&self, reads: &Reads) {
+        let mut stage = lock(&self.stage);
+        let Stage::Open { ranges, .. } = &*stage else { return };
+        let Reads { binding, generation, .. } = reads;
+        let reads = ranges.len();
+        self.under_way.fetch_add(reads, Ordering::Relaxed);
+        let pending = binding.start::<Bytes, Refused>(&READ, &|e| {
+            e.u64(*generation)?;
+            ranges.iter().try_for_each(|range| range.encode(e))
+        });
+        *stage = Stage::Sent { call: pending.into_call(), reads };
+    }
+
+    /// Blocks until it is over.
+    fn wait(self: &Arc<Self>, reads: &Reads) {
+        reads.send(self);
+        loop {
+            let call = match &mut *lock(&self.stage) {
+                Stage::Over(_) => return,
+                Stage::Sent { call, .. } => call.take(),
+                Stage::Open { .. } => None,
+            };
+            if let Some(call) = call {
+                let mut outcome = None;
+                call.wait(&mut |reply| outcome = Some(decode_reply(reply)));
+                return self.end(outcome);
+            }
+            let event = reads.env.event();
+            lock(&self.watchers).push(Watcher::Thread(event.clone()));
+            if !self.is_over() {
+                event.wait(None);
+            }
+        }
+    }
+
+    /// Whether it is over; else the task is woken when it is.
+    fn poll(self: &Arc<Self>, reads: &Reads, context: &Context<'_>) -> bool {
+        reads.send(self);
+        self.watch(context.waker());
+        let mut outcome = None;
+        match &mut *lock(&self.stage) {
+            Stage::Over(_) => return true,
+            Stage::Sent { call: Some(call), .. } => {
+                let waker = Waker::from(self.clone());
+                let mut context = Context::from_waker(&waker);
+                if call.poll(&mut context, &mut |reply| outcome = Some(decode_reply(reply))).is_pending() {
+                    return false;
+                }
+            }
+            // Whoever has the call in hand will say.
+            _ => return false,
+        }
+        self.end(outcome);
+        true
+    }
+
+    fn watch(&self, waker: &Waker) {
+        let mut watchers = lock(&self.watchers);
+        let same = |watcher: &Watcher| matches!(watcher, Watcher::Task(known) if known.will_wake(waker));
+        if !watchers.iter().any(same) {
+            watchers.push(Watcher::Task(waker.clone()));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(&*lock(&self.stage), Stage::Over(_))
+    }
+
+    /// Its bytes have come, or never will.
+    fn end(&self, outcome: Option<Result<Bytes>>) {
+        let outcome = outcome.unwrap_or_else(|| Err(farcall_core::stub::no_reply().into()));
+        if let Stage::Sent { reads, .. } = std::mem::replace(&mut *lock(&self.stage), Stage::Over(outcome)) {
+            self.under_way.fetch_sub(reads, Ordering::Relaxed);
+        }
+        self.wake_all();
+    }
+
+    fn wake_all(&self) {
+        for watcher in std::mem::take(&mut *lock(&self.watchers)) {
+            match watcher {
+                Watcher::Task(waker) => guard::run_alone("a waker", || waker.wake()),
+                Watcher::Thread(event) => event.set(),
+            }
+        }
+    }
+
+    /// Gives one of its reads, if it is over.
+    fn give(&self, at: usize, len: usize, sink: Sink<'_>) -> bool {
+        let stage = lock(&self.stage);
+        let Stage::Over(outcome) = &*stage else { return false };
+        match outcome {
+            Ok(bytes) => {
+                let Some(bytes) = bytes.get(at..at + len) else {
+                    sink(Reply::Failed(other_length(at + len, bytes.len())));
+                    return true;
+                };
+                // As it would have come alone: opaque data. Short ones need no memory.
+                let mut short = [0; 4 + SHORT];
+                if len <= SHORT {
+                    short[..4].copy_from_slice(&(len as u32).to_be_bytes());
+                    short[4..4 + len].copy_from_slice(bytes);
+                    sink(Reply::Result(Decoder::new(&short[..4 + len.next_multiple_of(4)])));
+                    return true;
+                }
+                let mut encoded = Vec::with_capacity(len + 8);
+                match bytes.encode(&mut Encoder::new(&mut encoded)) {
+                    Ok(()) => sink(Reply::Result(Decoder::new(&encoded))),
+                    Err(why) => sink(Reply::Failed(farcall_core::stub::bad_arguments(why))),
+                }
+            }
+            Err(Error::Declared(refused)) => refuse(refused, sink),
+            Err(Error::CallFailed(why)) => sink(Reply::Failed(why.clone())),
+        }
+        true
+    }
+}
+
+/// A task's word that a batch's call may have ended is everybody's.
+impl Wake for Batch {
+    fn wake(self: Arc<Self>) {
+        self.wake_all();
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let stage = self.stage.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Stage::Sent { reads, .. } = stage {
+            self.under_way.fetch_sub(*reads, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One of a batch's reads.
+struct Part {
+    reads: Arc<Reads>,
+    batch: Arc<Batch>,
+    at: usize,
+    len: usize,
+}
+
+impl PendingCall for Part {
+    fn wait(self: Box<Self>, sink: Sink<'_>) {
+        while !self.batch.give(self.at, self.len, sink) {
+            self.batch.wait(&self.reads);
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        if !self.batch.poll(&self.reads, context) {
+            return Poll::Pending;
+        }
+        self.batch.give(self.at, self.len, sink);
+        Poll::Ready(())
+    }
+
+    /// The others of its packet go on; that it is read does no harm.
+    fn cancel(&mut self) {}
+
+    fn detach(self: Box<Self>) {}
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_core::System;
+    use farcall_core::stub::{Call, Channel};
+    use farcall_core::{CallFailed, Kind, Ran};
+
+    /// Nobody is there.
+    struct Nobody;
+
+    impl Channel for Nobody {
+        fn call(&self, _: Call<'_>, sink: Sink<'_>) {
+            sink(Reply::Failed(CallFailed::new(Kind::Unreachable, Ran::No)));
+        }
+
+        fn start(&self, _: Call<'_>) -> Box<dyn PendingCall> {
+            Box::new(CallFailed::new(Kind::Unreachable, Ran::No))
+        }
+    }
+
+    #[test]
+    fn reads_that_nobody_waits_for_keep_nothing_alive() {
+        let reads = Reads::new(Arc::new(System), Binding::new(Arc::new(Nobody)), 1);
+        let alive = Arc::downgrade(&reads);
+        let pending: Vec<_> = (0..10).map(|i| reads.start(i, 1)).collect();
+        assert!(lock(&reads.open).is_some(), "the last of them wait for others");
+        drop((pending, reads));
+        assert!(alive.upgrade().is_none());
+    }
+
+    #[test]
+    fn each_read_of_a_packet_hears_why_it_failed() {
+        let reads = Reads::new(Arc::new(System), Binding::new(Arc::new(Nobody)), 1);
+        let pending: Vec<_> = (0..10).map(|i| reads.start(i, 1)).collect();
+        for pending in pending {
+            assert!(matches!(pending.wait(), Err(Error::CallFailed(why)) if why.kind() == Kind::Unreachable));
+        }
+        assert_eq!(reads.under_way.load(Ordering::Relaxed), 0);
+    }
+}
