@@ -1,40 +1,48 @@
 //! The calling end: one socket for all servers, received from by whoever waits.
 //!
 //! ```text
-//! call        a thread's blocking call, and the wait of any thread
-//! brief       a short call of a thread that is alone
-//! started     a call under way without a thread
-//! binds       asking servers for an export
-//! gathered    calls under way whose ends one thread gathers
-//! drive       receiving: datagrams to conversations, outcomes to owners, timers
-//! lead        who receives: leader and followers;  timers: until when the leader sleeps
-//! service     the thread that leads, and sends, when nobody else would;  vigil: whether it is awake
-//! lent        buffers in which results stay until they are fetched
-//! peer        a server endpoint and the conversation with it;  owners: who waits for what in it
-//! waiter      a thread that waits;  awake: whether it is worth not to sleep
+//! call             a call that its thread waits for;  request: what is called
+//! brief            a short call of a thread that has the endpoint to itself
+//! started          a call under way without a thread
+//! gathered         calls under way whose ends one thread waits for
+//! bind             asks servers for an export;  bind_answers: what they say
+//! service          the thread that receives and sends when no caller does
+//! drive            receives: datagrams to conversations, ends of calls to their callers, timers
+//! caller           what a thread keeps from one call to the next
+//! own_call         the call of the receiving thread itself, and how each end reaches its caller
+//! peer             a server endpoint and the conversation with it;  owners: who waits for what in it
+//! waiter           a thread that waits;  result_slot: where outcomes stay until they are fetched
+//! lead             which thread receives: leader and followers;  timers: until when the leader sleeps
+//! flush_signal     whether the service thread sends what was queued;  awake: whether polling pays
+//! receive_buffers  buffers in which results stay until they are fetched
 //! ```
 //!
 //! Locks, in the order in which they may be held together: `active`, then a peer's. Nobody is woken
 //! and no user code runs under one.
 
 mod awake;
-mod binds;
+mod bind;
+mod bind_answers;
 mod brief;
 mod call;
+mod caller;
 mod drive;
+mod flush_signal;
 mod gathered;
 mod lead;
-mod lent;
+mod own_call;
 mod owners;
 mod peer;
+mod receive_buffers;
+mod request;
+mod result_slot;
 mod service;
 mod started;
 mod timers;
-mod vigil;
 mod waiter;
 
 mod sync {
-    //! What `lead`, `timers` and `vigil` are made of. The tests named after them put loom's types in its
+    //! What `lead`, `timers` and `flush_signal` are made of. The tests named after them put loom's types in its
     //! place.
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard};
@@ -49,20 +57,21 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use farcall_proto::client::Conversation;
 use farcall_proto::{ClientConfig, Spares};
 
-pub(crate) use binds::Asking;
+pub(crate) use bind::Asking;
 pub(crate) use brief::{Brief, Takers};
-pub(crate) use call::{Outgoing, Trip};
 pub(crate) use peer::Peer;
-pub(crate) use started::{Started, Taker};
+pub(crate) use request::{CallRequest, Outgoing};
+pub(crate) use result_slot::Taker;
+pub(crate) use started::Started;
 
 use crate::env::{Env, Socket};
 use crate::sys::fork;
 use crate::{CallFailed, stats};
 use awake::Awake;
+use flush_signal::FlushSignal;
 use lead::Lead;
 use service::Service;
 use timers::Timers;
-use vigil::Vigil;
 use waiter::Waiter;
 
 /// A socket from which servers are called.
@@ -80,7 +89,7 @@ pub(crate) struct Endpoint {
     /// How many they are.
     active_count: AtomicUsize,
     service: OnceLock<Arc<Service>>,
-    vigil: Vigil,
+    flush_signal: FlushSignal,
     awake: Awake,
     /// Peers whose calls wait to be sent, and how often there was one.
     unsent: Mutex<Vec<Arc<Peer>>>,
@@ -118,7 +127,7 @@ impl Endpoint {
             active: Mutex::default(),
             active_count: AtomicUsize::new(0),
             service: OnceLock::new(),
-            vigil: Vigil::new(),
+            flush_signal: FlushSignal::new(),
             awake: Awake::default(),
             unsent: Mutex::default(),
             left: AtomicU64::new(0),
@@ -216,7 +225,7 @@ impl Hasher for Random {
 /// Whether this thread may wait for a call: it must not if it might be what all others wait for.
 #[cold]
 pub(crate) fn may_wait(env: &Arc<dyn Env>) -> Result<(), CallFailed> {
-    waiter::Caller::take_to_wait(env).map(waiter::Caller::keep)
+    caller::Caller::take_to_wait(env).map(caller::Caller::keep)
 }
 
 /// The socket that the loopback addresses, or all others, of one family are called from.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use farcall_proto::client::{CallId, Outcome};
 use farcall_proto::{Failure, Time};
 
+use super::caller::{Caller, Tools};
 use super::drive::Reception;
+use super::own_call::OwnCall;
 use super::owners::Owners;
-use super::peer::Mine;
 use super::timers::NEVER;
-use super::waiter::{Caller, Tools};
 use super::{Endpoint, Peer};
 use crate::env::Received;
 use crate::stub::{Reply, Sink};
@@ -149,7 +149,7 @@ impl Endpoint {
             Outcome::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
             Outcome::Failed(failure) => failed = Some(failure),
         };
-        let mut mine = Mine::begun(peer, id, take);
+        let mut mine = OwnCall::begun(peer, id, take);
         let now: Time = self.env.now();
         self.take_in(now, received, &mut reception, Some(&mut mine), tools);
         if !mine.done {

@@ -3,50 +3,19 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use farcall_proto::client::{Bound, Call, Departure, Outcome};
-use farcall_proto::{Failure, Time, Trace};
+use farcall_proto::client::Departure;
+use farcall_proto::{Failure, Time};
 
-use super::binds::{Asker, Binds};
+use super::caller::{Caller, Tools};
+use super::own_call::{OwnCall, Taker};
 use super::owners::{Owner, Owners};
-use super::peer::Mine;
+use super::request::{CallRequest, Outgoing};
 use super::timers::NEVER;
-use super::waiter::{Caller, Tools, Waiter};
+use super::waiter::Waiter;
 use super::{Endpoint, Peer};
 use crate::CallFailed;
-use crate::stub::{EncodeArguments, Procedure, bad_arguments};
+use crate::stub::bad_arguments;
 use crate::xdr::Encoder;
-
-/// A call that is to be made, with what it needs to be repeated.
-#[derive(Clone, Copy)]
-pub(crate) struct Trip<'a> {
-    pub(crate) procedure: &'a Procedure,
-    /// When its caller waits no longer.
-    pub(crate) deadline: Option<Time>,
-    /// Its trace.
-    pub(crate) trace: Option<Trace>,
-    /// Writes the arguments.
-    pub(crate) encode: EncodeArguments<'a>,
-}
-
-/// A call that is to be made of this export.
-#[derive(Clone, Copy)]
-pub(crate) struct Outgoing<'a> {
-    /// As it was bound.
-    pub(crate) export: u64,
-    pub(crate) trip: &'a Trip<'a>,
-}
-
-impl Outgoing<'_> {
-    /// As the conversation takes it.
-    #[inline]
-    pub(super) fn call(&self, token: u64) -> Call {
-        let Trip { procedure, deadline, trace, .. } = *self.trip;
-        Call { export: self.export, procedure: procedure.number, deadline, trace, token }
-    }
-}
-
-/// Takes an outcome.
-pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>);
 
 /// The room of arguments longer than that is used again by other calls.
 const LONG: usize = 16 << 10;
@@ -65,7 +34,7 @@ impl Endpoint {
         // It may take long, and who does it must not lead.
         self.encode(outgoing, tools)?;
         let mut attendance = self.attend(waiter);
-        let mut mine = Mine::new(peer, sink);
+        let mut mine = OwnCall::new(peer, sink);
         // The leader takes its own outcome in, and nobody else needs to know whose it is.
         let begun = match attendance.leads() {
             true => self
@@ -101,11 +70,13 @@ impl Endpoint {
     #[inline(always)]
     fn begin_usual(
         &self,
-        mine: &mut Mine<'_>,
+        mine: &mut OwnCall<'_>,
         outgoing: &Outgoing<'_>,
         tools: &mut Tools,
     ) -> Option<(Time, Time)> {
-        let Trip { procedure, deadline: None, trace: None, .. } = *outgoing.trip else { return None };
+        let CallRequest { procedure, deadline: None, trace: None, .. } = *outgoing.request else {
+            return None;
+        };
         let Tools { arguments, out, .. } = tools;
         let (Departure { id, len, patience }, unlisted) = {
             let state = &mut *mine.peer.lock();
@@ -131,7 +102,7 @@ impl Endpoint {
     #[inline(never)]
     fn begin(
         &self,
-        mine: &mut Mine<'_>,
+        mine: &mut OwnCall<'_>,
         outgoing: &Outgoing<'_>,
         owner: Option<Owner>,
         tools: &mut Tools,
@@ -189,7 +160,7 @@ impl Endpoint {
         }
         arguments.clear();
         arguments.reserve((*usual_arguments).min(LONG));
-        (outgoing.trip.encode)(&mut Encoder::new(arguments))
+        (outgoing.request.encode)(&mut Encoder::new(arguments))
             .map_err(|why| Refused::Arguments(bad_arguments(why)))?;
         *usual_arguments = arguments.len();
         Ok(())
@@ -200,76 +171,6 @@ impl Endpoint {
         let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
         active.push(peer.clone());
         self.active_count.store(active.len(), Ordering::Relaxed);
-    }
-
-    /// Asks each peer which export answers to the name beside it, and gives `judge` each answer as
-    /// it comes, with the peer's index, until it says true, none is left, or the deadline passes.
-    pub(crate) fn bind(
-        &self,
-        peers: &[(Arc<Peer>, String)],
-        deadline: Option<Time>,
-        judge: &mut dyn FnMut(usize, Result<Bound, Failure>) -> bool,
-    ) -> Result<(), CallFailed> {
-        self.check_process()?;
-        let mut caller = Caller::take_to_wait(&self.env)?;
-        let binds = Binds::new(Asker::Thread(caller.waiter.clone()));
-        let (tokens, mut first) = self.ask(peers, &binds, &mut caller.tools);
-        for _ in peers {
-            self.set_timer(first.take());
-            let Caller { waiter, tools, .. } = &mut *caller;
-            let over = || binds.any() || self.is_past(deadline);
-            self.attend(waiter).by(deadline).until(tools, self.env.now(), &over);
-            let Some((which, answer)) = binds.fetch() else { break };
-            if judge(which, answer) {
-                break;
-            }
-        }
-        self.forget(peers, tokens, &binds);
-        caller.keep();
-        Ok(())
-    }
-
-    /// Asks each peer which export answers to the name beside it. The tokens of the questions, and the first timer.
-    pub(super) fn ask(
-        &self,
-        peers: &[(Arc<Peer>, String)],
-        binds: &Arc<Binds>,
-        tools: &mut Tools,
-    ) -> (Vec<u64>, Option<Time>) {
-        let (mut tokens, mut first) = (Vec::with_capacity(peers.len()), None);
-        let now = self.env.now();
-        for (which, (peer, name)) in peers.iter().enumerate() {
-            let (timer, unlisted) = {
-                let mut state = peer.lock();
-                let was_busy = state.owners.any_started();
-                let token = state.owners.add(Owner::Bind(binds.clone(), which));
-                tokens.push(token);
-                state.conversation.bind(now, name, token);
-                self.tasks.fetch_add(binds.tasks(), Ordering::SeqCst);
-                self.count_busy(was_busy, &state.owners);
-                let unlisted = !std::mem::replace(&mut state.listed, true);
-                (state.conversation.timeout(), unlisted)
-            };
-            if unlisted {
-                self.list(peer);
-            }
-            self.flush(now, peer, &mut tools.out);
-            first = [first, timer].into_iter().flatten().min();
-        }
-        (tokens, first)
-    }
-
-    /// Those who have not answered are asked no more.
-    pub(super) fn forget(&self, peers: &[(Arc<Peer>, String)], tokens: Vec<u64>, binds: &Binds) {
-        for ((peer, _), token) in peers.iter().zip(tokens) {
-            let mut state = peer.lock();
-            let was_busy = state.owners.any_started();
-            if state.owners.take(token).is_some() {
-                state.conversation.forget_bind(token);
-                self.tasks.fetch_sub(binds.tasks(), Ordering::SeqCst);
-                self.count_busy(was_busy, &state.owners);
-            }
-        }
     }
 
     /// Whether a deadline has passed. If not, whoever leads shall look again when it has: it forgets

@@ -10,11 +10,13 @@ use farcall_proto::client::Event;
 use farcall_proto::{Route, Time, route};
 
 use super::awake::LULL;
-use super::lent::{self, Train};
+use super::caller::Tools;
+use super::own_call::{OwnCall, deliver};
 use super::owners::Owners;
-use super::peer::{Mine, PeerState, deliver};
+use super::peer::PeerState;
+use super::receive_buffers::{self, Train};
 use super::timers::NEVER;
-use super::waiter::{Tools, Waiter};
+use super::waiter::Waiter;
 use super::{Endpoint, Peer};
 use crate::depart::{Departing, depart};
 use crate::env::{Received, Wait, train};
@@ -43,7 +45,7 @@ impl<'a> Reception<'a> {
         let (earliest, look) = (endpoint.begin_lead(timer), look.unwrap_or(NEVER));
         let mut buffer = std::mem::take(&mut tools.buffer);
         if buffer.is_empty() {
-            buffer = lent::buffer();
+            buffer = receive_buffers::buffer();
         }
         Reception { endpoint, buffer, earliest, look }
     }
@@ -152,7 +154,7 @@ impl Attendance<'_> {
         tools: &mut Tools,
         now: Time,
         timer: Time,
-        mine: &mut Mine<'_>,
+        mine: &mut OwnCall<'_>,
         done: &dyn Fn() -> bool,
     ) {
         self.until_either(tools, now, timer, Some(mine), done);
@@ -164,7 +166,7 @@ impl Attendance<'_> {
         tools: &mut Tools,
         mut now: Time,
         timer: Time,
-        mine: Option<&mut Mine<'_>>,
+        mine: Option<&mut OwnCall<'_>>,
         done: &dyn Fn() -> bool,
     ) -> Time {
         let endpoint = self.endpoint;
@@ -232,7 +234,7 @@ impl Endpoint {
         reception: &mut Reception<'_>,
         tools: &mut Tools,
         mut time: Time,
-        mut mine: Option<&mut Mine<'_>>,
+        mut mine: Option<&mut OwnCall<'_>>,
         done: &dyn Fn() -> bool,
     ) -> Time {
         let mut drained = 0;
@@ -280,7 +282,7 @@ impl Endpoint {
         time: Time,
         received: &io::Result<Received>,
         reception: &mut Reception<'_>,
-        mut mine: Option<&mut Mine<'_>>,
+        mut mine: Option<&mut OwnCall<'_>>,
         tools: &mut Tools,
     ) {
         match *received {
@@ -356,7 +358,7 @@ impl Endpoint {
         from: &SocketAddr,
         datagram: &[u8],
         train: Option<&Train>,
-        mut mine: Option<&mut Mine<'_>>,
+        mut mine: Option<&mut OwnCall<'_>>,
         tools: &mut Tools,
     ) -> (Option<Time>, bool) {
         let Some(route) = route(datagram) else { return (None, false) };
@@ -470,7 +472,7 @@ impl Endpoint {
 
     /// Whether there are calls that were left, all of them within that time: whatever else their peers had to send left since.
     pub(super) fn has_fresh(&self, within: Duration) -> bool {
-        if !self.vigil.has_unsent() {
+        if !self.flush_signal.has_unsent() {
             return false;
         }
         let (now, unsent) = (self.env.now(), self.unsent.lock().unwrap_or_else(PoisonError::into_inner));
@@ -480,7 +482,7 @@ impl Endpoint {
 
     /// Sends the calls that were left for others to share a datagram with. Says whether there were any.
     pub(super) fn send_unsent(&self, tools: &mut Tools) -> bool {
-        if !self.vigil.take() {
+        if !self.flush_signal.take() {
             return false;
         }
         std::mem::swap(&mut *self.unsent.lock().unwrap_or_else(PoisonError::into_inner), &mut tools.peers);
@@ -514,7 +516,7 @@ impl Endpoint {
     }
 
     /// Acts on the timers that are due, lets go of peers that have none, and returns the next one.
-    fn run_timers(&self, now: Time, mut mine: Option<&mut Mine<'_>>, tools: &mut Tools) -> Time {
+    fn run_timers(&self, now: Time, mut mine: Option<&mut OwnCall<'_>>, tools: &mut Tools) -> Time {
         let mut active = std::mem::take(&mut *self.active.lock().unwrap_or_else(PoisonError::into_inner));
         let mut earliest = NEVER;
         active.retain(|peer| {
@@ -535,7 +537,7 @@ impl Endpoint {
         &self,
         now: Time,
         peer: &Arc<Peer>,
-        mut mine: Option<&mut Mine<'_>>,
+        mut mine: Option<&mut OwnCall<'_>>,
         tools: &mut Tools,
     ) -> Option<Time> {
         {
@@ -583,13 +585,13 @@ mod tests {
         let endpoint = Endpoint::new(Arc::new(System), socket, farcall_proto::ClientConfig::default());
         let (peer, tools) = (endpoint.peer(address), &mut Tools::new());
         endpoint.unsent.lock().unwrap().push(peer.clone());
-        endpoint.vigil.leave();
+        endpoint.flush_signal.leave();
         assert!(!endpoint.has_fresh(Duration::ZERO), "they were left long ago");
         peer.lock().flushed = endpoint.env.now();
         assert!(endpoint.has_fresh(Duration::MAX));
         assert!(endpoint.send_unsent(tools));
         // Another thread, of a call to another peer, between the two.
-        endpoint.vigil.leave();
+        endpoint.flush_signal.leave();
         assert!(!endpoint.has_fresh(Duration::MAX), "or the service thread would nap for ever");
         assert!(endpoint.send_unsent(tools) && !endpoint.send_unsent(tools));
     }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::{Outgoing, Refused};
+use super::call::Refused;
+use super::caller::Caller;
 use super::lead::Seat;
-use super::owners::Watcher;
-use super::waiter::{Caller, Waiter};
+use super::request::Outgoing;
+use super::waiter::{Waiter, Watcher};
 use super::{Endpoint, Peer, Started};
 use crate::CallFailed;
 use crate::env::{Socket, Time};

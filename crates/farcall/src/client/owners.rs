@@ -2,23 +2,21 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::task::Waker;
 
 use farcall_proto::client::CallId;
 
-use super::binds::Binds;
-use super::started::Landing;
-use super::waiter::Waiter;
-use crate::wait::ReadyToken;
+use super::bind_answers::BindAnswers;
+use super::result_slot::ResultSlot;
+use super::waiter::{Waiter, Watcher};
 
 /// One who waits for an outcome.
 pub(super) enum Owner {
     /// A thread that blocks in a call.
     Thread(Arc<Waiter>),
     /// A call that was started, and who is told when it has ended.
-    Started(Arc<Landing>, Watcher),
+    Started(Arc<ResultSlot>, Watcher),
     /// A bind, the numbered one of several.
-    Bind(Arc<Binds>, usize),
+    Bind(Arc<BindAnswers>, usize),
 }
 
 impl Owner {
@@ -29,23 +27,6 @@ impl Owner {
             Owner::Started(..) => true,
             Owner::Bind(binds, _) => binds.tasks() > 0,
         }
-    }
-}
-
-/// Who waits for a call that was started.
-#[derive(Default)]
-pub(super) enum Watcher {
-    #[default]
-    Nobody,
-    Thread(Arc<Waiter>),
-    Task(Waker),
-    /// One who gathers the ends of several calls.
-    Gatherer(ReadyToken),
-}
-
-impl Watcher {
-    pub(super) fn is_task(&self) -> bool {
-        matches!(self, Watcher::Task(_))
     }
 }
 

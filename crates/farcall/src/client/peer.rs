@@ -1,18 +1,12 @@
 //! One server endpoint as the client knows it: its address, the conversation with it, who waits.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use farcall_proto::client::{CallId, Conversation, Event, Outcome};
-use farcall_proto::{Failure, Holder, Time};
+use farcall_proto::client::Conversation;
+use farcall_proto::{Holder, Time};
 
-use super::call::Taker;
-use super::lent::Train;
-use super::owners::{Owner, Owners};
-use super::waiter::Wakes;
-use crate::env::place;
+use super::owners::Owners;
 use crate::stats;
 
 /// A server endpoint.
@@ -31,127 +25,6 @@ pub(super) struct PeerState {
     pub(super) left: bool,
     /// When all that was ready was last sent.
     pub(super) flushed: Time,
-}
-
-/// The call that the receiving thread itself waits for: its outcome stays where it arrived.
-pub(super) struct Mine<'a> {
-    pub(super) peer: &'a Arc<Peer>,
-    /// Once it has begun.
-    pub(super) id: Option<CallId>,
-    /// Whether the call has an owner among the [`Owners`], too: another thread may receive its end.
-    pub(super) owned: bool,
-    /// When it left, while the conversation has not been told.
-    pub(super) left: Option<Time>,
-    pub(super) sink: Taker<'a>,
-    /// Its outcome was given to the sink.
-    pub(super) done: bool,
-    /// Its outcome, until no lock is held.
-    landed: Option<Landed>,
-}
-
-/// An outcome whose body stands in the datagram that is at hand, or any other.
-enum Landed {
-    Result(Range<usize>),
-    Exception(Range<usize>),
-    Apart(Box<Outcome<'static>>),
-}
-
-/// Marks a call that has not ended as nobody's, also when its thread panicked while it led.
-impl Drop for Mine<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if !self.done {
-            self.abandon();
-        }
-    }
-}
-
-impl<'a> Mine<'a> {
-    pub(super) fn new(peer: &'a Arc<Peer>, sink: Taker<'a>) -> Mine<'a> {
-        Mine { peer, id: None, owned: false, left: None, sink, done: false, landed: None }
-    }
-
-    /// One that has begun already.
-    pub(super) fn begun(peer: &'a Arc<Peer>, id: CallId, sink: Taker<'a>) -> Mine<'a> {
-        Mine { peer, id: Some(id), owned: false, left: None, sink, done: false, landed: None }
-    }
-
-    #[inline]
-    fn land(&mut self, outcome: Outcome<'_>, datagram: &[u8]) {
-        let here = match &outcome {
-            Outcome::Result(body) => place(datagram, body).map(Landed::Result),
-            Outcome::Exception(body) => place(datagram, body).map(Landed::Exception),
-            Outcome::Failed(_) => None,
-        };
-        self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(into_owned(outcome)))));
-    }
-
-    /// Tells the conversation when the call left: something else than its result has happened.
-    #[inline]
-    pub(super) fn depart(&mut self) {
-        if let (Some(id), Some(left)) = (self.id, self.left.take()) {
-            self.peer.lock().conversation.departed(left, id);
-        }
-    }
-
-    /// Takes in a datagram that is just this call's result, and gives that to the sink. The conversation's
-    /// next timer, and whether the peer is listed; nothing, and nothing has changed, for any other datagram.
-    #[inline(always)]
-    pub(super) fn take(&mut self, clock: impl Fn() -> Time, datagram: &[u8]) -> Option<(Option<Time>, bool)> {
-        let (whole, timer) = {
-            let mut state = self.peer.lock();
-            if !state.conversation.is_quiet() {
-                return None;
-            }
-            let whole = state.conversation.take_result(clock, self.id?, self.left, datagram)?;
-            if whole.token != Owners::NOBODY {
-                state.owners.take(whole.token);
-            }
-            (whole, (state.conversation.timeout(), state.listed))
-        };
-        self.done = true;
-        let body = Cow::Borrowed(&datagram[whole.body]);
-        (self.sink)(if whole.exception { Outcome::Exception(body) } else { Outcome::Result(body) });
-        Some(timer)
-    }
-
-    /// Gives the outcome to the sink, if it has come and stands in the datagram. No lock is held but the
-    /// lead: a type's decoding may panic, but must not call.
-    #[inline]
-    pub(super) fn settle(&mut self, datagram: &[u8]) {
-        let Some(landed) = self.landed.take() else { return };
-        self.done = true;
-        match landed {
-            Landed::Result(place) => (self.sink)(Outcome::Result(Cow::Borrowed(&datagram[place]))),
-            Landed::Exception(place) => (self.sink)(Outcome::Exception(Cow::Borrowed(&datagram[place]))),
-            apart @ Landed::Apart(_) => self.landed = Some(apart),
-        }
-    }
-
-    /// Nobody waits for the call's end any more, if it has begun.
-    #[cold]
-    fn abandon(&mut self) {
-        let Some(id) = self.id.filter(|_| !self.owned) else { return };
-        let state = &mut *self.peer.lock();
-        if state.conversation.is_outstanding(id) {
-            state.owners.abandon(id);
-        }
-    }
-
-    /// It did not even begin.
-    #[cold]
-    pub(super) fn fail(&mut self, failure: Failure) {
-        self.land(Outcome::Failed(failure), &[]);
-        self.done = true;
-    }
-
-    /// Gives an outcome that stands elsewhere to the sink, when somebody else may lead: it may be long.
-    #[inline(always)]
-    pub(super) fn finish(&mut self) {
-        if let Some(Landed::Apart(outcome)) = self.landed.take() {
-            (self.sink)(*outcome);
-        }
-    }
 }
 
 impl Peer {
@@ -196,106 +69,5 @@ impl Peer {
     pub(super) fn lock(&self) -> MutexGuard<'_, PeerState> {
         // Nothing of a user's runs while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn into_owned(outcome: Outcome<'_>) -> Outcome<'static> {
-    match outcome {
-        Outcome::Result(body) => Outcome::Result(Cow::Owned(body.into_owned())),
-        Outcome::Exception(body) => Outcome::Exception(Cow::Owned(body.into_owned())),
-        Outcome::Failed(failure) => Outcome::Failed(failure),
-    }
-}
-
-/// The end of a call, which its caller waits for, perhaps for ever: it can only be [delivered](End::deliver).
-#[must_use = "the caller waits for the end of the call: deliver it"]
-struct End<'e, 'a> {
-    id: CallId,
-    token: u64,
-    outcome: Outcome<'a>,
-    arguments: &'e mut Vec<u8>,
-    #[cfg(debug_assertions)]
-    undelivered: Undelivered,
-}
-
-/// What an [`End`] has until it is delivered, where assertions are checked.
-#[cfg(debug_assertions)]
-struct Undelivered;
-
-#[cfg(debug_assertions)]
-impl Drop for Undelivered {
-    fn drop(&mut self) {
-        assert!(std::thread::panicking(), "the end of a call was dropped, and its caller waits for ever");
-    }
-}
-
-/// All that wait for ends in one conversation: owners by token, and the receiving thread itself, whichever
-/// call it waits for.
-struct Callers<'c, 'a> {
-    peer: &'c Peer,
-    owners: &'c mut Owners,
-    mine: Option<&'c mut Mine<'a>>,
-}
-
-impl End<'_, '_> {
-    /// Gives the end of a call to its caller, by whatever route its datagram came: the receiving thread, or
-    /// another thread. An end whose caller's thread panicked while it led is dropped.
-    #[inline(always)]
-    fn deliver(
-        self,
-        callers: Callers<'_, '_>,
-        (datagram, train): (&[u8], Option<&Train>),
-        wakes: &mut Wakes,
-    ) {
-        let End { id, token, outcome, arguments, .. } = self;
-        #[cfg(debug_assertions)]
-        std::mem::forget(self.undelivered);
-        let Callers { peer, owners, mine } = callers;
-        let owner = owners.take(token);
-        if let Some(mine) = mine.filter(|mine| mine.id == Some(id) && mine.peer.id == peer.id) {
-            return mine.land(outcome, datagram);
-        }
-        match owner {
-            Some(Owner::Thread(waiter)) => {
-                waiter.put(outcome);
-                wakes.waiters.push(waiter);
-            }
-            Some(Owner::Started(landing, watcher)) => {
-                landing.end(outcome, arguments, train);
-                wakes.add(watcher);
-            }
-            None if token == Owners::NOBODY && owners.was_abandoned(id) => {}
-            Some(Owner::Bind(..)) | None => debug_assert!(false, "a call ended that nobody had made"),
-        }
-    }
-}
-
-/// Takes an event of a peer to its owner. The event comes from a datagram, perhaps of a train that may be
-/// lent, or from a timer. `mine` is the receiving thread's call, to this peer or another.
-#[inline(always)]
-pub(super) fn deliver(
-    peer: &Peer,
-    owners: &mut Owners,
-    event: Event<'_>,
-    datagram: (&[u8], Option<&Train>),
-    mine: Option<&mut Mine<'_>>,
-    wakes: &mut Wakes,
-) {
-    match event {
-        Event::Ended { id, token, outcome, arguments } => {
-            let end = End {
-                id,
-                token,
-                outcome,
-                arguments,
-                #[cfg(debug_assertions)]
-                undelivered: Undelivered,
-            };
-            end.deliver(Callers { peer, owners, mine }, datagram, wakes);
-        }
-        Event::Bound { token, answer } => match owners.take(token) {
-            Some(Owner::Bind(binds, which)) => binds.end(which, answer, wakes),
-            _ => debug_assert!(false, "a bind ended that nobody had begun"),
-        },
     }
 }

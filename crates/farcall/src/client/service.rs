@@ -14,10 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::Endpoint;
+use super::caller::{Caller, Tools};
 use super::drive::Attendance;
+use super::flush_signal::Duty;
 use super::lead::Seat;
-use super::vigil::Duty;
-use super::waiter::{Caller, Tools, Waiter};
+use super::waiter::Waiter;
 use crate::env::Env;
 
 /// The longest that a call may be left unsent by others: less than a thread may have to wait for a processor.
@@ -91,7 +92,7 @@ impl Service {
 
     /// Naps, leads, or stands by to lead, while there is anything to do it for.
     fn serve(&self, endpoint: &Endpoint, tools: &mut Tools, trend: &mut Trend) {
-        let vigil = &endpoint.vigil;
+        let vigil = &endpoint.flush_signal;
         vigil.watch();
         while !self.is_stopped() {
             if !self.is_hurried(endpoint) {
@@ -154,8 +155,8 @@ impl Service {
             |naps: bool| !naps && !endpoint.is_busy() || self.is_stopped() || endpoint.lead.is_followed();
         while !over(naps) {
             match naps {
-                true => endpoint.vigil.watch(),
-                false => endpoint.vigil.receive(),
+                true => endpoint.flush_signal.watch(),
+                false => endpoint.flush_signal.receive(),
             }
             endpoint.send_unsent(tools);
             let now = endpoint.env.now();
@@ -196,7 +197,7 @@ impl Endpoint {
 
     /// A call was started and sent.
     pub(super) fn engage(&self, service: &Service) {
-        if self.vigil.summon() == Duty::Wake {
+        if self.flush_signal.summon() == Duty::Wake {
             service.wake();
         }
     }
@@ -206,7 +207,7 @@ impl Endpoint {
         let Some(service) = self.service.get() else { return };
         if !service.polled.load(Ordering::SeqCst)
             && !service.polled.swap(true, Ordering::SeqCst)
-            && self.vigil.is_watched()
+            && self.flush_signal.is_watched()
         {
             service.waiter.wake();
         }

@@ -1,18 +1,20 @@
 //! A call under way without a thread: its outcome, and whoever asks for it.
 
 use std::cell::OnceCell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
-use farcall_proto::client::{CallId, Outcome};
+use farcall_proto::client::CallId;
 
-use super::call::{Outgoing, Refused};
-use super::lent::Train;
-use super::owners::{Owner, Watcher};
+use super::call::Refused;
+use super::caller::{Caller, Tools};
+use super::flush_signal::Duty;
+use super::owners::Owner;
+use super::request::Outgoing;
+use super::result_slot::{ResultSlot, Taker};
 use super::service::Service;
-use super::vigil::Duty;
-use super::waiter::{Caller, Kept, Tools};
+use super::waiter::Watcher;
 use super::{Endpoint, Peer};
 use crate::{CallFailed, Kind, Ran};
 
@@ -25,51 +27,7 @@ const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 pub(crate) struct Started {
     id: CallId,
     token: u64,
-    landing: Arc<Landing>,
-}
-
-/// Where the outcome of a call that was started comes to.
-#[derive(Default)]
-pub(super) struct Landing {
-    /// With the arguments of a call that failed, encoded, perhaps to make it again.
-    kept: Mutex<Kept>,
-    over: AtomicBool,
-}
-
-/// Takes an outcome and, with a failure that may be repaired, the encoded arguments.
-pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
-
-impl Landing {
-    /// The outcome has come.
-    #[inline]
-    pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, train: Option<&Train>) {
-        debug_assert!(!self.is_over(), "a call ends once");
-        let mut kept = self.lock();
-        kept.put_into(outcome, arguments, train);
-        kept.put_arguments(arguments);
-        drop(kept);
-        self.over.store(true, Ordering::Release);
-    }
-
-    #[inline]
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire)
-    }
-
-    /// Gives the outcome, once, if it has come. Nobody else needs the lock then.
-    #[inline]
-    fn give(&self, taker: Taker<'_>) {
-        let mut kept = self.lock();
-        let arguments = kept.take_arguments();
-        if let Some(outcome) = kept.take() {
-            taker(outcome, &arguments);
-        }
-    }
-
-    #[inline]
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    slot: Arc<ResultSlot>,
 }
 
 impl Started {
@@ -92,10 +50,10 @@ impl Started {
 
     /// Blocks until the outcome has come.
     pub(crate) fn wait(&self, endpoint: &Endpoint, peer: &Peer, taker: Taker<'_>) -> Result<(), CallFailed> {
-        if !self.landing.is_over() {
+        if !self.slot.is_over() {
             self.wait_for_it(endpoint, peer)?;
         }
-        self.landing.give(taker);
+        self.slot.give(taker);
         Ok(())
     }
 
@@ -110,7 +68,7 @@ impl Started {
         if !sent {
             endpoint.send_unsent(tools);
         }
-        attendance.until(tools, endpoint.env.now(), &|| self.landing.is_over());
+        attendance.until(tools, endpoint.env.now(), &|| self.slot.is_over());
         drop(attendance);
         caller.keep();
         Ok(())
@@ -119,7 +77,7 @@ impl Started {
     /// Whether the outcome has come.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
-        self.landing.is_over()
+        self.slot.is_over()
     }
 
     /// The outcome if it has come; else `context` is woken when it does.
@@ -130,14 +88,14 @@ impl Started {
         context: &mut Context<'_>,
         taker: Taker<'_>,
     ) -> Poll<()> {
-        if !self.landing.is_over()
+        if !self.slot.is_over()
             && self.watch(endpoint, peer, Watcher::Task(context.waker().clone())).is_some()
         {
             // A call that was left may wait on: the service thread looks after it.
             endpoint.hasten();
             return Poll::Pending;
         }
-        self.landing.give(taker);
+        self.slot.give(taker);
         Poll::Ready(())
     }
 
@@ -164,7 +122,7 @@ impl Started {
     /// Nobody waits for the call any more, but it is to go on: the server hears so now, or `later` if it
     /// takes long.
     pub(crate) fn detach(&self, endpoint: &Arc<Endpoint>, peer: &Peer, later: bool) {
-        if self.landing.is_over() || endpoint.check_process().is_err() {
+        if self.slot.is_over() || endpoint.check_process().is_err() {
             return;
         }
         peer.lock().conversation.detach(self.id, later);
@@ -179,7 +137,7 @@ impl Started {
 
     /// Asks the server to give the call up.
     pub(crate) fn cancel(&self, endpoint: &Endpoint, peer: &Peer) {
-        if self.landing.is_over() || endpoint.check_process().is_err() {
+        if self.slot.is_over() || endpoint.check_process().is_err() {
             return;
         }
         let mut caller = Caller::take(&endpoint.env);
@@ -207,9 +165,9 @@ impl Endpoint {
         if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {
             return Err(too_many_bytes());
         }
-        let landing = Arc::new(Landing::default());
+        let slot = Arc::new(ResultSlot::default());
         let was_busy = state.owners.any_started();
-        let token = state.owners.add(Owner::Started(landing.clone(), watcher));
+        let token = state.owners.add(Owner::Started(slot.clone(), watcher));
         let now = OnceCell::new();
         let clock = || *now.get_or_init(|| self.env.now());
         // While tasks wait, the service thread receives.
@@ -222,14 +180,14 @@ impl Endpoint {
             }
         };
         self.count_busy(was_busy, &state.owners);
-        let started = Started { id, token, landing };
+        let started = Started { id, token, slot };
         if let Some(service) = service.filter(|_| state.conversation.may_wait(id, clocked)) {
             let first = !std::mem::replace(&mut state.left, true);
             drop(state);
             if first {
                 self.leave(service, peer, tools);
             }
-            self.set_timer(outgoing.trip.deadline);
+            self.set_timer(outgoing.request.deadline);
         } else {
             if !std::mem::replace(&mut state.listed, true) {
                 drop(state);
@@ -250,7 +208,7 @@ impl Endpoint {
     fn leave(&self, service: &Service, peer: &Arc<Peer>, tools: &mut Tools) {
         self.unsent.lock().unwrap_or_else(PoisonError::into_inner).push(peer.clone());
         self.left.fetch_add(1, Ordering::Relaxed);
-        match self.vigil.leave() {
+        match self.flush_signal.leave() {
             Duty::Nothing => {}
             Duty::Wake => service.wake(),
             Duty::Send => drop(self.send_unsent(tools)),
@@ -278,7 +236,7 @@ mod tests {
 
     use super::*;
     use crate::System;
-    use crate::client::Trip;
+    use crate::client::CallRequest;
     use crate::env::{Env, SocketOptions};
     use crate::stub::Procedure;
     use crate::xdr::Encoder;
@@ -300,8 +258,8 @@ mod tests {
                 deadline: None,
             };
             let encode = |e: &mut Encoder<'_>| e.opaque(&vec![0; len]);
-            let trip = Trip { procedure: &procedure, deadline: None, trace: None, encode: &encode };
-            Started::start(&endpoint, &peer, &Outgoing { export: 1, trip: &trip })
+            let request = CallRequest { procedure: &procedure, deadline: None, trace: None, encode: &encode };
+            Started::start(&endpoint, &peer, &Outgoing { export: 1, request: &request })
         };
         let half = start(MOST_BYTES / 2).unwrap();
         let _other = start(MOST_BYTES / 2).unwrap();

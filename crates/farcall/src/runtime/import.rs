@@ -15,7 +15,7 @@ use super::attempt::Attempt;
 use super::bind::{Candidate, Target, parse};
 use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
-use crate::client::{Brief, Outgoing, Peer, Takers, Trip};
+use crate::client::{Brief, CallRequest, Outgoing, Peer, Takers};
 use crate::context;
 use crate::retry::{Retry, Step};
 use crate::shm::Watcher;
@@ -108,8 +108,8 @@ struct Shared(Arc<Importer>);
 impl Channel for Shared {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
         let (deadline, trace) = self.0.inherit(&call);
-        let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };
-        self.0.call(&trip, sink);
+        let request = CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode };
+        self.0.call(&request, sink);
     }
 
     fn call_briefly(
@@ -139,8 +139,8 @@ impl Channel for Shared {
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         let (deadline, trace) = self.0.inherit(&call);
-        let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };
-        started::start(&self.0, &trip)
+        let request = CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode };
+        started::start(&self.0, &request)
     }
 
     fn post(&self, bytes: &[u8]) -> bool {
@@ -156,8 +156,8 @@ impl Channel for Shared {
         member: u32,
     ) -> Box<dyn PendingCall> {
         let (deadline, trace) = self.0.inherit(&call);
-        let trip = Trip { procedure: call.procedure, deadline, trace, encode: call.encode };
-        started::start_at(&self.0, &trip, wait_point, ready, member)
+        let request = CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode };
+        started::start_at(&self.0, &request, wait_point, ready, member)
     }
 
     fn wait_point(&self) -> Arc<dyn WaitPoint> {
@@ -177,25 +177,25 @@ impl Importer {
     }
 
     /// Calls, and repeats the call elsewhere while it may be repeated.
-    pub(super) fn call(&self, trip: &Trip<'_>, sink: Sink<'_>) {
-        let Some(target) = self.bound.first() else { return self.call_bound(trip, sink) };
-        match self.call_once(target, trip, sink) {
+    pub(super) fn call(&self, request: &CallRequest<'_>, sink: Sink<'_>) {
+        let Some(target) = self.bound.first() else { return self.call_bound(request, sink) };
+        match self.call_once(target, request, sink) {
             Ok(None) => {}
-            Ok(Some(failure)) => self.repeat(target.clone(), failure, trip, sink),
+            Ok(Some(failure)) => self.repeat(target.clone(), failure, request, sink),
             Err(why) => sink(Reply::Failed(why)),
         }
     }
 
     /// Binds first if need be.
     #[cold]
-    fn call_bound(&self, trip: &Trip<'_>, sink: Sink<'_>) {
-        let target = match self.target(&[], trip.deadline) {
+    fn call_bound(&self, request: &CallRequest<'_>, sink: Sink<'_>) {
+        let target = match self.target(&[], request.deadline) {
             Ok(target) => target,
             Err(why) => return sink(Reply::Failed(why)),
         };
-        match self.call_once(&target, trip, sink) {
+        match self.call_once(&target, request, sink) {
             Ok(None) => {}
-            Ok(Some(failure)) => self.repeat(target, failure, trip, sink),
+            Ok(Some(failure)) => self.repeat(target, failure, request, sink),
             Err(why) => sink(Reply::Failed(why)),
         }
     }
@@ -212,7 +212,12 @@ impl Importer {
     ) {
         // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        self.repeat(target, failure, &Trip { procedure, deadline: None, trace: None, encode: &encode }, sink);
+        self.repeat(
+            target,
+            failure,
+            &CallRequest { procedure, deadline: None, trace: None, encode: &encode },
+            sink,
+        );
     }
 
     /// Makes a call that failed again, while that may help. Whoever hears of the last failure hears
@@ -222,19 +227,19 @@ impl Importer {
         &self,
         mut target: Arc<Target>,
         mut failure: Failure,
-        trip: &Trip<'_>,
+        request: &CallRequest<'_>,
         sink: Sink<'_>,
     ) {
         let mut retry = Retry::default();
         let why = loop {
-            if let Err(why) = self.try_again(&mut retry, &target, failure, trip.procedure) {
+            if let Err(why) = self.try_again(&mut retry, &target, failure, request.procedure) {
                 break why;
             }
-            target = match self.target(retry.avoid(), trip.deadline) {
+            target = match self.target(retry.avoid(), request.deadline) {
                 Ok(target) => target,
                 Err(why) => break retry.unbound(why),
             };
-            failure = match self.call_once(&target, trip, sink) {
+            failure = match self.call_once(&target, request, sink) {
                 Ok(None) => return,
                 Ok(Some(failure)) => failure,
                 Err(why) => break why,
@@ -248,15 +253,15 @@ impl Importer {
     fn call_once(
         &self,
         target: &Target,
-        trip: &Trip<'_>,
+        request: &CallRequest<'_>,
         sink: Sink<'_>,
     ) -> Result<Option<Failure>, CallFailed> {
-        if !target.has(trip.procedure.number) {
-            return Err(target.refusal(trip.procedure));
+        if !target.has(request.procedure.number) {
+            return Err(target.refusal(request.procedure));
         }
-        builtin::may_call(target.export, trip.procedure.number)?;
+        builtin::may_call(target.export, request.procedure.number)?;
         let mut failed = None;
-        let outgoing = Outgoing { export: target.export, trip };
+        let outgoing = Outgoing { export: target.export, request };
         let take = &mut |outcome: Outcome<'_>| failed = give(target, outcome, sink);
         let carried = match &target.link {
             Some(link) => link.call(&outgoing, take)?,

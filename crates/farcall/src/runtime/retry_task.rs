@@ -12,7 +12,7 @@ use super::import::Importer;
 use super::sent::{SentCall, give, send};
 use super::tasks::{Room, Tasks};
 use crate::Trace;
-use crate::client::Trip;
+use crate::client::CallRequest;
 use crate::env::{Event, Time};
 use crate::retry::Retry;
 use crate::stub::{Procedure, Reply, Sink, bad_arguments, no_reply};
@@ -33,17 +33,25 @@ pub(super) struct EncodedCall {
 pub(super) type Failed = (Arc<Target>, Failure);
 
 impl EncodedCall {
-    pub(super) fn new(importer: &Arc<Importer>, trip: &Trip<'_>) -> Result<EncodedCall, CallFailed> {
+    pub(super) fn new(
+        importer: &Arc<Importer>,
+        request: &CallRequest<'_>,
+    ) -> Result<EncodedCall, CallFailed> {
         let mut arguments = Vec::new();
-        (trip.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
-        let Trip { procedure, deadline, trace, .. } = *trip;
+        (request.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
+        let CallRequest { procedure, deadline, trace, .. } = *request;
         Ok(EncodedCall { importer: importer.clone(), procedure: *procedure, arguments, deadline, trace })
     }
 
-    pub(super) fn with_trip<R>(&self, f: impl FnOnce(&Trip<'_>) -> R) -> R {
+    pub(super) fn with_trip<R>(&self, f: impl FnOnce(&CallRequest<'_>) -> R) -> R {
         // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
-        f(&Trip { procedure: &self.procedure, deadline: self.deadline, trace: self.trace, encode: &encode })
+        f(&CallRequest {
+            procedure: &self.procedure,
+            deadline: self.deadline,
+            trace: self.trace,
+            encode: &encode,
+        })
     }
 }
 
@@ -141,7 +149,7 @@ impl RetryTask {
 
     /// Calls once. A failure that may be repaired is returned.
     async fn attempt(&self, call: &EncodedCall, target: Arc<Target>) -> Result<Option<Failed>, CallFailed> {
-        let started = call.with_trip(|trip| send(&target, trip))?;
+        let started = call.with_trip(|request| send(&target, request))?;
         // Either this sees that it was cancelled meanwhile, or whoever cancels sees what to cancel.
         let (cancelled, detached) = {
             let mut state = self.lock();

@@ -8,7 +8,7 @@ use farcall_proto::client::Outcome;
 
 use super::bind::Target;
 use super::import;
-use crate::client::{self, Outgoing, Taker, Trip};
+use crate::client::{self, CallRequest, Outgoing, Taker};
 use crate::stub::Sink;
 use crate::{CallFailed, shm};
 
@@ -23,11 +23,11 @@ pub(super) enum SentCall {
 ///
 /// # Errors
 /// What is known at once; nothing was sent.
-pub(super) fn send(target: &Target, trip: &Trip<'_>) -> Result<SentCall, CallFailed> {
-    if !target.has(trip.procedure.number) {
-        return Err(target.refusal(trip.procedure));
+pub(super) fn send(target: &Target, request: &CallRequest<'_>) -> Result<SentCall, CallFailed> {
+    if !target.has(request.procedure.number) {
+        return Err(target.refusal(request.procedure));
     }
-    SentCall::start(target, &Outgoing { export: target.export, trip })
+    SentCall::start(target, &Outgoing { export: target.export, request })
 }
 
 impl SentCall {

@@ -10,7 +10,7 @@ use super::import::{Importer, describe};
 use super::retry_task::{EncodedCall, RetryTask};
 use super::sent::{SentCall, give, send};
 use crate::Trace;
-use crate::client::{self, Outgoing, Trip};
+use crate::client::{self, CallRequest, Outgoing};
 use crate::context::Set;
 use crate::env::Time;
 use crate::stub::{PendingCall, Procedure, Reply, Sink};
@@ -60,7 +60,7 @@ enum Stage {
 /// As [`start`], for a thread that gathers the ends of several calls at `wait_point`.
 pub(super) fn start_at(
     importer: &Arc<Importer>,
-    trip: &Trip<'_>,
+    request: &CallRequest<'_>,
     wait_point: &Arc<dyn WaitPoint>,
     ready: &ReadyList,
     member: u32,
@@ -68,18 +68,18 @@ pub(super) fn start_at(
     let target = importer
         .bound
         .first()
-        .filter(|target| is_at(target, wait_point) && target.has(trip.procedure.number));
+        .filter(|target| is_at(target, wait_point) && target.has(request.procedure.number));
     let Some(target) = target else {
         ready.token(member).mark_ready();
-        return start(importer, trip);
+        return start(importer, request);
     };
-    let outgoing = Outgoing { export: target.export, trip };
-    let may_call = builtin::may_call(target.export, trip.procedure.number);
+    let outgoing = Outgoing { export: target.export, request };
+    let may_call = builtin::may_call(target.export, request.procedure.number);
     let start = || client::Started::start_at(&target.endpoint, &target.peer, &outgoing, (ready, member));
     match may_call.and_then(|()| start()) {
         Ok(started) => {
             let stage = Stage::Sent(SentCall::Datagrams(started), target.clone());
-            Box::new(ImportedCall::new(importer, trip, stage))
+            Box::new(ImportedCall::new(importer, request, stage))
         }
         Err(why) => {
             ready.token(member).mark_ready();
@@ -96,15 +96,15 @@ fn is_at(target: &Target, wait_point: &Arc<dyn WaitPoint>) -> bool {
 
 /// Starts a call. Where there is no binding, or a call that did not run is to be made again, a
 /// task does that: both wait for answers, which nobody who starts a call does.
-pub(super) fn start(importer: &Arc<Importer>, trip: &Trip<'_>) -> Box<dyn PendingCall> {
+pub(super) fn start(importer: &Arc<Importer>, request: &CallRequest<'_>) -> Box<dyn PendingCall> {
     let stage = match importer.bound.first().cloned().or_else(|| importer.bound.get()) {
-        Some(target) => send(&target, trip).map(|started| Stage::Sent(started, target)),
-        None => {
-            EncodedCall::new(importer, trip).and_then(|call| RetryTask::begin(call, None)).map(Stage::Retried)
-        }
+        Some(target) => send(&target, request).map(|started| Stage::Sent(started, target)),
+        None => EncodedCall::new(importer, request)
+            .and_then(|call| RetryTask::begin(call, None))
+            .map(Stage::Retried),
     };
     match stage {
-        Ok(stage) => Box::new(ImportedCall::new(importer, trip, stage)),
+        Ok(stage) => Box::new(ImportedCall::new(importer, request, stage)),
         Err(why) => Box::new(why),
     }
 }
@@ -120,8 +120,8 @@ impl ImportedCall {
         }
     }
 
-    fn new(importer: &Arc<Importer>, trip: &Trip<'_>, stage: Stage) -> ImportedCall {
-        let Trip { procedure, deadline, trace, .. } = *trip;
+    fn new(importer: &Arc<Importer>, request: &CallRequest<'_>, stage: Stage) -> ImportedCall {
+        let CallRequest { procedure, deadline, trace, .. } = *request;
         let (procedure, trace) = (Called::new(procedure), trace.map(Box::new));
         ImportedCall { importer: importer.clone(), procedure, deadline, trace, stage }
     }
@@ -150,7 +150,8 @@ impl PendingCall for ImportedCall {
                 }
                 let Some((failure, arguments)) = failed else { return };
                 // This thread waits anyway.
-                self.encoded(arguments).with_trip(|trip| self.importer.repeat(target, failure, trip, sink));
+                self.encoded(arguments)
+                    .with_trip(|request| self.importer.repeat(target, failure, request, sink));
             }
             Stage::Retried(task) => task.wait(sink),
             Stage::Over => {}

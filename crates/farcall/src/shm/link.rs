@@ -142,15 +142,15 @@ impl Link {
         crate::serving::may_wait()?;
         let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
         let mut scratch = Scratch::take();
-        let mut long = Long::new(self, outgoing.trip.deadline);
-        (outgoing.trip.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long))
+        let mut long = Long::new(self, outgoing.request.deadline);
+        (outgoing.request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long))
             .map_err(bad_arguments)?;
         let sent =
             long.finish(&scratch.bytes).and_then(|rest| self.send(claim, outgoing, rest, long.lane.as_mut()));
         let waiting = crate::serving::wait_guard();
         let ended = match sent {
-            Ok(ticket) => match self.wait(ticket, outgoing.trip.deadline) {
-                Ok(()) => self.receive(ticket, outgoing.trip.deadline, &mut scratch.bytes),
+            Ok(ticket) => match self.wait(ticket, outgoing.request.deadline) {
+                Ok(()) => self.receive(ticket, outgoing.request.deadline, &mut scratch.bytes),
                 Err(stop) => Err(self.lose(ticket, stop)),
             },
             Err(failure) => Err(failure),
@@ -174,14 +174,14 @@ impl Link {
         if let Some(broken) = self.watch.broken() {
             return Err(unreachable(broken, Ran::No));
         }
-        let within = match outgoing.trip.deadline {
+        let within = match outgoing.request.deadline {
             None => None,
             Some(deadline) => match deadline.since(self.env.now()) {
                 Duration::ZERO => return Err(Failure::new(Kind::Deadline, Ran::No)),
                 left => Some(left),
             },
         };
-        let trace = outgoing.trip.trace.map(|trace| {
+        let trace = outgoing.request.trace.map(|trace| {
             let mut bytes = [0; 24];
             bytes[..16].copy_from_slice(&trace.trace);
             bytes[16..].copy_from_slice(&trace.span);
@@ -191,7 +191,8 @@ impl Link {
         if lane.is_some() {
             self.long.store(true, Ordering::Relaxed);
         }
-        let call = Call { export: outgoing.export, procedure: outgoing.trip.procedure.number, within, trace };
+        let call =
+            Call { export: outgoing.export, procedure: outgoing.request.procedure.number, within, trace };
         Ok(self.caller.call(claim.keep(), &call, arguments, lane))
     }
 

@@ -44,13 +44,13 @@ impl Started {
         let Some(claim) = Claim::new(&link.caller) else { return Ok(None) };
         let mut scratch = Scratch::take();
         let mut kept = Kept::new(link);
-        (outgoing.trip.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept))
+        (outgoing.request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept))
             .map_err(bad_arguments)?;
         let Ok(rest) = kept.finish(&scratch.bytes) else { return Ok(None) };
         let ticket = link.send(claim, outgoing, rest, kept.long.lane.as_mut())?;
         let (lane, arguments) = (kept.held(), kept.bytes);
         scratch.keep();
-        let (link, deadline, handover) = (link.clone(), outgoing.trip.deadline, Handover::new());
+        let (link, deadline, handover) = (link.clone(), outgoing.request.deadline, Handover::new());
         Ok(Some(Arc::new(Started { link, ticket, deadline, arguments, lane, handover })))
     }
 

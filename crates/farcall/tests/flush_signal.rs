@@ -1,9 +1,9 @@
 //! Calls that were left to share a datagram are sent, in every interleaving that loom finds.
 #![allow(missing_docs)]
 
-#[path = "../src/client/vigil.rs"]
+#[path = "../src/client/flush_signal.rs"]
 #[allow(dead_code)]
-mod vigil;
+mod flush_signal;
 
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
@@ -13,11 +13,11 @@ use loom::sync::{Condvar, Mutex};
 use loom::thread;
 use std::sync::Arc;
 
-use vigil::{Duty, Vigil};
+use flush_signal::{Duty, FlushSignal};
 
 /// A conversation, and the service thread's seat.
 struct Net {
-    vigil: Vigil,
+    signal: FlushSignal,
     queue: Mutex<Queue>,
     woken: Mutex<bool>,
     changed: Condvar,
@@ -34,7 +34,7 @@ struct Queue {
 impl Net {
     fn new() -> Arc<Net> {
         let (woken, changed) = (Mutex::new(false), Condvar::new());
-        Arc::new(Net { vigil: Vigil::new(), queue: Mutex::new(Queue::default()), woken, changed })
+        Arc::new(Net { signal: FlushSignal::new(), queue: Mutex::new(Queue::default()), woken, changed })
     }
 
     /// `Endpoint::begin_started`, and `leave`.
@@ -45,7 +45,7 @@ impl Net {
             !std::mem::replace(&mut queue.left, true)
         };
         if first {
-            match self.vigil.leave() {
+            match self.signal.leave() {
                 Duty::Nothing => {}
                 Duty::Wake => self.wake(),
                 Duty::Send => self.send_unsent(),
@@ -55,7 +55,7 @@ impl Net {
 
     /// `Endpoint::send_unsent`.
     fn send_unsent(&self) {
-        if self.vigil.take() {
+        if self.signal.take() {
             let mut queue = self.queue.lock().unwrap();
             queue.left = false;
             queue.sent += std::mem::take(&mut queue.calls);
@@ -69,30 +69,30 @@ impl Net {
 
     /// The service thread, which rests whenever it finds nothing. Where nobody would wake it loom finds out.
     fn rest_until_sent(&self, calls: usize) {
-        self.vigil.watch();
+        self.signal.watch();
         self.send_unsent();
         while self.queue.lock().unwrap().sent < calls {
-            if self.vigil.rest(|| false) {
+            if self.signal.rest(|| false) {
                 let mut woken = self.woken.lock().unwrap();
                 while !*woken {
                     woken = self.changed.wait(woken).unwrap();
                 }
                 *woken = false;
             }
-            self.vigil.watch();
+            self.signal.watch();
             self.send_unsent();
         }
     }
 
     /// The service thread, which sleeps in the socket for a nap.
     fn nap(&self) {
-        self.vigil.watch();
+        self.signal.watch();
         self.send_unsent();
     }
 
     /// The service thread, which goes to sleep in the socket.
     fn receive(&self) {
-        self.vigil.receive();
+        self.signal.receive();
         self.send_unsent();
     }
 }
@@ -119,7 +119,7 @@ fn what_is_left_wakes_a_service_thread_that_rests() {
 fn what_is_left_is_sent_while_the_service_thread_receives() {
     check(|| {
         let net = Net::new();
-        net.vigil.watch();
+        net.signal.watch();
         let other = net.clone();
         let service = thread::spawn(move || other.receive());
         net.start();
@@ -134,7 +134,7 @@ fn two_who_start_calls_and_one_who_sends_them_leave_none() {
     check(|| {
         let net = Net::new();
         // The service thread sleeps in the socket throughout.
-        net.vigil.receive();
+        net.signal.receive();
         let threads = [net.clone(), net.clone()].map(|net| {
             thread::spawn(move || {
                 net.start();
@@ -151,7 +151,7 @@ fn two_who_start_calls_and_one_who_sends_them_leave_none() {
 fn what_is_left_is_sent_by_a_service_thread_that_naps_before_it_sleeps() {
     check(|| {
         let net = Net::new();
-        net.vigil.receive();
+        net.signal.receive();
         let other = net.clone();
         let service = thread::spawn(move || {
             other.nap();

@@ -13,7 +13,7 @@
 use super::sync::{AtomicBool, AtomicU8, Ordering, fence};
 
 /// What is known of the service thread, and whether there is something to send.
-pub(crate) struct Vigil {
+pub(crate) struct FlushSignal {
     service: AtomicU8,
     unsent: AtomicBool,
 }
@@ -35,9 +35,9 @@ pub(crate) enum Duty {
     Send,
 }
 
-impl Vigil {
-    pub(crate) fn new() -> Vigil {
-        Vigil { service: AtomicU8::new(RESTS), unsent: AtomicBool::new(false) }
+impl FlushSignal {
+    pub(crate) fn new() -> FlushSignal {
+        FlushSignal { service: AtomicU8::new(RESTS), unsent: AtomicBool::new(false) }
     }
 
     /// Calls were left in a queue, in which there were none.
@@ -89,7 +89,7 @@ impl Vigil {
         self.service.store(WATCHES, Ordering::SeqCst);
     }
 
-    /// Of the service thread: it will sleep until it is woken, unless it must [`Vigil::watch`] after all: `needed`
+    /// Of the service thread: it will sleep until it is woken, unless it must [`FlushSignal::watch`] after all: `needed`
     /// is asked again, for who comes from now on wakes it.
     pub(crate) fn rest(&self, needed: impl FnOnce() -> bool) -> bool {
         self.service.store(RESTS, Ordering::SeqCst);

@@ -22,9 +22,9 @@ pub(super) fn buffer() -> Box<[u8]> {
 
 /// The buffers that a thread has lent.
 #[derive(Default)]
-pub(super) struct Lent(Vec<Train>);
+pub(super) struct ReceiveBuffers(Vec<Train>);
 
-impl Lent {
+impl ReceiveBuffers {
     /// Takes a buffer into which so many bytes came, to be shared, if that is worth it and another can take its place.
     pub(super) fn share(&mut self, buffer: &mut Box<[u8]>, len: usize) -> Option<Train> {
         let some = len >= MUCH && (self.0.len() < MOST || self.0.iter().any(is_returned));
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_received_into_again_when_nobody_has_it() {
-        let (mut lent, mut buffer) = (Lent::default(), buffer());
+        let (mut lent, mut buffer) = (ReceiveBuffers::default(), buffer());
         assert!(lent.share(&mut buffer, MUCH - 1).is_none(), "little is copied");
         buffer[0] = 1;
         let train = lent.share(&mut buffer, MUCH).unwrap();

@@ -1,0 +1,145 @@
+//! Asking several servers for an export at once.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Poll, Waker};
+
+use farcall_proto::client::Bound;
+use farcall_proto::{Failure, Time};
+
+use super::bind_answers::{Answer, Asker, BindAnswers};
+use super::caller::{Caller, Tools};
+use super::owners::Owner;
+use super::{Endpoint, Peer};
+use crate::CallFailed;
+
+impl Endpoint {
+    /// Asks each peer which export answers to the name beside it, and gives `judge` each answer as
+    /// it comes, with the peer's index, until it says true, none is left, or the deadline passes.
+    pub(crate) fn bind(
+        &self,
+        peers: &[(Arc<Peer>, String)],
+        deadline: Option<Time>,
+        judge: &mut dyn FnMut(usize, Result<Bound, Failure>) -> bool,
+    ) -> Result<(), CallFailed> {
+        self.check_process()?;
+        let mut caller = Caller::take_to_wait(&self.env)?;
+        let binds = BindAnswers::new(Asker::Thread(caller.waiter.clone()));
+        let (tokens, mut first) = self.ask(peers, &binds, &mut caller.tools);
+        for _ in peers {
+            self.set_timer(first.take());
+            let Caller { waiter, tools, .. } = &mut *caller;
+            let over = || binds.any() || self.is_past(deadline);
+            self.attend(waiter).by(deadline).until(tools, self.env.now(), &over);
+            let Some((which, answer)) = binds.fetch() else { break };
+            if judge(which, answer) {
+                break;
+            }
+        }
+        self.forget(peers, tokens, &binds);
+        caller.keep();
+        Ok(())
+    }
+
+    /// Asks each peer which export answers to the name beside it. The tokens of the questions, and the first timer.
+    pub(super) fn ask(
+        &self,
+        peers: &[(Arc<Peer>, String)],
+        binds: &Arc<BindAnswers>,
+        tools: &mut Tools,
+    ) -> (Vec<u64>, Option<Time>) {
+        let (mut tokens, mut first) = (Vec::with_capacity(peers.len()), None);
+        let now = self.env.now();
+        for (which, (peer, name)) in peers.iter().enumerate() {
+            let (timer, unlisted) = {
+                let mut state = peer.lock();
+                let was_busy = state.owners.any_started();
+                let token = state.owners.add(Owner::Bind(binds.clone(), which));
+                tokens.push(token);
+                state.conversation.bind(now, name, token);
+                self.tasks.fetch_add(binds.tasks(), Ordering::SeqCst);
+                self.count_busy(was_busy, &state.owners);
+                let unlisted = !std::mem::replace(&mut state.listed, true);
+                (state.conversation.timeout(), unlisted)
+            };
+            if unlisted {
+                self.list(peer);
+            }
+            self.flush(now, peer, &mut tools.out);
+            first = [first, timer].into_iter().flatten().min();
+        }
+        (tokens, first)
+    }
+
+    /// Those who have not answered are asked no more.
+    pub(super) fn forget(&self, peers: &[(Arc<Peer>, String)], tokens: Vec<u64>, binds: &BindAnswers) {
+        for ((peer, _), token) in peers.iter().zip(tokens) {
+            let mut state = peer.lock();
+            let was_busy = state.owners.any_started();
+            if state.owners.take(token).is_some() {
+                state.conversation.forget_bind(token);
+                self.tasks.fetch_sub(binds.tasks(), Ordering::SeqCst);
+                self.count_busy(was_busy, &state.owners);
+            }
+        }
+    }
+}
+
+/// Servers that a task asks. Those who have not answered when this is dropped are asked no more.
+pub(crate) struct Asking<'a> {
+    endpoint: &'a Arc<Endpoint>,
+    peers: &'a [(Arc<Peer>, String)],
+    /// Once they were asked.
+    asked: Option<(Arc<BindAnswers>, Vec<u64>)>,
+    /// How many answers there are still to be.
+    left: usize,
+}
+
+impl<'a> Asking<'a> {
+    pub(crate) fn new(endpoint: &'a Arc<Endpoint>, peers: &'a [(Arc<Peer>, String)]) -> Asking<'a> {
+        Asking { endpoint, peers, asked: None, left: peers.len() }
+    }
+
+    /// The next answer, and whose it is; none when all have answered. Always of the same task.
+    ///
+    /// # Errors
+    /// The system gives no thread that would receive the answers.
+    pub(crate) async fn next(&mut self) -> Result<Option<(usize, Answer)>, CallFailed> {
+        poll_fn(|context| {
+            if self.left == 0 {
+                return Poll::Ready(Ok(None));
+            }
+            let binds = match &self.asked {
+                Some((binds, _)) => binds,
+                None => self.ask(context.waker())?,
+            };
+            let Some(answer) = binds.fetch() else { return Poll::Pending };
+            self.left -= 1;
+            Poll::Ready(Ok(Some(answer)))
+        })
+        .await
+    }
+
+    fn ask(&mut self, waker: &Waker) -> Result<&Arc<BindAnswers>, CallFailed> {
+        let endpoint = self.endpoint;
+        endpoint.check_process()?;
+        let service = endpoint.service()?;
+        let binds = BindAnswers::new(Asker::Task(waker.clone()));
+        let mut caller = Caller::take(&endpoint.env);
+        let (tokens, timer) = endpoint.ask(self.peers, &binds, &mut caller.tools);
+        caller.keep();
+        endpoint.set_timer(timer);
+        endpoint.engage(service);
+        endpoint.hasten();
+        Ok(&self.asked.insert((binds, tokens)).0)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some((binds, tokens)) = self.asked.take() {
+            self.endpoint.forget(self.peers, tokens, &binds);
+        }
+    }
+}
