@@ -38,7 +38,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::access::{Access, AccessClient, Refused, Rights, TYPE};
-use crate::no_thread;
 use crate::runtime::{MemoryExport, MemoryRuntime};
 use crate::segment::{self, Segment};
 use cache::{Cache, Known};
@@ -249,7 +248,8 @@ impl Clerk {
         clerk.core.recover();
         let core = clerk.core.clone();
         let env = clerk.core.runtime.env();
-        env.spawn("farcall clerk", Box::new(move || core.attend())).map_err(no_thread)?;
+        let spawned = env.spawn("farcall clerk", Box::new(move || core.attend()));
+        spawned.map_err(|why| CallFailed::local("starting a clerk's thread", why))?;
         // Last, so that a process that finds the clerk is served.
         clerk.registration = Some(clerk.core.table.register(&listings::instance(TABLE, address.ip()))?);
         Ok(clerk)

@@ -39,8 +39,6 @@ mod served;
 mod word;
 pub mod words;
 
-use farcall_core::{CallFailed, Kind, Ran};
-
 pub use access::{ACCESSES, Access, Facts, MAX_POST_BYTES, READINGS, Refused, Rights, TYPE};
 pub use carrier::{Carrier, SharedMemory};
 pub use notice::Notice;
@@ -157,9 +155,3 @@ macro_rules! forward {
 
 forward!(&M);
 forward!(std::sync::Arc<M>);
-
-/// The failure of what needs a thread where there can be no more.
-#[cold]
-fn no_thread(why: std::io::Error) -> CallFailed {
-    CallFailed::new(Kind::Local, Ran::No).because(format!("starting a thread: {why}")).caused_by(why)
-}

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::Memory;
 use crate::access::Refused;
 use crate::runtime::MemoryRuntime;
-use crate::{Memory, no_thread};
 use farcall_core::env::{Env, Event, Time};
 use farcall_core::{CallFailed, Error, Kind, Ran, Result};
 
@@ -208,7 +208,10 @@ impl Rhythm {
                 mine.event.wait(Some(every));
             }
         };
-        runtime.env().spawn(name, Box::new(run)).map_err(no_thread)?;
+        runtime
+            .env()
+            .spawn(name, Box::new(run))
+            .map_err(|why| CallFailed::local("starting a thread", why))?;
         Ok(rhythm)
     }
 

@@ -245,7 +245,8 @@ impl Segment {
                 f(notice);
             }
         };
-        Ok(self.export.spawn("farcall-notices", Box::new(run)).map_err(crate::no_thread)?)
+        let spawned = self.export.spawn("farcall-notices", Box::new(run));
+        Ok(spawned.map_err(|why| CallFailed::local("starting a thread", why))?)
     }
 
     /// Waits for a notice, but for no longer than `most`, nor beyond a [`Segment::wake`].
@@ -267,7 +268,7 @@ impl Segment {
     #[inline]
     fn check(&self, offset: u64, len: usize) -> Result<()> {
         if self.process != fork::generation() {
-            return Err(CallFailed::new(Kind::Forked, Ran::No).into());
+            return Err(CallFailed::forked().into());
         }
         self.core.check_range(offset, len)
     }

@@ -32,7 +32,6 @@
 //! what [`CallFailed::ran`](crate::CallFailed::ran) says, as for a call.
 
 mod counters;
-mod runtime;
 
 use std::net::SocketAddr;
 

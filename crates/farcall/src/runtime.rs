@@ -7,6 +7,7 @@
 //! resolve     from the name of a host to its addresses
 //! import      the channel of an imported interface: calls, rebinding, repeating
 //! group       the instances of a type, followed in the registry
+//! memory      what segments and clerks need of a runtime
 //! started     its started calls;  sent: by what carries them;  retry_task: those that must be bound first, or made again
 //! attempt     a bind that they wait for;  tasks: the threads that do all this
 //! watched     interceptors around it
@@ -19,6 +20,7 @@ mod bound;
 mod export;
 mod group;
 mod import;
+mod memory;
 mod resolve;
 mod retry_task;
 mod sent;
@@ -29,7 +31,7 @@ mod watched;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -37,7 +39,6 @@ use farcall_names::Registry;
 use farcall_proto::{ClientConfig, ServerConfig};
 
 pub use export::{Export, Stopper};
-pub(crate) use import::Near;
 pub use settings::Builder;
 
 use crate::client::{Endpoint, bind_address};
@@ -51,7 +52,6 @@ use crate::stats::Stats;
 use crate::stub::{self, AsyncServer, Binding};
 use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran};
-use farcall_memory::AccessHandler;
 use farcall_memory::clerk::Locator;
 use resolve::Resolver;
 use settings::Settings;
@@ -243,16 +243,6 @@ impl Runtime {
         Ok(export::export(self, name, server)?)
     }
 
-    /// Offers an interface, and perhaps memory, to callers that know the address: no registry is told.
-    pub(crate) fn export_unlisted<T: ?Sized + stub::Interface>(
-        &self,
-        name: &str,
-        server: Arc<T>,
-        handler: Option<Arc<dyn AccessHandler>>,
-    ) -> Result<Export, CallFailed> {
-        export::export_unlisted(self, name, server, handler)
-    }
-
     /// Offers an interface that is served by `async fn`s. Each call becomes a future that
     /// `executor` is given, to run it on whatever executor the program has. [`context`] holds across
     /// its `.await`s.
@@ -308,24 +298,6 @@ impl Runtime {
         Ok(import::import::<T>(self, name, Some(time))?)
     }
 
-    /// Binds to an export, and says where the exporter is if its memory may be mapped.
-    pub(crate) fn import_near<T: ?Sized + stub::Interface>(
-        &self,
-        name: &str,
-    ) -> Result<(Binding, Option<Near>), CallFailed> {
-        import::import_near::<T>(self, name)
-    }
-
-    /// The segments that may be mapped.
-    pub(crate) fn offers(&self) -> &Arc<Offers> {
-        &self.0.offers
-    }
-
-    /// Whether memory is shared with other processes of this machine.
-    pub(crate) fn shares_memory(&self) -> bool {
-        self.0.settings.shared_memory && self.0.env.shares_memory()
-    }
-
     /// As [`import_all`](crate::import_all), from this runtime.
     ///
     /// # Errors
@@ -357,62 +329,6 @@ impl Runtime {
         interface: Cow<'static, Interface>,
     ) -> crate::Result<Arc<dyn Roster>> {
         Ok(group::roster(self, name, interface)?)
-    }
-
-    /// A binding to a name, which the first call binds.
-    pub(crate) fn bind_later(
-        &self,
-        name: &str,
-        interface: &'static Interface,
-    ) -> Result<Binding, CallFailed> {
-        Ok(import::binding_to(&self.0, bind::parse(name)?, Cow::Borrowed(interface), None))
-    }
-
-    /// A runtime with the same settings, and a port of its own.
-    pub(crate) fn sibling(&self) -> Runtime {
-        let mut settings = self.0.settings.clone();
-        settings.address.set_port(0);
-        settings.advertise.iter_mut().for_each(|address| address.set_port(0));
-        Runtime(Arc::new(Inner {
-            env: self.0.env.clone(),
-            settings,
-            registry: self.0.registry.clone(),
-            calls: Interceptors::default(),
-            serving: Interceptors::default(),
-            generation: self.0.generation,
-            tasks: Tasks::new(&*self.0.env),
-            offers: Arc::default(),
-            resolver: Arc::default(),
-            locator: Mutex::default(),
-            state: Mutex::default(),
-        }))
-    }
-
-    /// The address of this machine at which the exports can be called.
-    pub(crate) fn host(&self) -> Result<IpAddr, CallFailed> {
-        if let Some(address) = self.address() {
-            return Ok(self.0.advertised(address)?.ip());
-        }
-        // What is to be known is which host that is, for the outside.
-        let anywhere = SocketAddr::new(self.0.settings.address.ip(), 0);
-        let socket = self.0.env.bind(anywhere, &self.0.socket_options());
-        let socket = socket.map_err(|why| CallFailed::local(&format!("binding {anywhere}"), why))?;
-        Ok(self.0.advertised(socket.local_address())?.ip())
-    }
-
-    /// How long its threads look for a datagram before they block.
-    pub(crate) fn spin(&self) -> Duration {
-        self.0.settings.spin
-    }
-
-    /// Which clerk is this machine's.
-    pub(crate) fn locator(&self) -> &Mutex<Locator> {
-        &self.0.locator
-    }
-
-    /// The clock, chance, sockets and threads that it uses.
-    pub(crate) fn env(&self) -> &Arc<dyn Env> {
-        &self.0.env
     }
 
     /// The registry that it publishes to and asks.

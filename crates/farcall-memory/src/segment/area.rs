@@ -55,7 +55,7 @@ impl Area {
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
         match &self.place {
             Place::Own(words) => words::read(words, offset, into),
-            Place::Shared(memory) => memory.with(&mut |words| words::read(words, offset, into)),
+            Place::Shared(memory) => memory.read(offset, into),
         }
     }
 

@@ -15,10 +15,9 @@ use super::attempt::Attempt;
 use super::bind::{Candidate, Target, parse};
 use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
-use crate::client::{Brief, CallRequest, Outgoing, Peer, Takers};
+use crate::client::{Brief, CallRequest, Outgoing, Takers};
 use crate::context;
 use crate::retry::{Retry, Step};
-use crate::shm::Watcher;
 use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
@@ -42,28 +41,6 @@ pub(super) fn import<T: ?Sized + Interface>(
     within: Option<Duration>,
 ) -> Result<T::Client, CallFailed> {
     Ok(binding(runtime, parse(name)?, Cow::Borrowed(T::interface()), within)?.into())
-}
-
-/// Where an exporter is whose memory may be mapped: a process of the same user on this machine.
-pub(crate) struct Near {
-    pub(crate) peer: Arc<Peer>,
-    pub(crate) export: u64,
-    /// What hears of its end; none if there can be no more threads.
-    pub(crate) watcher: Option<Arc<Watcher>>,
-}
-
-/// Binds to an export, and says where the exporter is if its memory may be mapped.
-pub(super) fn import_near<T: ?Sized + Interface>(
-    runtime: &Runtime,
-    name: &str,
-) -> Result<(Binding, Option<Near>), CallFailed> {
-    let (inner, name, interface) = (&runtime.0, parse(name)?, Cow::Borrowed(T::interface()));
-    let target = inner.bind(&name, &interface, &[], context::inherited().0)?;
-    let near = target.link.as_ref().map(|_| {
-        let (peer, export) = (target.peer.clone(), target.export);
-        Near { peer, export, watcher: inner.watcher() }
-    });
-    Ok((binding_to(inner, name, interface, Some(target)), near))
 }
 
 /// A binding to whoever exports that interface under a name, and answers within that time.

@@ -159,7 +159,7 @@ impl Mapped {
     #[cold]
     fn served(&self) -> Result<&dyn Carrier> {
         if !self.exporter.is_ours() {
-            return Err(CallFailed::new(Kind::Forked, Ran::No).into());
+            return Err(CallFailed::forked().into());
         }
         if self.exporter.is_gone() {
             return Err(gone(Ran::No).into());

@@ -1,0 +1,133 @@
+//! What segments and clerks need of a runtime.
+
+use std::borrow::Cow;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farcall_memory::clerk::{ClerkRuntime, Locator, Names};
+use farcall_memory::{
+    Access, AccessHandler, ImportedMemory, Map, MemoryExport, MemoryRuntime, SharedMemory, SharingTerms,
+};
+use farcall_names::{Label, Registration, Registry};
+
+use super::bind::parse;
+use super::export::{Export, export_unlisted};
+use super::import::binding_to;
+use super::tasks::Tasks;
+use super::{Inner, Runtime};
+use crate::env::Env;
+use crate::idl;
+use crate::intercept::Interceptors;
+use crate::stub::{Binding, Interface as _};
+use crate::{CallFailed, context, shm};
+
+// Accesses are calls by numbers that the protocol knows, and posted writes fit its frames.
+const _: () = assert!(farcall_memory::ACCESSES == farcall_proto::ACCESSES);
+const _: () = assert!(farcall_memory::READINGS == farcall_proto::READINGS);
+const _: () = assert!(farcall_memory::MAX_POST_BYTES == farcall_proto::MAX_POST);
+
+impl MemoryRuntime for Runtime {
+    fn env(&self) -> &Arc<dyn Env> {
+        &self.0.env
+    }
+
+    fn export_memory(
+        &self,
+        name: &str,
+        handler: Arc<dyn AccessHandler>,
+    ) -> Result<Box<dyn MemoryExport>, CallFailed> {
+        Ok(Box::new(export_unlisted::<dyn Access>(self, name, Arc::new(()), Some(handler))?))
+    }
+
+    fn share_memory(&self, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>> {
+        let shares = self.0.settings.shared_memory && self.0.env.shares_memory();
+        shares.then(|| self.0.offers.share(len, terms))?
+    }
+
+    fn import_memory(&self, url: &str) -> Result<ImportedMemory, CallFailed> {
+        let (inner, name, interface) = (&self.0, parse(url)?, Cow::Borrowed(<dyn Access>::interface()));
+        let target = inner.bind(&name, &interface, &[], context::inherited().0)?;
+        let map = target.link.as_ref().map(|_| -> Map {
+            let (peer, export, watcher) = (target.peer.clone(), target.export, inner.watcher());
+            Box::new(move |facts, served| shm::map(&peer, export, facts, watcher, served))
+        });
+        Ok(ImportedMemory { binding: binding_to(inner, name, interface, Some(target)), map })
+    }
+}
+
+impl ClerkRuntime for Runtime {
+    fn registry(&self) -> &Arc<dyn Registry> {
+        Runtime::registry(self)
+    }
+
+    fn machine(&self) -> Result<IpAddr, CallFailed> {
+        if let Some(address) = self.address() {
+            return Ok(self.0.advertised(address)?.ip());
+        }
+        // What is to be known is which address of this machine others can reach.
+        let anywhere = SocketAddr::new(self.0.settings.address.ip(), 0);
+        let socket = self.0.env.bind(anywhere, &self.0.socket_options());
+        let socket = socket.map_err(|why| CallFailed::local(&format!("binding {anywhere}"), why))?;
+        Ok(self.0.advertised(socket.local_address())?.ip())
+    }
+
+    fn spin(&self) -> Duration {
+        self.0.settings.spin
+    }
+
+    fn export_names(&self, name: &str, names: Arc<dyn Names>) -> Result<Box<dyn MemoryExport>, CallFailed> {
+        Ok(Box::new(export_unlisted(self, name, names, None)?))
+    }
+
+    fn bind_later(&self, url: &str, interface: &'static idl::Interface) -> Result<Binding, CallFailed> {
+        Ok(binding_to(&self.0, parse(url)?, Cow::Borrowed(interface), None))
+    }
+
+    fn locator(&self) -> &Mutex<Locator> {
+        &self.0.locator
+    }
+
+    fn share(&self) -> Arc<dyn ClerkRuntime> {
+        Arc::new(self.clone())
+    }
+
+    fn sibling(&self) -> Arc<dyn ClerkRuntime> {
+        let mut settings = self.0.settings.clone();
+        settings.address.set_port(0);
+        settings.advertise.iter_mut().for_each(|address| address.set_port(0));
+        Arc::new(Runtime(Arc::new(Inner {
+            env: self.0.env.clone(),
+            settings,
+            registry: self.0.registry.clone(),
+            calls: Interceptors::default(),
+            serving: Interceptors::default(),
+            generation: self.0.generation,
+            tasks: Tasks::new(&*self.0.env),
+            offers: Arc::default(),
+            resolver: Arc::default(),
+            locator: Mutex::default(),
+            state: Mutex::default(),
+        })))
+    }
+}
+
+impl MemoryExport for Export {
+    fn id(&self) -> u64 {
+        Export::id(self)
+    }
+
+    fn address(&self) -> SocketAddr {
+        Export::address(self)
+    }
+
+    fn list_as(&self, instance: Label) -> Result<Registration, CallFailed> {
+        Export::list_as(self, instance)
+    }
+
+    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        let inside = self.runtime().clone();
+        self.runtime().0.env.spawn(name, Box::new(move || inside.enter(run)))
+    }
+}
