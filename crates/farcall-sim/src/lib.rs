@@ -9,12 +9,12 @@
 //! seed decides everything, so that what failed can be replayed:
 //!
 //! ```text
-//! seed 17 failed at 4.051213 s: test: main panicked at tests/bank.rs:180: money was made or lost
+//! seed 17 failed at 4.051213 s: test: main panicked at tests/simulation/bank.rs:180: money was made or lost
 //! replay it by: FARCALL_SIM_SEED=17 cargo test a_bank_keeps_its_promises -- --nocapture
 //! ```
 //!
 //! A test of an interface with state, whose clients must be told the truth, is worked out in
-//! `tests/bank.rs` of this crate: it also shows how to see that the test would catch a mistake.
+//! `tests/simulation/bank.rs` of this crate: it also shows how to see that the test would catch a mistake.
 //!
 //! What several clients saw of something that they share can be checked for linearizability:
 //! [`history`].

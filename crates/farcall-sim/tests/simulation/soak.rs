@@ -1,7 +1,5 @@
 //! A short soak, that runs repeat, and that every broken rule is noticed.
 
-#![cfg(feature = "soak")]
-
 use farcall_proto::{Mutant, Rule};
 use farcall_sim::{Soak, Summary, onc};
 

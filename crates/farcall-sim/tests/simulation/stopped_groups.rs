@@ -1,5 +1,4 @@
 //! A call of many that is stopped early leaves every member usable at once, in every network.
-#![allow(missing_docs)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

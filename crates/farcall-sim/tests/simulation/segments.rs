@@ -4,7 +4,7 @@
 //! An exporter that comes back has new memory, so what happens in the memory of each generation is a history of its own.
 //! Words take few values: a swap that were done twice would find its old value again, and show.
 //!
-//! The long run, some 1,000,000 operations: `FARCALL_SIM_SEEDS=8000 cargo test --profile soak -p farcall-sim --test memory
+//! The long run, some 1,000,000 operations: `FARCALL_SIM_SEEDS=8000 cargo test --profile soak -p farcall-sim --test simulation segments
 //! -- --nocapture`
 
 use std::collections::HashMap;

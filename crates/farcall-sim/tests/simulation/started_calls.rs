@@ -1,5 +1,4 @@
 //! Calls that were started, and that nobody waits for, go on whatever the thread that started them does beside.
-#![allow(missing_docs)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

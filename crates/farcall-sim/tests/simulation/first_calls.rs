@@ -1,5 +1,4 @@
 //! The first call of many, each of whom must be bound to before.
-#![allow(missing_docs)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

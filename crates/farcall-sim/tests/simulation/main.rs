@@ -1,0 +1,14 @@
+//! Servers and clients in the simulated network: the driver, users' programs, segments and groups.
+#![allow(missing_docs)]
+
+mod bank;
+mod driver;
+mod first_calls;
+mod large_results;
+mod name_clerk;
+mod segments;
+#[cfg(feature = "soak")]
+mod soak;
+mod started_calls;
+mod stopped_groups;
+mod user_programs;
