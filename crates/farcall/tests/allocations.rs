@@ -1,4 +1,6 @@
 //! A call between stubs allocates nothing of its own: what a channel needs is the channel's affair.
+//!
+//! A binary of its own: its global allocator counts what each thread allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};

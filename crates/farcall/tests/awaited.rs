@@ -1,5 +1,7 @@
 //! Awaited calls through shared memory, under loom: in every interleaving the task that awaits a call is
 //! woken.
+//!
+//! A binary of its own: it compiles the library's files with loom's types.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 

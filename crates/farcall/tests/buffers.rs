@@ -1,4 +1,6 @@
 //! A long call allocates what its values need, and no long buffer besides.
+//!
+//! A binary of its own: its global allocator counts the long buffers of the whole process.
 #![allow(missing_docs)]
 
 mod common;

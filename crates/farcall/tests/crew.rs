@@ -1,5 +1,7 @@
 //! A server's crew and its sentinel, under loom: in every interleaving some thread receives, whatever the
 //! executing threads do.
+//!
+//! A binary of its own: it compiles the library's files with loom's types.
 #![allow(missing_docs)]
 
 #[path = "../src/server/crew.rs"]

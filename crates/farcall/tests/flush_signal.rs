@@ -1,4 +1,6 @@
 //! Calls that were left to share a datagram are sent, in every interleaving that loom finds.
+//!
+//! A binary of its own: it compiles the library's files with loom's types.
 #![allow(missing_docs)]
 
 #[path = "../src/client/flush_signal.rs"]

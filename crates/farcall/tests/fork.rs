@@ -1,4 +1,6 @@
 //! After `fork` the child's handles fail, and the parent's go on.
+//!
+//! A binary of its own: it forks, and a child has only the thread that forked.
 #![cfg(unix)]
 #![allow(missing_docs)]
 #![allow(unsafe_code)]

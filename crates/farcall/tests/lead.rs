@@ -1,4 +1,6 @@
 //! The hand-over of the lead, in every interleaving that loom finds.
+//!
+//! A binary of its own: it compiles the library's files with loom's types.
 #![allow(missing_docs)]
 
 #[path = "../src/client/lead.rs"]

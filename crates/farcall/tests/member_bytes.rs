@@ -1,4 +1,6 @@
 //! What a call of many has allocated for each member while nobody has replied.
+//!
+//! A binary of its own: its global allocator counts the bytes that a thread keeps.
 #![allow(missing_docs)]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,5 +1,7 @@
 //! Mapped memory that is taken away, under loom: in every interleaving the segment keeps what was written
 //! before.
+//!
+//! A binary of its own: it compiles the library's files with loom's types.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 

@@ -1,5 +1,7 @@
 //! Timers of a client, under loom: in every interleaving neither the leader nor the next one sleeps past a
 //! timer.
+//!
+//! A binary of its own: it compiles the library's files with loom's types.
 #![allow(missing_docs)]
 
 #[path = "../src/client/lead.rs"]

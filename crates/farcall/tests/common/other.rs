@@ -1,7 +1,7 @@
 //! Other processes of a test: the test program itself, run again in a role.
 //!
-//! Each runs the program's test `a_process_that_a_test_starts`, which finds its role and what else it needs
-//! in variables.
+//! Each runs the test `a_process_that_a_test_starts` of the module that starts it, which finds its role and
+//! what else it needs in variables.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::env;
@@ -20,16 +20,17 @@ pub struct Other {
 }
 
 impl Other {
-    pub fn start(role: &str, url: &str) -> Other {
-        Other::start_by(Command::new(env::current_exe().unwrap()), role, url)
+    /// Starts a process of the module at this path (`module_path!()`).
+    pub fn start(module: &str, role: &str, url: &str) -> Other {
+        Other::start_by(Command::new(env::current_exe().unwrap()), module, role, url)
     }
 
     /// Starts it by a command that ends in this program's path.
-    pub fn start_by(mut command: Command, role: &str, url: &str) -> Other {
-        command
-            .args(["--exact", "a_process_that_a_test_starts", "--nocapture"])
-            .env(ROLE, role)
-            .env(URL, url);
+    pub fn start_by(mut command: Command, module: &str, role: &str, url: &str) -> Other {
+        let test = "a_process_that_a_test_starts";
+        // A test's name is its path within the program.
+        let test = module.split_once("::").map_or(test.to_owned(), |(_, inner)| format!("{inner}::{test}"));
+        command.args(["--exact", &test, "--nocapture"]).env(ROLE, role).env(URL, url);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let says = BufReader::new(child.stdout.take().unwrap());
         Other { child, says }

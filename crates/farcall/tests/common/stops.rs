@@ -2,10 +2,6 @@
 //! pass need not wait.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-#[macro_use]
-#[path = "system.rs"]
-mod system;
-
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -2,10 +2,6 @@
 //! of them.
 #![allow(dead_code, reason = "each test program uses a part")]
 
-#[macro_use]
-#[path = "system.rs"]
-mod system;
-
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

@@ -1,4 +1,4 @@
-"""The interface that both implementations speak in the test, `Store` of tests/second_implementation.rs."""
+"""The interface that both implementations speak in the test, `Store` of tests/processes/second_implementation.rs."""
 
 import struct
 import threading

@@ -1,0 +1,153 @@
+//! What a server publishes that listens at all addresses of its host.
+
+use crate::common;
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+
+use crate::common::{builder, skip};
+use farcall::names::{Entry, File, Label, Listing, Memory, Registration, Registry};
+use farcall::{Kind, Ran, Runtime};
+
+#[farcall::interface]
+trait Echo {
+    fn echo(&self, value: u64) -> farcall::Result<u64>;
+}
+
+struct Server;
+
+impl Echo for Server {
+    fn echo(&self, value: u64) -> farcall::Result<u64> {
+        Ok(value)
+    }
+}
+
+/// A registry that machines share, at such an address; at an unknown one if there is none.
+#[derive(Clone)]
+struct Shared(Memory, Option<IpAddr>);
+
+impl Registry for Shared {
+    fn publish(&self, entry: &Entry) -> farcall::names::Result<Registration> {
+        self.0.publish(entry)
+    }
+    fn withdraw(&self, type_name: &Label, instance: &Label) -> farcall::names::Result<bool> {
+        self.0.withdraw(type_name, instance)
+    }
+    fn instances(&self, type_name: &Label) -> farcall::names::Result<Vec<Entry>> {
+        self.0.instances(type_name)
+    }
+    fn lookup(&self, type_name: &Label, instance: &Label) -> farcall::names::Result<Option<Entry>> {
+        self.0.lookup(type_name, instance)
+    }
+    fn list(&self) -> farcall::names::Result<Listing> {
+        self.0.list()
+    }
+    fn version(&self) -> farcall::names::Result<u64> {
+        self.0.version()
+    }
+    fn route(&self) -> Option<IpAddr> {
+        self.1
+    }
+}
+
+fn at_all(wildcard: &str, registry: impl Registry + 'static) -> Runtime {
+    builder().address(wildcard.parse().unwrap()).open().registry(registry).build().unwrap()
+}
+
+#[test]
+fn a_server_at_all_addresses_publishes_one_at_which_it_is_called() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = || File::at(directory.path().join("names"));
+    for wildcard in ["0.0.0.0:0", "[::]:0"] {
+        if UdpSocket::bind(wildcard).is_err() {
+            skip("no IPv6 here");
+            continue;
+        }
+        let export = at_all(wildcard, file()).export::<dyn Echo>("Echo/all", Arc::new(Server)).unwrap();
+        let listed = file().list().unwrap().entries.remove(0).address.socket().unwrap();
+        assert_eq!(listed, export.address(), "{wildcard}");
+        assert!(listed.ip().is_loopback() && listed.port() != 0, "{wildcard}: {listed}");
+        assert!(export.url().starts_with(&format!("udp://{listed}/")), "{}", export.url());
+        let caller = builder().registry(file()).build().unwrap();
+        for name in ["Echo/all", &export.url()] {
+            assert_eq!(caller.import::<dyn Echo>(name).unwrap().echo(7).unwrap(), 7, "{wildcard}: {name}");
+        }
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_at_all_addresses_shares_memory_with_those_who_call_it_at_a_loopback_address() {
+    if std::env::var("FARCALL_SHM").is_ok_and(|value| value == "off") {
+        return skip("FARCALL_SHM=off");
+    }
+    for (wildcard, loopbacks) in [("0.0.0.0:0", &["127.0.0.1"][..]), ("[::]:0", &["127.0.0.1", "[::1]"])] {
+        if UdpSocket::bind(wildcard).is_err() {
+            skip("no IPv6 here");
+            continue;
+        }
+        let export = at_all(wildcard, Memory::new()).export::<dyn Echo>("Echo", Arc::new(Server)).unwrap();
+        for loopback in loopbacks.iter().filter(|ip| UdpSocket::bind(format!("{ip}:0")).is_ok()) {
+            let name = format!("shm://{loopback}:{}/Echo", export.address().port());
+            assert_eq!(
+                common::runtime().import::<dyn Echo>(&name).unwrap().echo(7).unwrap(),
+                7,
+                "{wildcard}: {name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_server_at_all_addresses_publishes_none_that_it_would_have_to_invent() {
+    // Nothing is known of the registry; it speaks another family; no address there is any host's.
+    for route in [None, Some("fd00::7"), Some("::")] {
+        let names = Memory::new();
+        let route = route.map(|ip| ip.parse().unwrap());
+        let runtime = at_all("0.0.0.0:0", Shared(names.clone(), route));
+        let why = runtime.export::<dyn Echo>("Echo", Arc::new(Server)).unwrap_err();
+        let farcall::Error::CallFailed(why) = why;
+        assert_eq!((why.kind(), why.ran()), (Kind::Local, Ran::No));
+        assert!(why.detail().contains("FARCALL_ADVERTISE") && why.detail().contains("advertise()"), "{why}");
+        assert!(names.list().unwrap().entries.is_empty());
+    }
+}
+
+#[test]
+fn where_machines_share_a_registry_the_address_on_the_way_there_is_published() {
+    // A registry at a loopback address is asked from this machine only.
+    let names = Memory::new();
+    let other: IpAddr = "127.0.0.9".parse().unwrap();
+    let export =
+        at_all("0.0.0.0:0", Shared(names.clone(), Some(other))).export::<dyn Echo>("Echo", Arc::new(Server));
+    assert_eq!(export.unwrap().address().ip().to_string(), "127.0.0.1");
+    // What is not loopback: an address of a network, if this machine has a way there. Nothing is sent to it.
+    let far: IpAddr = "192.0.2.1".parse().unwrap();
+    let towards = || {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect((far, 9))?;
+        socket.local_addr()
+    };
+    let Ok(source) = towards() else { return skip("no way to other machines") };
+    let export =
+        at_all("0.0.0.0:0", Shared(names, Some(far))).export::<dyn Echo>("Echo", Arc::new(Server)).unwrap();
+    assert_eq!(export.address().ip(), source.ip());
+}
+
+#[test]
+fn what_the_setting_says_is_published_whatever_the_server_is_bound_to() {
+    let names = Memory::new();
+    let build = |listens: &str, says: &str| {
+        let builder = builder().registry(names.clone()).open().address(listens.parse().unwrap());
+        builder.advertise(says.parse().unwrap()).build().unwrap()
+    };
+    let runtime = build("0.0.0.0:0", "127.0.0.1:0");
+    let export = runtime.export::<dyn Echo>("Echo/own", Arc::new(Server)).unwrap();
+    assert_eq!(export.address().port(), runtime.address().unwrap().port());
+    assert_eq!(common::runtime().import::<dyn Echo>(&export.url()).unwrap().echo(3).unwrap(), 3);
+    // As where a port is forwarded.
+    let forwarded =
+        build("127.0.0.1:0", "192.0.2.1:7000").export::<dyn Echo>("Echo/far", Arc::new(Server)).unwrap();
+    assert_eq!(forwarded.url(), "udp://192.0.2.1:7000/Echo/far");
+    let listed = names.lookup(&"Echo".parse().unwrap(), &"far".parse().unwrap()).unwrap().unwrap();
+    assert_eq!(listed.address.socket(), Some(forwarded.address()));
+}

@@ -1,0 +1,289 @@
+//! Several instances of a type: which is bound, and what happens when one is gone.
+
+use crate::common;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::stops::{HOUR, Stops};
+use farcall::intercept::{Call, Interceptor};
+use farcall::names::{Entry, Memory, Registry};
+use farcall::{CallFailed, Export, Kind, Ran, Runtime};
+
+#[farcall::interface]
+pub trait Who {
+    fn who(&self) -> farcall::Result<String>;
+    #[idempotent]
+    fn who_idempotent(&self) -> farcall::Result<String>;
+}
+
+struct Server {
+    name: &'static str,
+    calls: Arc<AtomicU64>,
+}
+
+impl Who for Server {
+    fn who(&self) -> farcall::Result<String> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        Ok(self.name.to_owned())
+    }
+
+    fn who_idempotent(&self) -> farcall::Result<String> {
+        self.who()
+    }
+}
+
+/// Processes of one machine, as far as names go.
+struct Machine {
+    registry: Arc<Memory>,
+    calls: Arc<AtomicU64>,
+    /// They live as long as the machine, also when they export nothing any more.
+    processes: Mutex<Vec<Runtime>>,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        Machine { registry: Arc::new(Memory::new()), calls: Arc::default(), processes: Mutex::default() }
+    }
+
+    fn process(&self) -> Runtime {
+        let process = Runtime::builder().registry(self.registry.clone()).build().unwrap();
+        self.processes.lock().unwrap().push(process.clone());
+        process
+    }
+
+    /// One that waits in vain. (Nor may anybody else be silent for so long, so it is not short.)
+    fn impatient(&self) -> Runtime {
+        Runtime::builder().registry(self.registry.clone()).patience(Duration::from_secs(2)).build().unwrap()
+    }
+
+    fn export(&self, name: &'static str) -> Export {
+        let server = Server { name, calls: self.calls.clone() };
+        self.process().export::<dyn Who>(&format!("Who/{name}"), Arc::new(server)).unwrap()
+    }
+
+    fn publish(&self, instance: &str, address: SocketAddr) -> farcall::names::Registration {
+        let entry = Entry::new("Who".parse().unwrap(), instance.parse().unwrap(), address.into(), 1);
+        self.registry.publish(&entry).unwrap()
+    }
+}
+
+/// Passes datagrams on between one client and one server, until it is told to lose them.
+struct Wire {
+    address: SocketAddr,
+    cut: Arc<AtomicBool>,
+}
+
+impl Wire {
+    fn to(server: SocketAddr) -> Wire {
+        let front = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let back = Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+        back.connect(server).unwrap();
+        let address = front.local_addr().unwrap();
+        let cut = Arc::new(AtomicBool::new(false));
+        let client = Arc::new(Mutex::new(None));
+        let (f, b, c, client_of) = (front.clone(), back.clone(), cut.clone(), client.clone());
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok((len, from)) = f.recv_from(&mut buffer) {
+                *client_of.lock().unwrap() = Some(from);
+                if !c.load(Ordering::SeqCst) {
+                    let _ = b.send(&buffer[..len]);
+                }
+            }
+        });
+        let c = cut.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok(len) = back.recv(&mut buffer) {
+                let client = *client.lock().unwrap();
+                if let (Some(client), false) = (client, c.load(Ordering::SeqCst)) {
+                    let _ = front.send_to(&buffer[..len], client);
+                }
+            }
+        });
+        Wire { address, cut }
+    }
+
+    fn cut(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+    }
+}
+
+fn told<T: std::fmt::Debug>(result: farcall::Result<T>) -> (Kind, Ran) {
+    let why = CallFailed::from(result.unwrap_err());
+    (why.kind(), why.ran())
+}
+
+#[test]
+fn the_one_who_answers_is_bound_and_a_dead_one_costs_nothing() {
+    let machine = Machine::new();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let _dead = machine.publish("a", silent.local_addr().unwrap());
+    let _export = machine.export("b");
+    let who = machine.process().import::<dyn Who>("Who").unwrap();
+    assert_eq!(who.who().unwrap(), "b");
+}
+
+#[test]
+fn nobody_is_waited_for_longer_than_it_was_said() {
+    let registry = Memory::new();
+    let client = Runtime::builder().registry(registry.clone()).patience(HOUR).build().unwrap();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let name = format!("udp://{}/Who", silent.local_addr().unwrap());
+    let why =
+        CallFailed::from(client.import_within::<dyn Who>(&name, Duration::from_millis(1)).err().unwrap());
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No));
+    let server = Server { name: "a", calls: Arc::default() };
+    let _export = Runtime::builder()
+        .registry(registry)
+        .build()
+        .unwrap()
+        .export::<dyn Who>("Who", Arc::new(server))
+        .unwrap();
+    let who = client.import_within::<dyn Who>("Who", HOUR).unwrap();
+    assert_eq!(who.who().unwrap(), "a");
+}
+
+#[test]
+fn an_instance_is_found_by_its_name() {
+    let machine = Machine::new();
+    let _exports = ["a", "b", "c"].map(|name| machine.export(name));
+    let process = machine.process();
+    for name in ["c", "a", "b"] {
+        let who = process.import::<dyn Who>(&format!("Who/{name}")).unwrap();
+        assert_eq!(who.who().unwrap(), name);
+    }
+    let group = process.import_all::<dyn Who>("Who").unwrap();
+    let names: Vec<_> = group.stubs().map(|(name, who)| (name.to_string(), who.who().unwrap())).collect();
+    assert_eq!(names, ["a", "b", "c"].map(|name| (format!("Who/{name}"), name.to_owned())));
+}
+
+#[test]
+fn a_name_exported_anew_is_bound_when_the_former_export_is_gone() {
+    let machine = Machine::new();
+    let export = machine.export("a");
+    let who = machine.process().import::<dyn Who>("Who/a").unwrap();
+    // The registry forgets the name, as if the exporter were dead; then somebody else may export it.
+    assert!(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()).unwrap());
+    let server = Server { name: "new", calls: machine.calls.clone() };
+    let anew = machine.process().export::<dyn Who>("Who/a", Arc::new(server));
+    assert!(anew.is_ok());
+    assert_eq!(who.who().unwrap(), "a");
+    drop(export);
+    assert_eq!(who.who().unwrap(), "new");
+}
+
+#[test]
+fn a_call_that_did_not_run_goes_to_another_instance() {
+    let machine = Machine::new();
+    let first = machine.export("a");
+    let who = machine.process().import::<dyn Who>("Who").unwrap();
+    assert_eq!(who.who().unwrap(), "a");
+    let _second = machine.export("b");
+    drop(first);
+    assert_eq!(who.who().unwrap(), "b");
+    assert_eq!(who.start().who().wait().unwrap(), "b");
+}
+
+#[test]
+fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
+    let wait_in_vain = |(idempotent, started)| {
+        let machine = Machine::new();
+        let first = machine.export("a");
+        let wire = Wire::to(first.address());
+        let client = machine.impatient();
+        // Only this instance is known at first, and reached through the wire.
+        drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
+        let _wired = machine.publish("a", wire.address);
+        let who = client.import::<dyn Who>("Who").unwrap();
+        assert_eq!(who.who().unwrap(), "a");
+        let _second = machine.export("b");
+        wire.cut();
+        let answer = match (idempotent, started) {
+            (true, true) => who.start().who_idempotent().wait(),
+            (true, false) => who.who_idempotent(),
+            (false, true) => who.start().who().wait(),
+            (false, false) => who.who(),
+        };
+        match idempotent {
+            true => assert_eq!(answer.unwrap(), "b"),
+            false => assert_eq!(told(answer), (Kind::Unreachable, Ran::Maybe)),
+        }
+        // Either way the next call is served by the other.
+        assert_eq!(who.who().unwrap(), "b");
+    };
+    std::thread::scope(|scope| {
+        for way in [(false, false), (true, false), (false, true), (true, true)] {
+            scope.spawn(move || wait_in_vain(way));
+        }
+    });
+}
+
+#[test]
+fn deadlines_shorter_than_the_patience_do_not_tie_a_caller_to_a_dead_server() {
+    let machine = Machine::new();
+    let first = machine.export("a");
+    let wire = Wire::to(first.address());
+    drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
+    let wired = machine.publish("a", wire.address);
+    let env = Stops::default();
+    let patient =
+        Runtime::builder().registry(machine.registry.clone()).patience(10 * HOUR).env(Arc::new(env.clone()));
+    let who = patient.build().unwrap().import::<dyn Who>("Who").unwrap().within(HOUR / 2);
+    assert_eq!(who.who().unwrap(), "a");
+    wire.cut();
+    env.stop_at(wire.address);
+    for _ in 0..2 {
+        assert_eq!(told(who.who()), (Kind::Deadline, Ran::Maybe));
+    }
+    // Nor does binding take longer than the call may.
+    for _ in 0..3 {
+        assert_eq!(told(who.who()), (Kind::Deadline, Ran::No));
+    }
+    assert_eq!(told(who.start().who().wait()), (Kind::Deadline, Ran::No));
+    drop(wired);
+    let _second = machine.export("b");
+    assert_eq!(who.within(1000 * HOUR).who().unwrap(), "b");
+}
+
+/// Refuses every call.
+struct Closed;
+
+impl Interceptor for Closed {
+    fn before(&self, _: &Call<'_>) -> Result<(), CallFailed> {
+        Err(CallFailed::new(Kind::NotPermitted, Ran::No))
+    }
+}
+
+#[test]
+fn a_call_that_was_attempted_twice_may_have_run_the_first_time() {
+    let attempt_twice = |way| {
+        let machine = Machine::new();
+        let first = machine.export("a");
+        let wire = Wire::to(first.address());
+        let client = machine.impatient();
+        drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
+        let _wired = machine.publish("a", wire.address);
+        let who = client.import::<dyn Who>("Who").unwrap();
+        assert_eq!(who.who().unwrap(), "a");
+        let closed =
+            Runtime::builder().registry(machine.registry.clone()).intercept_serving(Closed).build().unwrap();
+        let server = Server { name: "b", calls: machine.calls.clone() };
+        let _second = closed.export::<dyn Who>("Who/b", Arc::new(server)).unwrap();
+        wire.cut();
+        let answer = match way {
+            0 => who.who_idempotent(),
+            1 => who.start().who_idempotent().wait(),
+            _ => common::block_on(who.start().who_idempotent()),
+        };
+        // The second attempt was refused, and says of itself that it did not run.
+        assert_eq!(told(answer), (Kind::NotPermitted, Ran::Maybe));
+    };
+    std::thread::scope(|scope| {
+        for way in 0..3 {
+            scope.spawn(move || attempt_twice(way));
+        }
+    });
+}

@@ -1,0 +1,42 @@
+//! Calls as users make them: results, exceptions, failures, cancellation, interceptors, stubs and versions.
+#![allow(missing_docs)]
+
+#[macro_use]
+#[path = "../common/system.rs"]
+mod system;
+mod advertised_address;
+mod async_servers;
+mod auto_traits;
+mod by_description;
+mod cancellation;
+mod clock_reads;
+#[path = "../common/mod.rs"]
+mod common;
+mod datagram_batches;
+#[path = "../common/explosives.rs"]
+mod explosives;
+mod exported_async;
+mod faults;
+mod host_names;
+mod instances;
+mod interceptors;
+mod interface_versions;
+mod lossy_network;
+mod misbehaving_types;
+mod over_sockets;
+mod panics;
+mod program_numbers;
+mod refused_tickets;
+mod scatter_gather;
+mod send_times;
+// It denies what the compiler finds unused, and nothing in it is, seen from elsewhere.
+pub mod spellings;
+mod started_calls;
+mod started_unbound;
+#[path = "../common/stops.rs"]
+mod stops;
+mod stubs;
+#[path = "../common/threads.rs"]
+mod threads;
+#[cfg(feature = "tokio")]
+mod tokio_self_wait;

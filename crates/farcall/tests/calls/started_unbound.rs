@@ -1,0 +1,176 @@
+//! Started calls of servers that must be bound first, some of whom never answer.
+
+use std::net::UdpSocket;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use crate::common::{block_on, builder};
+use crate::threads::Threads;
+use farcall::names::{Entry, Label, Listing, Memory, Registration, Registry};
+use farcall::{CallFailed, Kind, Ran, Runtime};
+
+#[farcall::interface]
+trait Member {
+    fn add(&self, n: u64) -> farcall::Result<u64>;
+}
+
+struct Server;
+
+impl Member for Server {
+    fn add(&self, n: u64) -> farcall::Result<u64> {
+        Ok(n + 1)
+    }
+}
+
+/// Those that make started calls.
+const THREADS: &str = "farcall-rebind";
+
+/// Somebody who takes datagrams and never answers.
+fn silent() -> (UdpSocket, String) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let name = format!("udp://{}/Member", socket.local_addr().unwrap());
+    (socket, name)
+}
+
+/// The stub of a name that nobody has been asked for yet.
+fn unbound(runtime: &Runtime, name: &str) -> MemberClient {
+    runtime.import_each::<dyn Member>(&[name]).unwrap().stubs().next().unwrap().1
+}
+
+fn failure<T>(result: farcall::Result<T>) -> (Kind, Ran) {
+    let Err(why) = result else { panic!("it gave a result") };
+    let why = CallFailed::from(why);
+    (why.kind(), why.ran())
+}
+
+#[test]
+fn those_who_are_dead_hold_up_nobody_else() {
+    let env = Threads::named(THREADS);
+    let runtime = builder().env(env.clone()).build().unwrap();
+    let export = builder().build().unwrap().export::<dyn Member>("Member", Arc::new(Server)).unwrap();
+    let dead: Vec<(UdpSocket, String)> = (0..300).map(|_| silent()).collect();
+    let living = format!("udp://{}/Member", export.address());
+    let mut names: Vec<&str> = dead.iter().map(|(_, name)| &name[..]).collect();
+    names.push(&living);
+    let group = runtime.import_each::<dyn Member>(&names).unwrap();
+    // All in less time than it takes to give a dead one up.
+    let (who, sum) = group.multi().add(1).within(Duration::from_secs(9)).first().unwrap();
+    assert_eq!((who, sum), (living.clone(), 2));
+    assert_eq!(env.started(), 1, "nobody who waits for a server has a thread");
+    let group = runtime.import_each::<dyn Member>(&names).unwrap();
+    let hedged = group.multi().add(1).within(Duration::from_secs(9)).hedged(Duration::ZERO, names.len());
+    assert_eq!(hedged.unwrap(), (living, 2));
+}
+
+#[test]
+fn calls_that_wait_for_the_same_server_ask_it_together() {
+    let runtime = builder().build().unwrap();
+    let (_socket, name) = silent();
+    let member = unbound(&runtime, &name);
+    let calls: Vec<_> = (0..1000).map(|n| member.start().add(n)).collect();
+    // A deadline is each call's own.
+    assert_eq!(
+        failure(member.clone().within(Duration::from_millis(100)).start().add(1).wait()),
+        (Kind::Deadline, Ran::No)
+    );
+    let sent: u64 = runtime.stats().peers.iter().map(|peer| peer.conversation.sent).sum();
+    assert!((1..100).contains(&sent), "{sent}");
+    drop(calls);
+}
+
+#[test]
+fn so_many_calls_may_wait_and_those_that_are_cancelled_wait_no_longer() {
+    let runtime = builder().build().unwrap();
+    let (_socket, name) = silent();
+    let member = unbound(&runtime, &name);
+    let mut calls: Vec<_> = (0..16_384).map(|n| member.start().add(n)).collect();
+    assert_eq!(failure(member.start().add(1).wait()), (Kind::Overloaded, Ran::No));
+    for mut call in calls.split_off(8000) {
+        call.cancel();
+        assert_eq!(failure(block_on(call)), (Kind::Cancelled, Ran::No));
+    }
+    let more = member.clone().within(Duration::from_millis(1)).start().add(1);
+    assert_eq!(failure(more.wait()), (Kind::Deadline, Ran::No));
+}
+
+#[test]
+fn a_call_for_which_there_is_no_thread_fails_and_the_next_one_has_it() {
+    let env = Threads::named(THREADS);
+    env.refuse(1);
+    let runtime = builder().env(env).build().unwrap();
+    let export = runtime.export::<dyn Member>("Member", Arc::new(Server)).unwrap();
+    let member = unbound(&runtime, &format!("udp://{}/Member", export.address()));
+    assert_eq!(failure(member.start().add(1).wait()), (Kind::Local, Ran::No));
+    assert_eq!(member.start().add(1).wait().unwrap(), 2);
+}
+
+/// A registry that does not answer before it is let.
+#[derive(Clone, Default)]
+struct Slow {
+    registry: Memory,
+    asked: Arc<(Mutex<(usize, bool)>, Condvar)>,
+}
+
+impl Slow {
+    /// Waits until so many ask for a type.
+    fn is_asked_by(&self, many: usize) {
+        let (state, changed) = &*self.asked;
+        drop(changed.wait_while(state.lock().unwrap(), |(asking, _)| *asking < many).unwrap());
+    }
+
+    fn answer(&self) {
+        let (state, changed) = &*self.asked;
+        state.lock().unwrap().1 = true;
+        changed.notify_all();
+    }
+}
+
+impl Registry for Slow {
+    fn publish(&self, entry: &Entry) -> farcall::names::Result<Registration> {
+        self.registry.publish(entry)
+    }
+
+    fn withdraw(&self, type_name: &Label, instance: &Label) -> farcall::names::Result<bool> {
+        self.registry.withdraw(type_name, instance)
+    }
+
+    fn instances(&self, type_name: &Label) -> farcall::names::Result<Vec<Entry>> {
+        let (state, changed) = &*self.asked;
+        state.lock().unwrap().0 += 1;
+        changed.notify_all();
+        drop(changed.wait_while(state.lock().unwrap(), |(_, answers)| !*answers).unwrap());
+        self.registry.instances(type_name)
+    }
+
+    fn lookup(&self, type_name: &Label, instance: &Label) -> farcall::names::Result<Option<Entry>> {
+        self.registry.lookup(type_name, instance)
+    }
+
+    fn list(&self) -> farcall::names::Result<Listing> {
+        self.registry.list()
+    }
+
+    fn version(&self) -> farcall::names::Result<u64> {
+        self.registry.version()
+    }
+}
+
+#[test]
+fn a_registry_that_does_not_answer_holds_up_only_those_who_ask_it() {
+    let registry = Slow::default();
+    let runtime = Runtime::builder().registry(registry.clone()).build().unwrap();
+    let export = runtime.export::<dyn Member>("Member", Arc::new(Server)).unwrap();
+    let (by_name, by_address) =
+        (unbound(&runtime, "Member"), unbound(&runtime, &format!("udp://{}/Member", export.address())));
+    let asking: Vec<_> = (0..3).map(|n| by_name.start().add(n)).collect();
+    registry.is_asked_by(3);
+    assert_eq!(by_address.start().add(1).wait().unwrap(), 2);
+    // The deadline of one who waits for a server passes too.
+    let (_socket, dead) = silent();
+    let dead = unbound(&runtime, &dead).within(Duration::from_millis(1));
+    assert_eq!(failure(dead.start().add(1).wait()), (Kind::Deadline, Ran::No));
+    registry.answer();
+    for (n, call) in (0..).zip(asking) {
+        assert_eq!(call.wait().unwrap(), n + 1);
+    }
+}

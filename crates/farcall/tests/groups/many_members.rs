@@ -1,0 +1,113 @@
+//! One call to very many members over real sockets, and stopping early, over and over.
+
+use crate::common;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use farcall::multi::{Next, Outcome, Rest};
+use farcall::names::Memory;
+use farcall::{Export, Runtime};
+
+#[farcall::interface]
+trait Member {
+    fn add(&self, n: u64) -> farcall::Result<u64>;
+}
+
+struct Server {
+    number: u64,
+    calls: Arc<AtomicU64>,
+}
+
+impl Member for Server {
+    fn add(&self, n: u64) -> farcall::Result<u64> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        Ok(self.number + n)
+    }
+}
+
+/// So many members in so many runtimes, which have a socket each, and a client.
+fn cluster(members: u64, runtimes: u64) -> (Runtime, Vec<Export>, Arc<AtomicU64>) {
+    let registry = Memory::new();
+    let runtime = || {
+        let builder = Runtime::builder().registry(registry.clone()).shared_memory(false);
+        builder.address("127.0.0.1:0".parse().unwrap()).build().unwrap()
+    };
+    let servers: Vec<Runtime> = (0..runtimes).map(|_| runtime()).collect();
+    let calls = Arc::new(AtomicU64::new(0));
+    let export = |number: u64| {
+        let server = Server { number, calls: calls.clone() };
+        let runtime = &servers[(number % runtimes) as usize];
+        runtime.export::<dyn Member>(&format!("Member/m{number:05}"), Arc::new(server)).unwrap()
+    };
+    let exports = (0..members).map(export).collect();
+    (runtime(), exports, calls)
+}
+
+/// Whether this process may have so many files open, once it is let have as many as it may be let.
+#[cfg(unix)]
+fn may_open(files: u64) -> bool {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    getrlimit(Resource::Nofile).current.is_none_or(|most| most >= files)
+}
+
+#[cfg(not(unix))]
+fn may_open(_: u64) -> bool {
+    true
+}
+
+#[test]
+fn a_thousand_members_each_answer_each_call() {
+    for runtimes in [4, 1000] {
+        // Its sockets, and what else is open here.
+        if !may_open(2 * runtimes) {
+            return common::skip("a thousand sockets: this process may not have so many");
+        }
+        let (client, _exports, calls) = cluster(1000, runtimes);
+        let group = client.import_all::<dyn Member>("Member").unwrap();
+        for round in 1..=20 {
+            let all = group.multi().add(round).all();
+            let sum: u64 = all.results().map(|(_, value)| value).sum();
+            assert_eq!(
+                sum,
+                1000 * 999 / 2 + 1000 * round,
+                "in {runtimes} runtimes: {:?}",
+                all.failures().next()
+            );
+        }
+        assert_eq!(calls.load(Ordering::SeqCst), 20_000, "each was called once each time");
+    }
+}
+
+#[test]
+fn to_stop_after_two_of_five_leaves_every_member_usable_at_once() {
+    let (client, _exports, calls) = cluster(5, 5);
+    let group = client.import_all::<dyn Member>("Member").unwrap();
+    let members: Vec<_> = group.stubs().map(|(_, stub)| stub).collect();
+    for round in 0..10_000 {
+        // Half of them stop when the other three have replied too, so that their replies are there.
+        let queued = round % 2 == 0;
+        let rest = if round % 4 < 2 { Rest::Cancel } else { Rest::Finish };
+        let before = calls.load(Ordering::SeqCst);
+        let mut seen = 0;
+        let outcomes = group.multi().add(round).rest(rest).each(|reply| {
+            assert_eq!(reply.result.unwrap(), reply.index as u64 + round);
+            seen += 1;
+            if seen < 2 {
+                return Next::Continue;
+            }
+            // (Where two replied before all were called, the others never are.)
+            let all_ran = || calls.load(Ordering::SeqCst) >= before + 5;
+            for _ in (0..10_000).take_while(|_| queued && !all_ran()) {
+                std::thread::yield_now();
+            }
+            Next::Stop
+        });
+        let results = outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Result(()))).count();
+        assert_eq!((seen, results), (2, 2));
+        for (number, member) in members.iter().enumerate() {
+            assert_eq!(member.add(1).unwrap(), number as u64 + 1, "round {round}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Memory without calls: segments over the network and mapped, their clerks, and the counters that servers keep in one.
+#![allow(missing_docs)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(target_os = "linux")]
+mod mapped_segments;
+mod name_clerk;
+mod served_segments;
+mod server_counters;
+mod typed_segments;
+mod unfetched_results;

@@ -1,0 +1,16 @@
+//! Several real processes: killed, stopped, in networks of their own, or written in another language.
+#![allow(missing_docs)]
+
+#[cfg(target_os = "linux")]
+mod clerk_deaths;
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(unix)]
+mod dead_clients;
+#[cfg(unix)]
+mod killed_servers;
+#[cfg(target_os = "linux")]
+mod network_namespaces;
+#[path = "../common/progress.rs"]
+mod progress;
+mod second_implementation;

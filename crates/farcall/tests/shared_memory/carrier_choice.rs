@@ -1,0 +1,202 @@
+//! Calls through shared memory: when it is picked, what is large, who calls. (`faults.rs` and others run over it too.)
+
+use crate::common;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::common::{block_on, builder};
+use farcall::{Kind, Ran, Runtime};
+use farcall_shm::{Call, Caller, INLINE, Listener, Status};
+
+#[farcall::interface]
+pub trait Ledger {
+    fn enter(&self, number: u64) -> farcall::Result<u64>;
+    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
+    fn join(&self, first: &[u8], second: &[u8]) -> farcall::Result<Vec<u8>>;
+    fn caller(&self) -> farcall::Result<String>;
+}
+
+struct Nothing;
+
+impl Ledger for Nothing {
+    fn enter(&self, number: u64) -> farcall::Result<u64> {
+        Ok(number)
+    }
+    fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>> {
+        Ok(bytes.iter().rev().copied().collect())
+    }
+    fn join(&self, first: &[u8], second: &[u8]) -> farcall::Result<Vec<u8>> {
+        Ok([first, second].concat())
+    }
+    fn caller(&self) -> farcall::Result<String> {
+        Ok(farcall::context().caller().map_or_else(String::new, |caller| caller.to_string()))
+    }
+}
+
+fn ledger() -> (Runtime, farcall::Export, LedgerClient) {
+    let runtime = builder().shared_memory(true).build().unwrap();
+    let export = runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
+    let ledger = runtime.import::<dyn Ledger>("Ledger").unwrap();
+    (runtime, export, ledger)
+}
+
+fn calls(runtime: &Runtime) -> u64 {
+    runtime.stats().links.iter().map(|link| link.calls).sum()
+}
+
+#[test]
+fn the_binding_picks_memory_where_both_allow_it() {
+    let (runtime, export, ledger) = ledger();
+    assert_eq!(ledger.enter(7).unwrap(), 7);
+    assert_eq!(calls(&runtime), 1);
+    let other = builder().shared_memory(false).build().unwrap();
+    assert_eq!(other.import::<dyn Ledger>(&export.url()).unwrap().enter(8).unwrap(), 8);
+    assert!(other.stats().links.is_empty());
+    // A name can ask for nothing else.
+    let url = export.url().replace("udp:", "shm:");
+    let ledger = other.import::<dyn Ledger>(&url).unwrap();
+    assert_eq!(ledger.enter(9).unwrap(), 9);
+    assert_eq!(calls(&other), 1);
+}
+
+#[test]
+fn a_name_that_asks_for_memory_fails_where_there_is_none() {
+    let runtime = builder().shared_memory(false).build().unwrap();
+    let export = runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
+    let why = runtime.import::<dyn Ledger>(&export.url().replace("udp:", "shm:")).unwrap_err();
+    let why = why.call_failed().unwrap();
+    assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No));
+}
+
+#[test]
+fn an_export_whose_name_for_memory_is_taken_says_so() {
+    // A port that is free when the socket is dropped.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let taken = Listener::bind(address).unwrap();
+    drop(socket);
+    let runtime = builder().shared_memory(true).address(address).build().unwrap();
+    let _export = runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap();
+    let why = runtime.stats().no_shared_memory.expect("the name is taken");
+    assert!(why.contains("its name for that is taken"), "{why}");
+    drop(taken);
+    assert_eq!(ledger().0.stats().no_shared_memory, None);
+}
+
+#[test]
+fn arguments_and_results_of_any_size_cross() {
+    let (runtime, _export, ledger) = ledger();
+    let mut sent = 0;
+    for len in [0, 1, 4000, 4088, 4089, 4096, 65_536, 69_600, 69_633, 200_000, 5_000_000] {
+        let bytes: Vec<u8> = (0..len).map(|i: u32| (i ^ i >> 8) as u8).collect();
+        let reversed: Vec<u8> = bytes.iter().rev().copied().collect();
+        assert!(ledger.reverse(&bytes).unwrap() == reversed, "{len} bytes");
+        assert!(ledger.start().reverse(&bytes).wait().unwrap() == reversed, "{len} bytes");
+        assert!(block_on(async { ledger.start().reverse(&bytes).await }).unwrap() == reversed, "{len} bytes");
+        sent += 3;
+    }
+    // (A started call does not wait for a lane to be emptied: more than one holds may go by UDP.)
+    assert!(calls(&runtime) >= sent - 2);
+    let threads: Vec<_> = (0..8)
+        .map(|which: u8| {
+            let ledger = ledger.clone();
+            std::thread::spawn(move || {
+                for _ in 0..10 {
+                    assert!(ledger.reverse(&vec![which; 300_000]).unwrap() == vec![which; 300_000]);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Started calls whose first server does not take them go to another with all of their arguments, also with those that
+/// stood nowhere but in a lane.
+#[test]
+fn large_arguments_are_kept_until_the_call_has_run() {
+    let (runtime, export, ledger) = ledger();
+    let mut export = Some(export);
+    for (first, second) in [(100, 9000), (90_000, 0), (1 << 19, 1 << 19), (700_000, 700_000), (3_000_000, 10)]
+    {
+        let bytes: Vec<u8> = (0..first + second).map(|i: usize| (i ^ i >> 8) as u8).collect();
+        let (first, second) = bytes.split_at(first);
+        drop(export.take());
+        let before = calls(&runtime);
+        // The arguments may change as soon as a call is started.
+        let start = || {
+            let (first, second) = (first.to_vec(), second.to_vec());
+            ledger.start().join(&first, &second)
+        };
+        let waited: Vec<_> = (0..8).map(|_| start()).collect();
+        let awaited = start();
+        // (What is longer than a lane waits for nobody, and may have gone by UDP.)
+        assert!(calls(&runtime) > before || bytes.len() > 1 << 20);
+        export = Some(runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap());
+        assert!(block_on(awaited).unwrap() == bytes);
+        waited.into_iter().for_each(|call| assert!(call.wait().unwrap() == bytes));
+    }
+}
+
+#[test]
+fn a_procedure_knows_its_caller() {
+    let (_runtime, _export, ledger) = ledger();
+    let caller: std::net::SocketAddr = ledger.caller().unwrap().parse().unwrap();
+    assert!(caller.ip().is_loopback() && caller.port() != 0);
+}
+
+#[test]
+fn more_calls_than_there_are_slots_are_carried_all_the_same() {
+    let (_runtime, _export, ledger) = ledger();
+    let pending: Vec<_> = (0..1000).map(|number| (number, ledger.start().enter(number))).collect();
+    let (waited, awaited): (Vec<_>, Vec<_>) = pending.into_iter().partition(|(number, _)| number % 2 == 0);
+    for (number, call) in waited {
+        assert_eq!(call.wait().unwrap(), number);
+    }
+    block_on(async {
+        for (number, call) in awaited {
+            assert_eq!(call.await.unwrap(), number);
+        }
+    });
+}
+
+#[farcall::interface]
+pub trait Long {
+    fn result(&self, bytes: u32) -> farcall::Result<Vec<u8>>;
+}
+
+impl Long for Nothing {
+    fn result(&self, bytes: u32) -> farcall::Result<Vec<u8>> {
+        Ok(vec![7; bytes as usize])
+    }
+}
+
+/// Such results are those of calls whose deadline passes when their results are there, or on their way.
+#[test]
+fn results_that_nobody_fetches_take_no_room_from_others() {
+    const BYTES: u32 = 10 << 20;
+    const GUARD: Duration = Duration::from_secs(60);
+    let runtime = builder().shared_memory(true).build().unwrap();
+    let export = runtime.export::<dyn Long>("Long", Arc::new(Nothing)).unwrap();
+    // A caller by hand, which waits for answers and wants no results.
+    let export_id = runtime.stats().exports[0].id;
+    let (_wire, page) = common::meeting::meet(export.address(), export_id);
+    let caller = Arc::new(Caller::new(Arc::new(page)));
+    let call = Call { export: export_id, procedure: 1, within: None, trace: None };
+    for round in 0..300 {
+        let ticket = caller.call(caller.claim().unwrap(), &call, &BYTES.to_be_bytes(), None);
+        while !caller.is_answered(ticket) {
+            caller.sleep(ticket, true, GUARD);
+        }
+        assert_eq!(caller.answer(ticket, &mut Vec::new()).0, Status::Result, "round {round}");
+        if round % 2 == 0 {
+            caller.abandon(ticket);
+            continue;
+        }
+        // Or it has begun to fetch it.
+        let mut lane = caller.lane(GUARD).unwrap();
+        caller.abandon(caller.fetch(ticket.slot(), &mut lane, 0, INLINE as u64));
+    }
+    assert!(caller.outstanding() < 4);
+    assert!(runtime.import::<dyn Long>("Long").unwrap().result(BYTES).unwrap() == vec![7; BYTES as usize]);
+}

@@ -1,0 +1,157 @@
+//! A peer that passes files which block whoever closes them holds up nobody.
+//!
+//! Such a file is a TCP connection with unsent data that lingers: closing it waits until the data has left.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use crate::common::builder;
+use crate::common::meeting::{accept, hello, meet, stand_in};
+use crate::echo::{Echo, Honest};
+use farcall_shm::{Heard, Listener, Wants, Wire};
+
+/// Only a guard: nothing here takes that long, and closing a lingering connection takes longer.
+const LONG: Duration = Duration::from_secs(60);
+const LINGER: Duration = Duration::from_secs(600);
+
+/// A file whose last owner waits when he closes it, until the other end is closed.
+fn lingering() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut file = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    file.set_nonblocking(true).unwrap();
+    while file.write(&[0; 1 << 16]).is_ok() {}
+    rustix::net::sockopt::set_socket_linger(&file, Some(LINGER)).unwrap();
+    (file.into(), other)
+}
+
+/// Passes a file, and closes it here, unless the other side is gone. The process that closes it last waits,
+/// and that may be this one.
+fn pass(wire: &Arc<Wire>, bytes: &[u8], file: OwnedFd) {
+    let (wire, bytes, (sent, passed)) = (wire.clone(), bytes.to_vec(), mpsc::channel());
+    std::thread::spawn(move || {
+        let _ = sent.send(wire.send(&bytes, Some(file.as_fd())));
+        drop(file);
+    });
+    let _ = passed.recv();
+}
+
+/// Does something in a thread, and fails if that does not end.
+fn ends<T: Send + 'static>(what: &str, f: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || done.send(f()));
+    ended.recv_timeout(LONG).unwrap_or_else(|_| panic!("{what} does not end"))
+}
+
+fn server() -> (farcall::Runtime, farcall::Export, SocketAddr, u64) {
+    let runtime = builder().shared_memory(true).build().unwrap();
+    let export = runtime.export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+    let (address, id) = (export.address(), runtime.stats().exports[0].id);
+    (runtime, export, address, id)
+}
+
+/// Whether the server meets somebody else, and serves him.
+fn serves(export: &farcall::Export) {
+    let url = export.url().replace("udp:", "shm:");
+    let reversed = ends("an honest caller's call", move || {
+        let runtime = builder().build().unwrap();
+        runtime.import::<dyn Echo>(&url).unwrap().reverse(b"abc").unwrap()
+    });
+    assert_eq!(reversed, b"cba");
+}
+
+#[test]
+fn what_comes_instead_of_memory_holds_up_no_other_caller() {
+    let (_runtime, export, address, id) = server();
+    let mut ends = Vec::new();
+    for _ in 0..2 {
+        let (file, other) = lingering();
+        let wire = Arc::new(Wire::connect(address).unwrap());
+        pass(&wire, &hello(id, Wants::Calls), file);
+        ends.push((other, wire));
+    }
+    serves(&export);
+}
+
+#[test]
+fn what_comes_with_a_probe_holds_up_no_other_caller() {
+    let (_runtime, export, address, id) = server();
+    let (wire, _page) = meet(address, id);
+    let wire = Arc::new(wire);
+    let (file, _other) = lingering();
+    pass(&wire, b"?", file);
+    // Who passes what nobody wants is parted with.
+    wire.wait(LONG);
+    assert_eq!(wire.receive(&mut [0; 8]), Heard::Gone);
+    serves(&export);
+}
+
+#[test]
+fn what_is_left_in_a_connection_holds_up_no_other_caller_and_not_the_servers_end() {
+    let (runtime, export, address, id) = server();
+    let mut others = Vec::new();
+    for first in [&b"?"[..], b""] {
+        // (An empty message is the end of what is read, and there is more behind it.)
+        let (wire, _page) = meet(address, id);
+        let wire = Arc::new(wire);
+        let (file, other) = lingering();
+        wire.send(first, None);
+        pass(&wire, b"", file);
+        others.push(other);
+    }
+    let (file, other) = lingering();
+    let wire = Arc::new(Wire::connect(address).unwrap());
+    assert!(wire.send(b"nonsense", None));
+    pass(&wire, b"more", file);
+    drop(wire);
+    serves(&export);
+    ends("the server's end", move || drop((export, runtime)));
+    drop((other, others));
+}
+
+#[test]
+fn what_a_server_passes_instead_of_memory_holds_up_no_import() {
+    // By UDP it is honest.
+    let export =
+        builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+    let listener = Listener::bind(export.address()).unwrap();
+    let hostile = std::thread::spawn(move || {
+        let wire = Arc::new(accept(&listener));
+        let (file, other) = lingering();
+        pass(&wire, b"!", file);
+        (wire, other)
+    });
+    let url = export.url();
+    ends("an import", move || {
+        let runtime = builder().shared_memory(true).build().unwrap();
+        assert_eq!(runtime.import::<dyn Echo>(&url).unwrap().reverse(b"abc").unwrap(), b"cba");
+        assert!(runtime.stats().links.is_empty());
+    });
+    drop(hostile.join().unwrap());
+}
+
+#[test]
+fn what_a_server_leaves_in_a_connection_holds_up_no_drop_of_a_caller() {
+    let export =
+        builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
+    let export = Arc::new(export);
+    let honest = export.clone();
+    let listener = Listener::bind(export.address()).unwrap();
+    let hostile = std::thread::spawn(move || {
+        let (wire, page) = stand_in(&listener, &honest);
+        let wire = Arc::new(wire);
+        let (file, other) = lingering();
+        wire.send(b"", None);
+        pass(&wire, b"?", file);
+        (wire, page, other)
+    });
+    let runtime = builder().shared_memory(true).build().unwrap();
+    let echo = runtime.import::<dyn Echo>(&export.url()).unwrap();
+    assert_eq!(runtime.stats().links.len(), 1);
+    let hostile = hostile.join().unwrap();
+    ends("the drop of a caller", move || drop((echo, runtime)));
+    drop(hostile);
+}

@@ -1,0 +1,172 @@
+//! Calls that wait for a worker: hosts take turns, however many conversations or connections there are on
+//! one.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use std::{env, io};
+
+use crate::common::builder;
+use crate::other::{Other, ROLE, URL};
+use farcall::env::{Env, Socket, SocketOptions};
+use farcall::memory::Counters;
+use farcall::{CallFailed, Kind, Ran, Runtime, System};
+
+#[farcall::interface]
+trait Turnstile {
+    /// Says that it has begun, and ends when it is let through.
+    fn pass(&self, who: u32) -> farcall::Result<()>;
+}
+
+struct Guarded {
+    begun: Mutex<Sender<u32>>,
+    through: Mutex<Receiver<()>>,
+}
+
+impl Turnstile for Guarded {
+    fn pass(&self, who: u32) -> farcall::Result<()> {
+        self.begun.lock().unwrap().send(who).unwrap();
+        self.through.lock().unwrap().recv_timeout(GUARD).unwrap();
+        Ok(())
+    }
+}
+
+/// Only a guard.
+const GUARD: Duration = Duration::from_secs(60);
+
+/// The operating system of another host: loopback has many addresses.
+struct Elsewhere(u8);
+
+impl Env for Elsewhere {
+    system_does! { now, spawn, event, entropy }
+
+    fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
+        let host = IpAddr::V4(Ipv4Addr::new(127, 0, 0, self.0));
+        System.bind(SocketAddr::new(host, address.port()), options)
+    }
+}
+
+fn at(host: u8) -> farcall::Builder {
+    builder().env(Arc::new(Elsewhere(host))).shared_memory(false)
+}
+
+/// A server of one worker, where that is taken by call 0, and calls 1 and on, of as many runtimes, wait for
+/// it.
+struct Crowd {
+    _server: (Runtime, farcall::Export),
+    url: String,
+    counters: (Runtime, Counters),
+    begins: Receiver<u32>,
+    let_through: Sender<()>,
+    callers: Vec<(TurnstileClient, farcall::Pending<()>, Runtime)>,
+}
+
+impl Crowd {
+    fn new(callers: u32, queue: usize, of: impl Fn() -> farcall::Builder) -> Crowd {
+        let (begun, begins) = channel();
+        let (let_through, through) = channel();
+        let guarded = Arc::new(Guarded { begun: Mutex::new(begun), through: Mutex::new(through) });
+        let runtime = builder().workers(1).threads(2).queue(queue).queue_time(GUARD).build().unwrap();
+        let export = runtime.export::<dyn Turnstile>("Turnstile", guarded).unwrap();
+        let reader = at(9).build().unwrap();
+        let counters = (reader.clone(), Counters::import(&reader, export.address()).unwrap());
+        let url = export.url();
+        let mut crowd =
+            Crowd { _server: (runtime, export), url, counters, begins, let_through, callers: Vec::new() };
+        let clients: Vec<_> = (0..callers).map(|_| crowd.client(of())).collect();
+        for ((client, runtime), who) in clients.into_iter().zip(0..) {
+            let call = client.start().pass(who);
+            crowd.callers.push((client, call, runtime));
+            match who {
+                0 => assert_eq!(crowd.next(), 0),
+                waiting => crowd.wait_until_queued(waiting as usize),
+            }
+        }
+        crowd
+    }
+
+    fn client(&self, of: farcall::Builder) -> (TurnstileClient, Runtime) {
+        let runtime = of.build().unwrap();
+        (runtime.import::<dyn Turnstile>(&self.url).unwrap(), runtime)
+    }
+
+    fn wait_until_queued(&self, calls: usize) {
+        while self.counters.1.read().unwrap().queued != calls as u64 {}
+    }
+
+    fn next(&self) -> u32 {
+        self.begins.recv_timeout(GUARD).unwrap()
+    }
+
+    /// Lets those through that are there, and gives who they were, in their order.
+    fn end(self) -> (Vec<u32>, Vec<CallFailed>) {
+        let ends = std::thread::spawn(move || {
+            let outcomes = self.callers.into_iter().map(|(_client, call, _runtime)| call.wait());
+            outcomes.filter_map(|outcome| outcome.err().map(CallFailed::from)).collect()
+        });
+        let mut order = Vec::new();
+        while !ends.is_finished() {
+            let _ = self.let_through.send(());
+            order.extend(self.begins.recv_timeout(Duration::from_millis(10)));
+        }
+        (order, ends.join().unwrap())
+    }
+}
+
+const CALLERS: u32 = 16;
+/// The call of another host.
+const OTHER: u32 = 99;
+
+#[test]
+fn a_host_waits_for_one_call_of_each_other_host_whatever_conversations_that_has() {
+    for of in [|| at(2), || builder().shared_memory(true)] {
+        let crowd = Crowd::new(CALLERS, 64, of);
+        let (other, _runtime) = crowd.client(at(3));
+        let call = other.start().pass(OTHER);
+        crowd.wait_until_queued(CALLERS as usize);
+        let (order, failed) = crowd.end();
+        call.wait().unwrap();
+        assert!(failed.is_empty() && order[..2].contains(&OTHER), "{order:?}");
+    }
+}
+
+#[test]
+fn a_full_queue_makes_the_newest_call_of_the_host_that_has_most_there_make_way() {
+    for of in [|| at(2), || builder().shared_memory(true)] {
+        let mut crowd = Crowd::new(CALLERS, CALLERS as usize - 1, of);
+        let (other, _runtime) = crowd.client(at(3));
+        let call = other.start().pass(OTHER);
+        let (_client, newest, _its) = crowd.callers.pop().unwrap();
+        let why = CallFailed::from(newest.wait().expect_err("it makes way"));
+        assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
+        assert!(why.detail().contains("15 calls wait for a worker (FARCALL_QUEUE)"), "{why}");
+        let (order, failed) = crowd.end();
+        call.wait().expect("it has its place");
+        assert!(failed.is_empty() && order[..2].contains(&OTHER), "{order:?}");
+    }
+}
+
+#[test]
+fn a_process_that_fills_the_queue_through_shared_memory_does_not_shut_another_process_out() {
+    let mut crowd = Crowd::new(CALLERS, CALLERS as usize - 1, || builder().shared_memory(true));
+    let mut other = Other::start(module_path!(), "call", &crowd.url.replace("udp:", "shm:"));
+    let (_client, newest, _its) = crowd.callers.pop().unwrap();
+    let why = CallFailed::from(newest.wait().expect_err("it makes way"));
+    assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
+    let (order, failed) = crowd.end();
+    other.hear("it had its turn");
+    assert!(failed.is_empty() && order[..2].contains(&OTHER), "{order:?}");
+}
+
+/// Not a test by itself: what the other process does.
+#[test]
+fn a_process_that_a_test_starts() {
+    if env::var(ROLE).is_err() {
+        return;
+    }
+    let runtime = builder().build().unwrap();
+    let turnstile = runtime.import::<dyn Turnstile>(&env::var(URL).unwrap()).unwrap();
+    turnstile.pass(OTHER).unwrap();
+    println!("it had its turn");
+}
