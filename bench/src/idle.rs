@@ -154,7 +154,7 @@ impl World {
         let bound = self.exchange(from, &mut client)?;
         let Some(Ended::Bound(export)) = bound else { bail!("client {number} could not bind") };
         let call = Call { export, procedure: 0, deadline: None, trace: None, token: 0 };
-        if let Err((why, _)) = client.start(self.now, &call, vec![0; 32]) {
+        if let Err(why) = client.start(|| self.now, &call, &mut vec![0; 32]) {
             bail!("client {number} could not start its call: {why:?}");
         }
         match self.exchange(from, &mut client)? {
@@ -171,7 +171,7 @@ impl World {
             while let Some(length) = client.transmit(self.now, &mut self.up) {
                 self.now = self.now + Duration::from_micros(10);
                 for datagram in self.serve(from, length) {
-                    client.handle(self.now, &datagram, &mut |event| ended = Some(Ended::of(event)));
+                    client.receive(self.now, &datagram, &mut |event| ended = Some(Ended::of(event)));
                 }
             }
             if self.now == before {
@@ -184,7 +184,7 @@ impl World {
     /// returns what it sends.
     fn serve(&mut self, from: SocketAddr, length: usize) -> Vec<Vec<u8>> {
         let mut calls = Vec::new();
-        self.server.handle(self.now, from, &self.up[..length], &mut |request| {
+        self.server.receive(self.now, from, &self.up[..length], &mut |request| {
             if let Request::Call(call) = request {
                 calls.push((call.key, call.args.into_owned()));
             }
@@ -235,7 +235,7 @@ impl World {
                     datagrams += 1;
                     for datagram in self.serve(*from, length) {
                         datagrams += 1;
-                        client.handle(self.now, &datagram, &mut |_| {});
+                        client.receive(self.now, &datagram, &mut |_| {});
                     }
                 }
             }

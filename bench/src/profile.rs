@@ -180,10 +180,10 @@ fn protocol() -> Result<Part> {
         turns += 1;
         let now = Time::from_nanos(turns * 1_000);
         arguments.extend_from_slice(&[7; BYTES + 4]);
-        let _ = client.start_by(|| now, &call, &mut arguments);
+        let _ = client.start(|| now, &call, &mut arguments);
         while let Some(length) = client.transmit(now, &mut out) {
             let mut key = None;
-            server.handle(now, from, &out[..length], &mut |request| {
+            server.receive(now, from, &out[..length], &mut |request| {
                 if let Request::Call(call) = request {
                     payload.extend_from_slice(&call.args[..BYTES]);
                     key = Some(call.key);
@@ -194,7 +194,7 @@ fn protocol() -> Result<Part> {
                 None => server.transmit(now, &mut back),
             };
             if let Some(sent) = sent {
-                client.handle(now, &back[..sent.len], &mut |event: Event<'_>| {
+                client.receive(now, &back[..sent.len], &mut |event: Event<'_>| {
                     ended += u64::from(is_end(&event))
                 });
             }

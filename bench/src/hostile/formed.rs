@@ -41,14 +41,14 @@ impl Formed {
         formed.wait("bind", |formed| formed.export != 0)?;
         for _ in 0..8 {
             formed.call(LARGE);
-            formed.wait("call", |formed| formed.core.outstanding() == 0)?;
+            formed.wait("call", |formed| formed.core.stats().outstanding == 0)?;
         }
         Ok(formed)
     }
 
     /// Makes a call of a datagram of so many bytes, if not too many calls wait.
     pub fn call(&mut self, bytes: usize) {
-        if self.core.outstanding() > MOST {
+        if self.core.stats().outstanding > MOST {
             return;
         }
         let data = bytes.saturating_sub(AROUND + LENGTH) & !3;
@@ -60,7 +60,7 @@ impl Formed {
         let procedure = if data > 0 { TAKE } else { NULL };
         let call = Call { export: self.export, procedure, deadline: None, trace: None, token: 1 };
         // Refused only if too many are outstanding.
-        let _ = self.core.start(now(), &call, arguments);
+        let _ = self.core.start(now, &call, &mut arguments);
         self.transmit();
     }
 
@@ -72,7 +72,7 @@ impl Formed {
                 continue;
             }
             let export = &mut self.export;
-            self.core.handle(now(), &self.buffer[..len], &mut |event| lost += note(event, export));
+            self.core.receive(now(), &self.buffer[..len], &mut |event| lost += note(event, export));
         }
         if self.core.timeout().is_some_and(|due| due <= now()) {
             let export = &mut self.export;

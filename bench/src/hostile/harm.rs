@@ -164,7 +164,7 @@ impl Meeting {
 
     fn receive(&mut self, datagram: &[u8]) {
         let Meeting { core, export, memory, generation, stream, failed, .. } = self;
-        core.handle(now(), datagram, &mut |event| match event {
+        core.receive(now(), datagram, &mut |event| match event {
             Event::Bound { token: 0, answer: Ok(bound) } => *export = Some(bound.export),
             Event::Bound { answer: Ok(bound), .. } => *memory = Some(bound.export),
             Event::Ended { token, outcome: Outcome::Result(body), .. } => {
@@ -177,15 +177,15 @@ impl Meeting {
 
     /// Makes the next call of the meeting. Returns whether the meeting has failed.
     fn step(&mut self) -> bool {
-        if let (Some(export), 0) = (self.memory, self.core.outstanding()) {
+        if let (Some(export), 0) = (self.memory, self.core.stats().outstanding) {
             let next = match (self.generation, self.stream) {
                 (None, _) => Some((FACTS, Vec::new())),
                 (Some(generation), None) => Some((OPEN, generation.to_be_bytes().to_vec())),
                 _ => None,
             };
-            if let Some((procedure, arguments)) = next {
+            if let Some((procedure, mut arguments)) = next {
                 let call = Call { export, procedure, deadline: None, trace: None, token: procedure.into() };
-                self.failed |= self.core.start(now(), &call, arguments).is_err();
+                self.failed |= self.core.start(now, &call, &mut arguments).is_err();
             }
         }
         if self.core.timeout().is_some_and(|due| due <= now()) {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use common::*;
 use farcall_proto::client::Call;
-use farcall_proto::server::{CallKey, Finish, Reading, Request, Taken};
+use farcall_proto::server::{CallKey, Finish, Reading, Request};
 use farcall_proto::{ACCESSES, ClientConfig, Kind, READINGS, Ran, ServerConfig};
 
 /// Sends an access, or a call.
 fn send(pair: &mut Pair, procedure: u32, token: u64) -> Datagram {
     let call = Call { export: EXPORT, procedure, deadline: None, trace: None, token };
-    pair.client.start(pair.now, &call, b"args".to_vec()).expect("room for a call");
+    pair.client.start(|| pair.now, &call, &mut b"args".to_vec()).expect("room for a call");
     pair.sent().remove(0)
 }
 
@@ -56,7 +56,7 @@ fn a_reading_is_answered_at_once_as_often_as_it_comes_and_nothing_of_it_is_held(
     let first = answered(&mut pair, &reading).expect("it is new");
     assert!(answered(&mut pair, &reading).is_some(), "it is sent again");
     let mut again = None;
-    pair.server.handle(pair.now, pair.from, &reading, &mut |request| {
+    pair.server.receive(pair.now, pair.from, &reading, &mut |request| {
         if let Request::Call(incoming) = request {
             again = Some(incoming.again);
         }
@@ -104,7 +104,7 @@ fn a_reading_that_ran_is_never_said_not_to_have_run() {
 fn a_reading_that_was_cancelled_ahead_never_runs() {
     let mut pair = Pair::acquainted();
     let call = Call { export: EXPORT, procedure: READINGS, deadline: None, trace: None, token: 1 };
-    let id = pair.client.start(pair.now, &call, b"args".to_vec()).unwrap();
+    let id = pair.client.start(|| pair.now, &call, &mut b"args".to_vec()).unwrap();
     let reading = pair.sent().remove(0);
     pair.client.cancel(pair.now, id);
     let cancel = pair.sent();
@@ -143,7 +143,7 @@ fn that_a_call_was_given_up_is_known_as_long_as_it_runs_and_of_no_other() {
     let mut pair = Pair::acquainted();
     for procedure in [1, ACCESSES] {
         let call = Call { export: EXPORT, procedure, deadline: None, trace: None, token: 1 };
-        let id = pair.client.start(pair.now, &call, b"args".to_vec()).unwrap();
+        let id = pair.client.start(|| pair.now, &call, &mut b"args".to_vec()).unwrap();
         let sent = pair.sent().remove(0);
         let key = taken(&mut pair, &sent).expect("it is new");
         assert!(!pair.server.is_given_up(key));
@@ -179,7 +179,7 @@ fn a_cancel_that_shares_its_datagram_with_its_call_names_it() {
     let call = frame_about(CALL, 0, 1, 5, &[0, EXPORT as u32, ACCESSES]);
     let both = forged(conversation, 7, &[call, frame_about(CANCEL, 0, 1, 5, &[])]);
     let mut seen = Vec::new();
-    pair.server.handle(pair.now, pair.from, &both, &mut |request| match request {
+    pair.server.receive(pair.now, pair.from, &both, &mut |request| match request {
         Request::Call(incoming) => seen.push((true, incoming.key)),
         Request::Cancel(key) => seen.push((false, key)),
         Request::Post(..) => unreachable!(),
@@ -213,7 +213,7 @@ fn results_of_accesses_that_nobody_fetches_are_counted_until_they_are_let_go() {
     let access = |pair: &mut Pair, activity| {
         let key = come(pair, conversation, activity);
         let (now, payload) = (pair.now, &mut vec![7; LEN]);
-        assert!(pair.server.finish_access(now, key, Finish::Result, payload, &mut []).is_none());
+        assert!(pair.server.finish(now, key, Finish::Result, payload, &mut []).is_none());
     };
     assert!(pair.server.has_room(pair.now, &pair.from, 3 * LEN), "one there may always be");
     access(&mut pair, 1);
@@ -254,7 +254,7 @@ fn who_speaks_of_a_result_and_does_not_fetch_it_has_it_no_longer_than_others_wai
     let (mut pair, conversation) = with_room_for_two();
     for activity in 1..=2 {
         let key = come(&mut pair, conversation, activity);
-        pair.server.finish_access(pair.now, key, Finish::Result, &mut vec![7; LEN], &mut []);
+        pair.server.finish(pair.now, key, Finish::Result, &mut vec![7; LEN], &mut []);
         pair.answered();
     }
     let speak = |pair: &mut Pair, seconds: u32, wait: bool| {
@@ -274,31 +274,29 @@ fn who_speaks_of_a_result_and_does_not_fetch_it_has_it_no_longer_than_others_wai
 }
 
 #[test]
-fn an_access_is_not_taken_for_a_call() {
-    for (procedure, is_call) in
-        [(ACCESSES - 1, true), (ACCESSES, false), (READINGS, false), (u32::MAX, false)]
-    {
+fn a_datagram_that_is_just_an_access_or_a_call_brings_that_and_reads_no_clock() {
+    for procedure in [1, ACCESSES - 1, ACCESSES, READINGS, u32::MAX] {
         let mut pair = Pair::acquainted();
         let datagram = send(&mut pair, procedure, 1);
-        let taken = matches!(pair.server.take_call(pair.now, &pair.from, &datagram), Taken::Call(..));
-        assert_eq!(taken, is_call, "{procedure:x}");
+        let clock = || panic!("the clock is read");
+        let taken = pair.server.receive_call(pair.now, clock, &pair.from, &datagram, &mut |_| {});
+        assert_eq!(taken.map(|call| call.procedure), Some(procedure));
     }
 }
 
 #[test]
-fn take_access_takes_only_a_new_access_whose_activity_had_a_call_before() {
+fn only_a_new_access_whose_activity_had_a_call_before_is_returned() {
     let settings = ServerConfig { max_arguments: 8, ..ServerConfig::default() };
     let mut pair = Pair::acquainted_with(ClientConfig::default(), settings);
     let peer = join(&mut pair, HARM, 1);
     let mut take = |activity, sequence, procedure, args: &[u32]| {
         let words = [&[0, EXPORT as u32, procedure], args].concat();
         let datagram = forged(peer.id, 9, &[frame_about(CALL, 0, activity, sequence, &words)]);
-        let Taken::Other(unread) = pair.server.take_call(pair.now, &peer.at, &datagram) else {
-            panic!("the datagram is an ordinary call");
-        };
-        let key = pair.server.take_access(pair.now, &unread, &datagram).map(|incoming| incoming.key);
+        let now = pair.now;
+        let taken = pair.server.receive_call(now, || now, &peer.at, &datagram, &mut |_| {});
+        let key = taken.map(|incoming| incoming.key);
         if let Some(key) = key {
-            pair.server.finish_access(pair.now, key, Finish::Result, &mut b"done".to_vec(), &mut [0; 1200]);
+            pair.server.finish(pair.now, key, Finish::Result, &mut b"done".to_vec(), &mut [0; 1200]);
         }
         key.map(|key| key.sequence)
     };

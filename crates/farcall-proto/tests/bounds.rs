@@ -382,7 +382,7 @@ fn results_of_accesses_that_one_host_does_not_fetch_leave_room_to_others() {
         comes(&mut pair, peer, &[frame_about(CALL, 0, activity, 900, &[0, EXPORT as u32, READINGS + 1])]);
         let (key, _) = pair.asked.pop().unwrap();
         assert!(pair.server.has_room(pair.now, &peer.at, bytes));
-        pair.server.finish_access(pair.now, key, Finish::Result, &mut vec![7; bytes], &mut []);
+        pair.server.finish(pair.now, key, Finish::Result, &mut vec![7; bytes], &mut []);
     }
     assert!(!pair.server.has_room(pair.now, &peer.at, bytes), "it has all of the budget");
     let anybody = |host| SocketAddr::from((host, 1));
@@ -400,7 +400,7 @@ fn results_of_accesses_that_one_host_does_not_fetch_leave_room_to_others() {
         let has = pair.server.has_room(pair.now, &peer.at, len);
         comes(pair, peer, &[frame_about(CALL, 0, activity, 900, &[0, EXPORT as u32, READINGS + 1])]);
         let (key, _) = pair.asked.pop().unwrap();
-        pair.server.finish_access(pair.now, key, Finish::Result, &mut vec![7; len], &mut []);
+        pair.server.finish(pair.now, key, Finish::Result, &mut vec![7; len], &mut []);
         has
     };
     assert!(access(&mut pair, peer, 10, 48_000), "the rest of the budget");

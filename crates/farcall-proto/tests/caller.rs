@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use farcall_proto::client::{Call, CallId};
+use farcall_proto::client::{Call, CallId, CallProgress};
 use farcall_proto::fuzzing::kinds::{MTU_ECHO, WELCOME};
 use farcall_proto::server::Finish;
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
@@ -73,7 +73,13 @@ fn a_frame_other_than_a_hint_has_to_name_the_clients_conversation() {
     ];
     let effect = |pair: &Pair| {
         let client = &pair.client;
-        (pair.told.len(), client.in_flight(), client.datagram_size(), client.timeout(), client.is_quiet())
+        (
+            pair.told.len(),
+            client.stats().in_flight,
+            client.stats().datagram,
+            client.timeout(),
+            client.is_quiet(0),
+        )
     };
     for (kind, (mut pair, answers)) in cases {
         assert!(!answers.is_empty() && answers.iter().all(|d| d[20] == kind), "{kind}");
@@ -122,14 +128,13 @@ fn the_client_counts_its_calls_and_datagrams() {
     assert_eq!(pair.client.stats().bytes_sent - bytes, sent as u64);
     // Calls on the fast path are counted, too.
     let mut out = [0; 2048];
-    let departure = pair.client.call((EXPORT, 1), 2, &mut b"call".to_vec(), &mut out);
-    let departure = departure.expect("there is no other call");
-    pair.receive(&[out[..departure.len].to_vec()]);
+    let lone = pair.client.start_lone((EXPORT, 1), b"call", &mut out).expect("there is no other call");
+    pair.receive(&[out[..lone.bytes()].to_vec()]);
     let (key, _) = pair.asked.pop().unwrap();
     let result = pair.finish(key, Finish::Result, b"done");
     let now = pair.now;
-    assert!(pair.client.take_result(|| now, departure.id, Some(now), &result[0]).is_some());
-    assert!(pair.client.start_brief((EXPORT, 1), b"call", &mut out).is_some());
+    assert!(pair.client.end_lone(|| now, &lone, Some(now), &result[0]).is_some());
+    assert!(pair.client.start_lone((EXPORT, 1), b"call", &mut out).is_some());
     let last = counts(&pair);
     let did: [u64; 7] = std::array::from_fn(|i| last[i] - after[i]);
     assert_eq!(did, [2, 2, 1, 0, 0, 0, 0]);
@@ -145,12 +150,12 @@ fn a_detached_call_says_so_in_its_call_or_in_a_probe() {
     ] {
         let mut pair = Pair::acquainted();
         let id = pair.start(1, b"long");
-        assert!(!pair.client.is_sent(id));
+        assert_eq!(pair.client.progress(id), CallProgress::Unsent);
         if sent {
             pair.sent();
-            assert!(pair.client.is_sent(id));
+            assert_eq!(pair.client.progress(id), CallProgress::Sent);
         }
-        assert!(pair.client.is_outstanding(id));
+        assert_ne!(pair.client.progress(id), CallProgress::Ended);
         pair.client.detach(id, later);
         let said: Vec<(u8, u8)> = pair.sent().iter().map(|d| (d[20], d[21])).collect();
         assert_eq!(said, says, "sent {sent}, later {later}");
@@ -158,7 +163,7 @@ fn a_detached_call_says_so_in_its_call_or_in_a_probe() {
     let mut pair = Pair::acquainted();
     let id = pair.start(1, b"done");
     pair.settle();
-    assert!(pair.client.is_sent(id) && !pair.client.is_outstanding(id), "the call has ended");
+    assert_eq!(pair.client.progress(id), CallProgress::Ended);
 }
 
 #[test]
@@ -197,7 +202,7 @@ fn a_call_is_sent_whole_if_it_fits_a_datagram_beside_a_ticket_and_an_ack() {
         for token in 1..=3 {
             let deadline = limited.then_some(pair.now + 1000 * MS);
             let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token };
-            pair.client.start(pair.now, &call, vec![7; len]).expect("room for a call");
+            pair.client.start(|| pair.now, &call, &mut vec![7; len]).expect("room for a call");
         }
         pair.settle();
         assert_eq!(pair.told.len(), 4, "{len} bytes, with a deadline: {limited}");
@@ -209,8 +214,8 @@ fn the_fast_path_takes_a_call_that_fits_the_datagram() {
     let (mut pair, mut out) = (Pair::acquainted(), vec![0; 2048]);
     let fits = (1140, 2048, true);
     for (len, room, usual) in [(1144, 2048, false), (1140, 1199, false), (3, 2048, false), fits] {
-        let departure = pair.client.call((EXPORT, 1), 1, &mut vec![7; len], &mut out[..room]);
-        assert_eq!(departure.map(|departure| departure.len), usual.then_some(len + 60));
+        let lone = pair.client.start_lone((EXPORT, 1), &vec![7; len], &mut out[..room]);
+        assert_eq!(lone.map(|lone| lone.bytes()), usual.then_some(len + 60));
     }
     pair.receive(&[out[..1200].to_vec()]);
     assert_eq!(pair.asked[0].1, [7; 1140]);
@@ -220,12 +225,12 @@ fn the_fast_path_takes_a_call_that_fits_the_datagram() {
 fn a_client_that_has_several_calls_at_once_says_which_calls_have_ended() {
     let mut pair = Pair::acquainted();
     pair.start(1, b"call");
-    assert!(pair.client.ready() == 1 && pair.client.is_quiet_but(1) && !pair.client.is_quiet());
+    assert!(pair.client.ready() == 1 && pair.client.is_quiet(1) && !pair.client.is_quiet(0));
     let first = pair.sent();
     assert_eq!(frames_of(&first[0]), [CALL], "a single call needs no ACK");
     pair.start(2, b"call");
     pair.start(3, b"call");
-    assert!(pair.client.ready() == 2 && pair.client.is_quiet_but(2) && !pair.client.is_quiet_but(1));
+    assert!(pair.client.ready() == 2 && pair.client.is_quiet(2) && !pair.client.is_quiet(1));
     let low = |d: &Datagram| u64::from_be_bytes(d[24..32].try_into().unwrap());
     let others = pair.sent();
     assert_eq!((frames_of(&others[0]), low(&others[0])), (vec![ACK, CALL, CALL], 2));
@@ -267,10 +272,10 @@ fn bytes_in_flight_are_counted_until_they_have_arrived() {
     let mut pair = Pair::acquainted_with(small(), ServerConfig::default());
     pair.start(1, &[7; 5000]);
     let sent = pair.sent();
-    assert_eq!(pair.client.in_flight(), 5000);
+    assert_eq!(pair.client.stats().in_flight, 5000);
     pair.receive(&sent);
     pair.settle();
-    assert_eq!((pair.client.in_flight(), pair.told.len()), (0, 1));
+    assert_eq!((pair.client.stats().in_flight, pair.told.len()), (0, 1));
 }
 
 /// A pair whose server executes this number of calls.
@@ -352,25 +357,15 @@ fn fragments_of_another_message_are_dropped() {
     assert_eq!(pair.told, [(1, Told::Result(vec![0, 0, 0, 7, 0, 0, 0, 7]))]);
 }
 
-/// `take_result` is a driver's fast path for a datagram that is just the result that the driver waits for.
 #[test]
-fn take_result_takes_only_the_first_answer_to_a_call_that_was_sent_once() {
-    for word in ["none", "sent again", "running", "cancelled", "another conversation", "no checksum"] {
-        let (mut pair, id, key) = Pair::executing(b"call");
-        match word {
-            "sent again" => {
-                pair.pass(20 * MS);
-                pair.tick();
-            }
-            "running" => {
-                pair.pass(20 * MS);
-                let running = frame_about(STATE, 0, id.activity, id.sequence as u32, &[2]);
-                pair.hear(&[forged(pair.client.id(), 1, &[running])]);
-            }
-            "cancelled" => pair.client.cancel(pair.now, id),
-            _ => {}
-        }
-        let mut result = pair.finish(key, Finish::Result, b"done").remove(0);
+fn the_fast_path_ends_only_by_the_result_itself() {
+    for word in ["none", "an exception", "another conversation", "no checksum"] {
+        let (mut pair, mut out) = (Pair::acquainted(), vec![0; 1200]);
+        let lone = pair.client.start_lone((EXPORT, 1), b"call", &mut out).expect("there is no other call");
+        pair.receive(&[out[..lone.bytes()].to_vec()]);
+        let (key, _) = pair.asked.pop().unwrap();
+        let finish = if word == "an exception" { Finish::Exception } else { Finish::Result };
+        let mut result = pair.finish(key, finish, b"done").remove(0);
         match word {
             "another conversation" => result = readdressed(&result, pair.client.id() ^ 1),
             "no checksum" => {
@@ -381,10 +376,10 @@ fn take_result_takes_only_the_first_answer_to_a_call_that_was_sent_once() {
             _ => {}
         }
         let (before, now) = (pair.client.stats().received, pair.now);
-        let taken = pair.client.take_result(|| now, id, None, &result).is_some();
+        let taken = pair.client.end_lone(|| now, &lone, Some(now), &result).is_some();
         assert_eq!(taken, word == "none", "{word}");
         assert_eq!(pair.client.stats().received - before, u64::from(taken), "{word}");
-        assert_eq!(pair.client.outstanding(), usize::from(!taken));
+        assert_eq!(pair.client.stats().outstanding, usize::from(!taken));
     }
 }
 
@@ -414,7 +409,7 @@ fn the_datagram_of_the_next_call_also_acknowledges_a_long_result() {
         pair.hear(&[forged(pair.client.id(), 1, &[fragment])]);
     }
     let mut out = [0; 2048];
-    assert!(pair.client.call((EXPORT, 1), 2, &mut b"call".to_vec(), &mut out).is_none());
+    assert!(pair.client.start_lone((EXPORT, 1), b"call", &mut out).is_none());
     pair.start(2, b"call");
     assert_eq!(pair.sent().iter().map(|d| frames_of(d)).collect::<Vec<_>>()[0], [SELECT, CALL]);
 }

@@ -34,7 +34,7 @@ fn a_caller_waits_for_the_servers_word_no_longer_than_for_a_retransmission() {
     pair.receive(&cancel);
     let answers = pair.answered();
     pair.hear(&answers);
-    assert_eq!((pair.told.len(), pair.client.outstanding()), (1, 0));
+    assert_eq!((pair.told.len(), pair.client.stats().outstanding), (1, 0));
 }
 
 #[test]

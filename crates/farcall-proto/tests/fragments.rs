@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::*;
 use farcall_proto::client::CallId;
-use farcall_proto::server::{CallKey, Finish, Insert, Parted};
+use farcall_proto::server::{CallKey, Finish, Insert, Transmit};
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ fn a_path_that_narrows_in_mid_transfer_is_noticed() {
         let mut pair = Pair::acquainted();
         pair.start(1, &vec![1; 400_000]);
         pair.carry(1, SECOND, |_, _, _| true);
-        assert!(pair.client.datagram_size() > 30_000);
+        assert!(pair.client.stats().datagram > 30_000);
         // From here on nothing larger than an Ethernet frame passes.
         pair.told.clear();
         pair.answer = (!arguments).then(|| vec![2; 400_000]);
@@ -127,7 +127,7 @@ fn a_path_that_narrows_in_mid_transfer_is_noticed() {
         pair.pass(600 * SECOND);
         pair.start(3, &vec![3; 400_000]);
         pair.carry(2, SECOND, |_, _, _| true);
-        assert!(pair.client.datagram_size() > 30_000);
+        assert!(pair.client.stats().datagram > 30_000);
     }
 }
 
@@ -154,7 +154,7 @@ fn the_datagram_size_falls_back_after_three_losses_in_a_row() {
         pair.pass(SECOND / 10);
         let select = frame_about(SELECT, pull, activity, sequence as u32, &[through, 400_000, 0, 0]);
         pair.hear(&[forged(pair.client.id(), 1, &[select])]);
-        pair.client.datagram_size()
+        pair.client.stats().datagram
     });
     assert_eq!(sizes[..8], [64_000; 8]);
     assert_eq!(sizes[8], 1200);
@@ -454,7 +454,7 @@ fn what_is_inserted_is_sent_from_where_it_stands() {
     let insert = Insert { at: 6, bytes: bytes.clone() };
     pair.server.finish_around(pair.now, key, Finish::Result, &mut rest, insert);
     let (mut out, mut apart, mut counted) = (vec![0; 65_536], 0, (0, 0));
-    while let Some(Parted { len, insert, .. }) = pair.server.transmit_parted(pair.now, &mut out) {
+    while let Some(Transmit { len, insert, .. }) = pair.server.transmit(pair.now, &mut out) {
         let mut datagram = out[..len].to_vec();
         if let Some(Insert { at, bytes: part }) = insert {
             assert!(bytes.as_ptr_range().contains(&part.as_ptr()), "it was copied");
@@ -478,10 +478,10 @@ fn what_is_inserted_is_sent_from_where_it_stands() {
 }
 
 #[test]
-fn an_insert_is_copied_into_a_datagram_that_is_not_sent_in_parts() {
+fn an_insert_is_copied_where_datagrams_are_not_sent_in_parts() {
     let bytes = Bytes::from((0..80_000).map(|n| n as u8).collect::<Vec<u8>>());
     let whole = [vec![1; 4], bytes.to_vec(), vec![1; 4]].concat();
-    for (local, parted) in [(true, false), (false, true)] {
+    for local in [true, false] {
         let (mut pair, key) = match local {
             true => {
                 let (mut pair, _) = long_result_on_one_machine();
@@ -499,15 +499,10 @@ fn an_insert_is_copied_into_a_datagram_that_is_not_sent_in_parts() {
         let mut out = vec![0; 65_536];
         while pair.told.is_empty() {
             let mut datagrams = 0;
-            while let Some(len) = match parted {
-                false => pair.server.transmit(pair.now, &mut out).map(|sent| sent.len),
-                true => pair.server.transmit_parted(pair.now, &mut out).map(|sent| {
-                    assert!(sent.insert.is_none());
-                    sent.len
-                }),
-            } {
+            while let Some(sent) = pair.server.transmit(pair.now, &mut out) {
+                assert!(local || sent.insert.is_none());
                 datagrams += 1;
-                pair.hear(&[out[..len].to_vec()]);
+                pair.hear(&[sent.gather(&out)]);
             }
             assert!(datagrams > 0 && datagrams < 100);
             let select = pair.sent();
@@ -554,7 +549,7 @@ fn an_insert_is_copied_if_the_tag_covers_all_bytes() {
     whole.extend(bytes);
     let (mut out, mut largest) = (vec![0; 65_536], 0);
     for _ in 0..100 {
-        while let Some(Parted { len, insert, .. }) = pair.server.transmit_parted(pair.now, &mut out) {
+        while let Some(Transmit { len, insert, .. }) = pair.server.transmit(pair.now, &mut out) {
             assert!(insert.is_none());
             largest = largest.max(len);
             pair.hear(&[out[..len].to_vec()]);

@@ -514,7 +514,7 @@ fn long_results_that_wait_to_be_sent_are_not_taken_for_held_ones() {
     let calls = pair.sent();
     pair.receive(&calls);
     for (key, _) in std::mem::take(&mut pair.asked) {
-        pair.server.finish_later(pair.now, key, Finish::Result, &mut vec![7; LONG]);
+        pair.server.finish(pair.now, key, Finish::Result, &mut vec![7; LONG], &mut []);
     }
     pair.carry(8, 10 * SECOND, |_, _, _| true);
     assert!(pair.told.iter().all(|(_, told)| matches!(told, Told::Result(_))), "some are lost");

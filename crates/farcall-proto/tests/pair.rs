@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{Datagram, EXPORT, Pair, Told, fingerprint};
 use farcall_proto::client::{Call, Conversation, Event, Outcome};
-use farcall_proto::server::{Export, Finish, Request, Taken};
+use farcall_proto::server::{Export, Finish, Request};
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
 #[test]
@@ -119,7 +119,7 @@ fn an_export_with_many_procedures_comes_in_pages() {
         let sent = pair.sent();
         pair.receive(&sent);
         for d in pair.answered() {
-            pair.client.handle(pair.now, &d, &mut |e| {
+            pair.client.receive(pair.now, &d, &mut |e| {
                 if let Event::Bound { answer, .. } = e {
                     bound = Some(answer.unwrap());
                 }
@@ -154,7 +154,7 @@ fn pages_of_two_exports_are_not_mixed() {
         assert!(!sent.is_empty());
         pair.receive(&sent);
         for d in pair.answered() {
-            pair.client.handle(pair.now, &d, &mut |e| {
+            pair.client.receive(pair.now, &d, &mut |e| {
                 if let Event::Bound { answer: a, .. } = e {
                     answer = Some(a.unwrap());
                 }
@@ -372,29 +372,21 @@ fn a_call_that_was_never_sent_did_not_run() {
 }
 
 #[test]
-fn an_outcome_may_leave_before_it_is_noted_and_is_held_then() {
+fn an_outcome_that_fits_a_datagram_is_returned_at_once_and_is_held() {
     let mut pair = Pair::acquainted();
-    pair.start(1, b"argument");
-    let call = pair.sent();
-    pair.receive(&call);
-    let (key, _) = pair.asked.pop().unwrap();
+    let key = pair.execute(1, b"argument");
     let result = pair.finish(key, Finish::Result, b"result..");
     pair.hear(&result);
-    // Of an activity that has been used.
+    // Of an activity that has been used: the call is returned, and its outcome, too.
     pair.start(2, b"argument");
     let call = pair.sent();
-    let Taken::Call(incoming, origin) = pair.server.take_call(pair.now, &pair.from, &call[0]) else {
-        panic!("not just one call");
-    };
-    let (key, mut out) = (incoming.key, vec![0; 65_536]);
-    let failure = Failure::new(Kind::Other, Ran::Yes).into();
-    assert_eq!(pair.server.envelope(&origin).write(key, &failure, b"", &mut out), None);
-    let long = pair.server.envelope(&origin).write(key, &Finish::Result, &[0; 2000], &mut out);
-    assert_eq!(long, None, "it does not fit");
-    let len = pair.server.envelope(&origin).write(key, &Finish::Result, b"result..", &mut out).unwrap();
-    pair.hear(&[out[..len].to_vec()]);
+    let now = pair.now;
+    let none = &mut |_: Request<'_>| panic!("just one call");
+    let incoming = pair.server.receive_call(now, || panic!("no clock is read"), &pair.from, &call[0], none);
+    let (key, mut out) = (incoming.expect("just one call").key, vec![0; 65_536]);
+    let sent = pair.server.finish(now, key, Finish::Result, &mut b"result..".to_vec(), &mut out);
+    pair.hear(&[out[..sent.expect("it fits").len].to_vec()]);
     assert_eq!(pair.told.pop(), Some((2, Told::Result(b"result..".to_vec()))));
-    pair.server.sent(pair.now, key, Finish::Result, &mut b"result..".to_vec(), len);
     assert_eq!((pair.server.unfinished(), pair.server.held_bytes()), (0, 8));
     pair.receive(&call);
     assert!(pair.asked.is_empty(), "it does not run again");
@@ -483,14 +475,14 @@ fn a_forgotten_conversation_does_not_run_old_packets() {
     // Another client takes the only place.
     let mut other = Conversation::new(ClientConfig::default(), 0xbeef);
     let call = Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token: 0 };
-    other.start(pair.now, &call, Vec::new()).unwrap();
+    other.start(|| pair.now, &call, &mut Vec::new()).unwrap();
     let mut out = vec![0; 65_536];
     for _ in 0..3 {
         while let Some(n) = other.transmit(pair.now, &mut out) {
             pair.receive(&[out[..n].to_vec()]);
         }
         for d in pair.answered() {
-            other.handle(pair.now, &d, &mut |_| {});
+            other.receive(pair.now, &d, &mut |_| {});
         }
     }
     assert_eq!(pair.asked.len(), 1, "the other's call");
@@ -546,7 +538,7 @@ fn any_flipped_bit_is_noticed() {
         let mut broken = result.clone();
         broken[bit / 8] ^= 1 << (bit % 8);
         pair.hear(&[broken]);
-        assert_eq!((&pair.told[..], pair.client.outstanding()), (&[][..], 1), "bit {bit}");
+        assert_eq!((&pair.told[..], pair.client.stats().outstanding), (&[][..], 1), "bit {bit}");
     }
     assert_eq!(pair.client.stats().dropped, 8 * result.len() as u64);
     pair.hear(&[result]);
@@ -624,10 +616,10 @@ fn a_deadline_travels_with_the_call() {
     let mut pair = Pair::acquainted();
     let deadline = Some(pair.now + Duration::from_millis(500));
     let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token: 4 };
-    pair.client.start(pair.now, &call, Vec::new()).unwrap();
+    pair.client.start(|| pair.now, &call, &mut Vec::new()).unwrap();
     let sent = pair.sent();
     let mut seen = None;
-    pair.server.handle(pair.now, pair.from, &sent[0], &mut |r| {
+    pair.server.receive(pair.now, pair.from, &sent[0], &mut |r| {
         if let Request::Call(call) = r {
             seen = call.deadline;
         }
@@ -669,7 +661,7 @@ fn a_call_that_its_deadline_ended_is_not_ended_again_by_a_cancel() {
         trace: None,
         token: 1,
     };
-    let id = pair.client.start(pair.now, &call, Vec::new()).expect("room for a call");
+    let id = pair.client.start(|| pair.now, &call, &mut Vec::new()).expect("room for a call");
     pair.sent();
     pair.pass(Duration::from_millis(20));
     pair.tick();
@@ -769,7 +761,7 @@ fn what_a_failure_says_is_cut_between_two_characters() {
         failure.detail = "-".repeat(before) + &"\u{1d11e}".repeat(300);
         let answers = pair.finish(key, failure.clone().into(), &[]);
         let mut said = None;
-        pair.client.handle(pair.now, &answers[0], &mut |event| {
+        pair.client.receive(pair.now, &answers[0], &mut |event| {
             if let Event::Ended { outcome: Outcome::Failed(failure), .. } = event {
                 said = Some(failure.detail);
             }

@@ -35,7 +35,7 @@ fn changed(datagram: &Datagram, changes: &[(usize, &[u8])]) -> Datagram {
 /// Returns the text of the failure in which a BIND ends by this answer.
 fn detail(pair: &mut Pair, answer: &Datagram) -> String {
     let mut said = None;
-    pair.client.handle(pair.now, answer, &mut |event| {
+    pair.client.receive(pair.now, answer, &mut |event| {
         if let Event::Bound { answer: Err(failure), .. } = event {
             said = Some(failure.to_string());
         }
@@ -175,7 +175,7 @@ fn the_outcome_of_a_bind_ends_no_call_that_was_sent() {
     pair.client.bind(pair.now, "Store", 2);
     pair.carry(1, Duration::from_secs(20), |_, d, _| d[20] != BIND);
     assert_eq!(pair.told, [(2, Told::NotBound(Kind::Unreachable))]);
-    assert_eq!(pair.client.outstanding(), 1);
+    assert_eq!(pair.client.stats().outstanding, 1);
 }
 
 #[test]

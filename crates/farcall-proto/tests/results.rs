@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use farcall_proto::server::{Finish, Taken};
+use farcall_proto::server::Finish;
 use farcall_proto::{Kind, Ran};
 
 #[test]
@@ -18,21 +18,17 @@ fn a_result_that_is_not_xdr_fails_its_call() {
 }
 
 #[test]
-fn an_envelope_takes_a_result_that_fits_and_is_xdr() {
+fn a_result_that_fits_a_datagram_is_returned_and_a_longer_one_is_not() {
     let mut pair = Pair::acquainted();
-    pair.start(1, b"argument");
-    let call = pair.sent();
-    let Taken::Call(incoming, origin) = pair.server.take_call(pair.now, &pair.from, &call[0]) else {
-        panic!("the datagram is not just one call");
-    };
-    let mut write = |len: usize| {
-        let envelope = pair.server.envelope(&origin);
-        envelope.write(incoming.key, &Finish::Result, &vec![7; len], &mut [0; 1200])
+    let mut finish = |len: usize| {
+        let key = pair.execute(1, b"argument");
+        let mut out = [0; 1200];
+        let sent = pair.server.finish(pair.now, key, Finish::Result, &mut vec![7; len], &mut out);
+        sent.map(|sent| sent.len)
     };
     // Besides the result, a datagram has its header, the heads of the frame and of the result, and the tag.
     let most = 1200 - 20 - 4 - 20 - 8;
-    assert_eq!(write(most), Some(1200));
-    assert_eq!([write(most + 4), write(5), write(most - 1)], [None; 3]);
+    assert_eq!([finish(most), finish(most + 4), finish(most)], [Some(1200), None, Some(1200)]);
 }
 
 #[test]

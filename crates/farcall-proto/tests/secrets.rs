@@ -264,7 +264,7 @@ fn a_result_in_a_buffer_of_its_own_is_sealed_with_what_it_belongs_to() {
     pair.server.finish_around(pair.now, key, Finish::Result, &mut b"headtail".to_vec(), insert);
     let mut out = vec![0; 65_536];
     for _ in 0..100 {
-        while let Some(parted) = pair.server.transmit_parted(pair.now, &mut out) {
+        while let Some(parted) = pair.server.transmit(pair.now, &mut out) {
             assert!(parted.insert.is_none(), "a tag is made of the whole");
             pair.hear(&[out[..parted.len].to_vec()]);
         }
@@ -283,7 +283,7 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
     pair.server.export_aside(Export { id: memory, type_name, instance, procedures: Vec::new() });
     // A reading, begun and ended in one go, and answered at once.
     let mut out = vec![0; 2_000];
-    let brief = pair.client.start_brief((memory, READINGS), b"from to.", &mut out).expect("a brief call");
+    let brief = pair.client.start_lone((memory, READINGS), b"from to.", &mut out).expect("a brief call");
     let datagram = out[..brief.bytes()].to_vec();
     assert_eq!(datagram[1], KEYED);
     for at in 0..datagram.len() {
@@ -309,9 +309,9 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
     assert_eq!((len, answer[1]), (BASE_DATAGRAM, KEYED));
     let mut changed = answer[..len].to_vec();
     changed[100] ^= 1;
-    assert!(pair.client.end_brief(|| pair.now, &brief, None, &changed).is_none());
+    assert!(pair.client.end_lone(|| pair.now, &brief, None, &changed).is_none());
     assert_eq!(
-        pair.client.end_brief(|| pair.now, &brief, None, &answer[..len]).map(<[u8]>::len),
+        pair.client.end_lone(|| pair.now, &brief, None, &answer[..len]).map(<[u8]>::len),
         Some(longest)
     );
     // A post, as long as any, also beside a ticket.
@@ -333,7 +333,7 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
     let calls = pair.sent();
     pair.receive(&calls);
     for (key, args) in std::mem::take(&mut pair.asked) {
-        pair.server.finish_later(pair.now, key, Finish::Result, &mut args.clone());
+        pair.server.finish(pair.now, key, Finish::Result, &mut args.clone(), &mut []);
     }
     let results = pair.answered();
     assert!(calls.len() <= 3 && results.len() <= 3, "{} and {}", calls.len(), results.len());

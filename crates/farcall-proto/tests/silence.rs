@@ -241,7 +241,7 @@ fn a_brief_call_of_a_client_with_a_patience_of_its_own_is_an_ordinary_one() {
     for (patience, is_brief) in [(ClientConfig::default().patience, true), (Duration::from_secs(1), false)] {
         let client = ClientConfig { patience, ..ClientConfig::default() };
         let mut pair = Pair::acquainted_with(client, ServerConfig::default());
-        let brief = pair.client.start_brief((common::EXPORT, 1), b"long", &mut [0; 2048]);
+        let brief = pair.client.start_lone((common::EXPORT, 1), b"long", &mut [0; 2048]);
         assert_eq!(brief.is_some(), is_brief);
     }
 }

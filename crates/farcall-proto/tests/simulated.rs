@@ -48,7 +48,7 @@ fn a_call_that_was_cancelled_keeps_its_deadline() {
     pair.settle();
     let deadline = Some(pair.now + Duration::from_millis(10));
     let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token: 2 };
-    let id = pair.client.start(pair.now, &call, b"more".to_vec()).unwrap();
+    let id = pair.client.start(|| pair.now, &call, &mut b"more".to_vec()).unwrap();
     pair.sent();
     pair.client.cancel(pair.now, id);
     pair.sent();
@@ -82,7 +82,7 @@ fn no_ticket_is_asked_for_once_no_call_needs_it() {
     let mut pair = Pair::new();
     let deadline = Some(pair.now + Duration::from_millis(100));
     let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token: 1 };
-    pair.client.start(pair.now, &call, b"work".to_vec()).unwrap();
+    pair.client.start(|| pair.now, &call, &mut b"work".to_vec()).unwrap();
     while pair.told.is_empty() {
         pair.sent();
         pair.now = pair.client.timeout().expect("it has not ended");

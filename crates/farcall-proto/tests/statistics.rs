@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use farcall_proto::server::{Finish, Stats, Taken};
+use farcall_proto::server::{Finish, Stats};
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
 /// The counters that have grown since `before`, by name, and by how much.
@@ -180,15 +180,15 @@ fn datagrams_in_fragments_and_in_envelopes_are_counted_with_all_their_bytes() {
     let datagrams = pair.finish(key, Finish::Result, &[7; 5000]);
     let bytes: usize = datagrams.iter().map(Vec::len).sum();
     assert_eq!(since(&before, &pair), [("sent", datagrams.len() as u64), ("bytes sent", bytes as u64)]);
-    // The result is sent in an envelope. (`fragments.rs` tests the counts of datagrams in parts.)
+    // The result is sent at once. (`fragments.rs` tests the counts of datagrams in parts.)
     let mut out = vec![0; 1200];
     comes(&mut pair, peer, &[frame_about(SELECT, 0, 0, 10, &[5000, 5000, 0, 0])]);
     let datagram = forged(peer.id, 7, &[call(0, 12, EXPORTED)]);
-    let Taken::Call(incoming, origin) = pair.server.take_call(pair.now, &peer.at, &datagram) else {
-        panic!("the datagram is not just one call");
-    };
+    let now = pair.now;
+    let key =
+        pair.server.receive_call(now, || now, &peer.at, &datagram, &mut |_| {}).expect("just one call").key;
     let before = *pair.server.stats();
-    let len = pair.server.envelope(&origin).write(incoming.key, &Finish::Result, b"done", &mut out).unwrap();
-    pair.server.sent(pair.now, incoming.key, Finish::Result, &mut b"done".to_vec(), len);
+    let sent = pair.server.finish(now, key, Finish::Result, &mut b"done".to_vec(), &mut out);
+    let len = sent.expect("it fits").len;
     assert_eq!(since(&before, &pair), [("sent", 1), ("bytes sent", len as u64)]);
 }

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use farcall_proto::client::{Call, Departure};
+use farcall_proto::client::{Call, CallProgress, Lone};
 use farcall_proto::server::Finish;
 use farcall_proto::{Kind, Ran};
 
@@ -128,7 +128,7 @@ fn a_call_that_was_never_sent_ends_at_its_deadline_and_no_earlier() {
     let mut pair = Pair::new();
     let deadline = pair.now + Duration::from_secs(2);
     let call = Call { export: EXPORT, procedure: 1, deadline: Some(deadline), trace: None, token: 1 };
-    pair.client.start(pair.now, &call, Vec::new()).expect("room for a call");
+    pair.client.start(|| pair.now, &call, &mut Vec::new()).expect("room for a call");
     pair.starve();
     assert_eq!((pair.now, &pair.told[..]), (deadline, &[(1, Told::Failed(Kind::Deadline, Ran::No))][..]));
 }
@@ -185,28 +185,26 @@ fn a_call_that_was_sent_twice_or_in_fragments_does_not_tell_how_long_its_procedu
     assert_eq!((pair.told.len(), patience(&mut pair)), (1, least));
 }
 
-/// A call that leaves by itself, of which the conversation is told when only if something else than its result comes.
-fn leave(pair: &mut Pair, token: u64) -> (Departure, Datagram) {
+/// A call on the fast path, of which the conversation knows the number only, unless something else than its result comes.
+fn leave(pair: &mut Pair) -> (Lone, Datagram) {
     let mut out = vec![0; 65_536];
-    let departure = pair.client.call((EXPORT, 1), token, &mut b"usual...".to_vec(), &mut out);
-    let departure = departure.expect("there is no other");
-    (departure, out[..departure.len].to_vec())
+    let lone = pair.client.start_lone((EXPORT, 1), b"usual...", &mut out).expect("there is no other");
+    (lone, out[..lone.bytes()].to_vec())
 }
 
 /// A call that leaves by itself, and whose result comes after this time. Gives how long the client would have
 /// waited before it asked again.
-fn leave_and_return(pair: &mut Pair, token: u64, takes: Duration) -> Duration {
-    let (Departure { id, patience, .. }, datagram) = leave(pair, token);
+fn leave_and_return(pair: &mut Pair, takes: Duration) -> Duration {
+    let (lone, datagram) = leave(pair);
     let left = pair.now;
     pair.pass(takes);
     pair.receive(&[datagram]);
     let (key, args) = pair.asked.pop().unwrap();
     let result = pair.finish(key, Finish::Result, &args).remove(0);
     let now = pair.now;
-    let whole = pair.client.take_result(|| now, id, Some(left), &result).expect("it is whole");
-    assert_eq!((whole.token, &result[whole.body]), (token, &b"usual..."[..]));
+    assert_eq!(pair.client.end_lone(|| now, &lone, Some(left), &result), Some(&b"usual..."[..]));
     assert_eq!(pair.client.timeout(), None);
-    Duration::from_nanos(patience)
+    Duration::from_nanos(lone.patience())
 }
 
 #[test]
@@ -214,36 +212,35 @@ fn a_call_that_left_by_itself_needs_no_clock() {
     let mut pair = Pair::new();
     pair.start(0, b"");
     pair.carry(1, Duration::from_secs(1), |_, _, _| true);
-    for token in 1..100 {
-        leave_and_return(&mut pair, token, Duration::from_micros(50));
+    for _ in 1..100 {
+        leave_and_return(&mut pair, Duration::from_micros(50));
     }
-    let learned = pair.client.round_trip().unwrap();
+    let learned = pair.client.stats().round_trip.unwrap();
     assert!((50..100).contains(&learned.as_micros()), "{learned:?}");
 }
 
 #[test]
 fn a_procedure_that_is_slow_no_more_is_asked_about_as_soon_as_before() {
     let (mut pair, quick) = (Pair::acquainted(), Duration::from_micros(50));
-    let before = leave_and_return(&mut pair, 1, quick);
+    let before = leave_and_return(&mut pair, quick);
     slow(&mut pair, 2, Duration::from_millis(50));
-    assert!(leave_and_return(&mut pair, 3, quick) > before);
-    let last = (4..300).map(|token| leave_and_return(&mut pair, token, quick)).last();
+    assert!(leave_and_return(&mut pair, quick) > before);
+    let last = (4..300).map(|_| leave_and_return(&mut pair, quick)).last();
     assert_eq!(last, Some(before));
 }
 
 #[test]
 fn a_call_that_left_by_itself_is_sent_again() {
     let mut pair = Pair::acquainted();
-    let (Departure { id, patience, .. }, _lost) = leave(&mut pair, 1);
+    let (lone, _lost) = leave(&mut pair);
     // Another call begins and leaves meanwhile, and is by itself no more.
-    assert_eq!(pair.client.call((EXPORT, 1), 2, &mut Vec::new(), &mut [0; 2048]), None);
+    assert!(pair.client.start_lone((EXPORT, 1), &[], &mut [0; 2048]).is_none());
     let left = pair.now;
     pair.start(2, b"another.");
     assert_eq!(pair.sent().len(), 1);
-    pair.client.departed(left, id);
-    // A second `departed` has no effect.
+    let patience = lone.patience();
     pair.pass(Duration::from_millis(1));
-    pair.client.departed(pair.now, id);
+    pair.client.go_on(pair.now, lone, Some(left), 1, b"usual...");
     assert_eq!(pair.client.timeout(), Some(left.plus(patience)));
     pair.now = left.plus(patience - 1);
     pair.tick();
@@ -292,20 +289,21 @@ fn a_result_is_taken_for_no_other_call() {
     pair.receive(&sent);
     let (first, second) = (pair.asked[0].0, pair.asked[1].0);
     let results = [first, second].map(|key| pair.finish(key, Finish::Result, b"word").remove(0));
-    let now = pair.now;
-    for (of, result) in results.iter().enumerate() {
-        assert!(pair.client.take_result(|| now, calls[1 - of], Some(now), result).is_none());
-    }
-    let whole = pair.client.take_result(|| now, calls[0], Some(now), &results[0]).expect("its own");
-    assert_eq!(whole.token, 1);
+    // The second call's result comes first.
+    pair.hear(&results[1..]);
+    assert_eq!(pair.told, [(2, Told::Result(b"word".to_vec()))]);
+    let progress = calls.map(|call| pair.client.progress(call));
+    assert_eq!(progress, [CallProgress::Sent, CallProgress::Ended]);
+    pair.hear(&results[..1]);
+    assert_eq!(pair.told[1..], [(1, Told::Result(b"word".to_vec()))]);
 }
 
 #[test]
 fn each_datagram_is_counted_once_whichever_way_it_is_taken_in() {
     let mut pair = Pair::acquainted();
     let before = (pair.client.stats().received, pair.server.stats().received, pair.server.stats().calls);
-    for token in 1..=3 {
-        leave_and_return(&mut pair, token, Duration::from_micros(50));
+    for _ in 1..=3 {
+        leave_and_return(&mut pair, Duration::from_micros(50));
     }
     let after = (pair.client.stats().received, pair.server.stats().received, pair.server.stats().calls);
     assert_eq!((after.0 - before.0, after.1 - before.1, after.2 - before.2), (3, 3, 3));

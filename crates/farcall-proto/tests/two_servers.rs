@@ -37,8 +37,8 @@ fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_
     pair.settle();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))]);
     // A says nothing of this call. Since B began, the client has heard A, in the result of another call,
-    // which it took in any of three ways.
-    for way in ["handled", "taken", "brief"] {
+    // which it took in either of two ways.
+    for way in ["handled", "alone"] {
         let (mut pair, b) = two_servers(Duration::from_secs(10));
         let (now, mut out) = (pair.now, vec![0; 2048]);
         let fast = |pair: &mut Pair, datagram: &[u8]| {
@@ -51,17 +51,11 @@ fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_
                 pair.start(1, b"fast");
                 pair.settle();
             }
-            "taken" => {
-                let left = pair.client.call((EXPORT, 1), 1, &mut b"fast".to_vec(), &mut out);
-                let left = left.expect("there is no other call");
-                let result = fast(&mut pair, &out[..left.len]);
-                assert!(pair.client.take_result(|| now, left.id, Some(now), &result[0]).is_some());
-            }
             _ => {
-                let brief = pair.client.start_brief((EXPORT, 1), b"fast", &mut out);
+                let brief = pair.client.start_lone((EXPORT, 1), b"fast", &mut out);
                 let brief = brief.expect("there is no other call");
                 let result = fast(&mut pair, &out[..brief.bytes()]);
-                assert!(pair.client.end_brief(|| now, &brief, Some(now), &result[0]).is_some());
+                assert!(pair.client.end_lone(|| now, &brief, Some(now), &result[0]).is_some());
             }
         }
         pair.told.clear();

@@ -64,7 +64,7 @@ impl Script {
             trace,
             token: 0,
         };
-        self.client.start(self.now, &call, args.to_vec()).expect("room")
+        self.client.start(|| self.now, &call, &mut args.to_vec()).expect("room")
     }
 
     /// Exchanges and notes datagrams until both ends are silent; every call is finished by `finish`.
@@ -97,7 +97,7 @@ impl Script {
     /// The server receives a datagram; what it answers goes back.
     fn arrive(&mut self, datagram: &[u8], finish: Option<(&Finish, &[u8])>, fate: &mut dyn FnMut() -> bool) {
         let running = &mut self.running;
-        self.server.handle(self.now, self.from, datagram, &mut |request| {
+        self.server.receive(self.now, self.from, datagram, &mut |request| {
             if let Request::Call(call) = request {
                 *running = Some(call.key);
             }
@@ -125,7 +125,7 @@ impl Script {
             let lost = fate();
             self.note("server", &answer, lost);
             if !lost {
-                self.client.handle(self.now, &answer, &mut |_| {});
+                self.client.receive(self.now, &answer, &mut |_| {});
             }
         }
     }

@@ -85,14 +85,14 @@ impl Pair {
     fn transfer(&mut self, body: &[u8]) -> Transfer {
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 1 };
         let now = Time::from_nanos(1);
-        self.client.start(now, &call, b"send it!".to_vec()).expect("nothing is outstanding");
+        self.client.start(|| now, &call, &mut b"send it!".to_vec()).expect("nothing is outstanding");
         self.settle();
         let mut intact = false;
         let watched = 3600 * SECS;
         while let Some((at, step)) = self.net.step() {
             match step {
                 Step::Datagram { to, bytes, .. } if to == address(CLIENT.0, CLIENT.1) => {
-                    self.client.handle(Time::from_nanos(at + 1), &bytes, &mut ended(&mut intact, body));
+                    self.client.receive(Time::from_nanos(at + 1), &bytes, &mut ended(&mut intact, body));
                     self.net.recycle(bytes);
                 }
                 Step::Datagram { from, bytes, .. } => self.serve(at, from, bytes, body),
@@ -109,7 +109,7 @@ impl Pair {
                 }
             }
             self.settle();
-            if self.ended.is_none() && self.client.outstanding() == 0 {
+            if self.ended.is_none() && self.client.stats().outstanding == 0 {
                 self.ended = Some(at);
                 self.net.after(watched, Timer::End);
             }
@@ -128,7 +128,7 @@ impl Pair {
     fn serve(&mut self, at: Nanos, from: std::net::SocketAddr, bytes: Vec<u8>, body: &[u8]) {
         let now = Time::from_nanos(at + 1);
         let mut asked = None;
-        self.server.handle(now, from, &bytes, &mut |request| {
+        self.server.receive(now, from, &bytes, &mut |request| {
             if let Request::Call(call) = request {
                 asked = Some(call.key);
             }

@@ -2,10 +2,9 @@
 
 mod posting;
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 
-use farcall_proto::client::{self, Brief, CallId, Conversation, Departure, Outcome, Whole};
+use farcall_proto::client::{self, CallId, CallProgress, Conversation, Lone, Outcome};
 use farcall_proto::fuzzing::kinds::{MTU_ECHO, RESULT, SELECT, STATE, WELCOME};
 use farcall_proto::{Failure, Kind, Route, Time, route};
 
@@ -56,8 +55,6 @@ pub(crate) struct Talk {
     pub(crate) import: Option<Import>,
     binding: bool,
     open: Vec<(usize, CallId)>,
-    /// The call that its thread sent by itself, of which the conversation does not know when.
-    left: Option<Left>,
     /// The call that was started briefly.
     brief: Option<Briefly>,
     /// When something happened to it last that was not a timer.
@@ -70,16 +67,9 @@ pub(crate) struct Talk {
     received: u64,
 }
 
-struct Left {
-    id: CallId,
-    at: Time,
-    /// When its thread asks again.
-    due: Time,
-}
-
 struct Briefly {
     call: usize,
-    brief: Brief,
+    brief: Lone,
     /// When it was sent, and whether its thread looked at the clock.
     at: Time,
     looked: bool,
@@ -115,19 +105,11 @@ impl Talk {
 
     /// The calls that its user waits for and of which nothing was sent yet.
     fn unsent(&mut self) -> Vec<usize> {
-        let unsent = self.open.iter().filter(|(_, id)| !self.core.is_sent(*id));
+        let unsent = self.open.iter().filter(|(_, id)| self.core.progress(*id) == CallProgress::Unsent);
         unsent.map(|(call, _)| *call).collect()
     }
 
-    /// Tells the conversation when the call left whose thread receives, and all else of a brief one: something else than its
-    /// result has happened.
-    fn depart(&mut self, now: Time) {
-        self.go_on(now);
-        if let Some(left) = self.left.take() {
-            self.core.departed(left.at, left.id);
-        }
-    }
-
+    /// Tells the conversation of a call on the fast path: something else than its result has happened.
     fn go_on(&mut self, now: Time) {
         if let Some(Briefly { call, brief, at, looked, args }) = self.brief.take() {
             let sent = looked.then_some(at);
@@ -137,22 +119,8 @@ impl Talk {
 
     /// The next timer, the conversation's or that of the thread whose call it does not time.
     fn timeout(&self) -> Option<Time> {
-        let left = self.left.as_ref().map(|left| left.due);
         let brief = self.brief.as_ref().map(|Briefly { brief, at, .. }| at.plus(brief.patience()));
-        [self.core.timeout(), left, brief].into_iter().flatten().min()
-    }
-
-    /// As a thread does that waits for its call and receives: takes in the result of the call that left by itself, or of
-    /// the first. What else it is remains.
-    fn take_mine(&mut self, now: Time, datagram: &[u8]) -> Option<(CallId, Whole)> {
-        let first = || self.open.first().map(|(_, id)| (*id, None));
-        let (id, left) = self.left.as_ref().map(|left| (left.id, Some(left.at))).or_else(first)?;
-        let whole = self.core.take_result(|| now, id, left, datagram);
-        match whole {
-            Some(_) => self.left = None,
-            None => self.depart(now),
-        }
-        Some((id, whole?))
+        [self.core.timeout(), brief].into_iter().flatten().min()
     }
 }
 
@@ -226,7 +194,7 @@ impl ClientNode {
     pub fn crash(&mut self, g: &mut Ground) {
         let now = self.clock.read(g.now());
         for talk in self.conversations.iter_mut().flatten() {
-            talk.depart(now);
+            talk.go_on(now);
             talk.open.iter().for_each(|(call, _)| g.oracle.abandon(*call));
         }
         self.alive = false;
@@ -275,7 +243,7 @@ impl ClientNode {
         let now = self.clock.read(g.now());
         if let Some(Some(talk)) = self.conversations.get_mut(server) {
             talk.touched = g.net.now();
-            talk.depart(now);
+            talk.go_on(now);
             if !forged {
                 talk.note_refusal(g.net.now());
             }
@@ -304,7 +272,7 @@ impl ClientNode {
             if talk.timeout().is_none_or(|t| t > now) {
                 continue;
             }
-            talk.depart(now);
+            talk.go_on(now);
             g.note(&[5, self.index as u64, server as u64], || format!("client {} timer", self.index));
             let (oracle, ended) = (&mut g.oracle, &mut self.ended);
             let heard = talk.heard;
@@ -410,7 +378,7 @@ impl ClientNode {
             g.oracle.calls[call].cancelled = true;
             g.note(&[6, call as u64], || format!("client {} cancels call {call}", self.index));
             let id = *id;
-            talk.depart(now);
+            talk.go_on(now);
             talk.core.cancel(now, id);
         }
         self.settle(g);
@@ -429,7 +397,6 @@ impl ClientNode {
             import: None,
             binding: false,
             open: Vec::new(),
-            left: None,
             brief: None,
             touched: at,
             heard: 0,
@@ -510,33 +477,26 @@ impl ClientNode {
         // As a thread does that is alone with its endpoint.
         let callee = (export, meant.procedure);
         let plain = wait.is_none() && !meant.traced;
-        let brief = plain && g.rng.chance(300_000);
-        if let Some(brief) = brief.then(|| talk.core.start_brief(callee, &body, &mut g.scratch)).flatten() {
+        let brief = plain && g.rng.chance(600_000);
+        if let Some(brief) = brief.then(|| talk.core.start_lone(callee, &body, &mut g.scratch)).flatten() {
             g.send_after(self.later, self.address, address(server, 7000), brief.bytes());
             let looked = brief.is_timed() || g.rng.chance(300_000);
             talk.brief = Some(Briefly { call, brief, at: leaves, looked, args: body });
             self.perhaps_cancel(g, call);
             return true;
         }
-        // A thread that receives sends its call by itself, if it is the usual one.
-        let usual = plain && g.rng.chance(500_000);
-        let usual = if usual { talk.core.call(callee, what.token, &mut body, &mut g.scratch) } else { None };
-        match usual.map_or_else(|| talk.core.start(now, &what, body), |usual| Ok(usual.id)) {
+        match talk.core.start(|| now, &what, &mut body) {
             Ok(id) => {
                 talk.open.push((call, id));
-                if usual.is_none() && g.rng.chance(g.plan.detach) {
+                if g.rng.chance(g.plan.detach) {
                     talk.core.detach(id, g.rng.chance(500_000));
                     g.oracle.calls[call].detached = true;
                 }
             }
-            Err((failure, _)) => {
+            Err(failure) => {
                 g.oracle.failed(at, call, &failure, at);
                 return false;
             }
-        }
-        if let Some(Departure { id, len, patience }) = usual {
-            talk.left = Some(Left { id, at: leaves, due: leaves.plus(patience) });
-            g.send_after(self.later, self.address, address(server, 7000), len);
         }
         self.perhaps_cancel(g, call);
         true
@@ -572,7 +532,7 @@ impl ClientNode {
             // (docs/protocol.md 7.4).
             let dated = |oracle: &Oracle, call: usize| oracle.calls[call].sent > self.resumed_at;
             if let Some(Briefly { call, brief, at: sent, looked, .. }) = &talk.brief
-                && let Some(body) = talk.core.end_brief(|| now, brief, looked.then_some(*sent), &bytes)
+                && let Some(body) = talk.core.end_lone(|| now, brief, looked.then_some(*sent), &bytes)
             {
                 if !looked || dated(oracle, *call) {
                     talk.heard = at;
@@ -583,26 +543,11 @@ impl ClientNode {
                 return g.net.recycle(bytes);
             }
             talk.go_on(now);
-            match talk.take_mine(now, &bytes) {
-                None => {
-                    let before = talk.core.stats();
-                    talk.core.handle(now, &bytes, &mut |event| take(oracle, ended, when, event));
-                    let after = talk.core.stats();
-                    if is_word(&bytes, after.duplicates > before.duplicates)
-                        && after.received > before.received
-                    {
-                        talk.heard = at;
-                    }
-                }
-                Some((id, Whole { token, exception, body })) => {
-                    if dated(oracle, token as usize) {
-                        talk.heard = at;
-                    }
-                    let body = Cow::Borrowed(&bytes[body]);
-                    let outcome = if exception { Outcome::Exception(body) } else { Outcome::Result(body) };
-                    let event = client::Event::Ended { id, token, outcome, arguments: &mut Vec::new() };
-                    take(oracle, ended, when, event);
-                }
+            let before = talk.core.stats();
+            talk.core.receive(now, &bytes, &mut |event| take(oracle, ended, when, event));
+            let after = talk.core.stats();
+            if is_word(&bytes, after.duplicates > before.duplicates) && after.received > before.received {
+                talk.heard = at;
             }
             self.after_events(g, server);
         }
@@ -653,14 +598,14 @@ impl ClientNode {
             let Some(talk) = &mut self.conversations[server] else {
                 continue;
             };
-            let begins = g.plan.moves > 0 && talk.core.outstanding() > 0;
+            let begins = g.plan.moves > 0 && talk.core.stats().outstanding > 0;
             let unsent: Vec<usize> = match begins {
                 true => talk.unsent(),
                 false => Vec::new(),
             };
-            let idle = talk.core.outstanding() == 0 && !talk.binding && at - talk.touched > IDLE_AFTER;
+            let idle = talk.core.stats().outstanding == 0 && !talk.binding && at - talk.touched > IDLE_AFTER;
             let mut sent = 0;
-            let flying = talk.core.in_flight();
+            let flying = talk.core.stats().in_flight;
             while let Some(len) = talk.core.transmit(now, &mut g.scratch) {
                 g.send_after(self.later, self.address, address(server, 7000), len);
                 sent += 1;
@@ -671,14 +616,18 @@ impl ClientNode {
             let config = &g.plan.client;
             let window =
                 if talk.core.has_company(now) { config.shared_local_window } else { config.local_window };
-            if g.plan.is_local() && talk.core.in_flight() > flying.max(window) {
-                let seen = (flying, talk.core.in_flight());
+            if g.plan.is_local() && talk.core.stats().in_flight > flying.max(window) {
+                let seen = (flying, talk.core.stats().in_flight);
                 g.oracle.violate("local-window-is-kept", at, || {
                     format!("client {}: {seen:?}, {window}", self.index)
                 });
             }
             for call in unsent {
-                if talk.open.iter().any(|(open, id)| *open == call && talk.core.is_sent(*id)) {
+                if talk
+                    .open
+                    .iter()
+                    .any(|(open, id)| *open == call && talk.core.progress(*id) != CallProgress::Unsent)
+                {
                     g.oracle.calls[call].sent = at;
                 }
             }
@@ -699,7 +648,7 @@ impl ClientNode {
     /// After everything: nothing is outstanding, nothing is waited for.
     pub fn must_be_idle(&self, g: &mut Ground) {
         for talk in self.conversations.iter().flatten() {
-            let left = (talk.core.outstanding(), talk.core.timeout());
+            let left = (talk.core.stats().outstanding, talk.core.timeout());
             if left != (0, None) {
                 let now = g.now();
                 g.oracle.violate("memory-returns", now, || {

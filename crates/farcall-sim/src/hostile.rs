@@ -84,7 +84,7 @@ impl HostileNode {
             // A call of nothing that is exported: it is refused, and the conversation known.
             (None, Some(_)) => {
                 let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 1 };
-                let _ = talk.core.start(now, &call, Vec::new());
+                let _ = talk.core.start(|| now, &call, &mut Vec::new());
             }
         }
         talk.flush(g, now);
@@ -100,7 +100,7 @@ impl HostileNode {
         {
             g.server_reached(talk.server, to);
             let export = &mut talk.export;
-            talk.core.handle(now, &bytes, &mut |told| {
+            talk.core.receive(now, &bytes, &mut |told| {
                 if let Told::Bound { answer: Ok(bound), .. } = told {
                     *export = Some(bound.export);
                 }

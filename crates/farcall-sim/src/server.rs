@@ -4,9 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
 use farcall_memory::posted::{Streams, Write};
-use farcall_proto::server::{
-    CallKey, Envelope, Export, Finish, Incoming, Insert, Reading, Request, Server, Taken,
-};
+use farcall_proto::server::{CallKey, Export, Finish, Incoming, Insert, Reading, Request, Server};
 use farcall_proto::{Failure, Fingerprint, Kind, Ran};
 
 use crate::clock::Clock;
@@ -71,10 +69,6 @@ struct Job {
     again: bool,
     deadline: Option<farcall_proto::Time>,
     executing: bool,
-    /// Whom its outcome goes to, and in what, before the serving end is told.
-    envelope: Option<(SocketAddr, Envelope)>,
-    /// Its outcome has left in so many bytes.
-    left: Option<usize>,
 }
 
 impl ServerNode {
@@ -252,10 +246,9 @@ impl ServerNode {
             return g.net.after(SECS, Event::Done { server: self.index, job });
         }
         if let Some(job) = self.remove(job) {
-            match job.left {
-                Some(len) => self.note(g, job, len),
-                None if g.oracle.calls[job.call].is_access() => self.execute_access(g, job),
-                None => self.finish_executed(g, job),
+            match g.oracle.calls[job.call].is_access() {
+                true => self.execute_access(g, job),
+                false => self.finish_executed(g, job),
             }
             self.settle(g);
         }
@@ -279,24 +272,18 @@ impl ServerNode {
         let Some(core) = &mut self.core else { return };
         let export = self.export;
         let (oracle, asked, index, at) = (&mut g.oracle, &mut self.asked, self.index, g.net.now());
-        let mut call = |incoming: Incoming<'_>, envelope| {
+        let mut call = |incoming: Incoming<'_>| {
             let call = oracle.arrived(at, index, export, &incoming)?;
             let Incoming { key, deadline, again, .. } = incoming;
-            Some(Ask::Call(Job { key, call, again, deadline, executing: false, envelope, left: None }))
+            Some(Ask::Call(Job { key, call, again, deadline, executing: false }))
         };
-        match core.take_call(now, &from, &bytes) {
-            Taken::Call(incoming, origin) => {
-                asked.extend(call(incoming, Some((from, core.envelope(&origin)))))
-            }
-            Taken::Other(unread) => match core.take_access(now, &unread, &bytes) {
-                Some(incoming) => asked.extend(call(incoming, None)),
-                None => core.handle_rest(now, &from, &bytes, unread, &mut |request| match request {
-                    Request::Call(incoming) => asked.extend(call(incoming, None)),
-                    Request::Post(export, bytes) => asked.push(Ask::Post(export, bytes.to_vec())),
-                    Request::Cancel(key) => asked.push(Ask::Cancel(key)),
-                }),
-            },
-            Taken::Nothing => {}
+        let lone = core.receive_call(now, || now, &from, &bytes, &mut |request| match request {
+            Request::Call(incoming) => asked.extend(call(incoming)),
+            Request::Post(export, bytes) => asked.push(Ask::Post(export, bytes.to_vec())),
+            Request::Cancel(key) => asked.push(Ask::Cancel(key)),
+        });
+        if let Some(incoming) = lone {
+            asked.extend(call(incoming));
         }
         let evicted = self.check_kept(g, kept, bytes.len());
         // Those that made way hear so.
@@ -338,7 +325,7 @@ impl ServerNode {
     fn execute_access(&mut self, g: &mut Ground, job: Job) {
         let call = g.oracle.calls[job.call];
         self.check_mark(g, &job);
-        let importer = job.envelope.as_ref().map(|(from, _)| from.ip());
+        let importer = None;
         let head = match call.procedure {
             OPEN if !call.exception => Head { word: self.streams.open(importer), ..Head::default() },
             POSTED => match self.streams.posted(call.stream) {
@@ -487,7 +474,7 @@ impl ServerNode {
 
     /// The caller has given a call up: one that waits, or an access that does, is refused, one that executes may stop early.
     fn give_up(&mut self, g: &mut Ground, key: CallKey) {
-        let found = self.jobs.iter().find(|(_, job)| job.key == key && job.left.is_none());
+        let found = self.jobs.iter().find(|(_, job)| job.key == key);
         let Some(&(number, Job { call, again, executing, .. })) = found else { return };
         if executing {
             g.oracle.calls[call].told = true;
@@ -508,7 +495,7 @@ impl ServerNode {
         self.refuse(g, job, Kind::Cancelled);
     }
 
-    fn finish(&mut self, g: &mut Ground, mut job: Job, finish: Finish) {
+    fn finish(&mut self, g: &mut Ground, job: Job, finish: Finish) {
         let Some(core) = &mut self.core else { return };
         let now = self.clock.read(g.net.now());
         let mut payload = core.buffer(now, 0);
@@ -523,46 +510,10 @@ impl ServerNode {
             payload.extend(tail);
             return core.finish_around(now, job.key, finish, &mut payload, insert);
         }
-        // Nothing leaves unseen of a call that was given up.
-        if let Some((to, envelope)) = job.envelope.take()
-            && !core.is_given_up(job.key)
-            && let Some(len) = envelope.write(job.key, &finish, &payload, &mut g.scratch)
-        {
-            core.recycle(payload);
-            g.server_sent(self.index, to, len);
-            g.send(self.address, to, len);
-            return self.note_later(g, Job { left: Some(len), ..job });
-        }
         if let Some(t) = core.finish(now, job.key, finish, &mut payload, &mut g.scratch) {
             g.server_sent(self.index, t.to, t.len);
             g.send(self.address, t.to, t.len);
         }
-    }
-
-    /// An outcome has left. The serving end hears of it, mostly at once.
-    fn note_later(&mut self, g: &mut Ground, job: Job) {
-        let Some(len) = job.left else { return };
-        if g.rng.chance(700_000) {
-            return self.note(g, job, len);
-        }
-        self.taken += 1;
-        self.jobs.push((self.taken, job));
-        g.net.after(g.rng.below(NOTED), Event::Done { server: self.index, job: self.taken });
-    }
-
-    fn note(&mut self, g: &mut Ground, job: Job, len: usize) {
-        let Some(core) = &mut self.core else { return };
-        let now = self.clock.read(g.net.now());
-        let mut payload = core.buffer(now, 0);
-        g.oracle.write_result(job.call, &mut payload);
-        let exception = g.oracle.calls[job.call].exception;
-        core.sent(
-            now,
-            job.key,
-            if exception { Finish::Exception } else { Finish::Result },
-            &mut payload,
-            len,
-        );
     }
 
     /// Sends what is ready and arms the timer.
@@ -571,7 +522,12 @@ impl ServerNode {
         let Some(core) = &mut self.core else { return };
         drop(core.take_loose());
         let (mut sent, mut answered) = (0, 0);
-        while let Some(t) = core.transmit(now, &mut g.scratch) {
+        while let Some(mut t) = core.transmit(now, &mut g.scratch) {
+            if t.insert.is_some() {
+                let datagram = t.gather(&g.scratch);
+                t.len = datagram.len();
+                g.scratch[..t.len].copy_from_slice(&datagram);
+            }
             answered += if host(t.to) == g.hostile() { t.len } else { 0 };
             g.server_sent(self.index, t.to, t.len);
             if g.plan.anonymous {

@@ -77,7 +77,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Parted};
+use farcall_proto::server::{CallKey, Transmit};
 use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, server as proto};
 
 use accesses::Backlog;
@@ -470,7 +470,7 @@ impl Server {
             if core.protocol.is_quiet() {
                 return None;
             }
-            let Parted { to, len, insert } = core.protocol.transmit_parted(self.now(), out)?;
+            let Transmit { to, len, insert } = core.protocol.transmit(self.now(), out)?;
             Some(Departing { to, len, insert, more: !core.protocol.is_quiet() })
         };
         depart(&*self.socket, out, write, |_, _| ());

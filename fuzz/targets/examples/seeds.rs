@@ -106,7 +106,7 @@ impl Play {
         }
         call.trace = (options & 2 != 0).then_some(Trace { trace: [1; 16], span: [2; 8] });
         self.client.0.push(quarter);
-        self.both.client.start(self.both.now, &call, filling(quarter)).expect("room for a call")
+        self.both.client.start(|| self.both.now, &call, &mut filling(quarter)).expect("room for a call")
     }
 
     fn cancel(&mut self, id: CallId) {
@@ -123,7 +123,7 @@ impl Play {
             self.server.step(0, &[0]).text(fuzzing::frames(&out[..length]));
             self.shown.extend(fuzzing::frames(&out[..length]));
             let asked = &mut self.asked;
-            self.both.server.handle(self.both.now, address(0), &out[..length], &mut |request| {
+            self.both.server.receive(self.both.now, address(0), &out[..length], &mut |request| {
                 if let Request::Call(call) = request {
                     asked.push(call.key);
                 }
@@ -164,7 +164,7 @@ impl Play {
     fn hear(&mut self, datagram: &[u8]) {
         self.client.step(0, &[0]).text(fuzzing::frames(datagram));
         self.shown.extend(fuzzing::frames(datagram));
-        self.both.client.handle(self.both.now, datagram, &mut |_| {});
+        self.both.client.receive(self.both.now, datagram, &mut |_| {});
     }
 
     fn pass(&mut self, power: u8) {
@@ -248,14 +248,14 @@ fn moved() {
         while let Some(length) = play.both.client.transmit(play.both.now, &mut out) {
             let number = if fuzzing::frames(&out[..length]).first() == Some(&1) { 2 << 2 } else { 0 };
             play.server.step(0, &[1 | number]).text(fuzzing::frames(&out[..length]));
-            play.both.server.handle(play.both.now, address(1), &out[..length], &mut |_| {});
+            play.both.server.receive(play.both.now, address(1), &out[..length], &mut |_| {});
         }
         play.server.step(6, &[]);
         while let Some(sent) = play.both.server.transmit(play.both.now, &mut out) {
             // What bears no identifier goes by its address.
             let known = if out[4..12] == [0; 8] { 2 } else { 0 };
             play.client.step(0, &[known]).text(fuzzing::frames(&out[..sent.len]));
-            play.both.client.handle(play.both.now, &out[..sent.len], &mut |_| {});
+            play.both.client.receive(play.both.now, &out[..sent.len], &mut |_| {});
         }
         play.both.now = play.both.now + Duration::from_nanos(1 << 26);
         play.client.step(5, &[26]);
@@ -272,7 +272,7 @@ fn raw() {
     both.client.bind(both.now, "Store/one", 1);
     let length = both.client.transmit(both.now, &mut out).expect("a question");
     seed("server_bytes", "bind", &out[..length]);
-    both.client.start(both.now, &call(2), b"args".to_vec()).expect("room for a call");
+    both.client.start(|| both.now, &call(2), &mut b"args".to_vec()).expect("room for a call");
     let length = both.client.transmit(both.now, &mut out).expect("a call");
     seed("server_bytes", "call", &out[..length]);
     captures(&out[..length]);

@@ -81,9 +81,9 @@ impl Acquaintance {
             instance: "one".into(),
             procedures,
         });
-        both.client.start(now, &call(0), Vec::new()).expect("room for a call");
+        both.client.start(|| now, &call(0), &mut Vec::new()).expect("room for a call");
         both.settle();
-        assert_eq!(both.client.outstanding(), 0, "the first call came back");
+        assert_eq!(both.client.stats().outstanding, 0, "the first call came back");
         both
     }
 
@@ -95,7 +95,7 @@ impl Acquaintance {
             let mut silent = true;
             while let Some(length) = self.client.transmit(self.now, &mut out) {
                 silent = false;
-                self.server.handle(self.now, address(0), &out[..length], &mut |request| {
+                self.server.receive(self.now, address(0), &out[..length], &mut |request| {
                     if let Request::Call(call) = request {
                         asked.push(call.key);
                     }
@@ -106,12 +106,12 @@ impl Acquaintance {
                 if let Some(sent) =
                     self.server.finish(self.now, key, Finish::Result, &mut Vec::new(), &mut out)
                 {
-                    self.client.handle(self.now, &out[..sent.len], &mut |_| {});
+                    self.client.receive(self.now, &out[..sent.len], &mut |_| {});
                 }
             }
             while let Some(sent) = self.server.transmit(self.now, &mut out) {
                 silent = false;
-                self.client.handle(self.now, &out[..sent.len], &mut |_| {});
+                self.client.receive(self.now, &out[..sent.len], &mut |_| {});
             }
             if silent {
                 return;

@@ -61,7 +61,7 @@ impl World {
         let mut call = call(self.token);
         call.deadline = (options & 1 != 0).then(|| self.now + script.duration());
         call.trace = (options & 2 != 0).then_some(Trace { trace: [1; 16], span: [2; 8] });
-        if let Ok(id) = self.client.start(self.now, &call, script.filling()) {
+        if let Ok(id) = self.client.start(|| self.now, &call, &mut script.filling()) {
             self.calls.push(id);
             self.waiting.insert(self.token);
         }
@@ -96,7 +96,7 @@ impl World {
     fn receive(&mut self, datagram: &[u8]) {
         if datagram.len() <= MAX_DATAGRAM {
             let waiting = &mut self.waiting;
-            self.client.handle(self.now, datagram, &mut |event| note(waiting, event));
+            self.client.receive(self.now, datagram, &mut |event| note(waiting, event));
         }
     }
 
@@ -125,7 +125,7 @@ impl World {
             turns += 1;
             assert!(turns < 2000 + 50 * self.token, "idle, and its timer goes on");
         }
-        assert_eq!(self.client.outstanding(), 0);
+        assert_eq!(self.client.stats().outstanding, 0);
         assert!(self.waiting.is_empty(), "{} were never told", self.waiting.len());
     }
 }

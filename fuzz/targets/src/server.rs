@@ -111,7 +111,7 @@ impl World {
         }
         self.received += datagram.len();
         let (asked, open) = (&mut self.asked, &mut self.open);
-        self.server.handle(self.now, from, datagram, &mut |request| match request {
+        self.server.receive(self.now, from, datagram, &mut |request| match request {
             Request::Call(call) => {
                 assert!(asked.insert(call.key), "{:?} is executed twice", call.key);
                 assert_eq!(call.export, EXPORT, "an export that does not exist");

@@ -10,12 +10,12 @@
 //! | `send.rs` | what goes into the next datagram |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
 //! | `usual.rs` | what slow procedures usually take |
-//! | `brief.rs` | short calls that are alone |
+//! | `lone.rs` | the fast path of a call that has its conversation to itself |
 
-mod brief;
 mod evidence;
 #[cfg(feature = "test-scheme")]
 mod handshake;
+mod lone;
 mod receive;
 mod refusals;
 mod send;
@@ -24,18 +24,15 @@ mod slots;
 mod timers;
 mod usual;
 
-pub use send::Departure;
-
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Duration;
 
 use crate::path::{Congestion, Mtu, RoundTrip};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::wire::{self, Numbers};
 use crate::{ClientConfig, Failure, Fingerprint, Kind, Ran, Rule, Time, Trace, nanos};
-pub use brief::Brief;
+pub use lone::Lone;
 use refusals::Refusals;
 use session::Session;
 use slots::{Slots, Stage, Want};
@@ -84,17 +81,6 @@ pub enum Outcome<'a> {
     Failed(Failure),
 }
 
-/// A result or an exception that came whole in a datagram of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Whole {
-    /// The mark of the call's caller.
-    pub token: u64,
-    /// It is an exception.
-    pub exception: bool,
-    /// Where it stands in the datagram.
-    pub body: Range<usize>,
-}
-
 /// What a server told us about a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
@@ -104,6 +90,17 @@ pub struct Bound {
     pub procedures: Vec<Fingerprint>,
     /// How long the answer took.
     pub round_trip: Duration,
+}
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallProgress {
+    /// Nothing of it was sent.
+    Unsent,
+    /// Something of it was sent.
+    Sent,
+    /// It has ended.
+    Ended,
 }
 
 /// What happened, for whoever drives the conversation.
@@ -148,6 +145,14 @@ pub struct Stats {
     pub probes: u64,
     /// Results that came again, or for calls that had ended.
     pub duplicates: u64,
+    /// Calls that have not ended. (The fields from here on are of now.)
+    pub outstanding: usize,
+    /// Bytes of arguments in fragments that are under way.
+    pub in_flight: u32,
+    /// The smoothed round-trip time, once one was measured.
+    pub round_trip: Option<Duration>,
+    /// The largest datagram that is known to pass, in bytes.
+    pub datagram: usize,
 }
 
 /// One conversation, seen from its caller.
@@ -278,22 +283,14 @@ impl Conversation {
         self.session.forget_bind(token);
     }
 
-    /// Starts a call; what it must send is ready for [`Conversation::transmit`].
+    /// Starts a call; what it must send is ready for [`Conversation::transmit`]. The clock is read only if the time matters.
+    /// The arguments are taken, and an empty buffer left in their place, which was used before.
     ///
     /// # Errors
-    /// The arguments come back, with why, when the bound of outstanding calls is reached, they are
+    /// The arguments stay where they are when the bound of outstanding calls is reached, they are
     /// too large, or they are not XDR (a multiple of four bytes): the call did not run.
-    pub fn start(&mut self, now: Time, call: &Call, mut args: Vec<u8>) -> Result<CallId, (Failure, Vec<u8>)> {
-        self.start_by(|| now, call, &mut args).map_err(|failure| (failure, args))
-    }
-
-    /// As [`Conversation::start`], with a clock, which is read only if the time matters. The arguments are taken,
-    /// and an empty buffer left in their place, which was used before.
-    ///
-    /// # Errors
-    /// As [`Conversation::start`]; the arguments stay where they are.
     #[inline(always)]
-    pub fn start_by(
+    pub fn start(
         &mut self,
         clock: impl Fn() -> Time,
         call: &Call,
@@ -324,9 +321,13 @@ impl Conversation {
         Ok(CallId { activity, sequence })
     }
 
-    /// Whether something of the call was sent, or it has ended.
-    pub fn is_sent(&mut self, id: CallId) -> bool {
-        self.slots.find(id).is_none_or(|slot| slot.first_sent.is_some())
+    /// How far a call has come.
+    pub fn progress(&mut self, id: CallId) -> CallProgress {
+        match self.slots.find(id) {
+            None => CallProgress::Ended,
+            Some(slot) if slot.first_sent.is_none() => CallProgress::Unsent,
+            Some(_) => CallProgress::Sent,
+        }
     }
 
     /// Whether a call that was started just now may be left for others to share its datagram, no more of them than
@@ -390,7 +391,7 @@ impl Conversation {
         }
     }
 
-    /// An ICMP error spoke of the server's address: hastens a probe, decides nothing.
+    /// The network or the local system refused a datagram to the server: brings the next probes forward, and decides nothing.
     pub fn handle_unreachable(&mut self, now: Time) {
         // Every call to a server that is gone may have its error, and each would be one for all.
         if now < self.hastened {
@@ -419,11 +420,6 @@ impl Conversation {
         }
     }
 
-    /// Calls that have not ended.
-    pub fn outstanding(&self) -> usize {
-        self.slots.outstanding()
-    }
-
     /// Whether there is room for arguments of that length where calls that have not ended may have so many bytes of long ones,
     /// of more than 64 KiB: they are kept until then. Short ones there are no more of than calls may be outstanding, and
     /// one call may have any.
@@ -432,19 +428,15 @@ impl Conversation {
         len <= LONG || self.long_arguments == 0 || self.long_arguments.saturating_add(len) <= most
     }
 
-    /// The smoothed round-trip time, once one was measured.
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.round_trip.smoothed()
-    }
-
-    /// The largest datagram that is known to pass, in bytes.
-    pub fn datagram_size(&self) -> usize {
-        self.mtu.datagram()
-    }
-
-    /// What it did so far.
+    /// What it did so far, and how it stands.
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats {
+            outstanding: self.slots.outstanding(),
+            in_flight: self.in_flight,
+            round_trip: self.round_trip.smoothed(),
+            datagram: self.mtu.datagram(),
+            ..self.stats
+        }
     }
 
     /// How far a sender may be ahead of its receiver.
@@ -477,11 +469,6 @@ impl Conversation {
     pub fn has_company(&self, now: Time) -> bool {
         const LASTS: Duration = Duration::from_millis(100);
         self.company.is_some_and(|company| now.since(company) < LASTS)
-    }
-
-    /// Bytes of arguments in fragments that are under way.
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight
     }
 
     /// Marks that an activity has something to send.
@@ -546,7 +533,8 @@ mod tests {
         let mut conversation = Conversation::new(ClientConfig::default(), 7);
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
         let lengths = [4, LONG, LONG + 4, 2 * LONG];
-        let calls = lengths.map(|len| conversation.start(now, &call, vec![0; len]).expect("room for it"));
+        let calls =
+            lengths.map(|len| conversation.start(|| now, &call, &mut vec![0; len]).expect("room for it"));
         assert_eq!(conversation.long_arguments, 3 * LONG + 4);
         for (len, most, room) in [
             (LONG, 0, true),
@@ -558,10 +546,10 @@ mod tests {
         }
         conversation.cancel(now, calls[2]);
         conversation.handle_timeout(now, &mut |_| {});
-        assert_eq!((conversation.long_arguments, conversation.outstanding()), (2 * LONG, 3));
+        assert_eq!((conversation.long_arguments, conversation.stats().outstanding), (2 * LONG, 3));
         calls.iter().for_each(|call| conversation.cancel(now, *call));
         conversation.handle_timeout(now, &mut |_| {});
-        assert_eq!((conversation.long_arguments, conversation.outstanding()), (0, 0));
+        assert_eq!((conversation.long_arguments, conversation.stats().outstanding), (0, 0));
         assert!(conversation.has_room(1 << 30, 0), "the first call may have arguments of any length");
     }
 
@@ -571,8 +559,9 @@ mod tests {
         let mut conversation = Conversation::new(config, 7);
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
         let mut start = |len: usize| {
-            let started = conversation.start(Time::from_nanos(1), &call, vec![0; len]);
-            started.map_err(|(failure, args)| (failure.kind, failure.ran, args.len() == len)).map(|_| ())
+            let mut args = vec![0; len];
+            let started = conversation.start(|| Time::from_nanos(1), &call, &mut args);
+            started.map_err(|failure| (failure.kind, failure.ran, args.len() == len)).map(|_| ())
         };
         assert_eq!(start(3), Err((Kind::TooLarge, Ran::No, true)));
         assert_eq!([8, 8].map(&mut start), [Ok(()), Err((Kind::Overloaded, Ran::No, true))]);
@@ -588,7 +577,7 @@ mod tests {
         let mut conversation = Conversation::new(ClientConfig::default(), 7);
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
         for _ in 0..calls {
-            let id = conversation.start(now, &call, vec![0; len]).expect("room for it");
+            let id = conversation.start(|| now, &call, &mut vec![0; len]).expect("room for it");
             conversation.cancel(now, id);
         }
         let mut ended = 0;

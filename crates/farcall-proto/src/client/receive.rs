@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::slots::{Stage, Want};
 use super::timers::BLACK_HOLE;
-use super::{CallId, Conversation, Event, Outcome, Whole};
+use super::{CallId, Conversation, Event, Outcome};
 use crate::scheme::{Direction, Scheme};
 use crate::transfer::{Incoming, Taken};
 use crate::wire::{
@@ -16,7 +16,7 @@ impl Conversation {
     /// Takes in a datagram whose [`crate::route`] is this conversation, or the address that it
     /// came from.
     #[inline]
-    pub fn handle(&mut self, now: Time, datagram: &[u8], sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
+    pub fn receive(&mut self, now: Time, datagram: &[u8], sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let key = |_| Some(self.seal.key);
         let opened = wire::open(datagram, Direction::ToClient, key, check);
@@ -37,53 +37,8 @@ impl Conversation {
                 self.session.heard(now);
                 self.on_result(now, head.position, Outcome::Result(body.into()), sink);
             }
-            _ => self.handle_frames(now, header, datagram.len(), frames, &mut |event| sink(event)),
+            _ => self.receive_frames(now, header, datagram.len(), frames, &mut |event| sink(event)),
         }
-    }
-
-    /// Takes in a datagram that is just the whole result of this call, which was sent once. The clock is
-    /// read only now and then, when a round trip is to be measured. Whatever this does not take in
-    /// [`Conversation::handle`] does; then nothing has changed. `left` is when the call was sent, if that was not told.
-    #[inline(always)]
-    pub fn take_result(
-        &mut self,
-        clock: impl Fn() -> Time,
-        id: CallId,
-        left: Option<Time>,
-        datagram: &[u8],
-    ) -> Option<Whole> {
-        let frames = wire::frames_of(datagram, self.seal.scheme)?;
-        let (head, body) = ResultHead::only(frames)?;
-        let exception = match head.status {
-            Status::Result => false,
-            Status::Exception => true,
-            Status::Failed { .. } => return None,
-        };
-        let slot = self.slots.get(id.activity)?;
-        let sent = left.or(slot.first_sent)?;
-        let ours = head.position == Position::of_call(id.activity, id.sequence);
-        if slot.sequence != id.sequence || !ours || slot.stage != Stage::Sending || !slot.timed {
-            return None;
-        }
-        let (header, _) = wire::open(datagram, Direction::ToClient, |_| Some(self.seal.key), true).ok()?;
-        if header.conversation != self.id || !self.takes(header.scheme) {
-            return None;
-        }
-        self.stats.received += 1;
-        self.session.answered_call(Some(sent));
-        let token = slot.call.token;
-        if self.round_trip.wants(id.sequence) {
-            let now = clock();
-            self.session.heard(now);
-            let took = now.nanos_since(sent);
-            self.usual.took(slot.call.callee(), took);
-            self.round_trip.sample_call(took);
-            self.note_company(now, id.activity);
-        }
-        self.close(id.activity);
-        self.recycle_arguments(id.activity);
-        let end = wire::HEADER + frames.len();
-        Some(Whole { token, exception, body: end - body.len()..end })
     }
 
     /// Whether datagrams in that scheme may be of this conversation.
@@ -103,7 +58,7 @@ impl Conversation {
 
     /// What is not just one whole result.
     #[inline(never)]
-    fn handle_frames(
+    fn receive_frames(
         &mut self,
         now: Time,
         header: Header,
@@ -399,12 +354,5 @@ fn outcome(status: Status, bytes: Cow<'_, [u8]>) -> Outcome<'_> {
         Status::Result => Outcome::Result(bytes),
         Status::Exception => Outcome::Exception(bytes),
         Status::Failed { ran, kind } => Outcome::Failed(wire::read_failure(ran, kind, &bytes)),
-    }
-}
-
-impl Conversation {
-    /// Whether a call of this identifier is outstanding.
-    pub fn is_outstanding(&mut self, id: CallId) -> bool {
-        self.slots.find(id).is_some()
     }
 }

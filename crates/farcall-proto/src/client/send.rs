@@ -1,7 +1,7 @@
 //! What goes into the next datagram. Packets that are ready together share one; nothing waits.
 
 use super::slots::{Stage, Want};
-use super::{Call, CallId, Conversation, NEVER};
+use super::{Call, Conversation};
 use crate::scheme::Scheme;
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, Writer};
@@ -9,17 +9,6 @@ use crate::{Time, nanos};
 
 /// Calls that share a datagram, and would share a larger one.
 const MANY: u32 = 4;
-
-/// A call that is to be sent at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departure {
-    /// Which it is.
-    pub id: CallId,
-    /// The length of its datagram.
-    pub len: usize,
-    /// How long to wait for its first answer, in nanoseconds.
-    pub patience: u64,
-}
 
 /// How much of what an activity wanted to send went into a datagram.
 enum Written {
@@ -38,13 +27,7 @@ impl Conversation {
         if let Some(len) = self.transmit_call(now, out) {
             return Some(len);
         }
-        if self.is_quiet() { None } else { self.transmit_next(now, out) }
-    }
-
-    /// Whether there is nothing for [`Conversation::transmit`].
-    #[inline]
-    pub fn is_quiet(&self) -> bool {
-        self.is_quiet_but(0)
+        if self.is_quiet(0) { None } else { self.transmit_next(now, out) }
     }
 
     /// Activities that have something to send.
@@ -53,51 +36,15 @@ impl Conversation {
         self.slots.queued()
     }
 
-    /// Whether there is nothing for [`Conversation::transmit`] but of as many activities as
+    /// Whether there is nothing for [`Conversation::transmit`] but of `ready` activities, as many as
     /// [were ready](Conversation::ready) before.
     #[inline]
-    pub fn is_quiet_but(&self, ready: usize) -> bool {
+    pub fn is_quiet(&self, ready: usize) -> bool {
         self.slots.queued() <= ready
             && !self.keep_alive
             && self.completed.is_empty()
             && !self.session.asks()
             && !self.mtu.tries()
-    }
-
-    /// Starts the usual call, one that is whole and without metadata while there is no other, and writes its datagram.
-    /// `None` if it is any other: nothing has changed, and it is to be [started](Conversation::start_by).
-    ///
-    /// When it left is known after that. [`Conversation::departed`] is to be told before anything else happens to the
-    /// conversation that depends on the time; if nothing but [`Conversation::take_result`] does, nobody need look.
-    #[inline(always)]
-    pub fn call(
-        &mut self,
-        (export, procedure): (u64, u32),
-        token: u64,
-        args: &mut Vec<u8>,
-        out: &mut [u8],
-    ) -> Option<Departure> {
-        let target = self.usual_target()?;
-        let room = self.mtu.datagram().min(out.len());
-        if self.slots.outstanding() > 0
-            || !args.len().is_multiple_of(4)
-            || wire::call_overhead(self.seal.scheme) + args.len() > room
-        {
-            return None;
-        }
-        (self.check, self.fragments) = (NEVER, false);
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
-        let call = Call { export, procedure, deadline: None, trace: None, token };
-        let activity = self.slots.open(sequence, &call, args);
-        self.stats.calls += 1;
-        self.slots.at_mut(activity).depart();
-        let len = self.write_usual(activity, target, out);
-        Some(Departure {
-            id: CallId { activity, sequence },
-            len,
-            patience: self.patience_for((export, procedure)),
-        })
     }
 
     /// Writes a datagram with bytes for an export, of no call: it is sent once, and nobody says whether it has arrived. `None` if
@@ -110,15 +57,6 @@ impl Conversation {
         }
         let written = bytes.len().is_multiple_of(4) && writer.post(export, bytes);
         written.then(|| self.count_sent(writer))
-    }
-
-    /// The call has left at that time, by [`Conversation::call`].
-    pub fn departed(&mut self, at: Time, id: CallId) {
-        let patience = self.patience();
-        let Some(slot) = self.slots.find(id).filter(|slot| slot.departs()) else { return };
-        slot.first_sent = None;
-        slot.sent(at, self.usual.lengthen(patience, slot.call.callee()));
-        self.check = self.check.min(slot.due);
     }
 
     /// The usual datagram: a whole call without metadata, of a caller that has but this one to send.
@@ -137,8 +75,10 @@ impl Conversation {
         slot.wants = Want::NONE;
         slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
         self.check = self.check.min(slot.due);
+        let mut writer = Writer::new(out, room, target);
+        writer.call(&slot.head(activity, Meta::default()), Part::whole(&slot.args));
         self.slots.dequeue();
-        Some(self.write_usual(activity, target, out))
+        Some(self.count_sent(writer))
     }
 
     /// The target of a datagram that needs to hold nothing but a call.
@@ -150,21 +90,6 @@ impl Conversation {
             || self.introduces()
             || self.told_patience.is_some();
         if more { None } else { Some(self.target(granted.conversation)) }
-    }
-
-    /// Writes a datagram that holds nothing but a call, for which there is room.
-    #[inline(always)]
-    fn write_usual(&mut self, activity: u32, target: Target, out: &mut [u8]) -> usize {
-        let mut writer = Writer::new(out, self.mtu.datagram(), target);
-        let slot = self.slots.at(activity);
-        let head = CallHead {
-            position: Position::of_call(activity, slot.sequence),
-            export: slot.call.export,
-            procedure: slot.call.procedure,
-            meta: Meta::default(),
-        };
-        writer.call(&head, Part::whole(&slot.args));
-        self.count_sent(writer)
     }
 
     /// Whether the server is to be told which calls have ended, and which datagrams pass.
@@ -306,12 +231,8 @@ impl Conversation {
             slot.wants.take(Want::CALL);
             return Written::All;
         }
-        let head = CallHead {
-            position: Position::of_call(activity, slot.sequence),
-            export: slot.call.export,
-            procedure: slot.call.procedure,
-            meta: Meta { detached: slot.detached, patience: self.told_patience, ..meta(now, &slot.call) },
-        };
+        let meta = Meta { detached: slot.detached, patience: self.told_patience, ..meta(now, &slot.call) };
+        let head = slot.head(activity, meta);
         if slot.sending.is_none() {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
                 slot.wants.take(Want::CALL);

@@ -265,7 +265,7 @@ impl Conversation {
         // So that the answer may be as long: an unproven address gets no more than it sent, threefold.
         writer.pad(BASE_DATAGRAM);
         #[cfg(feature = "test-scheme")]
-        request.agreement.ask(writer.frames());
+        request.agreement.ask(writer.written());
         Some(self.count_sent(writer))
     }
 

@@ -6,14 +6,14 @@
 
 use std::time::Duration;
 
-use super::{Call, CallId, NEVER};
+use super::{Call, CallId};
 use crate::Time;
 use crate::transfer::{Incoming, Outgoing};
-use crate::wire::Status;
+use crate::wire::{CallHead, Meta, Position, Status};
 
 const NONE: u32 = u32::MAX;
 
-/// When a call was sent that is being sent: long ago, as far as anybody can say.
+/// When a call was sent of which nobody knows that.
 const UNKNOWN: Time = Time::from_nanos(0);
 
 /// Where a call stands.
@@ -355,18 +355,11 @@ impl Slot {
         self.due = now;
     }
 
-    /// Marks the call as being sent. The caller [tells](super::Conversation::departed) later when it left;
-    /// until then the call has no timer.
-    #[inline]
-    pub fn depart(&mut self) {
-        (self.first_sent, self.due) = (Some(UNKNOWN), NEVER);
-        self.timed = true;
-    }
-
-    /// Whether it is not known yet when it was sent.
-    #[inline]
-    pub fn departs(&self) -> bool {
-        self.first_sent == Some(UNKNOWN)
+    /// What a CALL says of it before the arguments.
+    #[inline(always)]
+    pub fn head(&self, activity: u32, meta: Meta) -> CallHead {
+        let Call { export, procedure, .. } = self.call;
+        CallHead { position: Position::of_call(activity, self.sequence), export, procedure, meta }
     }
 
     /// Whether somebody has waited for its end for so long.

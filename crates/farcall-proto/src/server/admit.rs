@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use super::Server;
 use super::handshake::Agreed;
 use super::hosts::Kept;
-use super::send::{Answer, Granting, Reply};
+use super::send::{Answer, Reply, frames};
 use super::table::Entry;
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::ticket::Invalid;
-use crate::wire::{Bind, Ended, Header, Stale, StaleReason, Target, Ticket, VERSION};
+use crate::wire::{Bind, Ended, Header, Stale, StaleReason, Target, Ticket, VERSION, Welcome, frames_by};
 use crate::{BASE_DATAGRAM, Kind, Rule, Time};
 
 /// How much more than it sent an address hears that has not proven that it is there.
@@ -44,23 +44,28 @@ impl Server {
         let scheme = chosen.unwrap_or_default();
         let Agreed { conversation, ticket, part, seal } =
             self.agree(from, bind, scheme, (conversation, ticket, renewed));
-        let granting = Granting {
+        let procedures = self.exports.get(export).map_or(&[][..], |export| &export.procedures);
+        let welcome = Welcome {
             nonce: bind.nonce,
             conversation,
             ticket,
+            versions: (u16::from(VERSION), u16::from(VERSION)),
             refused,
-            scheme,
+            scheme: scheme as u16,
             export,
+            total: procedures.len() as u32,
+            seen: from,
             ended,
-            part,
-            from: bind.from,
+            handshake: part.on_wire(),
+            procedures: &[],
         };
-        self.reply(Reply {
-            to: from,
-            target: Target { conversation: bind.client, seal },
-            limit: (len * AMPLIFICATION).min(BASE_DATAGRAM),
-            answer: Answer::Welcome(Box::new(granting)),
-        });
+        let (mut wrote, procedures) = (false, procedures.get(bind.from as usize..).unwrap_or_default());
+        let limit = (len * AMPLIFICATION).min(BASE_DATAGRAM);
+        let frames = frames_by(limit, seal.scheme, |writer| wrote = writer.welcome(&welcome, procedures));
+        if wrote {
+            let target = Target { conversation: bind.client, seal };
+            self.reply(Reply { to: from, target, answer: Answer::Alone(frames) });
+        }
     }
 
     /// Chooses the scheme for a conversation with a client at that address, among those that it offers;
@@ -200,17 +205,18 @@ impl Server {
     }
 
     /// Sends a hint that a ticket is not good.
-    pub(super) fn refuse_ticket(
+    pub(super) fn refuse_ticket<T>(
         &mut self,
         to: SocketAddr,
         header: Header,
         client: u64,
         reason: StaleReason,
-    ) -> Option<usize> {
+    ) -> Option<T> {
         self.stats.stale += 1;
         let Header { conversation, number, scheme } = header;
-        let answer = Answer::Stale(Stale { conversation, number, reason });
-        self.reply(Reply { to, target: target(client, scheme), limit: BASE_DATAGRAM, answer });
+        let stale = Stale { conversation, number, reason };
+        let answer = Answer::Alone(frames(|writer| writer.stale(&stale)));
+        self.reply(Reply { to, target: target(client, scheme), answer });
         None
     }
 
@@ -218,12 +224,13 @@ impl Server {
     pub(super) fn challenge(&mut self, to: SocketAddr, header: Header) {
         self.stats.challenges += 1;
         let Header { conversation, number, scheme } = header;
-        let answer = match self.table.find(conversation) {
-            Some(_) => Answer::Stale(Stale { conversation, number, reason: StaleReason::Address }),
-            None => Answer::Challenge { conversation, number },
-        };
+        let stale = Stale { conversation, number, reason: StaleReason::Address };
+        let frames = frames(|writer| match self.table.find(conversation) {
+            Some(_) => writer.stale(&stale),
+            None => writer.challenge(conversation, number),
+        });
         // We do not know how the client calls the conversation: zero goes by its address.
-        self.reply(Reply { to, target: target(0, scheme), limit: BASE_DATAGRAM, answer });
+        self.reply(Reply { to, target: target(0, scheme), answer: Answer::Alone(frames) });
     }
 
     /// Forgets a conversation, so that no ticket as old as its own is accepted any more.

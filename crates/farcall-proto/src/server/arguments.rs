@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
+use super::Server;
 use super::hosts::Kept;
 use super::memory::{ASSEMBLY, LIST_SLACK};
 use super::receive::Visit;
 use super::work::Phase;
-use super::{Request, Server};
 use crate::scheme::Scheme;
 use crate::wire::{self, CallHead, Part};
 use crate::{MAX_DATAGRAM, Rule, Time, transfer};
@@ -20,9 +20,9 @@ const SHARE_LENT: usize = 4;
 
 impl Server {
     /// Takes in a fragment of the arguments.
-    pub(super) fn receive(
+    pub(super) fn receive_arguments(
         &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
+        visit: &mut Visit<'_>,
         place: usize,
         head: &CallHead,
         part: Part<'_>,
@@ -108,13 +108,7 @@ impl Server {
     }
 
     /// The arguments are all there.
-    fn complete(
-        &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
-        place: usize,
-        head: &CallHead,
-        asked: bool,
-    ) {
+    fn complete(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, asked: bool) {
         let args = self.assembled(place, head.position.activity);
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.trusted = more.trusted.max(args.len() as u32);

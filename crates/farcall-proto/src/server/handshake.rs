@@ -3,12 +3,34 @@
 //! The server keeps parts of a client's handshake only if the client has proven its address, and only for few
 //! clients. Once it has all parts, it puts a hash of the handshakes into the ticket, and keeps nothing.
 
+#[cfg(feature = "test-scheme")]
+mod keyed;
+
 use std::net::SocketAddr;
 
 use super::Server;
-use super::send::OwnPart;
 use crate::scheme::{Direction, Key, Scheme, Seal};
-use crate::wire::{Bind, Ticket};
+use crate::wire::{Bind, Handshake, Ticket};
+#[cfg(feature = "test-scheme")]
+pub(super) use keyed::Handshakes;
+
+/// What the answer to a bind says of handshakes: the server's, of which the part from `offset` on is sent,
+/// and how many bytes of the client's have arrived.
+#[derive(Debug, Default)]
+pub(super) struct OwnPart {
+    bytes: Vec<u8>,
+    offset: u32,
+    through: u32,
+}
+
+impl OwnPart {
+    /// The handshake from `offset` on. As much of it is written as fits.
+    pub fn on_wire(&self) -> Handshake<'_> {
+        let total = self.bytes.len() as u32;
+        let offset = self.offset.min(total);
+        Handshake { total, offset, through: self.through, part: &self.bytes[offset as usize..] }
+    }
+}
 
 /// What a server answers to the handshake in a bind.
 pub(super) struct Agreed {
@@ -53,174 +75,6 @@ impl Server {
                 let transcript = ticket.rest.as_ref().try_into().ok()?;
                 Some(Key::of(&self.config.secret?, ticket.client, conversation, &transcript))
             }
-        }
-    }
-}
-
-#[cfg(feature = "test-scheme")]
-pub(super) use keyed::Handshakes;
-
-#[cfg(feature = "test-scheme")]
-mod keyed {
-    //! The server's handshake in the scheme for tests.
-
-    use std::collections::VecDeque;
-
-    use super::*;
-    use crate::Mutant;
-    use crate::scheme::{HANDSHAKE, handshake, transcript};
-    use crate::wire;
-    use crate::{Time, server::Taken, server::Unread};
-
-    /// The most unfinished handshakes that are kept; one more takes the place of the oldest.
-    const MOST: usize = 64;
-
-    /// The rest of a ticket that proves an address, and has no conversation yet.
-    const NO_KEY: [u8; 4] = [0; 4];
-
-    /// What has arrived of clients' handshakes, by the conversation of the ticket that proves the client's
-    /// address.
-    #[derive(Debug, Default)]
-    pub(in crate::server) struct Handshakes(VecDeque<(u64, Vec<u8>)>);
-
-    impl Handshakes {
-        /// Takes in a part of a handshake. Returns how many bytes of it are here now, and the whole once it
-        /// is complete.
-        fn take(&mut self, conversation: u64, part: &wire::Handshake<'_>) -> (u32, Option<Vec<u8>>) {
-            if part.total as usize != HANDSHAKE {
-                return (0, None);
-            }
-            let at = self.0.iter().position(|(id, _)| *id == conversation).unwrap_or_else(|| {
-                if self.0.len() == MOST {
-                    self.0.pop_front();
-                }
-                self.0.push_back((conversation, Vec::new()));
-                self.0.len() - 1
-            });
-            let bytes = &mut self.0[at].1;
-            if part.offset as usize == bytes.len() {
-                bytes.extend_from_slice(part.part);
-            }
-            (bytes.len() as u32, (bytes.len() == HANDSHAKE).then(|| bytes.clone()))
-        }
-    }
-
-    impl Server {
-        pub(super) fn agree_keyed(
-            &mut self,
-            from: SocketAddr,
-            bind: &Bind<'_>,
-            (conversation, mut ticket, renewed): (u64, Ticket<'static>, bool),
-        ) -> Agreed {
-            let unsealed = Seal::without_key(Scheme::Open, Direction::ToClient);
-            if renewed {
-                return self.agreed(bind, conversation, ticket, OwnPart::default());
-            }
-            let mine = |conversation| handshake(&self.issuer.key_for(b"handshake"), conversation);
-            let proof = bind.proof.as_ref().filter(|(conversation, proof)| {
-                proof.client == bind.client
-                    && self.issuer.verify(proof, *conversation, from, Mutant::NONE).is_ok()
-            });
-            let Some((conversation_of_proof, proof)) = proof else {
-                // For an address that has proven nothing, nothing is kept.
-                ticket = self.issuer.with_rest(&ticket, conversation, from, NO_KEY.to_vec());
-                return Agreed { conversation, ticket, part: OwnPart::default(), seal: unsealed };
-            };
-            let conversation = *conversation_of_proof;
-            let bytes = mine(conversation);
-            let (through, rest) = match proof.rest.len() {
-                16 => (HANDSHAKE as u32, Some(proof.rest.to_vec())),
-                _ => {
-                    let (through, all) = self.handshakes.take(conversation, &bind.handshake);
-                    (through, all.map(|theirs| transcript(bind.schemes, &theirs, &bytes).to_vec()))
-                }
-            };
-            let Some(rest) = rest else {
-                let part = OwnPart { through, ..OwnPart::default() };
-                let ticket = self.issuer.with_rest(proof, conversation, from, NO_KEY.to_vec());
-                return Agreed { conversation, ticket, part, seal: unsealed };
-            };
-            let ticket = self.issuer.with_rest(proof, conversation, from, rest);
-            let part = OwnPart { bytes, offset: bind.handshake.through, through };
-            self.agreed(bind, conversation, ticket, part)
-        }
-
-        /// Makes an answer that is sealed with the key of its ticket's conversation.
-        fn agreed(
-            &self,
-            bind: &Bind<'_>,
-            conversation: u64,
-            ticket: Ticket<'static>,
-            part: OwnPart,
-        ) -> Agreed {
-            let seal = match self.key_by(Scheme::Keyed, conversation, &ticket) {
-                Some(key) => Seal {
-                    scheme: Scheme::Keyed,
-                    key: key.answering(bind.body),
-                    direction: Direction::ToClient,
-                },
-                None => Seal::without_key(Scheme::Open, Direction::ToClient),
-            };
-            Agreed { conversation, ticket, part, seal }
-        }
-
-        /// Handles a datagram of a conversation whose key is not known. If the datagram's ticket leads to the
-        /// key, the datagram is opened with it, or dropped if that fails. Without a good ticket a hint goes
-        /// back.
-        #[cold]
-        pub(in crate::server) fn open_unknown<'d>(
-            &mut self,
-            now: Time,
-            from: &SocketAddr,
-            datagram: &'d [u8],
-        ) -> Taken<'d> {
-            let opened = wire::peek(datagram).ok();
-            let Some((header, frames)) =
-                opened.filter(|(header, _)| header.scheme.has_secrets() && header.conversation != 0)
-            else {
-                return self.reject();
-            };
-            if self.table.find(header.conversation).is_some() {
-                return self.reject();
-            }
-            self.expect_answers(datagram.len());
-            let Some(wire::Frame::Ticket(ticket)) = wire::Frames::first(frames) else {
-                self.challenge(*from, header);
-                return Taken::Nothing;
-            };
-            if let Err(ended) = self.stands(now, header.conversation, &ticket, *from) {
-                self.refuse_ticket(*from, header, ticket.client, ended.reason);
-                return Taken::Nothing;
-            }
-            let Some(key) = self.key_by(header.scheme, header.conversation, &ticket) else {
-                return self.reject();
-            };
-            let seal = Seal { scheme: header.scheme, key, direction: Direction::ToServer };
-            match seal.open(datagram, (header.conversation, header.number), true) {
-                Some(_) => Taken::Other(Unread { header, place: None }),
-                None => self.reject(),
-            }
-        }
-    }
-
-    #[cfg(test)]
-    mod tests {
-        use super::*;
-
-        #[test]
-        fn the_server_keeps_the_latest_unfinished_handshakes_and_continues_each() {
-            let mut handshakes = Handshakes::default();
-            let mut take = |conversation, offset: u32, part: &[u8]| {
-                let part = wire::Handshake { total: HANDSHAKE as u32, offset, through: 0, part };
-                handshakes.take(conversation, &part).0
-            };
-            for conversation in 1..=MOST as u64 {
-                assert_eq!(take(conversation, 0, &[7; 500]), 500);
-            }
-            assert_eq!(take(1, 400, &[7; 500]), 500, "a part that does not begin at 500 is ignored");
-            assert_eq!(take(1, 500, &[7; 100]), 600);
-            assert_eq!(take(MOST as u64 + 1, 0, &[7; 300]), 300);
-            assert_eq!((take(2, 500, &[7; 100]), take(1, 600, &[])), (600, 0), "the oldest is forgotten");
         }
     }
 }

@@ -9,11 +9,11 @@ use super::hosts::{Amounts, HostName, Kept};
 use super::more::More;
 use super::silence::limit;
 use super::table::UNIT;
-use super::work::{GIVEN_UP, Last, Phase, Work};
+use super::work::{ACCESS, GIVEN_UP, Last, Phase, Work};
 use crate::config::{PATIENCE, interval};
 use crate::transfer;
-use crate::wire::Position;
-use crate::{Failure, Kind, Mutant, Ran, Rule, ServerConfig, Time};
+use crate::wire::{CallHead, Position};
+use crate::{ACCESSES, Failure, Kind, Mutant, Ran, Rule, ServerConfig, Time};
 
 /// What an assembly costs besides its bytes, for the budget.
 pub(super) const ASSEMBLY: usize = 256;
@@ -582,11 +582,12 @@ impl Work {
 
     /// It is of another call, which the user has.
     #[inline]
-    pub(super) fn begin(&mut self, now: Time, position: Position, mutant: Mutant) {
-        self.position = position;
+    pub(super) fn begin(&mut self, now: Time, head: &CallHead, mutant: Mutant) {
+        self.position = head.position;
         self.since = now;
         self.phase = Phase::Running;
         self.marks &= u8::from(mutant.breaks(Rule::CancelLeavesMark)) * GIVEN_UP;
+        self.marks |= if head.procedure >= ACCESSES { ACCESS } else { 0 };
     }
 
     pub(super) fn boxed() -> Box<Work> {
@@ -644,7 +645,7 @@ mod tests {
         let body = words.into_iter().flat_map(u32::to_be_bytes).chain((0..len).map(|_| 7));
         let frame: Vec<u8> = head.into_iter().chain(body).collect();
         let (datagram, mut executed) = (seal(id, 1, &frame), false);
-        server.handle(NOW, from, &datagram, &mut |request| executed |= matches!(request, Request::Call(_)));
+        server.receive(NOW, from, &datagram, &mut |request| executed |= matches!(request, Request::Call(_)));
         executed
     }
 

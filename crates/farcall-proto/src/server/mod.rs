@@ -57,8 +57,7 @@ pub use hosts::HostName;
 use hosts::{Hosts, Kept};
 use inquiries::Inquiries;
 pub use reading::Reading;
-pub use receive::{Taken, Unread};
-pub use send::{Envelope, Origin, SHORT};
+pub use send::SHORT;
 use table::Table;
 use work::{GIVEN_UP, Work};
 
@@ -137,12 +136,26 @@ impl From<Failure> for Finish {
 }
 
 /// A datagram to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Transmit {
     /// Where to.
     pub to: SocketAddr,
-    /// Its length.
+    /// The length of what was written.
     pub len: usize,
+    /// What is to be inserted there: only for clients on this machine, and only of results of
+    /// [`Server::finish_around`].
+    pub insert: Option<Insert>,
+}
+
+impl Transmit {
+    /// The datagram, of which `out` has what was written, in one piece.
+    pub fn gather(&self, out: &[u8]) -> Vec<u8> {
+        let mut datagram = out[..self.len].to_vec();
+        if let Some(Insert { at, bytes }) = &self.insert {
+            datagram.splice(at..at, bytes.iter().copied());
+        }
+        datagram
+    }
 }
 
 /// Counts of what a server did, ever growing.
@@ -183,17 +196,6 @@ pub struct Insert {
     pub at: usize,
     /// They.
     pub bytes: Bytes,
-}
-
-/// A datagram that was written, but for what is to be inserted.
-#[derive(Clone, Debug)]
-pub struct Parted {
-    /// Where to.
-    pub to: SocketAddr,
-    /// The length of what was written.
-    pub len: usize,
-    /// What is to be inserted there.
-    pub insert: Option<Insert>,
 }
 
 /// The serving end of every conversation of one socket.

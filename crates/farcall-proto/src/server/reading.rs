@@ -8,7 +8,7 @@ use super::receive::is_sound;
 use super::work::{Last, Phase, Work};
 use crate::scheme::Direction;
 use crate::wire::{self, CallHead, Header, ResultHead, Status, Writer};
-use crate::{BASE_DATAGRAM, READINGS, Rule, Time};
+use crate::{READINGS, Rule, Time};
 
 /// A datagram that may be just a reading. Whether it is one, [`Server::answer_reading`] finds out.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Server {
     /// Answers a reading, no older than what its activity did last, of which nothing is to be held any more. `read` executes
     /// it: it is given the room for the result, and returns the result's length in bytes, a multiple of four. The answer
     /// stands in `out`, and goes to where the reading came from; its length. `None`, and nothing has changed, if there is no
-    /// such reading or `read` returns nothing: the datagram is to be [received](Server::handle).
+    /// such reading or `read` returns nothing: the datagram is to be [received](Server::receive).
     #[inline(always)]
     pub fn answer_reading<'d>(
         &mut self,
@@ -81,8 +81,7 @@ impl Server {
             Some(work) if !old && !again && work.may_be_taken_over() => true,
             _ => return None,
         };
-        let size = entry.more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
-        let mut writer = Writer::new(out, size, entry.target_in(header.scheme));
+        let mut writer = Writer::new(out, entry.datagram(), entry.target_in(header.scheme));
         writer.result_by(&ResultHead { position, status: Status::Result }, |room| read(reading, room))?;
         let coarse = self.coarse(now);
         // The time that a reading is given may be an old one.

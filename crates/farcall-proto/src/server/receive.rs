@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::hosts::Kept;
 use super::memory::{LIST_SLACK, SPARE_BYTES};
 use super::more::More;
-use super::send::{Answer, Origin, Reply};
+use super::send::{Answer, Reply};
 use super::silence::limit;
 use super::work::{GIVEN_UP, Last, Phase, Work};
 use super::{Incoming, Request, Server, key};
@@ -21,9 +21,9 @@ const ANSWERS: usize = 3;
 const MOST_AGAIN: usize = 1 << 20;
 
 /// A datagram that is being read.
-pub(super) struct Visit<'s, S> {
+pub(super) struct Visit<'s> {
     pub(super) now: Time,
-    from: &'s SocketAddr,
+    pub(super) from: &'s SocketAddr,
     len: usize,
     pub(super) header: Header,
     /// The sender's conversation, once it is admitted.
@@ -32,52 +32,46 @@ pub(super) struct Visit<'s, S> {
     acknowledged: bool,
     /// The call that it brings was executed before.
     again: bool,
-    sink: &'s mut S,
-}
-
-/// What the first half of reading a datagram gives.
-#[derive(Debug)]
-pub enum Taken<'d> {
-    /// It was just this call, which is to be executed.
-    Call(Incoming<'d>, Origin),
-    /// It is to be read on, before anything else happens to the server.
-    Other(Unread),
-    /// It is nothing.
-    Nothing,
-}
-
-/// A datagram that was opened: to be given to [`Server::handle_rest`].
-#[derive(Debug)]
-pub struct Unread {
-    pub(super) header: Header,
-    pub(super) place: Option<usize>,
+    sink: &'s mut dyn FnMut(Request<'_>),
 }
 
 impl Server {
-    /// Takes in a datagram.
+    /// Takes in a datagram. What it brings goes to `sink`.
     #[inline]
-    pub fn handle(
+    pub fn receive(
         &mut self,
         now: Time,
         from: SocketAddr,
         datagram: &[u8],
-        sink: &mut impl FnMut(Request<'_>),
+        sink: &mut dyn FnMut(Request<'_>),
     ) {
-        match self.take_call(now, &from, datagram) {
-            Taken::Call(call, _) => sink(Request::Call(call)),
-            Taken::Other(unread) => self.handle_rest(now, &from, datagram, unread, sink),
-            Taken::Nothing => {}
+        if let Some(incoming) = self.receive_call(now, || now, &from, datagram, sink) {
+            sink(Request::Call(incoming));
         }
     }
 
-    /// The first half of [`Server::handle`]: most datagrams are just one call.
+    /// Takes in a datagram, as [`Server::receive`] does. The fast path: if the datagram holds just one whole call, of an
+    /// activity whose last call is over, returns that call. Nothing else has come then, and arguments stay where they are.
+    ///
+    /// `now` may be some milliseconds old. The clock is read if the fast path is not taken.
     #[inline(always)]
-    pub fn take_call<'d>(&mut self, now: Time, from: &SocketAddr, datagram: &'d [u8]) -> Taken<'d> {
+    pub fn receive_call<'d>(
+        &mut self,
+        now: Time,
+        clock: impl FnOnce() -> Time,
+        from: &SocketAddr,
+        datagram: &'d [u8],
+        sink: &mut dyn FnMut(Request<'_>),
+    ) -> Option<Incoming<'d>> {
         let check = !self.config.mutant.breaks(Rule::ChecksumIgnored);
         let key = |conversation| self.key_of(conversation);
         let Ok((header, frames)) = wire::open(datagram, Direction::ToServer, key, check) else {
             #[cfg(feature = "test-scheme")]
-            return self.open_unknown(now, from, datagram);
+            if let Some((header, frames)) = self.open_unknown(now, from, datagram) {
+                self.receive_frames(clock(), from, datagram.len(), (header, None), frames, sink);
+            }
+            #[cfg(feature = "test-scheme")]
+            return None;
             #[cfg(not(feature = "test-scheme"))]
             return self.reject();
         };
@@ -97,51 +91,41 @@ impl Server {
             let coarse = self.coarse(now);
             self.table.at_mut(place).hear(coarse, header.scheme);
         }
-        match (place, CallHead::only(frames)) {
-            (Some(place), Some((head, args)))
-                if head.procedure < ACCESSES
-                    && self.is_new(place, head.position)
-                    && self.accepts(&head, args.len())
-                    && self.take_over(now, place, head.position) =>
-            {
-                Taken::Call(self.incoming(now, header, &head, Cow::Borrowed(args)), Origin(place))
-            }
-            _ => Taken::Other(Unread { header, place }),
-        }
-    }
-
-    /// The access that a datagram just is, of an activity whose last call is over: to be executed, and finished.
-    pub fn take_access<'d>(
-        &mut self,
-        now: Time,
-        unread: &Unread,
-        datagram: &'d [u8],
-    ) -> Option<Incoming<'d>> {
-        // Most that are none are told by that.
-        let (head, args) = CallHead::only(wire::frames_of(datagram, unread.header.scheme)?)?;
-        let place = unread.place.filter(|_| head.procedure >= ACCESSES)?;
-        let taken = self.is_new(place, head.position)
+        if let (Some(place), Some((head, args))) = (place, CallHead::only(frames))
+            && self.is_new(place, head.position)
             && self.accepts(&head, args.len())
-            && self.take_over(now, place, head.position);
-        taken.then(|| self.incoming(now, unread.header, &head, Cow::Borrowed(args)))
+            && self.take_over(now, place, &head)
+        {
+            return Some(self.incoming(now, header, &head, Cow::Borrowed(args)));
+        }
+        self.receive_frames(clock(), from, datagram.len(), (header, place), frames, sink);
+        None
     }
 
-    /// The second half, for what is not just one call of an activity whose last one is over.
+    /// Takes in the frames of a datagram of `len` bytes.
     #[inline(never)]
-    pub fn handle_rest(
+    fn receive_frames(
         &mut self,
         now: Time,
         from: &SocketAddr,
-        datagram: &[u8],
-        unread: Unread,
-        sink: &mut impl FnMut(Request<'_>),
+        len: usize,
+        (header, place): (Header, Option<usize>),
+        frames: &[u8],
+        sink: &mut dyn FnMut(Request<'_>),
     ) {
-        let (Unread { header, place }, len) = (unread, datagram.len());
         self.expect_answers(len);
-        self.handle_frames(
-            Visit { now, from, len, header, place, acknowledged: false, again: false, sink },
-            wire::frames_of(datagram, header.scheme).unwrap_or_default(),
-        );
+        let mut visit = Visit { now, from, len, header, place, acknowledged: false, again: false, sink };
+        let mut frames = Frames::new(frames);
+        while let Some(raw) = frames.next().transpose() {
+            match raw.and_then(|raw| self.receive_frame(&mut visit, &raw)) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(Malformed) => {
+                    self.stats.dropped += 1;
+                    break;
+                }
+            }
+        }
         self.inquiries.end(from);
         self.enforce_slots(now);
     }
@@ -153,32 +137,14 @@ impl Server {
     }
 
     #[cold]
-    pub(super) fn reject<'d>(&mut self) -> Taken<'d> {
+    pub(super) fn reject<T>(&mut self) -> Option<T> {
         self.stats.dropped += 1;
-        Taken::Nothing
-    }
-
-    fn handle_frames(&mut self, mut visit: Visit<'_, impl FnMut(Request<'_>)>, frames: &[u8]) {
-        let mut frames = Frames::new(frames);
-        while let Some(raw) = frames.next().transpose() {
-            match raw.and_then(|raw| self.handle_frame(&mut visit, &raw)) {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(Malformed) => {
-                    self.stats.dropped += 1;
-                    return;
-                }
-            }
-        }
+        None
     }
 
     /// Reads a frame and acts on it. Returns whether to go on to the next frame.
     #[inline(always)]
-    fn handle_frame(
-        &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
-        raw: &wire::Raw<'_>,
-    ) -> Result<bool, Malformed> {
+    fn receive_frame(&mut self, visit: &mut Visit<'_>, raw: &wire::Raw<'_>) -> Result<bool, Malformed> {
         // Most frames are calls. A call is not read into a `Frame`, because that has room for the longest kind
         // and would be copied.
         if raw.is_call() {
@@ -192,7 +158,7 @@ impl Server {
     }
 
     /// The place of the datagram's conversation. If the conversation is not known, its client is challenged.
-    fn place_of<S>(&mut self, visit: &Visit<'_, S>) -> Option<usize> {
+    fn place_of(&mut self, visit: &Visit<'_>) -> Option<usize> {
         if visit.place.is_none() && visit.header.conversation != 0 {
             self.challenge(*visit.from, visit.header);
         }
@@ -200,7 +166,7 @@ impl Server {
     }
 
     /// Acts on a frame that is no call. Returns whether to go on to the next frame.
-    fn on_frame(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, frame: Frame<'_>) -> bool {
+    fn on_frame(&mut self, visit: &mut Visit<'_>, frame: Frame<'_>) -> bool {
         match frame {
             Frame::Bind(bind) => {
                 // One answer for one datagram: many would be more than threefold together.
@@ -244,13 +210,7 @@ impl Server {
         !self.inquiries.are_spent()
     }
 
-    fn on_call(
-        &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
-        place: usize,
-        head: &CallHead,
-        part: Part<'_>,
-    ) {
+    fn on_call(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, part: Part<'_>) {
         let position = head.position;
         if !self.is_sound(position) {
             return;
@@ -294,13 +254,7 @@ impl Server {
     }
 
     /// The first that is heard of a call.
-    fn on_new_call(
-        &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
-        place: usize,
-        head: &CallHead,
-        part: Part<'_>,
-    ) {
+    fn on_new_call(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, part: Part<'_>) {
         if !self.accepts(head, part.total()) {
             let before = self.last(place, head.position.activity);
             self.supersede(visit, place, head.position.activity);
@@ -310,26 +264,27 @@ impl Server {
             }
             return;
         }
-        self.begin(visit, place, head.position);
+        self.begin(visit, place, head);
         self.note_meta(visit.now, place, head);
         match part.fragment {
-            Some(_) => self.receive(visit, place, head, part),
+            Some(_) => self.receive_arguments(visit, place, head, part),
             None => self.run(visit, head, Cow::Borrowed(part.bytes)),
         }
     }
 
     /// Takes a call on that is newer than every other of its activity: it is this moment that consumes
     /// its number.
-    fn begin(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position) {
-        if self.take_over(visit.now, place, position) {
+    fn begin(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead) {
+        if self.take_over(visit.now, place, head) {
             return;
         }
+        let position = head.position;
         self.set_last(place, position.activity, Last::new(position.sequence, false));
         self.supersede(visit, place, position.activity);
         let mutant = self.config.mutant;
         let work = self.work(visit.now, place, position.activity);
         let ran = work.phase == Phase::Running;
-        work.begin(visit.now, position, mutant);
+        work.begin(visit.now, head, mutant);
         if let Some(more) = self.table.at_mut(place).more.as_mut().filter(|_| !ran) {
             more.running += 1;
         }
@@ -337,13 +292,14 @@ impl Server {
 
     /// Begins a call in what the activity's last call has left, if that can be used again.
     #[inline(always)]
-    fn take_over(&mut self, now: Time, place: usize, position: Position) -> bool {
+    fn take_over(&mut self, now: Time, place: usize, head: &CallHead) -> bool {
+        let position = head.position;
         let mutant = self.config.mutant;
         let Some(more) = self.table.at_mut(place).more.as_deref_mut() else { return false };
         let Some(work) = more.find_mut(position.activity).filter(|work| work.may_be_taken_over()) else {
             return false;
         };
-        work.begin(now, position, mutant);
+        work.begin(now, head, mutant);
         let held = work.payload.len();
         work.payload.clear();
         // Its room stays for the next result, unless it is large.
@@ -358,12 +314,7 @@ impl Server {
     }
 
     /// Gives the call to the user.
-    pub(super) fn run(
-        &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
-        head: &CallHead,
-        args: Cow<'_, [u8]>,
-    ) {
+    pub(super) fn run(&mut self, visit: &mut Visit<'_>, head: &CallHead, args: Cow<'_, [u8]>) {
         let again = std::mem::take(&mut visit.again);
         let incoming = Incoming { again, ..self.incoming(visit.now, visit.header, head, args) };
         (visit.sink)(Request::Call(incoming));
@@ -422,7 +373,7 @@ impl Server {
     /// A newer call takes an activity over: whatever the older one was, its caller has had its
     /// result or given it up.
     #[inline(never)]
-    fn supersede(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, activity: u32) {
+    fn supersede(&mut self, visit: &mut Visit<'_>, place: usize, activity: u32) {
         match self.existing_work(place, activity) {
             Some(work) if work.phase == Phase::Running => {
                 let position = work.position;
@@ -434,19 +385,13 @@ impl Server {
     }
 
     /// The activity's last call came again.
-    fn again(
-        &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
-        place: usize,
-        head: &CallHead,
-        part: Part<'_>,
-    ) {
+    fn again(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, part: Part<'_>) {
         let position = head.position;
         if head.meta.detached && self.is_last(place, position) {
             self.note_detached(place, position.activity);
         }
         match self.existing_work(place, position.activity).map(|w| w.phase) {
-            Some(Phase::Receiving) => self.receive(visit, place, head, part),
+            Some(Phase::Receiving) => self.receive_arguments(visit, place, head, part),
             _ if !self.inquiries.take(visit.now, visit.from) => {}
             Some(Phase::Running) => self.reply_at_work(place, position),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
@@ -469,13 +414,7 @@ impl Server {
     }
 
     /// Executes such a call again, if it can be at once. A refusal now would say that it did not run.
-    fn run_again(
-        &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
-        place: usize,
-        head: &CallHead,
-        part: Part<'_>,
-    ) {
+    fn run_again(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, part: Part<'_>) {
         if self.config.mutant.breaks(Rule::ReadingRefusedLater) {
             return self.on_new_call(visit, place, head, part);
         }
@@ -504,13 +443,7 @@ impl Server {
     }
 
     /// What has arrived of a result.
-    fn on_select(
-        &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
-        place: usize,
-        position: Position,
-        select: &Select<'_>,
-    ) {
+    fn on_select(&mut self, visit: &mut Visit<'_>, place: usize, position: Position, select: &Select<'_>) {
         let now = visit.now;
         if position.exchange != 0 || self.last(place, position.activity).sequence() != position.sequence {
             return;
@@ -561,12 +494,7 @@ impl Server {
 
     /// The caller has given a call up. If it has not come yet, it never runs: the cancel consumes
     /// its number.
-    fn on_cancel(
-        &mut self,
-        visit: &mut Visit<'_, impl FnMut(Request<'_>)>,
-        place: usize,
-        position: Position,
-    ) {
+    fn on_cancel(&mut self, visit: &mut Visit<'_>, place: usize, position: Position) {
         if !self.is_inquiry(visit, position) {
             return;
         }
@@ -613,7 +541,7 @@ impl Server {
         }
     }
 
-    fn on_probe(&mut self, visit: &mut Visit<'_, impl FnMut(Request<'_>)>, place: usize, position: Position) {
+    fn on_probe(&mut self, visit: &mut Visit<'_>, place: usize, position: Position) {
         if !self.is_inquiry(visit, position) {
             return;
         }
@@ -644,18 +572,18 @@ impl Server {
 
     /// Whether there can be a call at this position, and frames about it are acted on: not if its host has
     /// sent very many.
-    fn is_inquiry<S>(&mut self, visit: &Visit<'_, S>, position: Position) -> bool {
+    fn is_inquiry(&mut self, visit: &Visit<'_>, position: Position) -> bool {
         self.is_sound(position)
             && position.activity < self.config.max_activities
             && self.inquiries.take(visit.now, visit.from)
     }
 
-    fn on_mtu_probe(&mut self, visit: &Visit<'_, impl FnMut(Request<'_>)>, place: usize, size: u32) {
+    fn on_mtu_probe(&mut self, visit: &Visit<'_>, place: usize, size: u32) {
         let size = size as usize;
         // Smaller ones pass anyway, and an echo must have room for itself.
         if (BASE_DATAGRAM..=visit.len.min(self.config.max_datagram)).contains(&size) {
             let target = self.table.at(place).target();
-            self.reply(Reply { to: *visit.from, target, limit: size, answer: Answer::MtuEcho });
+            self.reply(Reply { to: *visit.from, target, answer: Answer::MtuEcho(size) });
         }
     }
 

@@ -4,21 +4,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::hosts::{HostName, Kept};
-use super::work::{ACCESS, GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, Work};
-use super::{CallKey, Finish, Insert, Parted, Server, Transmit};
+use super::work::{GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, Work};
+use super::{CallKey, Finish, Insert, Server, Transmit};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{
-    self, Ended, Fragment, Handshake, Number, Part, Position, Progress, RESULT_HEAD, ResultHead, Stale,
-    Status, Target, Ticket, VERSION, Welcome, Writer,
+    self, FRAME_HEAD, Fragment, Part, Position, Progress, RESULT_HEAD, ResultHead, Status, Target, Writer,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
 /// Fewer bytes are copied into a datagram, whatever they stand in.
 const WORTH: usize = 8 << 10;
-
-/// Many results of so many bytes are much, if they wait to be sent.
-const MUCH: usize = 16 << 10;
 
 /// A result of so many bytes fits every datagram.
 pub const SHORT: usize = 1 << 10;
@@ -29,119 +25,34 @@ const MAX_REPLIES: usize = 8192;
 /// Each host may have this many short answers waiting in any case, and no more while `MAX_REPLIES / 2` wait.
 const REPLIES_OF_A_HOST: u32 = 256;
 
-/// The longest SELECT that a server sends.
-const SELECT_MOST: usize = 36 + 8 * wire::MAX_RANGES;
+/// The longest SELECT that a server sends, in bytes.
+const MAX_SELECT_BYTES: usize = 36 + 8 * wire::MAX_RANGES;
 
-/// A short answer.
+/// A short answer that waits to be sent.
 #[derive(Debug)]
 pub(super) struct Reply {
     pub to: SocketAddr,
     pub target: Target,
-    /// The most bytes that the datagram may have.
-    pub limit: usize,
     pub answer: Answer,
-}
-
-/// What the answer to a bind says of handshakes: the server's, of which the part from `offset` on is sent,
-/// and how many bytes of the client's have arrived.
-#[derive(Debug, Default)]
-pub(super) struct OwnPart {
-    pub bytes: Vec<u8>,
-    pub offset: u32,
-    pub through: u32,
-}
-
-/// The answer to a bind.
-#[derive(Debug)]
-pub(super) struct Granting {
-    pub nonce: u64,
-    pub conversation: u64,
-    pub ticket: Ticket<'static>,
-    pub refused: u16,
-    pub scheme: Scheme,
-    pub export: u64,
-    pub ended: Option<Ended>,
-    pub part: OwnPart,
-    /// The first of the export's procedures that the answer lists.
-    pub from: u32,
 }
 
 #[derive(Debug)]
 pub(super) enum Answer {
-    Welcome(Box<Granting>),
-    Challenge {
-        conversation: u64,
-        number: u64,
-    },
-    Stale(Stale),
-    State(Position, Progress),
-    /// What has arrived of a call's arguments, as it is when the answer is written.
-    Select {
-        conversation: u64,
-        position: Position,
-    },
-    Failure(Position, Failure),
-    MtuEcho,
-}
-
-/// The conversation that a call has come from, as long as nothing else happens to the server.
-#[derive(Debug)]
-pub struct Origin(pub(super) usize);
-
-/// A datagram for one call's outcome that lacks only that. It leaves before the server is told of the outcome,
-/// so that the caller does not wait for what must be noted.
-#[derive(Debug)]
-pub struct Envelope {
-    target: Target,
-    number: Number,
-    datagram: u32,
-}
-
-impl Envelope {
-    /// Writes the datagram of an outcome that is a result or an exception and fits, and gives its length. It goes to
-    /// whoever called, and [`Server::sent`] is told. Any other outcome is for [`Server::finish`].
-    #[inline(always)]
-    pub fn write(self, key: CallKey, finish: &Finish, payload: &[u8], out: &mut [u8]) -> Option<usize> {
-        let status = match finish {
-            Finish::Result => Status::Result,
-            Finish::Exception => Status::Exception,
-            Finish::Failed(_) => return None,
-        };
-        let mut writer = Writer::new(out, self.datagram as usize, self.target);
-        let position = Position::of_call(key.activity, key.sequence);
-        let written = payload.len().is_multiple_of(4)
-            && writer.result_if_fits(&ResultHead { position, status }, payload);
-        written.then(|| writer.finish(self.number))
-    }
+    /// Frames that may share a datagram with others'.
+    Shared(Vec<u8>),
+    /// Frames that leave alone.
+    Alone(Vec<u8>),
+    /// What has arrived of a call's arguments, as it is when the answer is written. Shared.
+    Select { conversation: u64, position: Position },
+    /// A datagram of so many bytes.
+    MtuEcho(usize),
 }
 
 impl Server {
-    /// For the outcome of a call that has just come.
-    #[inline(always)]
-    pub fn envelope(&mut self, origin: &Origin) -> Envelope {
-        let entry = self.table.at(origin.0);
-        let (target, number) = (entry.target(), self.numbers.take());
-        Envelope {
-            target,
-            number,
-            datagram: entry.more.as_ref().map_or(BASE_DATAGRAM as u32, |more| more.datagram),
-        }
-    }
-
-    /// A call's outcome has left in its [`Envelope`], in `len` bytes, and is held like any other. The payload is
-    /// taken, and an empty buffer left in its place, which was used before.
-    #[inline(always)]
-    pub fn sent(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>, len: usize) {
-        self.stats.sent += 1;
-        self.stats.bytes_sent += len as u64;
-        if self.conclude(now, key, finish, payload, 0).is_some() {
-            self.enforce_held(now, (key.conversation, key.activity));
-        }
-    }
-
-    /// Gives back a call's outcome. When it fits one datagram that is written into `out` and
-    /// returned; else [`Server::transmit`] has the fragments. Ignored if the call is no longer the
-    /// last of its activity. The payload is taken, and an empty buffer left in its place, which was used before.
+    /// Gives back a call's outcome. If `out` is not empty, and the outcome fits one datagram, that is written into `out` and
+    /// returned. Any other outcome leaves by [`Server::transmit`], where outcomes of one conversation share datagrams.
+    /// Ignored if the call is no longer the last of its activity. The payload is taken, and an empty buffer left in its place,
+    /// which was used before.
     #[inline(always)]
     pub fn finish(
         &mut self,
@@ -152,66 +63,25 @@ impl Server {
         out: &mut [u8],
     ) -> Option<Transmit> {
         let place = self.conclude(now, key, finish, payload, 0)?;
-        let sent = self.write_whole(place, key.activity, out);
+        let sent = if out.is_empty() { None } else { self.write_whole(place, key.activity, out) };
         if sent.is_none() {
-            self.begin_fragments(now, place, key.activity);
-            self.queue(place, key.activity);
+            self.leave_to_transmit(now, place, key.activity);
         }
         self.enforce_held(now, (key.conversation, key.activity));
         sent
     }
 
-    /// As [`Server::finish`], but leaves the sending to [`Server::transmit`], where outcomes of one
-    /// conversation share datagrams.
-    pub fn finish_later(&mut self, now: Time, key: CallKey, finish: Finish, payload: &mut Vec<u8>) {
-        let len = payload.len();
-        if let Some(place) = self.conclude(now, key, finish, payload, 0) {
-            if len > MUCH {
-                self.begin_if_long(now, place, key.activity);
-            }
-            self.queue(place, key.activity);
-            self.enforce_held(now, (key.conversation, key.activity));
-        }
-    }
-
-    /// What fits no datagram is being sent from now on, and not only held.
-    #[cold]
-    fn begin_if_long(&mut self, now: Time, place: usize, activity: u32) {
-        let datagram =
-            self.table.at(place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
+    /// Queues an outcome. One that fits no datagram counts from now on as being sent, and not only as held.
+    #[inline(never)]
+    fn leave_to_transmit(&mut self, now: Time, place: usize, activity: u32) {
+        let datagram = self.table.at(place).datagram();
         if self.existing_work(place, activity).is_some_and(|work| work.len() > datagram) {
             self.begin_fragments(now, place, activity);
         }
+        self.queue(place, activity);
     }
 
-    /// As [`Server::finish`] for an access's outcome, or as [`Server::finish_later`] if `out` is empty. What fits no
-    /// datagram counts from now on as being sent, see [`Server::has_room`].
-    pub fn finish_access(
-        &mut self,
-        now: Time,
-        key: CallKey,
-        finish: Finish,
-        payload: &mut Vec<u8>,
-        out: &mut [u8],
-    ) -> Option<Transmit> {
-        let place = self.conclude(now, key, finish, payload, 0)?;
-        let datagram =
-            self.table.at(place).more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize);
-        let work = self.existing_work(place, key.activity)?;
-        let len = work.len();
-        work.marks |= ACCESS;
-        let sent = if out.is_empty() { None } else { self.write_whole(place, key.activity, out) };
-        if sent.is_none() {
-            if len > datagram {
-                self.begin_fragments(now, place, key.activity);
-            }
-            self.queue(place, key.activity);
-        }
-        self.enforce_held(now, (key.conversation, key.activity));
-        sent
-    }
-
-    /// As [`Server::finish_later`] for an outcome that has `insert` in it.
+    /// Gives back an outcome that has `insert` in it, which is longer than a datagram. It leaves by [`Server::transmit`].
     #[cold]
     pub fn finish_around(
         &mut self,
@@ -336,14 +206,15 @@ impl Server {
             self.sending.pop_front();
         }
         let to = entry.address();
-        Some(self.count_sent(to, writer))
+        Some(self.count_sent(to, writer, None))
     }
 
     #[inline]
-    fn count_sent(&mut self, to: SocketAddr, writer: Writer<'_>) -> Transmit {
-        let len = writer.finish(self.numbers.take());
-        self.count_written(len);
-        Transmit { to, len }
+    fn count_sent(&mut self, to: SocketAddr, writer: Writer<'_>, insert: Option<Insert>) -> Transmit {
+        let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
+        let len = writer.finish_around(inserted, self.numbers.take());
+        self.count_written(len + inserted);
+        Transmit { to, len, insert }
     }
 
     /// Counts a datagram of `len` bytes that was written.
@@ -353,33 +224,18 @@ impl Server {
         self.stats.bytes_sent += len as u64;
     }
 
-    /// Writes the next datagram that is ready into `out` (at least as long as
-    /// [`crate::ServerConfig::max_datagram`]).
-    #[inline]
-    pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
-        if self.is_quiet() {
-            return None;
-        }
-        self.transmit_next(now, out, false).map(|Parted { to, len, .. }| Transmit { to, len })
-    }
-
-    /// Writes the next datagram that is ready. Much of it may not be written but stand elsewhere, in the part
-    /// list of a result.
-    #[inline]
-    pub fn transmit_parted(&mut self, now: Time, out: &mut [u8]) -> Option<Parted> {
-        if self.is_quiet() { None } else { self.transmit_next(now, out, true) }
-    }
-
     /// Whether there is nothing for [`Server::transmit`].
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.replies.is_empty() && self.sending.is_empty()
     }
 
-    fn transmit_next(&mut self, now: Time, out: &mut [u8], parted: bool) -> Option<Parted> {
+    /// Writes the next datagram that is ready into `out` (at least as long as
+    /// [`crate::ServerConfig::max_datagram`]).
+    pub fn transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit> {
         while let Some(reply) = self.next_reply() {
             if let Some(sent) = self.write_replies(&reply, out) {
-                return Some(sent.into());
+                return Some(sent);
             }
         }
         // Conversations take turns: each sends one datagram and goes to the end of the queue.
@@ -394,12 +250,12 @@ impl Server {
             if work.outgoing.is_none() {
                 if let Some(sent) = self.write_whole(place, activity, out) {
                     self.wake_next(place);
-                    return Some(sent.into());
+                    return Some(sent);
                 }
                 self.begin_fragments(now, place, activity);
                 self.enforce_held(now, (conversation, activity));
             }
-            if let Some(sent) = self.write_fragment(now, place, activity, out, parted) {
+            if let Some(sent) = self.write_fragment(now, place, activity, out) {
                 self.wake_next(place);
                 self.queue(place, activity);
                 return Some(sent);
@@ -424,14 +280,7 @@ impl Server {
     }
 
     /// Writes the next fragment of a result; `None` if it must wait for the receiver's word.
-    fn write_fragment(
-        &mut self,
-        now: Time,
-        place: usize,
-        activity: u32,
-        out: &mut [u8],
-        parted: bool,
-    ) -> Option<Parted> {
+    fn write_fragment(&mut self, now: Time, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let (number, window) = (self.numbers.next(), self.window(place));
         let entry = self.table.at(place);
         let (to, target) = (entry.address(), entry.target());
@@ -466,22 +315,14 @@ impl Server {
         let bytes = work.insert.as_deref().map(|insert| &insert.bytes);
         let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
         // (A checksum is best made of what stands in one place.)
-        let apart = parted && target.seal.closes_around() && within.len() >= WORTH;
+        let apart = target.seal.closes_around() && within.len() >= WORTH;
         let (head, fragment) =
             (ResultHead { position: work.position, status }, Fragment { total, offset: start, ask });
         let at = writer.result_fragment(&head, fragment, [before, within, behind], apart);
         let insert = bytes.filter(|_| apart).map(|bytes| Insert { at, bytes: bytes.slice(range) });
         more.in_flight += flying;
         self.stats.retransmitted += u64::from(again);
-        Some(self.count_parted(to, writer, insert))
-    }
-
-    fn count_parted(&mut self, to: SocketAddr, writer: Writer<'_>, insert: Option<Insert>) -> Parted {
-        let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
-        let len = writer.finish_around(inserted, self.numbers.take());
-        self.stats.sent += 1;
-        self.stats.bytes_sent += (len + inserted) as u64;
-        Parted { to, len, insert }
+        Some(self.count_sent(to, writer, insert))
     }
 
     /// A result does not fit one datagram, or no longer does.
@@ -576,7 +417,7 @@ impl Server {
         if crowded || self.replies.len() >= MAX_REPLIES {
             return false;
         }
-        // (Of these there is one for a call whose arguments are arriving.)
+        // Of these there is one for a call whose arguments are arriving.
         if !matches!(reply.answer, Answer::Select { .. }) {
             if self.answers == 0 {
                 return false;
@@ -598,15 +439,18 @@ impl Server {
     fn reply_to(&mut self, place: usize, answer: Answer) -> bool {
         let entry = self.table.at(place);
         let (to, target) = (entry.address(), entry.target());
-        self.reply(Reply { to, target, limit: BASE_DATAGRAM, answer })
+        self.reply(Reply { to, target, answer })
     }
 
     pub(super) fn reply_state(&mut self, place: usize, position: Position, progress: Progress) {
-        self.reply_to(place, Answer::State(position, progress));
+        self.reply_to(place, Answer::Shared(frames(|writer| writer.state(position, progress))));
     }
 
     pub(super) fn reply_failure(&mut self, place: usize, position: Position, failure: Failure) {
-        self.reply_to(place, Answer::Failure(position, failure));
+        let mut body = Vec::new();
+        let status = wire::write_failure(&failure, &mut body);
+        let answer = frames(|writer| writer.result(&ResultHead { position, status }, Part::whole(&body)));
+        self.reply_to(place, Answer::Shared(answer));
     }
 
     /// Queues a SELECT for a call's arguments. It says what has arrived when it is sent, and is queued only
@@ -629,57 +473,31 @@ impl Server {
         if self.config.mutant.breaks(Rule::AnswersOpen) {
             target.seal = Seal::without_key(Scheme::Open, Direction::ToClient);
         }
-        let mut writer = Writer::new(out, first.limit, target);
-        let mut wrote = self.write_reply(first, &mut writer);
+        let limit = if let Answer::MtuEcho(size) = first.answer { size } else { BASE_DATAGRAM };
+        let mut writer = Writer::new(out, limit, target);
+        let mut wrote = self.write_answer(&first.answer, &mut writer);
         while first.answer.is_shared()
             && let Some(next) = self.replies.front()
             && (next.to, next.target) == (first.to, first.target)
             && next.answer.is_shared()
-            && writer.fits(next.answer.len())
+            && next.answer.len() <= writer.room() + 2 * FRAME_HEAD
             && let Some(next) = self.next_reply()
         {
-            wrote |= self.write_reply(&next, &mut writer);
+            wrote |= self.write_answer(&next.answer, &mut writer);
         }
-        wrote.then(|| self.count_sent(first.to, writer))
+        wrote.then(|| self.count_sent(first.to, writer, None))
     }
 
     /// Writes a short answer, if it is still to be given.
-    fn write_reply(&mut self, reply: &Reply, writer: &mut Writer<'_>) -> bool {
-        match &reply.answer {
-            Answer::Welcome(granting) => return self.write_welcome(granting, reply.to, writer),
-            Answer::Challenge { conversation, number } => writer.challenge(*conversation, *number),
-            Answer::Stale(stale) => writer.stale(stale),
-            Answer::State(position, progress) => writer.state(*position, *progress),
+    fn write_answer(&mut self, answer: &Answer, writer: &mut Writer<'_>) -> bool {
+        match answer {
+            Answer::Shared(frames) | Answer::Alone(frames) => writer.frames(frames),
+            Answer::MtuEcho(size) => writer.mtu(true, *size),
             Answer::Select { conversation, position } => {
                 return self.write_select(*conversation, *position, writer).is_some();
             }
-            Answer::Failure(position, failure) => {
-                let mut body = Vec::new();
-                let status = wire::write_failure(failure, &mut body);
-                writer.result(&ResultHead { position: *position, status }, Part::whole(&body));
-            }
-            Answer::MtuEcho => writer.mtu(true, reply.limit),
         }
         true
-    }
-
-    fn write_welcome(&self, granting: &Granting, seen: SocketAddr, writer: &mut Writer<'_>) -> bool {
-        let procedures = self.exports.get(granting.export).map_or(&[][..], |e| &e.procedures);
-        let welcome = Welcome {
-            nonce: granting.nonce,
-            conversation: granting.conversation,
-            ticket: granting.ticket.clone(),
-            versions: (u16::from(VERSION), u16::from(VERSION)),
-            refused: granting.refused,
-            scheme: granting.scheme as u16,
-            export: granting.export,
-            total: procedures.len() as u32,
-            seen,
-            ended: granting.ended,
-            handshake: granting.part.as_on_wire(),
-            procedures: &[],
-        };
-        writer.welcome(&welcome, procedures.get(granting.from as usize..).unwrap_or_default())
     }
 
     fn write_select(&mut self, conversation: u64, position: Position, writer: &mut Writer<'_>) -> Option<()> {
@@ -696,40 +514,25 @@ impl Server {
     }
 }
 
-impl OwnPart {
-    /// The handshake from `offset` on. As much of it is written as fits.
-    fn as_on_wire(&self) -> Handshake<'_> {
-        let total = self.bytes.len() as u32;
-        let offset = self.offset.min(total);
-        Handshake { total, offset, through: self.through, part: &self.bytes[offset as usize..] }
-    }
-}
-
 impl Answer {
     /// Whether others may stand beside it in a datagram.
     fn is_shared(&self) -> bool {
-        matches!(self, Answer::State(..) | Answer::Select { .. } | Answer::Failure(..))
+        matches!(self, Answer::Shared(_) | Answer::Select { .. })
     }
 
-    /// About how many bytes its frame has; no fewer, if it may stand beside others.
+    /// How many bytes it takes at most: its frames, and its part of the datagrams around them.
     fn len(&self) -> usize {
         match self {
-            Answer::State(..) => 24,
-            Answer::Select { .. } => SELECT_MOST,
-            Answer::Failure(_, failure) => {
-                28 + wire::opaque_len(failure.detail.len().min(Failure::MAX_DETAIL))
-            }
-            Answer::Welcome(_) | Answer::Challenge { .. } | Answer::Stale(_) | Answer::MtuEcho => {
-                BASE_DATAGRAM
-            }
+            Answer::Shared(frames) | Answer::Alone(frames) => frames.len() + FRAME_HEAD,
+            Answer::Select { .. } => MAX_SELECT_BYTES,
+            Answer::MtuEcho(size) => *size,
         }
     }
 }
 
-impl From<Transmit> for Parted {
-    fn from(Transmit { to, len }: Transmit) -> Parted {
-        Parted { to, len, insert: None }
-    }
+/// The frames that `write` writes, which fit every datagram.
+pub(super) fn frames(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    wire::frames_by(BASE_DATAGRAM, Scheme::default(), write)
 }
 
 impl Work {

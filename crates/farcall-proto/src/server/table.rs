@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::hosts::HostName;
 use super::more::More;
 use super::work::{Last, Work};
+use crate::BASE_DATAGRAM;
 use crate::scheme::{Direction, Key, Scheme, Seal};
 use crate::wire::Target;
 
@@ -133,6 +134,12 @@ impl Entry {
             0 => self.last,
             n => self.more.as_ref().and_then(|more| more.rest.get(n)).map_or(Last::default(), |s| s.last),
         }
+    }
+
+    /// The largest datagram that passes to the client, in bytes.
+    #[inline]
+    pub fn datagram(&self) -> usize {
+        self.more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize)
     }
 
     /// The work of an activity.

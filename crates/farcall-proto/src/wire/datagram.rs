@@ -182,9 +182,15 @@ impl<'a> Writer<'a> {
     }
 
     /// The bytes of the frames that were written.
-    #[cfg(feature = "test-scheme")]
-    pub fn frames(&self) -> &[u8] {
+    pub fn written(&self) -> &[u8] {
         &self.out[HEADER..self.len]
+    }
+
+    /// Writes frames that [were written](frames_by) before; they must fit.
+    pub fn frames(&mut self, frames: &[u8]) {
+        let end = self.len + frames.len();
+        self.out[self.len..end].copy_from_slice(frames);
+        self.len = end;
     }
 
     /// How many bytes the tag takes.
@@ -254,6 +260,15 @@ impl<'a> Writer<'a> {
         self.target.seal(&mut self.out[..end], inserted, number);
         end
     }
+}
+
+/// The frames that `write` writes, for a datagram of at most `limit` bytes in that scheme.
+pub(crate) fn frames_by(limit: usize, scheme: Scheme, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut out = vec![0; limit];
+    let seal = Seal::without_key(scheme, Direction::ToClient);
+    let mut writer = Writer::new(&mut out, limit, Target { conversation: 0, seal });
+    write(&mut writer);
+    writer.written().to_vec()
 }
 
 #[cfg(test)]

@@ -35,9 +35,10 @@ pub(crate) use ack::Ack;
 pub(crate) use bind::Bind;
 pub use bind::MAX_NAME;
 pub(crate) use call::{CallHead, Meta, call_overhead};
-pub(crate) use datagram::{FRAME_HEAD, HEADER, Header, Target, Writer, frames_of, open, peek, quoted};
+pub(crate) use datagram::{
+    FRAME_HEAD, HEADER, Header, Target, Writer, frames_by, frames_of, open, peek, quoted,
+};
 pub use datagram::{Route, VERSION, route};
-pub(crate) use fields::opaque_len;
 use fields::{Body, Reader};
 pub(crate) use handshake::Handshake;
 use kinds::*;

@@ -62,7 +62,6 @@ mod tests {
         // The test is that this compiles.
         <Number as CannotBeCloned<_>>::holds();
         <Numbers as CannotBeCloned<_>>::holds();
-        <crate::server::Envelope as CannotBeCloned<_>>::holds();
         let mut numbers = Numbers::from(7);
         assert_eq!([numbers.take().value(), numbers.take().value(), numbers.next()], [7, 8, 9]);
     }

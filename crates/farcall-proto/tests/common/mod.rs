@@ -88,7 +88,7 @@ impl Pair {
 
     pub fn start(&mut self, token: u64, args: &[u8]) -> CallId {
         let call = Call { export: EXPORT, procedure: 1, deadline: None, trace: None, token };
-        self.client.start(self.now, &call, args.to_vec()).expect("room for a call")
+        self.client.start(|| self.now, &call, &mut args.to_vec()).expect("room for a call")
     }
 
     /// What the client has to send now.
@@ -99,7 +99,7 @@ impl Pair {
 
     pub fn receive(&mut self, datagrams: &[Datagram]) {
         for d in datagrams {
-            self.server.handle(self.now, self.from, d, &mut |request| match request {
+            self.server.receive(self.now, self.from, d, &mut |request| match request {
                 Request::Call(call) => self.asked.push((call.key, call.args.to_vec())),
                 Request::Post(export, bytes) => self.posted.push((export, bytes.to_vec())),
                 Request::Cancel(key) => self.cancelled.push(key),
@@ -124,7 +124,7 @@ impl Pair {
     pub fn hear(&mut self, datagrams: &[Datagram]) {
         for d in datagrams {
             let told = &mut self.told;
-            self.client.handle(self.now, d, &mut |e| told.push(note(e)));
+            self.client.receive(self.now, d, &mut |e| told.push(note(e)));
         }
     }
 

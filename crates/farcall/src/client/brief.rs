@@ -87,7 +87,7 @@ impl Endpoint {
             if !state.listed || tools.buffer.is_empty() {
                 return None;
             }
-            state.conversation.start_brief((export, procedure), arguments, &mut tools.out)?
+            state.conversation.start_lone((export, procedure), arguments, &mut tools.out)?
         };
         // Before it leaves: no call may seem to have left later than it did (docs/protocol.md 7.2).
         let sent = if brief.is_timed() || self.timers.any() { Some(self.env.now()) } else { None };
@@ -106,7 +106,7 @@ impl Endpoint {
         {
             let body = {
                 let mut state = peer.lock();
-                state.conversation.end_brief(|| self.env.now(), &brief, sent, &tools.buffer[..len])
+                state.conversation.end_lone(|| self.env.now(), &brief, sent, &tools.buffer[..len])
             };
             if let Some(body) = body {
                 self.expect(&mut earliest, None, true);

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use farcall_proto::client::Departure;
 use farcall_proto::{Failure, Time};
 
 use super::caller::{Caller, Tools};
@@ -78,23 +77,22 @@ impl Endpoint {
             return None;
         };
         let Tools { arguments, out, .. } = tools;
-        let (Departure { id, len, patience }, unlisted) = {
+        let (lone, unlisted) = {
             let state = &mut *mine.peer.lock();
-            let callee = (outgoing.export, procedure.number);
-            let departure = state.conversation.call(callee, Owners::NOBODY, arguments, out)?;
-            (departure, !std::mem::replace(&mut state.listed, true))
+            let lone = state.conversation.start_lone((outgoing.export, procedure.number), arguments, out)?;
+            (lone, !std::mem::replace(&mut state.listed, true))
         };
         if unlisted {
             self.list(mine.peer);
         }
         let now = self.env.now();
-        let sent = self.socket.send(mine.peer.address, &out[..len]);
-        (mine.id, mine.left) = (Some(id), Some(now));
+        let sent = self.socket.send(mine.peer.address, &out[..lone.bytes()]);
+        mine.lone = Some((lone, now));
         if sent.is_err() {
-            mine.depart();
+            mine.go_on(now, arguments);
             mine.peer.lock().conversation.handle_unreachable(now);
         }
-        Some((now, now.plus(patience)))
+        Some((now, now.plus(lone.patience())))
     }
 
     /// Starts a call whose arguments are encoded, and sends its first datagrams. The time, and the conversation's next
@@ -112,7 +110,7 @@ impl Endpoint {
             let state = &mut *peer.lock();
             mine.owned = owner.is_some();
             let token = owner.map_or(Owners::NOBODY, |owner| state.owners.add(owner));
-            match state.conversation.start_by(|| now, &outgoing.call(token), &mut tools.arguments) {
+            match state.conversation.start(|| now, &outgoing.call(token), &mut tools.arguments) {
                 Ok(id) => mine.id = Some(id),
                 Err(failure) => {
                     state.owners.take(token);

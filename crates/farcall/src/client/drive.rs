@@ -256,10 +256,10 @@ impl Endpoint {
                 self.expect(&mut reception.earliest, timer, listed);
                 return time;
             }
-            if let Some(mine) = &mut mine {
-                mine.depart();
-            }
             time = self.env.now();
+            if let Some(mine) = &mut mine {
+                mine.go_on(time, &tools.arguments);
+            }
             drained = if wait == Wait::No { drained + 1 } else { 0 };
             if let Ok(Received::TimedOut) = received {
                 drained = 0;
@@ -381,9 +381,9 @@ impl Endpoint {
             let sink = &mut |event: Event<'_>| {
                 deliver(peer, owners, event, (datagram, train), mine.as_deref_mut(), wakes)
             };
-            state.conversation.handle(now, datagram, sink);
+            state.conversation.receive(now, datagram, sink);
             self.count_busy(busy, owners);
-            let quiet = state.conversation.is_quiet_but(left);
+            let quiet = state.conversation.is_quiet(left);
             let sent = if quiet { None } else { state.conversation.transmit(now, &mut tools.out) };
             (state.conversation.timeout(), state.listed, sent)
         };
@@ -439,7 +439,7 @@ impl Endpoint {
         out: &mut [u8],
     ) -> Option<Time> {
         let first = state.conversation.transmit(now, out);
-        let (timer, more) = (state.conversation.timeout(), !state.conversation.is_quiet());
+        let (timer, more) = (state.conversation.timeout(), !state.conversation.is_quiet(0));
         state.flushed = now;
         drop(state);
         let Some(len) = first else { return timer };
@@ -462,7 +462,7 @@ impl Endpoint {
             let mut state = peer.lock();
             let sent = state.conversation.transmit(now, out);
             timer = state.conversation.timeout();
-            let more = !state.conversation.is_quiet();
+            let more = !state.conversation.is_quiet(0);
             sent.map(|len| Departing { to: peer.address, len, insert: None, more })
         };
         // What the system refuses is a hint.

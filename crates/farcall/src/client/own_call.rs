@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use farcall_proto::client::{CallId, Event, Outcome};
+use farcall_proto::client::{CallId, CallProgress, Event, Lone, Outcome};
 use farcall_proto::{Failure, Time};
 
 use super::Peer;
@@ -23,8 +23,8 @@ pub(super) struct OwnCall<'a> {
     pub(super) id: Option<CallId>,
     /// Whether the call has an owner among the [`Owners`], too: another thread may receive its end.
     pub(super) owned: bool,
-    /// When it left, while the conversation has not been told.
-    pub(super) left: Option<Time>,
+    /// The call while it is on the fast path, and when it was sent.
+    pub(super) lone: Option<(Lone, Time)>,
     pub(super) sink: Taker<'a>,
     /// Its outcome was given to the sink.
     pub(super) done: bool,
@@ -51,12 +51,12 @@ impl Drop for OwnCall<'_> {
 
 impl<'a> OwnCall<'a> {
     pub(super) fn new(peer: &'a Arc<Peer>, sink: Taker<'a>) -> OwnCall<'a> {
-        OwnCall { peer, id: None, owned: false, left: None, sink, done: false, landed: None }
+        OwnCall { peer, id: None, owned: false, lone: None, sink, done: false, landed: None }
     }
 
     /// One that has begun already.
     pub(super) fn begun(peer: &'a Arc<Peer>, id: CallId, sink: Taker<'a>) -> OwnCall<'a> {
-        OwnCall { peer, id: Some(id), owned: false, left: None, sink, done: false, landed: None }
+        OwnCall { peer, id: Some(id), owned: false, lone: None, sink, done: false, landed: None }
     }
 
     #[inline]
@@ -69,32 +69,27 @@ impl<'a> OwnCall<'a> {
         self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(into_owned(outcome)))));
     }
 
-    /// Tells the conversation when the call left: something else than its result has happened.
+    /// Takes the call from the fast path: something else than its result has happened.
     #[inline]
-    pub(super) fn depart(&mut self) {
-        if let (Some(id), Some(left)) = (self.id, self.left.take()) {
-            self.peer.lock().conversation.departed(left, id);
+    pub(super) fn go_on(&mut self, now: Time, arguments: &[u8]) {
+        if let Some((lone, sent)) = self.lone.take() {
+            let conversation = &mut self.peer.lock().conversation;
+            self.id = Some(conversation.go_on(now, lone, Some(sent), Owners::NOBODY, arguments));
         }
     }
 
-    /// Takes in a datagram that is just this call's result, and gives that to the sink. The conversation's
-    /// next timer, and whether the peer is listed; nothing, and nothing has changed, for any other datagram.
+    /// Takes in a datagram that is just the result of a call on the fast path, and gives that to the sink. Returns the
+    /// conversation's next timer, and whether the peer is listed. `None`, and nothing has changed, for any other datagram.
     #[inline(always)]
     pub(super) fn take(&mut self, clock: impl Fn() -> Time, datagram: &[u8]) -> Option<(Option<Time>, bool)> {
-        let (whole, timer) = {
+        let (lone, sent) = self.lone.as_ref()?;
+        let (body, timer) = {
             let mut state = self.peer.lock();
-            if !state.conversation.is_quiet() {
-                return None;
-            }
-            let whole = state.conversation.take_result(clock, self.id?, self.left, datagram)?;
-            if whole.token != Owners::NOBODY {
-                state.owners.take(whole.token);
-            }
-            (whole, (state.conversation.timeout(), state.listed))
+            let body = state.conversation.end_lone(clock, lone, Some(*sent), datagram)?;
+            (body, (state.conversation.timeout(), state.listed))
         };
-        self.done = true;
-        let body = Cow::Borrowed(&datagram[whole.body]);
-        (self.sink)(if whole.exception { Outcome::Exception(body) } else { Outcome::Result(body) });
+        (self.done, self.lone) = (true, None);
+        (self.sink)(Outcome::Result(Cow::Borrowed(body)));
         Some(timer)
     }
 
@@ -114,9 +109,15 @@ impl<'a> OwnCall<'a> {
     /// Nobody waits for the call's end any more, if it has begun.
     #[cold]
     fn abandon(&mut self) {
+        if let Some((_, sent)) = self.lone {
+            // Its arguments are gone, so it can be cancelled but not sent again.
+            self.go_on(sent, &[]);
+            let id = self.id;
+            id.into_iter().for_each(|id| self.peer.lock().conversation.cancel(sent, id));
+        }
         let Some(id) = self.id.filter(|_| !self.owned) else { return };
         let state = &mut *self.peer.lock();
-        if state.conversation.is_outstanding(id) {
+        if state.conversation.progress(id) != CallProgress::Ended {
             state.owners.abandon(id);
         }
     }

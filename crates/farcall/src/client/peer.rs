@@ -61,8 +61,8 @@ impl Peer {
         stats::Peer {
             address: self.address,
             conversation: state.conversation.stats(),
-            round_trip: state.conversation.round_trip(),
-            outstanding: state.conversation.outstanding(),
+            round_trip: state.conversation.stats().round_trip,
+            outstanding: state.conversation.stats().outstanding,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
-use farcall_proto::client::CallId;
+use farcall_proto::client::{CallId, CallProgress};
 
 use super::call::Refused;
 use super::caller::{Caller, Tools};
@@ -114,7 +114,7 @@ impl Started {
                     _ => 0,
                 };
             }
-            (former, state.conversation.is_sent(self.id))
+            (former, state.conversation.progress(self.id) != CallProgress::Unsent)
         };
         former.ok().map(|_| sent)
     }
@@ -172,7 +172,7 @@ impl Endpoint {
         let clock = || *now.get_or_init(|| self.env.now());
         // While tasks wait, the service thread receives.
         let clocked = self.tasks.load(Ordering::Relaxed) > 0;
-        let id = match state.conversation.start_by(clock, &outgoing.call(token), &mut tools.arguments) {
+        let id = match state.conversation.start(clock, &outgoing.call(token), &mut tools.arguments) {
             Ok(id) => id,
             Err(failure) => {
                 state.owners.take(token);

@@ -224,7 +224,7 @@ impl Core {
     #[cold]
     fn end_access(&mut self, now: Time, incoming: Incoming<'static>, why: Failure) {
         let ran = if incoming.again { Ran::Yes } else { why.ran };
-        self.protocol.finish_later(now, incoming.key, Failure { ran, ..why }.into(), &mut Vec::new());
+        self.protocol.finish(now, incoming.key, Failure { ran, ..why }.into(), &mut Vec::new(), &mut []);
         if let Cow::Owned(arguments) = incoming.args {
             self.protocol.recycle(arguments);
         }
@@ -283,7 +283,7 @@ impl Core {
             None => Failure::new(Kind::NotExported, if again { Ran::Yes } else { Ran::No }).into(),
         };
         self.backlog.did(args.len() + reply.len());
-        let answer = self.protocol.finish_access(now, key, finish, reply, out);
+        let answer = self.protocol.finish(now, key, finish, reply, out);
         if let Cow::Owned(arguments) = args {
             self.protocol.recycle(arguments);
         }

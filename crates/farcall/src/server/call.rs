@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_proto::server::{self as proto, Envelope, Finish, HostName, Incoming};
+use farcall_proto::server::{self as proto, Finish, HostName, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
@@ -32,8 +32,6 @@ pub(crate) struct Work {
     arguments: Arguments,
     /// When it came.
     arrived: Time,
-    /// What its outcome may leave in.
-    envelope: Option<Envelope>,
     /// Who gets the outcome, if the call did not come by the socket.
     pub(crate) back: Option<Arc<dyn Back>>,
 }
@@ -60,7 +58,6 @@ impl Work {
         exported: &Arc<Exported>,
         datagram: &[u8],
         start: usize,
-        envelope: Option<Envelope>,
     ) -> Work {
         exported.begin();
         let arguments = match place(datagram, &incoming.args) {
@@ -75,7 +72,6 @@ impl Work {
             procedure: incoming.procedure,
             arguments,
             arrived: now,
-            envelope,
             back: None,
         }
     }
@@ -150,17 +146,9 @@ impl Work {
         matches!(self.arguments, Arguments::Shared(..))
     }
 
-    /// Writes the datagram that its outcome leaves in, if it may leave before anything is noted of it.
-    #[inline(always)]
-    pub(super) fn leave(&mut self, finish: Option<&Finish>, reply: &[u8], out: &mut [u8]) -> Option<usize> {
-        let finish = finish?;
-        self.envelope.take()?.write(self.call.key, finish, reply, out)
-    }
-
     /// Keeps the arguments of one of many calls that came together. The calls share the received bytes
     /// without a copy, because their turn comes soon. Their outcomes share datagrams.
     pub(super) fn share_arguments(&mut self, train: &Train) {
-        self.envelope = None;
         if let Arguments::Received(range) = &self.arguments {
             self.arguments = Arguments::Shared(train.clone(), range.clone());
         }

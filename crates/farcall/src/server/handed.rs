@@ -46,7 +46,7 @@ impl Server {
                 &tallied
             }
         };
-        let mut work = Work::new(now, from, incoming, exported, buffer, 0, None);
+        let mut work = Work::new(now, from, incoming, exported, buffer, 0);
         work.call.same_user = true;
         Ok(work)
     }

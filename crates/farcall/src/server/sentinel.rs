@@ -130,7 +130,7 @@ impl Server {
             Some(mut work) => {
                 let why =
                     Failure::new(Kind::Cancelled, Ran::No).with_detail("its client was silent for too long");
-                core.protocol.finish_later(now, key, why.into(), &mut Vec::new());
+                core.protocol.finish(now, key, why.into(), &mut Vec::new(), &mut []);
                 work.give_room_back(&mut core.protocol);
                 work.exported.end();
             }

@@ -144,7 +144,7 @@ impl Server {
         // What fits one datagram stands in `out`; of more, as many fragments leave as may.
         match sent {
             // What the system refuses is lost, like any datagram.
-            Some(Transmit { to, len }) => drop(self.socket.send(to, &out[..len])),
+            Some(Transmit { to, len, .. }) => drop(self.socket.send(to, &out[..len])),
             None => self.flush(&mut out),
         }
         OUT.set(Some(out));

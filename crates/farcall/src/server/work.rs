@@ -3,6 +3,7 @@
 mod errands;
 mod send;
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Incoming, Parted, Reading, Request, Taken, Transmit, Unread};
+use farcall_proto::server::{CallKey, Finish, Incoming, Reading, Request, Transmit};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use errands::{ALARM, USERS};
@@ -43,7 +44,7 @@ struct Worker<'s> {
     lent: Vec<Train>,
     /// Room for one datagram that leaves, and one that was written there and is to be sent when nothing is locked.
     out: Box<[u8]>,
-    written: Option<Parted>,
+    written: Option<Transmit>,
     /// Room for a result, and what of it was not copied.
     reply: Vec<u8>,
     apart: Apart,
@@ -317,68 +318,33 @@ impl<'s> Worker<'s> {
     /// ones among the others in the batch, and the rest in `arrived`; accesses to memory are executed.
     #[inline(never)]
     fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, only: bool) {
-        let Core { protocol, exports, tally, batch, .. } = core;
-        let datagram = &self.buffer[place.clone()];
-        let now = self.now;
-        let unread = match protocol.take_call(now, from, datagram) {
-            Taken::Nothing => return,
-            Taken::Other(unread) => unread,
-            Taken::Call(incoming, origin) => {
-                let exported = exports.find(incoming.export).or_else(|| tally::find(tally, incoming.export));
-                let Some(exported) = exported else {
-                    let failure = Failure::new(Kind::NotExported, Ran::No);
-                    return protocol.finish_later(now, incoming.key, failure.into(), &mut Vec::new());
-                };
-                // Made where it stays: it is some 200 bytes.
-                if self.current.is_none() {
-                    let envelope = Some(protocol.envelope(&origin));
-                    self.current =
-                        Some(Work::new(now, from, incoming, exported, datagram, place.start, envelope));
-                    return;
-                }
-                let work = Work::new(now, from, incoming, exported, datagram, place.start, None);
-                return if work.is_light() { batch.push_back(work) } else { self.arrived.push(work) };
-            }
-        };
-        self.handle_rest(core, from, place, unread, only);
-    }
-
-    /// What is not just one call.
-    #[inline(never)]
-    fn handle_rest(
-        &mut self,
-        core: &mut Core,
-        from: &SocketAddr,
-        place: Range<usize>,
-        unread: Unread,
-        only: bool,
-    ) {
-        let datagram = &self.buffer[place.clone()];
-        if let Some(incoming) = core.protocol.take_access(self.now, &unread, datagram) {
-            // The one datagram that is made here must leave before the next.
-            let out = if only { &mut self.out[..] } else { &mut [] };
-            self.answer = core.access_in_turn(self.now, *from, incoming, out, &mut self.reply);
-            return;
-        }
         let Core { protocol, exports, tally, batch, accessor, .. } = core;
-        self.now = self.server.now();
-        let now = self.now;
+        let datagram = &self.buffer[place.clone()];
+        let (server, now) = (self.server, Cell::new(self.now));
         let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
         let accesses = &mut self.accesses;
-        protocol.handle_rest(now, from, datagram, unread, &mut |request| match request {
-            Request::Call(incoming) if incoming.procedure >= ACCESSES => accesses.push(incoming.into_owned()),
-            Request::Call(incoming) => {
-                let exported = exports.find(incoming.export).or_else(|| tally::find(tally, incoming.export));
-                // Answered below, as an access of nothing is.
-                let Some(exported) = exported else { return accesses.push(incoming.into_owned()) };
-                let work = || Work::new(now, from, incoming, exported, datagram, place.start, None);
-                if current.is_none() {
-                    *current = Some(work());
-                    return;
-                }
-                let work = work();
-                if work.is_light() { batch.push_back(work) } else { arrived.push(work) }
+        let mut take = |incoming: Incoming<'_>| {
+            if incoming.procedure >= ACCESSES {
+                return accesses.push(incoming.into_owned());
             }
+            let exported = exports.find(incoming.export).or_else(|| tally::find(tally, incoming.export));
+            // Answered below, as an access of nothing is.
+            let Some(exported) = exported else { return accesses.push(incoming.into_owned()) };
+            let work = || Work::new(now.get(), from, incoming, exported, datagram, place.start);
+            // Made where it stays: it is some 200 bytes.
+            if current.is_none() {
+                *current = Some(work());
+                return;
+            }
+            let work = work();
+            if work.is_light() { batch.push_back(work) } else { arrived.push(work) }
+        };
+        let clock = || {
+            now.set(server.now());
+            now.get()
+        };
+        let lone = protocol.receive_call(now.get(), clock, from, datagram, &mut |request| match request {
+            Request::Call(incoming) => take(incoming),
             Request::Post(export, bytes) => {
                 if let Some(exported) = exports.find(export)
                     && let Some(memory) = exported.memory()
@@ -390,13 +356,31 @@ impl<'s> Worker<'s> {
             }
             Request::Cancel(key) => cancelled.push(key),
         });
+        self.now = now.get();
+        match lone {
+            Some(incoming) if incoming.procedure < ACCESSES => take(incoming),
+            Some(incoming) => {
+                // The one datagram that is made here must leave before the next.
+                let out = if only { &mut self.out[..] } else { &mut [] };
+                self.answer = core.access_in_turn(self.now, *from, incoming, out, &mut self.reply);
+            }
+            None => {}
+        }
+        if !self.accesses.is_empty() || !self.cancelled.is_empty() {
+            self.settle_requests(core, from);
+        }
+    }
+
+    /// Executes the accesses that came with something else, and acts on what was given up.
+    #[inline(never)]
+    fn settle_requests(&mut self, core: &mut Core, from: &SocketAddr) {
         for incoming in self.accesses.drain(..) {
             // The datagram may cancel an access that it holds. The access then waits, so that `cancel` finds it
             // and it never runs. Nobody would forget the cancel of an access that has ended.
             if self.cancelled.is_empty() {
-                core.access_in_turn(now, *from, incoming, &mut [], &mut self.reply);
+                core.access_in_turn(self.now, *from, incoming, &mut [], &mut self.reply);
             } else {
-                core.put_off(now, *from, incoming, 0);
+                core.put_off(self.now, *from, incoming, 0);
             }
         }
         if !self.cancelled.is_empty() {
@@ -635,12 +619,6 @@ impl<'s> Worker<'s> {
         };
         let (server, key) = (self.server, work.call.key);
         let elsewhere = finish.is_none();
-        // Its caller waits for the outcome, and for nothing that comes after.
-        let seen = self.long || server.any_cancelled();
-        let left = if seen { None } else { work.leave(finish.as_ref(), &self.reply, &mut self.out) };
-        if let Some(len) = left {
-            let _ = server.socket.send(work.call.from, &self.out[..len]);
-        }
         let finish = work.give_back(finish, &mut self.reply);
         // The former call stays where it is unless another takes its place, so that its 200 bytes are not
         // moved.
@@ -650,7 +628,7 @@ impl<'s> Worker<'s> {
             let core = &mut *core;
             let alone = self.deferred == 0 && core.batch.is_empty();
             let sent = match self.long {
-                false => self.finish(core, key, finish, left),
+                false => self.finish(core, key, finish),
                 true => {
                     self.finish_long(core, key, finish);
                     None
@@ -677,7 +655,7 @@ impl<'s> Worker<'s> {
             let rest = self.may_rest(&planned) && core.crew.rest(&self.seat);
             (planned, alone, sent, rest)
         };
-        if alone && left.is_none() {
+        if alone {
             self.send(sent);
         } else {
             self.flush();
@@ -696,28 +674,16 @@ impl<'s> Worker<'s> {
         if rest { Next::Rest } else { next }
     }
 
-    /// Gives an outcome to the protocol, which may have left already in so many bytes, and says what to send. Those of
-    /// a train leave together: at its end, or some at a time, for the caller to have something to do meanwhile.
+    /// Gives an outcome to the protocol, and says what to send. Those of a train leave together: at its end, or some at a
+    /// time, for the caller to have something to do meanwhile.
     #[inline(always)]
-    fn finish(
-        &mut self,
-        core: &mut Core,
-        key: CallKey,
-        finish: Option<Finish>,
-        left: Option<usize>,
-    ) -> Option<Transmit> {
+    fn finish(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>) -> Option<Transmit> {
         const TOGETHER: usize = 64;
         let (now, reply, lone) = (self.now, &mut self.reply, self.deferred == 0 && core.batch.is_empty());
-        match (finish, left) {
-            (Some(finish), Some(len)) => core.protocol.sent(now, key, finish, reply, len),
-            (Some(finish), None) if lone => {
-                return core.protocol.finish(now, key, finish, reply, &mut self.out);
-            }
-            (Some(finish), None) => core.protocol.finish_later(now, key, finish, reply),
-            (None, _) => {}
-        }
+        let out = if lone { &mut self.out[..] } else { &mut [] };
+        let sent = finish.and_then(|finish| core.protocol.finish(now, key, finish, reply, out));
         if lone {
-            return None;
+            return sent;
         }
         self.deferred += 1;
         if core.batch.is_empty() {
@@ -739,7 +705,9 @@ impl<'s> Worker<'s> {
             (finish, Some(insert)) => {
                 core.protocol.finish_around(self.now, key, finish, &mut self.reply, insert)
             }
-            (finish, None) => core.protocol.finish_later(self.now, key, finish, &mut self.reply),
+            (finish, None) => {
+                core.protocol.finish(self.now, key, finish, &mut self.reply, &mut []);
+            }
         }
         if !alone {
             self.deferred = 0;

@@ -57,7 +57,7 @@ impl Client {
 
     fn start(&mut self, n: u32) -> CallId {
         let call = Call { export: self.export, procedure: 1, deadline: None, trace: None, token: 0 };
-        self.conversation.start(Time::default(), &call, n.to_be_bytes().to_vec()).unwrap()
+        self.conversation.start(Time::default, &call, &mut n.to_be_bytes().to_vec()).unwrap()
     }
 
     /// Sends what is ready, and receives until `over`. Nothing is lost, so time stands still.
@@ -74,7 +74,7 @@ impl Client {
             let len = self.socket.recv(&mut buffer).unwrap();
             self.received += 1;
             let (results, export) = (&mut self.results, &mut self.export);
-            self.conversation.handle(Time::default(), &buffer[..len], &mut |event| match event {
+            self.conversation.receive(Time::default(), &buffer[..len], &mut |event| match event {
                 Event::Ended { id, outcome: Outcome::Result(body), .. } => {
                     results.insert(id, u32::from_be_bytes(body[..].try_into().unwrap()));
                 }

@@ -42,7 +42,7 @@ fn refuse(socket: &UdpSocket, over: &AtomicBool) {
         let anonymous = datagram[4..12] == [0; 8];
         let renews = anonymous && datagram[20..22] == [BIND, RENEWAL];
         let server: &mut Server = if anonymous && !renews { &mut binds } else { &mut serves };
-        server.handle(time(), from, &datagram[..len], &mut |_| unreachable!("no conversation was admitted"));
+        server.receive(time(), from, &datagram[..len], &mut |_| unreachable!("no conversation was admitted"));
         while let Some(answer) = server.transmit(time(), &mut out) {
             if !anonymous {
                 // (Over loopback a datagram's tag is its length.)

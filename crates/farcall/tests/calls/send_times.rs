@@ -34,7 +34,7 @@ fn serve(socket: &UdpSocket, written: &AtomicU32, over: &AtomicBool) {
         let Ok((len, from)) = socket.recv_from(&mut buffer) else { continue };
         let now = Time::default() + begun.elapsed() + later;
         let mut asked = Vec::new();
-        server.handle(now, from, &buffer[..len], &mut |request| {
+        server.receive(now, from, &buffer[..len], &mut |request| {
             if let Request::Call(incoming) = request {
                 asked.push((incoming.key, incoming.procedure));
             }
@@ -43,12 +43,12 @@ fn serve(socket: &UdpSocket, written: &AtomicU32, over: &AtomicBool) {
             if procedure == FACTS {
                 let facts =
                     [&1_u64.to_be_bytes()[..], &4096_u64.to_be_bytes(), &7_u32.to_be_bytes()].concat();
-                server.finish_later(now, key, Finish::Result, &mut { facts });
+                server.finish(now, key, Finish::Result, &mut { facts }, &mut []);
             } else if written.fetch_add(1, Ordering::SeqCst) == 0 {
                 server = live(now);
                 later += Duration::from_secs(10);
             } else {
-                server.finish_later(now, key, Finish::Result, &mut 0_u64.to_be_bytes().to_vec());
+                server.finish(now, key, Finish::Result, &mut 0_u64.to_be_bytes().to_vec(), &mut []);
             }
         }
         while let Some(sent) = server.transmit(now, &mut out) {

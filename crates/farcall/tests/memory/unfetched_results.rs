@@ -55,7 +55,7 @@ impl Stranger {
         while told.is_none() {
             self.transmit();
             let len = self.socket.recv(datagram).unwrap();
-            self.conversation.handle(Time::default(), &datagram[..len], &mut |event| match event {
+            self.conversation.receive(Time::default(), &datagram[..len], &mut |event| match event {
                 Event::Bound { answer, .. } => told = answer.ok().map(|bound| bound.export),
                 Event::Ended { outcome: Outcome::Result(bytes), .. } => {
                     told = bytes.first_chunk().copied().map(u64::from_be_bytes);
@@ -66,9 +66,9 @@ impl Stranger {
         told.unwrap()
     }
 
-    fn start(&mut self, export: u64, procedure: u32, args: Vec<u8>) {
+    fn start(&mut self, export: u64, procedure: u32, mut args: Vec<u8>) {
         let call = Call { export, procedure, deadline: None, trace: None, token: 1 };
-        self.conversation.start(Time::default(), &call, args).unwrap();
+        self.conversation.start(Time::default, &call, &mut args).unwrap();
     }
 }
 

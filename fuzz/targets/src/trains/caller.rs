@@ -182,7 +182,7 @@ impl Callee {
 impl Other for Callee {
     fn hear(&mut self, now: Time, datagram: &[u8]) {
         let open = &mut self.open;
-        self.server.handle(now, HERE.into(), datagram, &mut |request| match request {
+        self.server.receive(now, HERE.into(), datagram, &mut |request| match request {
             Request::Call(call) => open.push_back((call.key, call.args.to_vec())),
             // A call that was given up is answered all the same: nobody must see that.
             Request::Cancel(_) | Request::Post(..) => {}

@@ -211,7 +211,7 @@ impl Caller {
 
     fn read(&mut self, now: Time, datagram: &[u8]) {
         let (export, answered) = (&mut self.export, &mut self.answered);
-        self.talk.handle(now, datagram, &mut |event| match event {
+        self.talk.receive(now, datagram, &mut |event| match event {
             Event::Bound { answer, .. } => *export = Some(answer.expect("the name is exported").export),
             Event::Ended { token, outcome: Outcome::Result(result), .. } => {
                 drop(answered.insert(token, result.to_vec()))
@@ -232,11 +232,11 @@ impl Caller {
         self.calls += 1;
         let token = u64::from(self.calls);
         let data = marked(self.calls, arguments);
-        let arguments = opaque(&data);
+        let mut arguments = opaque(&data);
         let count = (data.len() as u32).to_be_bytes();
         let result = if procedure == 1 { opaque(beginning(&data)) } else { count.to_vec() };
         let call = Call { export, procedure, deadline: None, trace: None, token };
-        if self.talk.start(now, &call, arguments).is_ok() {
+        if self.talk.start(|| now, &call, &mut arguments).is_ok() {
             self.expected.insert(token, result);
         }
     }

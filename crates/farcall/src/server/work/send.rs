@@ -1,6 +1,6 @@
 //! How a worker sends what the protocol has written, and whatever else is ready.
 
-use farcall_proto::server::{Parted, Transmit};
+use farcall_proto::server::Transmit;
 
 use super::Worker;
 use crate::depart::send_around;
@@ -12,7 +12,7 @@ impl Worker<'_> {
     pub(super) fn send(&mut self, sent: Option<Transmit>) {
         match sent {
             // What the system refuses is lost, like any datagram.
-            Some(Transmit { to, len }) => drop(self.server.socket.send(to, &self.out[..len])),
+            Some(Transmit { to, len, .. }) => drop(self.server.socket.send(to, &self.out[..len])),
             None => self.send_rest(),
         }
     }
@@ -31,7 +31,7 @@ impl Worker<'_> {
             return false;
         }
         self.now = self.server.now();
-        self.written = core.protocol.transmit_parted(self.now, &mut self.out);
+        self.written = core.protocol.transmit(self.now, &mut self.out);
         self.written.is_some()
     }
 
@@ -44,7 +44,7 @@ impl Worker<'_> {
     }
 
     #[inline(never)]
-    pub(super) fn send_written(&mut self, Parted { to, len, insert }: Parted) {
+    pub(super) fn send_written(&mut self, Transmit { to, len, insert }: Transmit) {
         // What the system refuses is lost, like any datagram.
         let _ = match insert {
             None => self.server.socket.send(to, &self.out[..len]),

@@ -1,6 +1,9 @@
-//! Brief calls: short, and with their conversation to themselves. Such a call is begun and written in one go, and mostly ended
-//! by the one datagram that is just its result: then its activity has learnt nothing of it but its number. Else it is told the
-//! rest, and the call goes on as any other.
+//! The fast path of a call that has its conversation to itself: it is started and written in one go, and ended by the one
+//! datagram that is just its result.
+//!
+//! It is taken for a call without deadline or trace, whose arguments fit a datagram, if the client has used one activity
+//! only, no other call is outstanding, and nothing else is to be said to the server. The conversation knows such a call by
+//! its number alone. If anything but the result comes first, the call [goes on](Conversation::go_on) like any other.
 
 use super::usual::Callee;
 use super::{Call, CallId, Conversation, NEVER};
@@ -8,10 +11,11 @@ use crate::scheme::Direction;
 use crate::wire::{self, CallHead, Meta, Part, Position, ResultHead, Status, Writer};
 use crate::{BASE_DATAGRAM, READINGS, Time};
 
-/// A call that was begun, and has to end, or to [go on](Conversation::go_on).
+/// A call that was started on the fast path. It has to [end](Conversation::end_lone) or to
+/// [go on](Conversation::go_on).
 #[must_use]
 #[derive(Clone, Copy, Debug)]
-pub struct Brief {
+pub struct Lone {
     callee: Callee,
     sequence: u64,
     patience: u64,
@@ -19,7 +23,7 @@ pub struct Brief {
     timed: bool,
 }
 
-impl Brief {
+impl Lone {
     /// How many bytes its datagram has.
     #[inline(always)]
     pub fn bytes(&self) -> usize {
@@ -39,7 +43,7 @@ impl Brief {
         self.timed
     }
 
-    /// The only activity of a conversation with brief calls: who has used more has more to say.
+    /// Where the call is: in the only activity of its conversation.
     #[inline(always)]
     fn position(&self) -> Position {
         Position::of_call(0, self.sequence)
@@ -47,11 +51,11 @@ impl Brief {
 }
 
 impl Conversation {
-    /// Starts a call of an export's procedure, without a deadline or trace, and writes the datagram that brings it into
-    /// `out`, if the conversation has nothing else to do or say than a call of so many bytes. `None` if it is not brief:
-    /// nothing has changed, and it is to be [started](Conversation::start_by). Who sends it sees to its timer.
+    /// Starts a call of an export's procedure on the fast path, and writes its datagram into `out`. `None`, and nothing has
+    /// changed, if the fast path cannot be taken: the call is to be [started](Conversation::start). The caller sees to the
+    /// timer of the call, and reads the clock just before it sends the datagram.
     #[inline(always)]
-    pub fn start_brief(&mut self, callee: (u64, u32), args: &[u8], out: &mut [u8]) -> Option<Brief> {
+    pub fn start_lone(&mut self, callee: (u64, u32), args: &[u8], out: &mut [u8]) -> Option<Lone> {
         let target = self.usual_target()?;
         let short = wire::call_overhead(self.seal.scheme) + args.len() <= BASE_DATAGRAM.min(out.len())
             && args.len().is_multiple_of(4);
@@ -64,22 +68,22 @@ impl Conversation {
         self.stats.calls += 1;
         let (patience, (export, procedure)) = (self.patience_for(callee), callee);
         let timed = procedure < READINGS || self.round_trip.wants(sequence);
-        let mut brief = Brief { callee, sequence, patience, bytes: 0, timed };
+        let mut lone = Lone { callee, sequence, patience, bytes: 0, timed };
         let mut writer = Writer::new(out, BASE_DATAGRAM, target);
-        let head = CallHead { position: brief.position(), export, procedure, meta: Meta::default() };
+        let head = CallHead { position: lone.position(), export, procedure, meta: Meta::default() };
         writer.call(&head, Part::whole(args));
-        brief.bytes = self.count_sent(writer);
-        Some(brief)
+        lone.bytes = self.count_sent(writer);
+        Some(lone)
     }
 
-    /// Ends a brief call, sent then if that is known, by a datagram that is just its result, and gives that. No timer is left.
-    /// The clock is read only now and then, when a round trip is to be measured. Whatever this does not take in
-    /// [`Conversation::handle`] does, when the call has [gone on](Conversation::go_on); then nothing has changed.
+    /// Ends a call by a datagram that is just its result, and returns the body of that. `sent` is when the call was sent, if
+    /// that is known. The clock is read only if a round trip is to be measured. `None`, and nothing has changed, for any other
+    /// datagram: the call is to [go on](Conversation::go_on), and the datagram to be [received](Conversation::receive).
     #[inline(always)]
-    pub fn end_brief<'d>(
+    pub fn end_lone<'d>(
         &mut self,
         clock: impl Fn() -> Time,
-        brief: &Brief,
+        lone: &Lone,
         sent: Option<Time>,
         datagram: &'d [u8],
     ) -> Option<&'d [u8]> {
@@ -87,40 +91,40 @@ impl Conversation {
             wire::open(datagram, Direction::ToClient, |_| Some(self.seal.key), true).ok()?;
         let (head, body) = ResultHead::only(frames)?;
         let ours = (header.conversation, header.scheme) == (self.id, self.seal.scheme);
-        if !ours || (head.position, head.status) != (brief.position(), Status::Result) {
+        if !ours || (head.position, head.status) != (lone.position(), Status::Result) {
             return None;
         }
         // Somebody else may ask for a name, or call, meanwhile.
-        if self.session.asks() || !self.slots.close_only(brief.sequence) {
+        if self.session.asks() || !self.slots.close_only(lone.sequence) {
             return None;
         }
-        self.newest_ended = brief.sequence;
+        self.newest_ended = lone.sequence;
         self.stats.received += 1;
         self.session.answered_call(sent);
         if let Some(sent) = sent
-            && self.round_trip.wants(brief.sequence)
+            && self.round_trip.wants(lone.sequence)
         {
             let now = clock();
             self.session.heard(now);
             let took = now.nanos_since(sent);
-            self.usual.took(brief.callee, took);
+            self.usual.took(lone.callee, took);
             self.round_trip.sample_call(took);
         }
         Some(body)
     }
 
-    /// A brief call, sent then if that is known, was not ended by the first datagram that came, or nothing came: from now on it
-    /// is a call like any other, with the same arguments and this token.
-    pub fn go_on(&mut self, now: Time, brief: Brief, sent: Option<Time>, token: u64, args: &[u8]) -> CallId {
-        let (Position { activity, sequence, .. }, (export, procedure)) = (brief.position(), brief.callee);
+    /// Makes a call of the fast path a call like any other, with the same arguments and this token: nothing came, or
+    /// something else than its result. `sent` is when it was sent, if that is known.
+    pub fn go_on(&mut self, now: Time, lone: Lone, sent: Option<Time>, token: u64, args: &[u8]) -> CallId {
+        let (Position { activity, sequence, .. }, (export, procedure)) = (lone.position(), lone.callee);
         let slot = self.slots.at_mut(activity);
         debug_assert_eq!(slot.sequence, sequence);
         slot.call = Call { export, procedure, deadline: None, trace: None, token };
         slot.args.clear();
         slot.args.extend_from_slice(args);
         match sent {
-            Some(sent) => slot.sent(sent, brief.patience),
-            None => slot.sent_before(now, brief.patience),
+            Some(sent) => slot.sent(sent, lone.patience),
+            None => slot.sent_before(now, lone.patience),
         }
         self.check = self.check.min(slot.due);
         CallId { activity, sequence }

@@ -1,25 +1,25 @@
-//! Packet traces of brief calls: they are calls like any other, with less to remember.
+//! Packet traces of lone calls: they are calls like any other, with less to remember.
 
 mod common;
 
 use common::*;
-use farcall_proto::client::Brief;
+use farcall_proto::client::Lone;
 use farcall_proto::server::Finish;
 use farcall_proto::{Failure, Kind, Ran};
 
-const ARGS: &[u8] = b"brief...";
+const ARGS: &[u8] = b"alone...";
 
 const CALLEE: (u64, u32) = (EXPORT, 1);
 
-fn brief(pair: &mut Pair) -> Option<(Brief, Datagram)> {
-    brief_of(pair, CALLEE)
+fn lone(pair: &mut Pair) -> Option<(Lone, Datagram)> {
+    lone_of(pair, CALLEE)
 }
 
-fn brief_of(pair: &mut Pair, callee: (u64, u32)) -> Option<(Brief, Datagram)> {
+fn lone_of(pair: &mut Pair, callee: (u64, u32)) -> Option<(Lone, Datagram)> {
     let mut out = vec![0; 65_536];
-    let brief = pair.client.start_brief(callee, ARGS, &mut out)?;
-    out.truncate(brief.bytes());
-    Some((brief, out))
+    let lone = pair.client.start_lone(callee, ARGS, &mut out)?;
+    out.truncate(lone.bytes());
+    Some((lone, out))
 }
 
 /// The server's answer to a datagram.
@@ -31,31 +31,31 @@ fn answer(pair: &mut Pair, datagram: &Datagram, finish: Finish) -> Vec<Datagram>
 }
 
 #[test]
-fn a_brief_call_is_the_datagram_that_any_other_is_and_ends_by_its_result() {
+fn a_lone_call_is_the_datagram_that_any_other_is_and_ends_by_its_result() {
     let (mut one, mut other) = (Pair::acquainted(), Pair::acquainted());
     other.start(1, ARGS);
     for _ in 0..20 {
-        let (brief, datagram) = brief(&mut one).expect("it is alone");
+        let (lone, datagram) = lone(&mut one).expect("it is alone");
         assert_eq!(other.sent(), [&datagram[..]]);
         let answers = answer(&mut one, &datagram, Finish::Result);
         assert_eq!(answer(&mut other, &datagram, Finish::Result), answers);
-        assert_eq!(one.client.end_brief(|| one.now, &brief, Some(one.now), &answers[0]), Some(ARGS));
+        assert_eq!(one.client.end_lone(|| one.now, &lone, Some(one.now), &answers[0]), Some(ARGS));
         other.hear(&answers);
-        assert_eq!((one.client.outstanding(), one.client.timeout()), (0, None));
-        assert!(one.client.is_quiet());
+        assert_eq!((one.client.stats().outstanding, one.client.timeout()), (0, None));
+        assert!(one.client.is_quiet(0));
         other.start(1, ARGS);
     }
     assert_eq!(one.client.stats().received, other.client.stats().received);
 }
 
 #[test]
-fn a_brief_call_whose_answer_is_lost_is_sent_again_and_executed_once() {
+fn a_lone_call_whose_answer_is_lost_is_sent_again_and_executed_once() {
     let mut pair = Pair::acquainted();
-    let (brief, datagram) = brief(&mut pair).unwrap();
+    let (lone, datagram) = lone(&mut pair).unwrap();
     let sent = pair.now;
     drop(answer(&mut pair, &datagram, Finish::Result));
-    pair.now = sent.plus(brief.patience());
-    pair.client.go_on(pair.now, brief, Some(sent), 1, ARGS);
+    pair.now = sent.plus(lone.patience());
+    pair.client.go_on(pair.now, lone, Some(sent), 1, ARGS);
     pair.tick();
     let again = pair.sent();
     assert_eq!((again.len(), again[0].len()), (1, datagram.len()));
@@ -72,20 +72,20 @@ fn of_one_that_changes_nothing_nobody_need_know_when_it_was_sent() {
     let mut pair = Pair::acquainted();
     let mut untimed = 0;
     for _ in 0..64 {
-        let (brief, datagram) = brief(&mut pair).unwrap();
-        assert!(brief.is_timed(), "it may change something");
+        let (lone, datagram) = lone(&mut pair).unwrap();
+        assert!(lone.is_timed(), "it may change something");
         let answers = answer(&mut pair, &datagram, Finish::Result);
-        assert!(pair.client.end_brief(|| pair.now, &brief, Some(pair.now), &answers[0]).is_some());
-        let (brief, datagram) = brief_of(&mut pair, reading).unwrap();
-        untimed += u32::from(!brief.is_timed());
+        assert!(pair.client.end_lone(|| pair.now, &lone, Some(pair.now), &answers[0]).is_some());
+        let (lone, datagram) = lone_of(&mut pair, reading).unwrap();
+        untimed += u32::from(!lone.is_timed());
         let answers = answer(&mut pair, &datagram, Finish::Result);
-        let sent = brief.is_timed().then_some(pair.now);
-        assert!(pair.client.end_brief(|| pair.now, &brief, sent, &answers[0]).is_some());
+        let sent = lone.is_timed().then_some(pair.now);
+        assert!(pair.client.end_lone(|| pair.now, &lone, sent, &answers[0]).is_some());
     }
     assert!(untimed >= 32, "{untimed}");
-    let (brief, datagram) = brief_of(&mut pair, reading).unwrap();
+    let (lone, datagram) = lone_of(&mut pair, reading).unwrap();
     // Lost, it is asked again at once when it goes on, and whether it ran nobody says.
-    pair.client.go_on(pair.now, brief, None, 1, ARGS);
+    pair.client.go_on(pair.now, lone, None, 1, ARGS);
     pair.tick();
     let again = pair.sent();
     assert_eq!((again.len(), again[0].len()), (1, datagram.len()));
@@ -102,17 +102,17 @@ fn what_is_not_just_the_result_does_not_end_it() {
         (failure(), Told::Failed(Kind::Panicked, Ran::Yes)),
     ] {
         let mut pair = Pair::acquainted();
-        let (former, datagram) = brief(&mut pair).unwrap();
+        let (former, datagram) = lone(&mut pair).unwrap();
         let stale = answer(&mut pair, &datagram, Finish::Result);
-        assert!(pair.client.end_brief(|| pair.now, &former, Some(pair.now), &stale[0]).is_some());
-        let (brief, datagram) = brief(&mut pair).unwrap();
+        assert!(pair.client.end_lone(|| pair.now, &former, Some(pair.now), &stale[0]).is_some());
+        let (lone, datagram) = lone(&mut pair).unwrap();
         let answers = answer(&mut pair, &datagram, finish);
         let mut torn = stale[0].clone();
         torn.pop();
         for wrong in [&stale[0], &answers[0], &torn, &datagram, &Vec::new()] {
-            assert_eq!(pair.client.end_brief(|| pair.now, &brief, Some(pair.now), wrong), None);
+            assert_eq!(pair.client.end_lone(|| pair.now, &lone, Some(pair.now), wrong), None);
         }
-        pair.client.go_on(pair.now, brief, Some(pair.now), 2, ARGS);
+        pair.client.go_on(pair.now, lone, Some(pair.now), 2, ARGS);
         pair.hear(&stale);
         assert_eq!(pair.told, []);
         pair.hear(&answers);
@@ -123,12 +123,12 @@ fn what_is_not_just_the_result_does_not_end_it() {
 #[test]
 fn a_call_beside_it_makes_it_a_call_like_any_other() {
     let mut pair = Pair::acquainted();
-    let (brief, datagram) = brief(&mut pair).unwrap();
-    assert!(self::brief(&mut pair).is_none(), "there is one");
+    let (lone, datagram) = lone(&mut pair).unwrap();
+    assert!(self::lone(&mut pair).is_none(), "there is one");
     pair.start(2, b"beside..");
     let answers = answer(&mut pair, &datagram, Finish::Result);
-    assert_eq!(pair.client.end_brief(|| pair.now, &brief, Some(pair.now), &answers[0]), None);
-    pair.client.go_on(pair.now, brief, Some(pair.now), 1, ARGS);
+    assert_eq!(pair.client.end_lone(|| pair.now, &lone, Some(pair.now), &answers[0]), None);
+    pair.client.go_on(pair.now, lone, Some(pair.now), 1, ARGS);
     pair.hear(&answers);
     pair.settle();
     let told = [(1, Told::Result(ARGS.to_vec())), (2, Told::Result(b"beside..".to_vec()))];
@@ -136,37 +136,37 @@ fn a_call_beside_it_makes_it_a_call_like_any_other() {
 }
 
 #[test]
-fn who_has_more_to_say_is_not_brief() {
+fn who_has_more_to_say_is_not_alone() {
     let mut fresh = Pair::new();
-    assert!(brief(&mut fresh).is_none(), "there is no ticket");
+    assert!(lone(&mut fresh).is_none(), "there is no ticket");
     let mut pair = Pair::acquainted();
     let mut out = vec![0; 65_536];
     let before = pair.client.stats();
-    assert!(pair.client.start_brief(CALLEE, &[0; 1200], &mut out).is_none());
-    assert!(pair.client.start_brief(CALLEE, b"odd", &mut out).is_none());
-    assert!(pair.client.start_brief(CALLEE, ARGS, &mut [0; 60]).is_none());
-    assert_eq!((pair.client.stats().calls, pair.client.outstanding()), (before.calls, 0));
-    // A call that fills the least datagram can be brief; a longer one cannot.
+    assert!(pair.client.start_lone(CALLEE, &[0; 1200], &mut out).is_none());
+    assert!(pair.client.start_lone(CALLEE, b"odd", &mut out).is_none());
+    assert!(pair.client.start_lone(CALLEE, ARGS, &mut [0; 60]).is_none());
+    assert_eq!((pair.client.stats().calls, pair.client.stats().outstanding), (before.calls, 0));
+    // A call that fills the least datagram can be lone; a longer one cannot.
     let (least, header) = (farcall_proto::BASE_DATAGRAM, 60);
-    assert!(pair.client.start_brief(CALLEE, &vec![0; least - header + 4], &mut out).is_none());
-    let brief = pair.client.start_brief(CALLEE, &vec![0; least - header], &mut out).expect("it fits");
-    assert_eq!((brief.bytes(), pair.client.stats().calls), (least, before.calls + 1));
+    assert!(pair.client.start_lone(CALLEE, &vec![0; least - header + 4], &mut out).is_none());
+    let lone = pair.client.start_lone(CALLEE, &vec![0; least - header], &mut out).expect("it fits");
+    assert_eq!((lone.bytes(), pair.client.stats().calls), (least, before.calls + 1));
 }
 
 #[test]
-fn a_brief_call_ends_once_and_not_as_a_brief_call_after_go_on() {
+fn a_lone_call_ends_once_and_not_as_a_lone_call_after_go_on() {
     let mut pair = Pair::acquainted();
-    let (brief, datagram) = brief(&mut pair).unwrap();
+    let (lone, datagram) = lone(&mut pair).unwrap();
     let answers = answer(&mut pair, &datagram, Finish::Result);
-    let end = |pair: &mut Pair, brief: &Brief, answer: &Datagram| {
+    let end = |pair: &mut Pair, lone: &Lone, answer: &Datagram| {
         let now = pair.now;
-        pair.client.end_brief(|| now, brief, Some(now), answer).is_some()
+        pair.client.end_lone(|| now, lone, Some(now), answer).is_some()
     };
-    assert_eq!([end(&mut pair, &brief, &answers[0]), end(&mut pair, &brief, &answers[0])], [true, false]);
+    assert_eq!([end(&mut pair, &lone, &answers[0]), end(&mut pair, &lone, &answers[0])], [true, false]);
     for runs in [false, true] {
-        let (brief, datagram) = self::brief(&mut pair).unwrap();
+        let (lone, datagram) = self::lone(&mut pair).unwrap();
         pair.receive(std::slice::from_ref(&datagram));
-        pair.client.go_on(pair.now, brief, Some(pair.now), 1, ARGS);
+        pair.client.go_on(pair.now, lone, Some(pair.now), 1, ARGS);
         if runs {
             pair.receive(std::slice::from_ref(&datagram));
             let running = pair.answered();
@@ -174,7 +174,7 @@ fn a_brief_call_ends_once_and_not_as_a_brief_call_after_go_on() {
         }
         let (key, _) = pair.asked.pop().expect("a call");
         let result = pair.finish(key, Finish::Result, ARGS);
-        assert!(!end(&mut pair, &brief, &result[0]), "the call has to end by an event");
+        assert!(!end(&mut pair, &lone, &result[0]), "the call has to end by an event");
         pair.hear(&result);
         assert_eq!(pair.told.pop(), Some((1, Told::Result(ARGS.to_vec()))));
     }
