@@ -12,7 +12,7 @@ use farcall_core::{CallFailed, Kind, Pending, Ran, Result};
 /// Why an access was refused: it was not done, and nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub enum Refused {
-    /// It reaches beyond the segment, which has so many bytes.
+    /// It reaches beyond the segment, which has this many bytes.
     OutOfRange(u64),
     /// Compare and swap is for words, whose offsets eight divides.
     NotAWord,
@@ -20,7 +20,7 @@ pub enum Refused {
     NotPermitted,
     /// The exporter has inhibited writing.
     Inhibited,
-    /// The segment was revoked, or exported anew, since it was imported.
+    /// The segment was revoked, or exported again, since it was imported.
     Stale,
 }
 

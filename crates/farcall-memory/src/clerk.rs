@@ -1,10 +1,9 @@
 //! The segment name service: a clerk on each machine, which read one another's memory (Thekkath et al. 1994, section 4).
 //!
-//! A clerk knows the segments that are exported on its machine. It keeps them in a hash table in a segment of its own,
-//! which bears the well-known name `clerk`, so that who knows a clerk's address can read its table: to look a name up on
-//! another machine costs one remote read, and nothing runs there. Every table is probed by one rule: the hash is XXH3 of 64
-//! bits of the name's bytes, modulo the number of places; who finds another name there goes on to the next place, up to the
-//! first that was never used.
+//! A clerk knows the segments that are exported on its machine. It keeps them in a hash table in a segment of its own, which
+//! has the well-known name `clerk`. A process that knows a clerk's address can read its table: to look a name up on another
+//! machine costs one remote read, and no code of that machine's clerk runs. All tables are probed alike: from the place that
+//! the hash gives (64-bit XXH3 of the name's bytes, modulo the number of places) to the first place that was never used.
 //!
 //! A runtime's exports and imports of segments by name go through the machine's clerk. The first process on a machine
 //! that exports or imports a segment starts it, if [`Clerk::start`] has not. When that process ends, the next process that
@@ -117,19 +116,19 @@ const NAMES: &str = "Names";
 /// Why a clerk did not do what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub enum Fault {
-    /// Nobody exports the name, as far as those know who were asked.
+    /// No clerk that was asked knows a segment of that name.
     NoSuchName,
     /// No segment can bear the name.
     NotAName(String),
-    /// There is no room for the name in the clerk's table, which has so many places.
+    /// There is no room for the name in the clerk's table, which has this many places.
     Full(u64),
-    /// Only processes of its machine may ask that of a clerk.
+    /// Only processes of the clerk's machine may ask that.
     NotPermitted,
     /// Another machine's clerk does not answer.
     Silent(String),
 }
 
-/// How a clerk is to be.
+/// The settings of a clerk.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     places: usize,
@@ -138,13 +137,13 @@ pub struct Settings {
 
 /// A machine's clerk, for as long as this is held.
 pub struct Clerk {
-    /// First, so that nobody finds what is no longer there.
+    /// Dropped first, so that no process finds a clerk that is no longer there.
     registration: Option<Registration>,
     _names: Box<dyn MemoryExport>,
     core: Arc<Core>,
 }
 
-/// What a clerk knows, and what it needs to know more.
+/// What a clerk knows, and what it needs to learn more.
 struct Core {
     runtime: Arc<dyn ClerkRuntime>,
     address: SocketAddr,
@@ -168,9 +167,9 @@ struct Core {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, farcall::Xdr)]
 pub enum How {
-    /// Believing what was learnt before.
+    /// In what was learnt before, then at its source.
     Cached,
-    /// At its source.
+    /// At its source, by reading the table of the clerk there.
     Anew,
     /// At its source, by asking the clerk there.
     Asking,
@@ -206,7 +205,7 @@ impl Settings {
         Settings { places: places.max(1), ..self }
     }
 
-    /// How often to look whether what is known is still so.
+    /// How often the clerk looks whether what it knows is still so.
     #[must_use]
     pub fn refresh(self, refresh: Duration) -> Settings {
         Settings { refresh, ..self }
@@ -214,7 +213,7 @@ impl Settings {
 }
 
 impl Clerk {
-    /// Starts the clerk of the machine, at the address at which the runtime exports: that is other machines' hint.
+    /// Starts the machine's clerk, at the address at which the runtime exports. Other machines use that address as hint.
     ///
     /// # Errors
     /// When the machine has one, in another process; when a segment cannot be exported or no thread started.
@@ -255,7 +254,7 @@ impl Clerk {
         Ok(clerk)
     }
 
-    /// Where other machines find it: their hint.
+    /// Where other machines find the clerk: their hint.
     pub fn address(&self) -> SocketAddr {
         self.core.address
     }
@@ -268,11 +267,12 @@ impl Clerk {
         self.core.add_entry(entry)
     }
 
-    /// Looks a name up. Without a hint: on this machine, then in what was learnt from others, then at the machines that the
-    /// registry of names has it from. With one, which is the address of a clerk: there, unless that was learnt before.
+    /// Looks a name up. Without a hint the clerk looks on this machine, then in what it has learnt from others, then at the
+    /// machines that the registry of names says export it. With a hint, the address of another clerk, it looks there, unless it
+    /// has learnt the name from there before.
     ///
     /// # Errors
-    /// When nobody exports it there, or the clerk there does not answer.
+    /// When the name is not exported there, or the clerk there does not answer.
     pub fn look_up(&self, name: &str, hint: Option<SocketAddr>) -> Result<Entry, Fault> {
         Ok(self.core.know(name, hint, How::Cached)?.entry)
     }
@@ -294,7 +294,7 @@ impl Clerk {
         Ok(self.core.know(name, Some(hint), How::Asking)?.entry)
     }
 
-    /// Deletes a segment of that generation; whether there was one.
+    /// Deletes a segment of that generation. Returns whether there was one.
     ///
     /// # Errors
     /// None; but a clerk of another process can be silent.
@@ -302,9 +302,9 @@ impl Clerk {
         self.core.delete_entry(name, generation)
     }
 
-    /// Reads anew what was learnt from others, and forgets what is no longer so: accesses by who imported it through this clerk
-    /// in this process are refused as [`Stale`](crate::Refused::Stale) from then on. Of this machine's segments those are deleted
-    /// whose exporters are gone. It happens by itself every now and then ([`Settings::refresh`]).
+    /// Reads again what was learnt from others, and forgets what is no longer so: imports through this clerk in this process are
+    /// then refused as [`Stale`](crate::Refused::Stale). Deletes this machine's segments whose exporters are gone. The clerk also
+    /// does this by itself at regular intervals ([`Settings::refresh`]).
     pub fn refresh(&self) {
         self.core.refresh();
     }
@@ -373,7 +373,8 @@ impl Core {
         Err(silent.unwrap_or_else(|| Fault::NoSuchName.into()))
     }
 
-    /// This machine's segment of that name. A look-up anew asks the registry whether its exporter is still there.
+    /// Returns this machine's segment of that name. A look-up that is not cached asks the registry whether its exporter is still
+    /// there.
     fn own(&self, name: &str, how: How) -> Result<Option<Entry>, Fault> {
         let Some(entry) = table::find(&self.table, name).map_err(own_memory)?.0 else { return Ok(None) };
         if how == How::Cached || self.is_listed(&entry) {
@@ -383,7 +384,7 @@ impl Core {
         Ok(None)
     }
 
-    /// What another clerk knows of a name on its machine.
+    /// Returns what another clerk knows of a name on its machine.
     fn ask_home(&self, home: SocketAddr, name: &str, how: How) -> Result<Option<Known>, Fault> {
         let answered = match how {
             How::Asking => self.mailbox.ask(self, home, name)?,
@@ -415,12 +416,12 @@ impl Core {
     fn refresh(&self) {
         let learnt = self.cache().all();
         for (home, name) in learnt {
-            // Whether its clerk is there says nothing of the exporter: only who asked it knows that it is gone.
+            // That the clerk is silent says nothing of the exporter, so importers are not told that it is gone.
             if let Err(_silent) = self.ask_home(home, &name, How::Anew) {
                 self.cache().forget(home, &name, false);
             }
         }
-        // First what we have: what is added now has been listed before.
+        // The entries are read before the registry: an entry that is added meanwhile has been registered before.
         let entries = table::entries(&self.table).unwrap_or_default();
         for entry in &entries {
             if !self.is_listed(entry) {
@@ -430,7 +431,7 @@ impl Core {
         self.knows.store(!entries.is_empty() || !self.cache().is_empty(), Ordering::SeqCst);
     }
 
-    /// There is something to refresh.
+    /// Notes that there is something to refresh.
     fn has_learnt(&self) {
         if !self.knows.swap(true, Ordering::SeqCst) {
             self.mailbox.wake();
@@ -456,7 +457,7 @@ impl Core {
         }
     }
 
-    /// Refreshes without keeping those waiting who ask: a clerk that does not answer takes its time.
+    /// Refreshes in a thread of its own: another clerk that does not answer must not delay answers to questions.
     fn refresh_beside(self: Arc<Core>) {
         if self.refreshing.swap(true, Ordering::SeqCst) {
             return;
@@ -529,7 +530,7 @@ impl Names for OwnMachine {
     }
 }
 
-/// A clerk's own memory refuses it nothing.
+/// The fault of an access to the clerk's own memory, which never refuses one.
 fn own_memory(why: Error<Refused>) -> Error<Fault> {
     why.map_declared(|refused| Fault::Silent(format!("the clerk's own memory: {refused}")))
 }

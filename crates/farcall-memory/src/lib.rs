@@ -52,16 +52,16 @@ pub use segment::fuzz_access;
 pub use segment::{Notify, Segment, Settings, readable_words};
 pub use word::Word;
 
-/// What an access gives: a value, or that it was [`Refused`], or failed.
+/// The outcome of an access: a value, or that the access was [`Refused`] or failed.
 pub type Result<T> = farcall_core::Result<T, Refused>;
 
-/// Bytes and words at offsets: a segment of this process, or somebody else's.
+/// Bytes and words at offsets: a segment of this process, or an imported one.
 ///
 /// Offsets and lengths are in bytes, and any will do, within [`Memory::size`].
 ///
 /// # Errors
-/// Every access is [`Refused`] when it leaves the segment, when the right to it was not given, or the segment is exported no
-/// longer, or anew; somebody else's fails as calls do.
+/// An access is [`Refused`] if it leaves the segment, if the right to it was not given, or if the segment was revoked or exported
+/// again. An access to an imported segment may also fail as a call does.
 pub trait Memory: Send + Sync {
     /// How many bytes there are.
     fn size(&self) -> u64;
@@ -69,7 +69,7 @@ pub trait Memory: Send + Sync {
     /// Reads as many bytes as `into` has.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
 
-    /// Reads as many bytes as `into` has, in any order: nothing is promised of words, and long reads are faster.
+    /// Reads as many bytes as `into` has, in any order. Words may be torn, and long reads are faster.
     fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.read(offset, into)
     }
@@ -79,7 +79,7 @@ pub trait Memory: Send + Sync {
         ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into))
     }
 
-    /// Writes bytes. May return before they are there: [`Memory::flush`] says when, and whether.
+    /// Writes bytes. It may return before they are there: [`Memory::flush`] waits until they are, and says whether.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Writes bytes in any order, as [`Memory::read_bytes`] reads them.
@@ -87,7 +87,8 @@ pub trait Memory: Send + Sync {
         self.write(offset, bytes)
     }
 
-    /// Writes, and asks that the exporter hear of it: it does if it exported with [`Notify::Asked`] or [`Notify::Always`].
+    /// Writes, and asks that the exporter hear of it. An exporter does if it exported with [`Notify::Asked`] or
+    /// [`Notify::Always`].
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Writes several ranges, one after the other, in one packet if they fit one. The exporter may be asked to hear of the last.
@@ -97,10 +98,11 @@ pub trait Memory: Send + Sync {
         if notify { self.write_notify(*offset, bytes) } else { self.write(*offset, bytes) }
     }
 
-    /// Puts `new` into the word if it is `old`; gives what it was before. Once, whatever is lost or repeated.
+    /// Writes `new` if the word is `old`. Returns what the word was. The swap is done at most once, whatever packets are lost or
+    /// repeated.
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
 
-    /// Waits until everything that was written is there.
+    /// Waits until all bytes that were written are there.
     fn flush(&self) -> Result<()>;
 
     /// Reads a word.

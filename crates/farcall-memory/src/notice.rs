@@ -1,4 +1,4 @@
-//! Notices: how an exporter hears that others wrote, if it wants to.
+//! Notices: how an exporter that asks for them hears of importers' writes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,17 +10,17 @@ use crate::runtime::Accessor;
 use farcall_core::env::{Env, Event};
 use farcall_core::guard;
 
-/// Somebody wrote.
+/// One or more writes of importers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notice {
-    /// Where, from this byte on.
+    /// The offset of the first byte that was written.
     pub offset: u64,
-    /// How many bytes.
+    /// How many bytes were written.
     pub len: u64,
-    /// Who: the address that the packet came from. Over UDP nobody proves that it is theirs.
+    /// The address that the packet came from. Over UDP a sender does not prove that the address is its own.
     pub from: Option<SocketAddr>,
-    /// How many writes it tells of: while nobody fetches them notices become fewer and tell of more.
+    /// How many writes it tells of. Notices that are not fetched are merged.
     pub writes: u64,
 }
 

@@ -30,21 +30,25 @@ use farcall_core::{CallFailed, Error, Kind, Ran, Result};
 /// # Ok(())
 /// # }
 /// ```
-pub struct Beat(Arc<Rhythm>);
-
-/// Watches a word that somebody else [advances](Beat): while it moves, they live.
-pub struct Pulse {
-    watched: Arc<Watched>,
-    rhythm: Arc<Rhythm>,
+pub struct Beat {
+    _rhythm: Rhythm,
 }
 
-/// What makes a thread do something every now and then.
-struct Rhythm {
+/// Watches a word that an exporter [advances](Beat): while the word moves, the exporter lives.
+pub struct Pulse {
+    watched: Arc<Watched>,
+    _rhythm: Rhythm,
+}
+
+/// A thread that does something at regular intervals. It ends when this is dropped.
+struct Rhythm(Arc<Interval>);
+
+struct Interval {
     ended: AtomicBool,
     event: Arc<dyn Event>,
 }
 
-/// What is known of who is watched.
+/// What is known of an exporter that is watched.
 struct Watched {
     env: Arc<dyn Env>,
     patience: Duration,
@@ -54,12 +58,12 @@ struct Watched {
 }
 
 struct State {
-    /// The counter, and when it was seen to have moved.
+    /// The counter, and when it was last seen to have moved.
     last: u64,
     moved: Time,
-    /// Why it was not read since.
+    /// Why the last read failed.
     silent: Option<CallFailed>,
-    /// Why it will never be read again.
+    /// Why the word will never be read again.
     lost: Option<CallFailed>,
 }
 
@@ -75,23 +79,17 @@ impl Beat {
         every: Duration,
     ) -> Result<Beat> {
         let mut word = load(&*memory, offset).map_err(|why| refused(&why))?;
-        let rhythm = Rhythm::start(runtime, "farcall beat", every, move || {
+        let _rhythm = Rhythm::start(runtime, "farcall beat", every, move || {
             word = word.wrapping_add(1);
             memory.store(offset, word).is_ok()
         })?;
-        Ok(Beat(rhythm))
-    }
-}
-
-impl Drop for Beat {
-    fn drop(&mut self) {
-        self.0.end();
+        Ok(Beat { _rhythm })
     }
 }
 
 impl Pulse {
-    /// Reads the word at an offset every now and then. Who has not advanced it for as long as the patience counts as dead;
-    /// `every` is to be much less, at both ends.
+    /// Reads the word at an offset at regular intervals. An exporter that has not advanced it for as long as `patience` counts
+    /// as dead; `every` is to be much less, at both ends.
     ///
     /// # Errors
     /// When there is no word or it cannot be read now, or no thread can be started.
@@ -107,21 +105,20 @@ impl Pulse {
         let (state, changed) = (Mutex::new(state), runtime.env().event());
         let watched = Arc::new(Watched { env: runtime.env().clone(), patience, state, changed });
         let watches = watched.clone();
-        let rhythm =
-            Rhythm::start(runtime, "farcall pulse", every, move || watches.look(memory.load(offset)))?;
-        Ok(Pulse { watched, rhythm })
+        let look = move || watches.look(memory.load(offset));
+        Ok(Pulse { watched, _rhythm: Rhythm::start(runtime, "farcall pulse", every, look)? })
     }
 
-    /// Whether who is watched lives, as far as is known. It may again, after a while in which it seemed not to.
+    /// Succeeds if the exporter lives, as far as is known. An exporter that seemed dead may live again.
     ///
     /// # Errors
-    /// [`Kind::Unreachable`], or what the last reading failed of, when the counter has not moved for too long;
+    /// [`Kind::Unreachable`], or the failure of the last read, when the counter has not moved for too long;
     /// [`Kind::NotExported`] when the segment was revoked, or exported anew.
     pub fn check(&self) -> Result<()> {
         Ok(self.watched.check().map(drop)?)
     }
 
-    /// Blocks until they do not.
+    /// Blocks until the exporter does not live; returns why.
     pub fn wait(&self) -> CallFailed {
         loop {
             match self.watched.check() {
@@ -132,14 +129,8 @@ impl Pulse {
     }
 }
 
-impl Drop for Pulse {
-    fn drop(&mut self) {
-        self.rhythm.end();
-    }
-}
-
 impl Watched {
-    /// Takes in what was read; whether to go on.
+    /// Takes in what was read. Returns whether to go on.
     fn look(&self, read: crate::Result<u64>) -> bool {
         let now = self.env.now();
         let mut state = self.state();
@@ -157,7 +148,7 @@ impl Watched {
         !lost
     }
 
-    /// For how long they live at least, as far as is known.
+    /// Returns for how long the exporter counts as alive at least.
     fn check(&self) -> std::result::Result<Duration, CallFailed> {
         let now = self.env.now();
         let state = self.state();
@@ -182,7 +173,7 @@ fn load(memory: &dyn Memory, offset: u64) -> crate::Result<u64> {
     if offset.is_multiple_of(8) { memory.load(offset) } else { Err(Refused::NotAWord.into()) }
 }
 
-/// An access that cannot be made.
+/// The failure of an access that was refused or failed.
 fn refused(why: &Error<Refused>) -> CallFailed {
     match why {
         Error::CallFailed(why) => why.clone(),
@@ -194,15 +185,15 @@ fn refused(why: &Error<Refused>) -> CallFailed {
 }
 
 impl Rhythm {
-    /// Does something every now and then, in a thread of its own, until it says no.
+    /// Calls `step` at regular intervals, in a thread of its own, until it returns false.
     fn start(
         runtime: &dyn MemoryRuntime,
         name: &str,
         every: Duration,
         mut step: impl FnMut() -> bool + Send + 'static,
-    ) -> std::result::Result<Arc<Rhythm>, CallFailed> {
-        let rhythm = Arc::new(Rhythm { ended: AtomicBool::new(false), event: runtime.env().event() });
-        let mine = rhythm.clone();
+    ) -> std::result::Result<Rhythm, CallFailed> {
+        let interval = Arc::new(Interval { ended: AtomicBool::new(false), event: runtime.env().event() });
+        let mine = interval.clone();
         let run = move || {
             while !mine.ended.load(Ordering::SeqCst) && step() {
                 mine.event.wait(Some(every));
@@ -212,12 +203,14 @@ impl Rhythm {
             .env()
             .spawn(name, Box::new(run))
             .map_err(|why| CallFailed::local("starting a thread", why))?;
-        Ok(rhythm)
+        Ok(Rhythm(interval))
     }
+}
 
-    fn end(&self) {
-        self.ended.store(true, Ordering::SeqCst);
-        self.event.set();
+impl Drop for Rhythm {
+    fn drop(&mut self) {
+        self.0.ended.store(true, Ordering::SeqCst);
+        self.0.event.set();
     }
 }
 

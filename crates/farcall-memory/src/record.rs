@@ -1,9 +1,9 @@
-//! A record that one writes and many read: nobody reads half of it.
+//! A record that one process writes and many read. No reader gets half of it.
 //!
-//! It stands between two words that count its versions (as the flag words of the paper's section 3.4 do): the writer raises
-//! the one behind it, writes it, and raises the one in front. A reader takes words in ascending order, and whatever it finds
-//! between two equal numbers is that version: the front says that all of it was there before, the back that nothing of the
-//! next one was there yet.
+//! The record stands between two words that count its versions (as the flag words of the paper's section 3.4 do). The writer
+//! raises the word behind the record, writes the record, and raises the word in front. A reader takes words in ascending
+//! order. What it finds between two equal numbers is that version: the front says that the version was whole, the back that
+//! the next version had not been begun.
 
 use crate::Memory;
 use crate::access::Refused;
@@ -14,7 +14,7 @@ use farcall_core::{Error, ResultExt};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unread {
-    /// It was being written whenever we looked: its writer is slow, or has died in the middle.
+    /// It was being written at every read: its writer is slow, or has died in the middle.
     Torn,
     /// The access was refused.
     Refused(Refused),
@@ -60,7 +60,7 @@ pub struct Record<M> {
     tries: usize,
 }
 
-/// Who writes a record: there must be only one.
+/// Writes a record. There must be only one writer.
 #[derive(Debug)]
 pub struct Writer<M> {
     record: Record<M>,
@@ -68,10 +68,10 @@ pub struct Writer<M> {
 }
 
 const WORD: u64 = 8;
-/// A writer that is not stopped has written all of a record long before.
-const TRIES: usize = 1000;
-/// After so many the writer may need our processor.
-const PATIENT: usize = 64;
+/// How often a record is read: a writer that is not stopped has written it long before.
+const MAX_TRIES: usize = 1000;
+/// After this many reads the reader gives up its processor, which the writer may need.
+const YIELDS_AFTER: usize = 64;
 
 impl<M> Record<M> {
     /// How many bytes of memory a record of `len` bytes takes.
@@ -79,7 +79,7 @@ impl<M> Record<M> {
         len.next_multiple_of(WORD as usize) + 2 * WORD as usize
     }
 
-    /// How often to look before a record is said to be torn, instead of a thousand times.
+    /// Sets how often the record is read before it is said to be torn, instead of a thousand times.
     #[must_use]
     pub fn tries(self, tries: usize) -> Record<M> {
         Record { tries, ..self }
@@ -89,7 +89,7 @@ impl<M> Record<M> {
         self.offset + WORD
     }
 
-    /// Where the writer begins, and a reader ends.
+    /// The offset of the word behind the record, where the writer begins and a reader ends.
     fn back(&self) -> u64 {
         self.body() + (self.len as u64).next_multiple_of(WORD)
     }
@@ -104,10 +104,10 @@ impl<M: Memory> Record<M> {
     pub fn new(memory: M, offset: u64, len: usize) -> crate::Result<Record<M>> {
         let room = len.checked_add(3 * WORD as usize).map_or(u64::MAX, |_| Self::size(len) as u64);
         place(&memory, offset, room)?;
-        Ok(Record { memory, offset, len, tries: TRIES })
+        Ok(Record { memory, offset, len, tries: MAX_TRIES })
     }
 
-    /// Reads it; gives its version.
+    /// Reads the record. Returns its version.
     ///
     /// # Errors
     /// [`Unread`], or as calls fail.
@@ -118,7 +118,7 @@ impl<M: Memory> Record<M> {
         assert_eq!(into.len(), self.len, "the record's length");
         let (mut front, mut back) = ([0; 8], [0; 8]);
         for count in 0..self.tries {
-            if count >= PATIENT {
+            if count >= YIELDS_AFTER {
                 std::thread::yield_now();
             }
             let ranges =
@@ -131,7 +131,7 @@ impl<M: Memory> Record<M> {
         Err(Error::Declared(Unread::Torn))
     }
 
-    /// Who is to write it. If the former writer has died in the middle, the next version makes it whole.
+    /// Returns the writer. If the former writer has died in the middle, the next version makes the record whole.
     ///
     /// # Errors
     /// As [`Memory::load`].
@@ -142,13 +142,13 @@ impl<M: Memory> Record<M> {
 }
 
 impl<M: Memory> Writer<M> {
-    /// Writes the next version. May return before it is there, as [`Memory::write`] does.
+    /// Writes the next version. It may return before the version is there, as [`Memory::write`] does.
     ///
     /// # Errors
     /// As [`Memory::write`]; the record may be torn then until it is written again.
     ///
     /// # Panics
-    /// If there are not as many bytes as the record has.
+    /// If `bytes` has not the length of the record.
     pub fn write(&mut self, bytes: &[u8]) -> crate::Result<()> {
         let record = &self.record;
         assert_eq!(bytes.len(), record.len, "the record's length");

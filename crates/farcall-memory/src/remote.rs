@@ -11,9 +11,10 @@ use crate::carrier::Carrier;
 use crate::runtime::{ImportedMemory, MemoryRuntime};
 use crate::served::Served;
 use crate::{Memory, Result};
+use farcall_core::xdr::Encode;
 use farcall_core::{CallFailed, Error, Kind, Pending, Ran};
 
-/// Somebody else's segment, as it was when it was imported. Clones are the same import.
+/// A segment of another process, as it was when it was imported. Clones are the same import.
 #[derive(Clone)]
 pub struct Remote {
     carrier: Arc<dyn Carrier>,
@@ -52,35 +53,31 @@ impl Remote {
         self.rights
     }
 
-    /// Which export of the segment it is: the number grows each time that it is exported anew.
+    /// Which export of the segment it is: the number grows each time that the segment is exported again.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
     /// Reads without waiting: many reads may be under way. Each reads 1 MiB at most.
     pub fn start_read(&self, offset: u64, len: usize) -> Pending<Bytes, Refused> {
-        match self.check(offset, len, Rights::READ) {
-            Ok(()) => self.carrier.start_read(offset, u32::try_from(len).unwrap_or(u32::MAX)),
-            Err(why) => Pending::ended(Err(why)),
-        }
+        let start = || self.carrier.start_read(offset, u32::try_from(len).unwrap_or(u32::MAX));
+        start_if(self.check(offset, len, Rights::READ), start)
     }
 
-    /// Writes without waiting, 1 MiB at most. Of writes that are under way together nobody knows which is done first.
+    /// Writes without waiting, 1 MiB at most. Writes that are under way together are done in any order.
     pub fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
-        match self.check(offset, bytes.len(), Rights::WRITE) {
-            Ok(()) => self.carrier.start_write(offset, bytes),
-            Err(why) => Pending::ended(Err(why)),
-        }
+        let may = self.check(offset, bytes.len(), Rights::WRITE);
+        start_if(may, || self.carrier.start_write(offset, bytes))
     }
 
-    /// Writes, and asks for no acknowledgement: [`flush`](Memory::flush) says whether it was done. What was posted is done in the order in
-    /// which it was, each once at most, and before a later [`write`](Memory::write) or [`compare_and_swap`](Memory::compare_and_swap); a read
-    /// may overtake it. What is lost is sent again when something asks, which is `flush`, or a later post when much is unacknowledged:
-    /// that one waits.
+    /// Writes, and asks for no acknowledgement: [`flush`](Memory::flush) says whether the write was done. Posted writes are done
+    /// in their order, each at most once, and before a later [`write`](Memory::write) or
+    /// [`compare_and_swap`](Memory::compare_and_swap); a read may overtake them. A lost write is sent again by `flush`, by a
+    /// later `write` or `compare_and_swap`, and by a later post if many writes are unacknowledged, which then waits.
     ///
     /// # Errors
-    /// As of a write, of this one or one before: it was not done, and nothing that was posted behind it. From then on nothing more is
-    /// written by this import.
+    /// As of [`Memory::write`], for this write or an earlier posted one. The write that failed was not done, nor was any that
+    /// was posted behind it. From then on this import writes nothing more.
     pub fn post(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
         self.learn(self.carrier.post(offset, bytes, false))
@@ -102,10 +99,7 @@ impl Remote {
 
     /// Compares and swaps without waiting.
     pub fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
-        match self.check_word(offset) {
-            Ok(()) => self.carrier.start_compare_and_swap(offset, old, new),
-            Err(why) => Pending::ended(Err(why)),
-        }
+        start_if(self.check_word(offset), || self.carrier.start_compare_and_swap(offset, old, new))
     }
 
     /// The same import, whose accesses are refused once `purged` is set.
@@ -146,6 +140,11 @@ impl Remote {
         }
         self.check(offset, 8, Rights::CAS)
     }
+}
+
+/// Starts an access that is not refused.
+fn start_if<T: Encode>(may: Result<()>, start: impl FnOnce() -> Pending<T, Refused>) -> Pending<T, Refused> {
+    may.map_or_else(|why| Pending::ended(Err(why)), |()| start())
 }
 
 impl Memory for Remote {

@@ -1,13 +1,13 @@
 //! A ring of messages from one producer to one consumer.
 //!
-//! Each side counts what it has done in a word of its own, and believes of the other's word only what is possible.
+//! Each side counts its messages in a word that only it writes. It checks that the other side's count is possible.
 
 use crate::Memory;
 use crate::access::Refused;
 use crate::word::place;
 use farcall_core::{Error, ResultExt};
 
-/// Where a ring stands, and how large it is: both sides must say the same.
+/// Where a ring is in its memory, and how large it is. Both sides must give the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     offset: u64,
@@ -15,13 +15,13 @@ pub struct Ring {
     most: usize,
 }
 
-/// Why nothing could be put into a ring, or taken out.
+/// Why a message could not be put into a ring, or taken out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stuck {
-    /// What the other side has written there makes no sense.
+    /// The other side has written a count or a length that is impossible.
     Broken,
-    /// The message is longer than a slot, which has so many bytes.
+    /// The message is longer than a slot, which has this many bytes.
     TooLong(usize),
     /// The access was refused.
     Refused(Refused),
@@ -62,7 +62,7 @@ pub struct Consumer<M> {
 }
 
 const WORD: u64 = 8;
-/// Each side's count has a cache line of its own.
+/// The bytes of a cache line: each side's count has one to itself.
 const LINE: u64 = 64;
 
 impl Ring {
@@ -123,10 +123,10 @@ impl Ring {
 }
 
 impl<M: Memory> Producer<M> {
-    /// Puts a message in. False: the ring is full.
+    /// Puts a message in. Returns false if the ring is full.
     ///
     /// # Errors
-    /// [`Stuck`], or as calls fail; after a failed call the message may be there when the next one is.
+    /// [`Stuck`], or as calls fail. After a failed call the message may arrive with the next one.
     pub fn put(&mut self, message: &[u8]) -> farcall_core::Result<bool, Stuck> {
         let ring = self.ring;
         if message.len() > ring.most {
@@ -148,10 +148,10 @@ impl<M: Memory> Producer<M> {
 }
 
 impl<M: Memory> Consumer<M> {
-    /// Takes a message out, into `message`. False: the ring is empty.
+    /// Takes a message out, into `message`. Returns false if the ring is empty.
     ///
     /// # Errors
-    /// [`Stuck`], or as calls fail: the message is there still.
+    /// [`Stuck`], or as calls fail. The message stays in the ring.
     pub fn take(&mut self, message: &mut Vec<u8>) -> farcall_core::Result<bool, Stuck> {
         let ring = self.ring;
         if ring.len(self.put, self.taken)? == 0 {

@@ -36,7 +36,7 @@ pub trait MemoryRuntime: Send + Sync {
     /// Binds to the segment that is exported at a URL (`udp://10.0.0.7:7000/Memory/Load`).
     ///
     /// # Errors
-    /// When nobody answers there, or the segment is not exported there.
+    /// When no server answers there, or the segment is not exported there.
     fn import_memory(&self, url: &str) -> Result<ImportedMemory, CallFailed>;
 }
 
@@ -84,7 +84,7 @@ pub struct ImportedMemory {
 /// that one if the memory cannot be mapped.
 pub type Map = Box<dyn FnOnce(&Facts, Arc<dyn Carrier>) -> Arc<dyn Carrier>>;
 
-/// Who accesses memory, and what is to be done about it when nothing is locked.
+/// Who accesses memory, and which tasks the caller wakes when nothing is locked.
 #[derive(Default)]
 pub struct Accessor {
     /// The address, if the access came from one.

@@ -29,7 +29,7 @@ use farcall_names::Registration;
 #[doc(hidden)]
 pub use execute::fuzz_access;
 
-/// When the exporter hears that somebody wrote.
+/// When the exporter hears of an importer's write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Notify {
     /// Never.
@@ -37,7 +37,7 @@ pub enum Notify {
     Never,
     /// When the writer asks for it.
     Asked,
-    /// Whenever somebody writes.
+    /// At every write.
     Always,
 }
 
@@ -51,12 +51,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A segment of `size` bytes, with which nobody else may do anything yet.
+    /// A segment of `size` bytes, with which no other process may do anything yet.
     pub fn new(size: usize) -> Settings {
         Settings { size, anyone: Rights::NONE, same_user: Rights::NONE, notify: Notify::Never }
     }
 
-    /// What anyone may do who can send a packet here: over UDP nobody proves who they are.
+    /// What any process may do that can send a packet here: over UDP a sender does not prove who it is.
     pub fn anyone(self, rights: Rights) -> Settings {
         Settings { anyone: rights, ..self }
     }
@@ -68,7 +68,7 @@ impl Settings {
         Settings { same_user: rights, ..self }
     }
 
-    /// When the exporter hears that somebody wrote.
+    /// When the exporter hears of an importer's write.
     pub fn notify(self, notify: Notify) -> Settings {
         Settings { notify, ..self }
     }
@@ -81,7 +81,7 @@ impl Settings {
         self.anyone | self.same_user
     }
 
-    /// How processes of the same user may map the memory, if they may: nobody hears of writes to mapped memory.
+    /// How processes of the same user may map the memory, if they may: an exporter does not hear of writes to mapped memory.
     fn sharing(&self, generation: u64) -> Option<SharingTerms> {
         let others = self.rights_of_same_user();
         let hears = self.notify != Notify::Never;
@@ -119,7 +119,7 @@ pub(super) trait Listing: std::fmt::Debug + Send + Sync {
 const MAX_SEGMENT_BYTES: usize = 1 << 40;
 
 impl Segment {
-    /// Exports a segment of zeros that only those find who know its address.
+    /// Exports a segment of zeros that only importers find that know its address.
     pub(super) fn offer(
         runtime: &dyn MemoryRuntime,
         name: &str,
@@ -151,8 +151,8 @@ impl Segment {
         self
     }
 
-    /// Refuses others' writes and swaps, or no longer. Those that have begun have ended when this returns. Importers that had
-    /// mapped the memory to write it are served from the first time on.
+    /// Refuses others' writes and swaps, or allows them again. Accesses that have begun have ended when this returns. After
+    /// the first time importers that had mapped the memory to write it are served.
     pub fn inhibit_writes(&self, inhibited: bool) {
         let _one = self.change();
         self.core.inhibit_writes(inhibited);
@@ -164,7 +164,7 @@ impl Segment {
         }
     }
 
-    /// Refuses whatever others do with it from now on; the memory stays this process's.
+    /// Refuses all accesses of others from now on; the memory stays this process's.
     pub fn revoke(&self) {
         {
             let _one = self.change();
@@ -179,8 +179,8 @@ impl Segment {
         }
     }
 
-    /// Exports it again as it is now, as a new generation: its importers must import it anew. (When the machine's clerk
-    /// does not hear of it, those who import it find out.)
+    /// Exports the segment again as it is now, as a new generation: importers must import it anew. If the machine's clerk does
+    /// not learn of that, the next importers find it out.
     pub fn export_again(&self) {
         let generation = {
             let _one = self.change();
@@ -201,7 +201,7 @@ impl Segment {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which export of it is valid; none while it is revoked.
+    /// Which export of the segment is valid; `None` while it is revoked.
     pub fn generation(&self) -> Option<u64> {
         self.core.generation()
     }
@@ -221,7 +221,7 @@ impl Segment {
         self.export.list_as(name.parse().map_err(wrong)?)
     }
 
-    /// Blocks until somebody's write is to be heard of. Each notice goes to one of the threads and tasks that wait.
+    /// Blocks until there is a notice. Each notice goes to one of the threads and tasks that wait.
     pub fn notice(&self) -> Notice {
         self.core
             .notices()
@@ -229,12 +229,12 @@ impl Segment {
             .unwrap_or_else(|| unreachable!("there are notices as long as there is a segment"))
     }
 
-    /// Waits, in a task of any executor, for a write with notice.
+    /// Waits for a notice, in a task of any executor.
     pub fn next_notice(&self) -> impl Future<Output = Notice> + Send + '_ {
         std::future::poll_fn(|context| self.core.notices().poll(context))
     }
 
-    /// Has a thread of its own call `f` with each notice from now on, until the segment is dropped.
+    /// Starts a thread that calls `f` with each notice from now on, until the segment is dropped.
     ///
     /// # Errors
     /// When there can be no more threads.
@@ -259,7 +259,7 @@ impl Segment {
         self.core.notices().wake();
     }
 
-    /// Somebody's write, if there is one to hear of.
+    /// Returns a notice, if there is one.
     pub fn try_notice(&self) -> Option<Notice> {
         self.core.notices().fetch()
     }

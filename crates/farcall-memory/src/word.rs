@@ -24,14 +24,14 @@ pub struct Word<M> {
     offset: u64,
 }
 
-/// How often a word may change under our hands before we give up: somebody does nothing else then.
-const TRIES: usize = 1000;
+/// How often a word may change between a read and a swap before an update is given up.
+const MAX_TRIES: usize = 1000;
 
 impl<M: Memory> Word<M> {
     /// The word at an offset that eight divides.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such word.
     pub fn new(memory: M, offset: u64) -> Result<Word<M>> {
         place(&memory, offset, 8)?;
         Ok(Word { memory, offset })
@@ -45,7 +45,7 @@ impl<M: Memory> Word<M> {
         self.memory.load(self.offset)
     }
 
-    /// Writes it; may return before it is there.
+    /// Writes the word. It may return before the word is there.
     ///
     /// # Errors
     /// As [`Memory::store`].
@@ -53,7 +53,7 @@ impl<M: Memory> Word<M> {
         self.memory.store(self.offset, new)
     }
 
-    /// Puts `new` there if it is `old`; gives what it was.
+    /// Writes `new` if the word is `old`. Returns what the word was.
     ///
     /// # Errors
     /// As [`Memory::compare_and_swap`].
@@ -61,7 +61,7 @@ impl<M: Memory> Word<M> {
         self.memory.compare_and_swap(self.offset, old, new)
     }
 
-    /// Puts `new` there; gives what it was.
+    /// Writes `new`. Returns what the word was.
     ///
     /// # Errors
     /// As [`Word::fetch_update`].
@@ -69,7 +69,7 @@ impl<M: Memory> Word<M> {
         self.fetch_update(|_| Some(new))
     }
 
-    /// Adds, and gives what it was before. It wraps around.
+    /// Adds, wrapping around. Returns what the word was.
     ///
     /// # Errors
     /// As [`Word::fetch_update`].
@@ -77,26 +77,26 @@ impl<M: Memory> Word<M> {
         self.fetch_update(|old| Some(old.wrapping_add(more)))
     }
 
-    /// Puts there what `f` makes of it, unless that is nothing; gives what it was. `f` is asked anew whenever the word has
-    /// changed meanwhile.
+    /// Writes what `f` returns for the word, unless that is `None`. Returns what the word was. `f` is called again whenever
+    /// the word has changed meanwhile.
     ///
     /// # Errors
     /// As [`Memory::compare_and_swap`]; and [`Kind::Overloaded`], [`Ran::No`], when the word has changed a thousand times.
     pub fn fetch_update(&self, mut f: impl FnMut(u64) -> Option<u64>) -> Result<u64> {
         let mut old = self.load()?;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let Some(new) = f(old) else { return Ok(old) };
             match self.compare_and_swap(old, new)? {
                 found if found == old => return Ok(old),
                 found => old = found,
             }
         }
-        let why = format!("the word at {} has changed {TRIES} times", self.offset);
+        let why = format!("the word at {} has changed {MAX_TRIES} times", self.offset);
         Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why).into())
     }
 }
 
-/// Checks that so many bytes are there, beginning with a word.
+/// Checks that the memory has `len` bytes at that offset, and that a word begins there.
 pub(super) fn place(memory: &impl Memory, offset: u64, len: u64) -> Result<()> {
     if !offset.is_multiple_of(8) {
         return Err(Refused::NotAWord.into());

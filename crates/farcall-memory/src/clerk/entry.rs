@@ -25,24 +25,24 @@ pub struct Entry {
 /// A record in a clerk's memory: an entry, or a question for one, or the answer to that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// `None` is the answer that there is none.
+    /// `None` answers that there is no such segment.
     pub(super) entry: Option<Entry>,
-    /// Tells a question, and its answer, from all others.
+    /// Distinguishes a question and its answer from all others.
     pub(super) token: u64,
-    /// Where the answer to a question is to be put.
+    /// The place where the answer to a question is to be written.
     pub(super) place: u64,
 }
 
-/// What stands where a record may.
+/// What a place for a record holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// Nothing, ever: no probe goes on beyond it.
+    /// No record was ever here: a probe ends here.
     Free,
-    /// Nothing any more.
+    /// A record was deleted here.
     Deleted,
-    /// Something that is being written, or that no clerk wrote.
+    /// A record that is being written, or bytes that no clerk wrote.
     Unsound,
-    /// A record, whole.
+    /// A whole record.
     Held(Record),
 }
 
@@ -76,7 +76,7 @@ impl Entry {
         self.address
     }
 
-    /// Which export of it is meant.
+    /// Which export of the segment is meant.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -97,7 +97,7 @@ impl Entry {
     }
 }
 
-/// Whether a segment may bear the name.
+/// Succeeds if a segment may bear the name.
 pub(super) fn check_name(name: &str) -> Result<(), Fault> {
     if name.len() > MAX_NAME {
         return Err(Fault::NotAName(format!(
@@ -113,7 +113,8 @@ impl Record {
         Record { entry: Some(entry), token: 0, place: 0 }
     }
 
-    /// Its bytes. A name that is too long is cut, and the record then found unsound: [`check_name`] comes first.
+    /// Encodes the record. A name that is too long is cut, and readers find the record unsound: callers check names first
+    /// ([`check_name`]).
     pub(super) fn to_bytes(&self) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
         if let Some(entry) = &self.entry {
@@ -139,13 +140,13 @@ impl Record {
     }
 }
 
-/// The flag of a sound record. It is none of the other flags.
+/// Returns the flag of a sound record, which differs from the other flags.
 fn check(bytes: &[u8; RECORD]) -> [u8; 8] {
     (xxh3_64(&bytes[8..]) | 1 << 63).to_le_bytes()
 }
 
 impl Slot {
-    /// Reads what stands there. Total: whoever may write there may write anything.
+    /// Parses the bytes of a place, which may be anything.
     pub(super) fn parse(bytes: &[u8; RECORD]) -> Slot {
         match first(bytes, 0) {
             FREE => Slot::Free,

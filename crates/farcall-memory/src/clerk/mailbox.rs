@@ -1,8 +1,9 @@
 //! The look-up with control transfer: questions and answers, which clerks write into one another's memory.
 //!
 //! A clerk's mailbox is a segment that anyone may write; the clerk hears of every write. Its first places are for questions, its
-//! others for the answers to its own. (The table is another segment, because nobody else is to write that.) An answer goes to
-//! the address from which the question came: only the port is what it says, so that nobody can have us write elsewhere.
+//! others for the answers to its own. The table is another segment, because no other process may write that. An answer goes to
+//! the address from which the question came. Only the port is taken from the question, so that a question cannot have the
+//! clerk write to another machine.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,12 +33,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The most askers whose mailbox was not imported before that are answered at the same time.
 const MAX_STRANGERS: usize = 8;
 
-/// Where a clerk is asked, and answered.
+/// Where other clerks write questions and answers.
 pub(super) struct Mailbox {
     segment: Segment,
     /// The mailboxes of other clerks.
     others: Neighbours,
-    /// Places for answers that nobody waits at.
+    /// Places for answers that are not in use.
     unused: Mutex<Vec<usize>>,
     /// Set when something was written at the place.
     answered: Vec<Arc<dyn Event>>,
@@ -62,7 +63,7 @@ impl Mailbox {
         self.segment.wake();
     }
 
-    /// Asks another clerk for a name: its answer, or `None` if all places for answers are taken.
+    /// Asks another clerk for a name. Returns its answer, or `None` if all places for answers are in use.
     pub(super) fn ask(
         &self,
         core: &Core,
@@ -86,7 +87,7 @@ impl Mailbox {
         env.entropy(&mut token);
         let token = u64::from_le_bytes(token);
         for attempt in 0..MAX_ATTEMPTS {
-            // (Its size says how often it was asked before.)
+            // The size of a question says how often it was asked before.
             let question = Entry {
                 name: name.to_owned(),
                 address: core.address,
@@ -113,7 +114,7 @@ impl Mailbox {
         Err(Fault::Silent(format!("the clerk at {home} does not answer")).into())
     }
 
-    /// The answer to the question with that token, once it is there.
+    /// Returns the answer to the question with that token, if it has come.
     fn answer(&self, place: usize, token: u64) -> Result<Option<Option<Entry>>, Fault> {
         let slot = table::read_one(&self.segment, (PLACES + place) as u64).map_err(super::own_memory)?;
         Ok(match slot {
@@ -144,13 +145,13 @@ pub(super) fn attend(core: &Arc<Core>, most: Option<Duration>) {
     }
 }
 
-/// Takes the question from a place, if there is one.
+/// Takes the question from a place, if there is one, and answers it.
 fn hear(core: &Arc<Core>, place: u64, from: SocketAddr) {
     let (segment, at) = (&core.mailbox.segment, place * RECORD as u64);
     let (Ok(flag), Ok(Slot::Held(question))) = (segment.load(at), table::read_one(segment, place)) else {
         return;
     };
-    // Once; if it is another one by now, there is another notice.
+    // A question is taken once; if another one stands there by now, it has a notice of its own.
     if segment.compare_and_swap(at, flag, 0) != Ok(flag) {
         return;
     }

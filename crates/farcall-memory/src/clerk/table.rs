@@ -16,7 +16,7 @@ const RUN: u64 = 8;
 /// How often a record that is being written is read again.
 const MAX_REREADS: usize = 4;
 
-/// Where the name stands if nothing is in its way: the same in every table of the same size.
+/// Returns the place of a name if no other name is in its way. It is the same in every table of that size.
 fn home(name: &str, slots: u64) -> u64 {
     xxh3_64(name.as_bytes()) % slots
 }
@@ -26,13 +26,13 @@ fn slots(table: &dyn Memory) -> u64 {
     table.size() / RECORD as u64
 }
 
-/// The entry of a name; and how many reads it took to find it, or not.
+/// Returns the entry of a name, if the table has it, and how many reads that took.
 pub(super) fn find(table: &dyn Memory, name: &str) -> Result<(Option<Entry>, u64)> {
     let (found, reads) = locate(table, name)?;
     Ok((found.map(|(_, entry)| entry), reads))
 }
 
-/// The entry of a name and its place, and reads.
+/// Returns the place and the entry of a name, if the table has it, and how many reads that took.
 fn locate(table: &dyn Memory, name: &str) -> Result<(Option<(u64, Entry)>, u64)> {
     let mut found = None;
     let reads = probe(table, name, |place, slot| match slot {
@@ -46,7 +46,8 @@ fn locate(table: &dyn Memory, name: &str) -> Result<(Option<(u64, Entry)>, u64)>
     Ok((found, reads))
 }
 
-/// Adds an entry, in the place of a former one of its name; false if there is no room. Only one at a time may add or delete.
+/// Adds an entry, in the place of a former one of its name. Returns false if there is no room. Only one thread at a time may add
+/// or delete.
 pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
     let (mut first_empty, mut former) = (None, None);
     probe(table, &entry.name, |place, slot| {
@@ -61,21 +62,21 @@ pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
     })?;
     let Some(place) = former.or(first_empty) else { return Ok(false) };
     let (at, bytes) = (place * RECORD as u64, Record::of(entry.clone()).to_bytes());
-    // Invalid before anything of it changes, valid when everything has.
+    // The record is invalid before any of it changes, and valid when all of it has.
     table.write(at, &WRITING)?;
     table.write(at + 8, &bytes[8..])?;
     table.write(at, &bytes[..8])?;
     Ok(true)
 }
 
-/// Deletes the entry of a name if it is of that generation; whether it was.
+/// Deletes the entry of a name if it is of that generation. Returns whether it was.
 pub(super) fn delete(table: &dyn Memory, name: &str, generation: u64) -> Result<bool> {
     let Some((place, entry)) = locate(table, name)?.0 else { return Ok(false) };
     if entry.generation != generation {
         return Ok(false);
     }
     mark(table, place, DELETED)?;
-    // Marks in front of a free place lead nowhere: without this, names that come and go would fill the table with them.
+    // Deletion marks in front of a free place are freed. Otherwise names that come and go would fill the table with marks.
     let slots = slots(table);
     if read_one(table, (place + 1) % slots)? != Slot::Free {
         return Ok(true);
@@ -91,7 +92,7 @@ pub(super) fn delete(table: &dyn Memory, name: &str, generation: u64) -> Result<
     Ok(true)
 }
 
-/// All entries.
+/// Returns all entries.
 pub(super) fn entries(table: &dyn Memory) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for place in 0..slots(table) {
@@ -102,8 +103,8 @@ pub(super) fn entries(table: &dyn Memory) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Shows what stands where the name may, place by place; gives how many reads it took. The first place costs a read; who has
-/// to go on reads several at once.
+/// Gives `visit` each place where the name may be, in order, until it breaks. Returns how many reads that took. The first place
+/// is read alone, further places several at once.
 fn probe(table: &dyn Memory, name: &str, mut visit: impl FnMut(u64, Slot) -> ControlFlow<()>) -> Result<u64> {
     let (slots, mut reads) = (slots(table), 0);
     if slots == 0 {
@@ -134,7 +135,7 @@ fn probe(table: &dyn Memory, name: &str, mut visit: impl FnMut(u64, Slot) -> Con
     Ok(reads)
 }
 
-/// What stands at a place.
+/// Reads what stands at a place.
 pub(super) fn read_one(table: &dyn Memory, place: u64) -> Result<Slot> {
     let mut bytes = [0; RECORD];
     table.read(place * RECORD as u64, &mut bytes)?;

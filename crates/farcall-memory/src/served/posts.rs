@@ -35,7 +35,7 @@ impl PostedWrites {
 
     /// Posts a write. Returns false if the caller is to make it a call, now that all earlier writes are done: it is long,
     /// or nothing can be posted.
-    pub(super) fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
+    pub(super) fn post(self: &Arc<Self>, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
         if bytes.len() <= MAX_WRITE_BYTES {
             self.open()?;
             while self.lock().is_full() {
@@ -51,7 +51,7 @@ impl PostedWrites {
 
     /// Waits until all posted writes are done.
     #[inline]
-    pub(super) fn settle(&self) -> Result<()> {
+    pub(super) fn settle(self: &Arc<Self>) -> Result<()> {
         if self.any.load(Ordering::Relaxed) { self.wait(0) } else { Ok(()) }
     }
 
@@ -99,13 +99,12 @@ impl PostedWrites {
 
     /// Blocks until at most `most` of the writes that were posted before are unacknowledged.
     #[cold]
-    fn wait(&self, most: usize) -> Result<()> {
-        let Some(mut asking) = self.ask(most)? else { return Ok(()) };
-        loop {
-            let answer = self.binding.call(&POSTED, &|e| self.question(&asking, e));
-            if self.hear(&mut asking, answer)? {
-                return Ok(());
+    fn wait(self: &Arc<Self>, most: usize) -> Result<()> {
+        match self.ask(most)? {
+            Some(asking) => {
+                Pending::new(Box::new(Settling { posts: self.clone(), asking, call: None })).wait()
             }
+            None => Ok(()),
         }
     }
 
@@ -209,10 +208,13 @@ impl Settling {
 impl PendingCall for Settling {
     fn wait(mut self: Box<Self>, sink: Sink<'_>) {
         loop {
-            self.call();
             let mut answer = None;
-            if let Some(call) = self.call.take() {
-                call.wait(&mut |reply| answer = Some(decode_reply(reply)));
+            match self.call.take() {
+                Some(call) => call.wait(&mut |reply| answer = Some(decode_reply(reply))),
+                None => {
+                    let question = |e: &mut Encoder<'_>| self.posts.question(&self.asking, e);
+                    answer = Some(self.posts.binding.call(&POSTED, &question));
+                }
             }
             if self.hear(answer, sink) {
                 return;

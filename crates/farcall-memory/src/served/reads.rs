@@ -1,8 +1,8 @@
-//! Reads that are under way together share packets.
+//! Started reads, which share packets while many are under way.
 //!
-//! A read that was started leaves at once, but for one that is started while twice as many as wait with it are under
-//! way: these leave together when they are half of those, or fill a packet, or one of them is waited for. So both ends
-//! always have something to do, and a packet's cost is that of many reads (Nagle, RFC 896, by reads instead of bytes).
+//! A started read joins the open batch. The batch is sent when it has at least half as many reads as are under way, when it
+//! fills a packet, or when the caller waits for one of its reads. So a lone read leaves at once, both ends always have work,
+//! and many reads share the cost of a packet (Nagle's rule, RFC 896, by reads instead of bytes).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,16 +24,17 @@ pub(super) struct Reads {
     binding: Binding,
     generation: u64,
     open: Mutex<Option<Arc<Batch>>>,
-    /// Reads that have left, and whose bytes nobody has seen yet.
+    /// How many reads have left whose bytes were not taken in yet.
     under_way: Arc<AtomicUsize>,
 }
 
-/// So many reads of one packet, and no more bytes than the smallest datagram brings, unless it is of one read.
-const READS: usize = 64;
-const BYTES: usize = 1_000;
+/// The most reads of a batch.
+const MAX_READS: usize = 64;
+/// The most bytes of a batch of several reads: they fit the smallest datagram.
+const MAX_BYTES: usize = 1_000;
 
-/// Bytes of a read that are given without memory of their own.
-const SHORT: usize = 64;
+/// The most bytes of a read that are handed over without an allocation.
+const SHORT_READ_BYTES: usize = 64;
 
 /// Reads that leave together.
 struct Batch {
@@ -43,15 +44,15 @@ struct Batch {
 }
 
 enum Stage {
-    /// It is not full, and has not left.
+    /// It takes in reads.
     Open { ranges: Vec<(u64, u32)>, bytes: usize },
-    /// It left; somebody waits for it, or has the call in hand, if there is none here.
+    /// It was sent. `call` is `None` while a thread waits for it.
     Sent { call: Option<Box<dyn PendingCall>>, reads: usize },
-    /// All bytes of all reads, or why not.
+    /// The bytes of all reads, or why they did not come.
     Over(Result<Bytes>),
 }
 
-/// One who is to hear that a batch is over.
+/// A task or thread that is woken when a batch is over.
 enum Watcher {
     Task(Waker),
     Thread(Arc<dyn Event>),
@@ -80,7 +81,7 @@ impl Reads {
         Pending::new(Box::new(part))
     }
 
-    /// Has a batch leave, if it waits for others to share its packet.
+    /// Sends a batch, if it is open.
     fn send(&self, batch: &Arc<Batch>) {
         let waits = lock(&self.open).take_if(|open| Arc::ptr_eq(open, batch));
         waits.inspect(|batch| batch.send(self));
@@ -89,24 +90,24 @@ impl Reads {
 
 impl Batch {
     fn new(under_way: Arc<AtomicUsize>) -> Batch {
-        let stage = Stage::Open { ranges: Vec::with_capacity(READS / 4), bytes: 0 };
+        let stage = Stage::Open { ranges: Vec::with_capacity(MAX_READS / 4), bytes: 0 };
         Batch { under_way, stage: Mutex::new(stage), watchers: Mutex::default() }
     }
 
-    /// Adds a read, if there is room: where its bytes will stand, how many reads there are, whether there is room for no
-    /// other.
+    /// Adds a read, if there is room. Returns where its bytes will stand, how many reads there are, and whether the batch is
+    /// full.
     fn add(&self, offset: u64, len: u32) -> Option<(usize, usize, bool)> {
         let Stage::Open { ranges, bytes } = &mut *lock(&self.stage) else { return None };
         let at = *bytes;
-        if !ranges.is_empty() && at + len as usize > BYTES {
+        if !ranges.is_empty() && at + len as usize > MAX_BYTES {
             return None;
         }
         ranges.push((offset, len));
         *bytes += len as usize;
-        Some((at, ranges.len(), ranges.len() >= READS || *bytes >= BYTES))
+        Some((at, ranges.len(), ranges.len() >= MAX_READS || *bytes >= MAX_BYTES))
     }
 
-    /// Has it leave.
+    /// Sends the batch.
     fn send(&self, reads: &Reads) {
         let mut stage = lock(&self.stage);
         let Stage::Open { ranges, .. } = &*stage else { return };
@@ -120,7 +121,7 @@ impl Batch {
         *stage = Stage::Sent { call: pending.into_call(), reads };
     }
 
-    /// Blocks until it is over.
+    /// Blocks until the batch is over.
     fn wait(self: &Arc<Self>, reads: &Reads) {
         reads.send(self);
         loop {
@@ -142,7 +143,7 @@ impl Batch {
         }
     }
 
-    /// Whether it is over; else the task is woken when it is.
+    /// Returns whether the batch is over. If not, the task is woken when it is.
     fn poll(self: &Arc<Self>, reads: &Reads, context: &Context<'_>) -> bool {
         reads.send(self);
         self.watch(context.waker());
@@ -156,7 +157,7 @@ impl Batch {
                     return false;
                 }
             }
-            // Whoever has the call in hand will say.
+            // The thread that waits for the call wakes the task.
             _ => return false,
         }
         self.end(outcome);
@@ -175,7 +176,7 @@ impl Batch {
         matches!(&*lock(&self.stage), Stage::Over(_))
     }
 
-    /// Its bytes have come, or never will.
+    /// Ends the batch: its bytes have come, or never will.
     fn end(&self, outcome: Option<Result<Bytes>>) {
         let outcome = outcome.unwrap_or_else(|| Err(farcall_core::stub::no_reply().into()));
         if let Stage::Sent { reads, .. } = std::mem::replace(&mut *lock(&self.stage), Stage::Over(outcome)) {
@@ -193,7 +194,7 @@ impl Batch {
         }
     }
 
-    /// Gives one of its reads, if it is over.
+    /// Gives the outcome of one read, if the batch is over. Returns whether it is.
     fn give(&self, at: usize, len: usize, sink: Sink<'_>) -> bool {
         let stage = lock(&self.stage);
         let Stage::Over(outcome) = &*stage else { return false };
@@ -203,9 +204,9 @@ impl Batch {
                     sink(Reply::Failed(other_length(at + len, bytes.len())));
                     return true;
                 };
-                // As it would have come alone: opaque data. Short ones need no memory.
-                let mut short = [0; 4 + SHORT];
-                if len <= SHORT {
+                // Encoded as opaque data, as the read would have come alone.
+                let mut short = [0; 4 + SHORT_READ_BYTES];
+                if len <= SHORT_READ_BYTES {
                     short[..4].copy_from_slice(&(len as u32).to_be_bytes());
                     short[4..4 + len].copy_from_slice(bytes);
                     sink(Reply::Result(Decoder::new(&short[..4 + len.next_multiple_of(4)])));
@@ -224,7 +225,7 @@ impl Batch {
     }
 }
 
-/// A task's word that a batch's call may have ended is everybody's.
+/// Wakes all that wait for a batch: its call may have ended.
 impl Wake for Batch {
     fn wake(self: Arc<Self>) {
         self.wake_all();
@@ -263,7 +264,7 @@ impl PendingCall for Part {
         Poll::Ready(())
     }
 
-    /// The others of its packet go on; that it is read does no harm.
+    /// Does nothing: the other reads of the batch go on.
     fn cancel(&mut self) {}
 
     fn detach(self: Box<Self>) {}

@@ -36,6 +36,7 @@ use farcall_shm::{Area, May, PROOF, Sight, Wants, Wire};
 use super::elsewhere::elsewhere;
 use super::proof::Question;
 use crate::client::Peer;
+use crate::xdr::Encode;
 use crate::{CallFailed, Kind, Pending, Ran};
 use farcall_memory::words;
 use farcall_memory::{Carrier, Facts, Refused, Result, Rights};
@@ -168,6 +169,15 @@ impl Mapped {
         Ok(&*self.served)
     }
 
+    /// Starts an access by the carrier by calls.
+    fn start_served<T: Encode>(
+        &self,
+        start: impl FnOnce(&dyn Carrier) -> Pending<T, Refused>,
+    ) -> Pending<T, Refused> {
+        self.served().map_or_else(|why| Pending::ended(Err(why)), start)
+    }
+
+    /// The failure of a write or swap while the segment was taken away: nobody knows whether it was done.
     #[cold]
     fn raced(&self) -> CallFailed {
         if self.exporter.is_gone() {
@@ -235,7 +245,11 @@ impl Carrier for Mapped {
     }
 
     fn start_flush(&self) -> Pending<(), Refused> {
-        Pending::ended(self.flush())
+        // What was written by mapping is there.
+        match self.asked.load(Ordering::Relaxed) {
+            true => self.start_served(|served| served.start_flush()),
+            false => Pending::ended(Ok(())),
+        }
     }
 
     fn start_read(&self, offset: u64, len: u32) -> Pending<Bytes, Refused> {
@@ -244,25 +258,21 @@ impl Carrier for Mapped {
         if self.is_current() {
             return Pending::ended(Ok(bytes.into()));
         }
-        self.served().map_or_else(|why| Pending::ended(Err(why)), |served| served.start_read(offset, len))
+        self.start_served(|served| served.start_read(offset, len))
     }
 
     fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
         if self.is_current() {
             return Pending::ended(self.write(offset, bytes, false));
         }
-        self.served().map_or_else(|why| Pending::ended(Err(why)), |served| served.start_write(offset, bytes))
+        self.start_served(|served| served.start_write(offset, bytes))
     }
 
     fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
         if self.is_current() {
             return Pending::ended(self.compare_and_swap(offset, old, new));
         }
-        let served = self.served();
-        served.map_or_else(
-            |why| Pending::ended(Err(why)),
-            |served| served.start_compare_and_swap(offset, old, new),
-        )
+        self.start_served(|served| served.start_compare_and_swap(offset, old, new))
     }
 }
 
