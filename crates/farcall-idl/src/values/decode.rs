@@ -2,7 +2,7 @@
 
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{self as xdr, Decode, Decoder, ErrorKind};
-use serde_json::Number;
+use serde_json::{Number, Value};
 
 use super::error::{Error, Path, UNDECLARED};
 use super::sink::Sink;
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
             }
             Type::Optional(inner) => match wrap(bytes.bool(), at)? {
                 false => {
-                    out.null();
+                    out.leaf(Value::Null);
                     Ok(())
                 }
                 true if nullable(self.types, inner) => {
@@ -56,13 +56,7 @@ impl<'a> Reader<'a> {
                 out.end(b']');
                 Ok(())
             }
-            Type::Tuple(parts) => {
-                out.begin(b'[');
-                let mut parts = parts.iter().enumerate();
-                parts.try_for_each(|(index, part)| self.value(part, bytes, &at.index(index), out))?;
-                out.end(b']');
-                Ok(())
-            }
+            Type::Tuple(parts) => self.positional(parts.iter(), bytes, at, out),
             Type::Named(place) => self.definition(*place, bytes, at, out),
             _ => wrap(scalar(ty, bytes, out), at),
         }
@@ -102,7 +96,7 @@ impl<'a> Reader<'a> {
         match &definition.body {
             Body::Struct { fields, extensible: false } if fields.is_empty() => {
                 charge(S::name_bytes(&definition.name), bytes, at)?;
-                out.text(&definition.name);
+                out.leaf(definition.name.as_str().into());
                 Ok(())
             }
             Body::Struct { fields, extensible: false } => self.fields(fields, bytes, at, out),
@@ -155,14 +149,22 @@ impl<'a> Reader<'a> {
                 out.end(b'}');
                 Ok(())
             }
-            _ => {
-                out.begin(b'[');
-                let mut fields = fields.iter().enumerate();
-                fields.try_for_each(|(index, field)| self.value(&field.ty, bytes, &at.index(index), out))?;
-                out.end(b']');
-                Ok(())
-            }
+            _ => self.positional(fields.iter().map(|field| &field.ty), bytes, at, out),
         }
+    }
+
+    /// Values of these types, one after the other, as an array.
+    fn positional<S: Sink>(
+        &self,
+        types: impl Iterator<Item = &'a Type>,
+        bytes: &mut Decoder<'_>,
+        at: &Path<'_>,
+        out: &mut S,
+    ) -> Done {
+        out.begin(b'[');
+        types.enumerate().try_for_each(|(index, ty)| self.value(ty, bytes, &at.index(index), out))?;
+        out.end(b']');
+        Ok(())
     }
 
     fn member<S: Sink>(&self, field: &'a Field, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
@@ -193,7 +195,7 @@ impl<'a> Reader<'a> {
         out.variant(place, index, tag);
         let at = at.field(&arm.name);
         if arm.tag.is_some() && arm.fields.is_empty() {
-            out.text(&arm.name);
+            out.leaf(arm.name.as_str().into());
             return Ok(());
         }
         out.begin(b'{');
@@ -205,9 +207,9 @@ impl<'a> Reader<'a> {
             match self.types.other_name(place, tag) {
                 Some(name) => {
                     charge(S::name_bytes(name), bytes, &at)?;
-                    out.text(name);
+                    out.leaf(name.into());
                 }
-                None => out.number(tag.into()),
+                None => out.leaf(tag.into()),
             }
             if !arm.fields.is_empty() {
                 self.fields(&arm.fields, bytes, &at, out)?;
@@ -221,48 +223,48 @@ impl<'a> Reader<'a> {
 
 fn scalar<S: Sink>(ty: &Type, bytes: &mut Decoder<'_>, out: &mut S) -> Result<(), xdr::Error> {
     match ty {
-        Type::Bool => out.bool(bytes.bool()?),
-        Type::I8 => out.number(i8::decode(bytes)?.into()),
-        Type::I16 => out.number(i16::decode(bytes)?.into()),
-        Type::I32 => out.number(bytes.i32()?.into()),
-        Type::I64 => out.text(&bytes.i64()?.to_string()),
-        Type::U8 => out.number(u8::decode(bytes)?.into()),
-        Type::U16 => out.number(u16::decode(bytes)?.into()),
-        Type::U32 => out.number(bytes.u32()?.into()),
-        Type::U64 => out.text(&bytes.u64()?.to_string()),
-        Type::F32 => float(shortest(f32::decode(bytes)?), out),
-        Type::F64 => float(f64::decode(bytes)?, out),
-        Type::Opaque { size } => out.text(&base64(bytes.opaque(*size as usize)?)),
+        Type::Bool => out.leaf(bytes.bool()?.into()),
+        Type::I8 => out.leaf(i8::decode(bytes)?.into()),
+        Type::I16 => out.leaf(i16::decode(bytes)?.into()),
+        Type::I32 => out.leaf(bytes.i32()?.into()),
+        Type::I64 => out.leaf(bytes.i64()?.to_string().into()),
+        Type::U8 => out.leaf(u8::decode(bytes)?.into()),
+        Type::U16 => out.leaf(u16::decode(bytes)?.into()),
+        Type::U32 => out.leaf(bytes.u32()?.into()),
+        Type::U64 => out.leaf(bytes.u64()?.to_string().into()),
+        Type::F32 => out.leaf(float(shortest(f32::decode(bytes)?))),
+        Type::F64 => out.leaf(float(f64::decode(bytes)?)),
+        Type::Opaque { size } => out.leaf(base64(bytes.opaque(*size as usize)?).into()),
         Type::Bytes { max } => {
             let found = bytes.bytes()?;
             within(found.len(), *max, bytes)?;
-            out.text(&base64(found));
+            out.leaf(base64(found).into());
         }
         Type::String { max } => {
             let found = bytes.bytes()?;
             within(found.len(), *max, bytes)?;
             match std::str::from_utf8(found) {
-                Ok(text) => out.text(text),
+                Ok(text) => out.leaf(text.into()),
                 // As some strings of ONC RPC are, which are in no encoding that is known.
                 Err(_) => {
                     out.begin(b'{');
                     out.key("hex");
-                    out.text(&found.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+                    out.leaf(found.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into());
                     out.end(b'}');
                 }
             }
         }
-        _ => out.null(),
+        _ => out.leaf(Value::Null),
     }
     Ok(())
 }
 
-fn float<S: Sink>(number: f64, out: &mut S) {
+fn float(number: f64) -> Value {
     match Number::from_f64(number) {
-        Some(number) => out.number(number),
-        None if number.is_nan() => out.text("NaN"),
-        None if number > 0.0 => out.text("Infinity"),
-        None => out.text("-Infinity"),
+        Some(number) => number.into(),
+        None if number.is_nan() => "NaN".into(),
+        None if number > 0.0 => "Infinity".into(),
+        None => "-Infinity".into(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use farcall_xdr::Decoder;
 use farcall_xdr::schema::{Body, Type, Types};
-use serde_json::Number;
+use serde_json::Value;
 
 use super::decode::Reader;
 use super::error::{Error, Path};
@@ -98,12 +98,6 @@ impl Finder<'_> {
         depth == steps && self.open.iter().all(|(_, _, on_path)| *on_path)
     }
 
-    fn leaf(&mut self, text: &str) {
-        if self.part(self.question.steps.len()) && self.found.is_none() {
-            self.found = Some(text == self.question.wanted);
-        }
-    }
-
     fn arms(types: Option<&Types>, place: u32, arm: usize, tag: i32) -> impl Iterator<Item = &str> {
         let own = types.and_then(|types| types.get(place)).and_then(|found| match &found.body {
             Body::Union { arms } => arms.get(arm).map(|arm| arm.name.as_str()),
@@ -114,29 +108,15 @@ impl Finder<'_> {
 }
 
 impl Sink for Finder<'_> {
-    const VALUE_BYTES: usize = 8;
-
-    fn name_bytes(_: &str) -> usize {
-        0
-    }
-
-    fn null(&mut self) {
-        self.leaf("null");
-    }
-
-    fn bool(&mut self, value: bool) {
-        self.leaf(if value { "true" } else { "false" });
-    }
-
-    fn number(&mut self, number: Number) {
-        if self.open.len() == self.question.steps.len() {
-            return self.leaf(&number.to_string());
+    fn leaf(&mut self, value: Value) {
+        if !self.part(self.question.steps.len()) || self.found.is_some() {
+            return;
         }
-        self.part(0);
-    }
-
-    fn text(&mut self, text: &str) {
-        self.leaf(text);
+        let wanted = self.question.wanted.as_str();
+        self.found = Some(match value {
+            Value::String(text) => text == wanted,
+            other => other.to_string() == wanted,
+        });
     }
 
     fn begin(&mut self, open: u8) {

@@ -2,21 +2,24 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
-/// Is told the parts of a value in order. Of an object a key before each member.
+/// Is told the parts of a value in order.
 pub(super) trait Sink {
-    /// What a value takes in memory, besides its text, in bytes.
-    const VALUE_BYTES: usize;
-    /// What a name takes in memory that comes from the description.
-    fn name_bytes(name: &str) -> usize;
+    /// What a value takes in memory, besides its text, in bytes. A sink that keeps nothing is charged for the time:
+    /// of values without bytes there may be any number.
+    const VALUE_BYTES: usize = 8;
 
-    fn null(&mut self);
-    fn bool(&mut self, value: bool);
-    fn number(&mut self, number: Number);
-    fn text(&mut self, text: &str);
+    /// What a name takes in memory that comes from the description.
+    fn name_bytes(_name: &str) -> usize {
+        0
+    }
+
+    /// A value that is neither an array nor an object.
+    fn leaf(&mut self, value: Value);
     /// `[` or `{`.
     fn begin(&mut self, open: u8);
+    /// The name of the next member of an object.
     fn key(&mut self, name: &str);
     /// `]` or `}`.
     fn end(&mut self, close: u8);
@@ -58,20 +61,8 @@ impl Sink for Builder {
         GROWTH * (size_of::<String>() + 2 * size_of::<usize>()) + name.len()
     }
 
-    fn null(&mut self) {
-        self.put(Value::Null);
-    }
-
-    fn bool(&mut self, value: bool) {
-        self.put(value.into());
-    }
-
-    fn number(&mut self, number: Number) {
-        self.put(number.into());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.put(text.into());
+    fn leaf(&mut self, value: Value) {
+        self.put(value);
     }
 
     fn begin(&mut self, open: u8) {
@@ -96,17 +87,7 @@ impl Sink for Builder {
 pub(super) struct Nothing;
 
 impl Sink for Nothing {
-    // No memory, but time: of values without bytes there may be any number.
-    const VALUE_BYTES: usize = 8;
-
-    fn name_bytes(_: &str) -> usize {
-        0
-    }
-
-    fn null(&mut self) {}
-    fn bool(&mut self, _: bool) {}
-    fn number(&mut self, _: Number) {}
-    fn text(&mut self, _: &str) {}
+    fn leaf(&mut self, _: Value) {}
     fn begin(&mut self, _: u8) {}
     fn key(&mut self, _: &str) {}
     fn end(&mut self, _: u8) {}
@@ -166,38 +147,16 @@ impl<'w> Printer<'w> {
         }
     }
 
-    fn quoted(&mut self, text: &str) {
-        let text = (self.layout.text)(Value::from(text).to_string());
-        self.write(&text);
+    fn write_leaf(&mut self, value: &Value) {
+        let text = value.to_string();
+        self.write(&if value.is_string() { (self.layout.text)(text) } else { text });
     }
 }
 
 impl Sink for Printer<'_> {
-    // No memory, but time: of values without bytes there may be any number.
-    const VALUE_BYTES: usize = 8;
-
-    fn name_bytes(_: &str) -> usize {
-        0
-    }
-
-    fn null(&mut self) {
+    fn leaf(&mut self, value: Value) {
         self.part();
-        self.write("null");
-    }
-
-    fn bool(&mut self, value: bool) {
-        self.part();
-        self.write(if value { "true" } else { "false" });
-    }
-
-    fn number(&mut self, number: Number) {
-        self.part();
-        self.write(&number.to_string());
-    }
-
-    fn text(&mut self, text: &str) {
-        self.part();
-        self.quoted(text);
+        self.write_leaf(&value);
     }
 
     fn begin(&mut self, open: u8) {
@@ -209,7 +168,7 @@ impl Sink for Printer<'_> {
 
     fn key(&mut self, name: &str) {
         self.part();
-        self.quoted(name);
+        self.write_leaf(&name.into());
         self.write(if self.layout.pretty { ": " } else { ":" });
         self.after_key = true;
     }
