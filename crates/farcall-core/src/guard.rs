@@ -16,6 +16,9 @@ use crate::Bytes;
 #[derive(Debug)]
 pub struct Panic(Option<Box<dyn Any + Send>>);
 
+/// What a simulation unwinds the threads of a process with that is gone. It is no error of anybody's.
+pub struct ProcessGone;
+
 /// Runs the user's code. What it leaves behind when it panics is its own affair.
 ///
 /// # Errors
@@ -28,6 +31,9 @@ pub fn run<R>(user: impl FnOnce() -> R) -> Result<R, Panic> {
 /// Runs the user's code where nobody else hears of its panic. `what` it is stands in the report.
 pub fn run_alone(what: &str, user: impl FnOnce()) {
     let Err(panic) = run(user) else { return };
+    if panic.0.as_ref().is_some_and(|payload| payload.is::<ProcessGone>()) {
+        return;
+    }
     let why = panic.message().unwrap_or("(no text)");
     // Not by `eprintln`, which panics when nobody reads.
     let _ = writeln!(std::io::stderr(), "farcall: {what} panicked: {why}");

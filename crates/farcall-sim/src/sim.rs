@@ -21,7 +21,7 @@ pub use inside::{JoinHandle, below, block_on, crash, note, now, random, sleep, s
 
 use crate::net::Nanos;
 use env::Outside;
-use farcall::Runtime;
+use farcall::{Runtime, System};
 use faults::{nanos, per_million};
 use names::Names;
 use state::Main;
@@ -264,6 +264,8 @@ impl<E: fmt::Debug> Outcome for Result<(), E> {
 /// The runtime that a process has in one life.
 fn runtime(world: &Arc<World>, process: usize, life: u32) -> farcall::Result<Runtime> {
     let outside = Arc::new(Outside::new(world.clone(), process, life));
+    world.lock().processes[process].env = Some(outside.clone());
+    System::replace(outside.clone());
     let names = Names::new(world.clone(), process, life);
     Runtime::builder().env(outside).registry(names).build()
 }

@@ -1,17 +1,24 @@
 //! What farcall's drivers see of the simulation: an [`Env`] for each life of a process.
 
+#[cfg(unix)]
+mod readiness;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+#[cfg(unix)]
+use farcall::env::{Address, Alarm, ConnectOptions, Listener, Poller, Source, Stream, Wanted};
 use farcall::env::{Env, Event, Received, Socket, SocketOptions, Time, Wait};
 
 use super::faults::nanos;
 use super::names::number;
 use super::state::{Ticket, Waits};
-use super::world::{Here, World, here};
+use super::world::{Guard, Here, World, here};
 use crate::net::Nanos;
+#[cfg(unix)]
+use readiness::{Connected, DATAGRAMS, Held, Listening, Sources, wait_any};
 
 /// The outside of one life of a process.
 pub(super) struct Outside {
@@ -21,6 +28,10 @@ pub(super) struct Outside {
     origin: Nanos,
 }
 
+/// The receive buffer of a datagram socket that speaks to one address, in bytes.
+#[cfg(unix)]
+const DATAGRAM_BUFFER: usize = 1 << 20;
+
 /// How many processors every machine has.
 const PROCESSORS: usize = 2;
 
@@ -28,6 +39,15 @@ impl Outside {
     pub(super) fn new(world: Arc<World>, process: usize, life: u32) -> Outside {
         let origin = world.lock().processes[process].origin;
         Outside { world, process, life, origin }
+    }
+
+    /// The world, for a process that lives.
+    fn alive(&self) -> io::Result<Guard<'_>> {
+        let state = self.world.lock();
+        match state.lives(self.process, self.life) {
+            true => Ok(state),
+            false => Err(io::Error::other("the process is gone")),
+        }
     }
 }
 
@@ -43,11 +63,10 @@ impl Env for Outside {
 
     /// Whatever address is asked for, it is the machine's only one.
     fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
-        let mut state = self.world.lock();
-        if !state.lives(self.process, self.life) {
-            return Err(io::Error::other("the process is gone"));
-        }
-        let Some((id, address)) = state.open(self.process, address.port(), options.buffer) else {
+        let mut state = self.alive()?;
+        let Some((id, address)) =
+            state.open(self.process, address.port(), options.buffer, !options.divisible)
+        else {
             return Err(io::ErrorKind::AddrInUse.into());
         };
         Ok(Arc::new(Udp { world: self.world.clone(), id, address, buffer: options.buffer }))
@@ -62,6 +81,46 @@ impl Env for Outside {
 
     fn event(&self) -> Arc<dyn Event> {
         Flag::new(&self.world)
+    }
+
+    #[cfg(unix)]
+    fn connect(&self, to: &Address, _: &ConnectOptions) -> io::Result<Arc<dyn Stream>> {
+        let mut state = self.alive()?;
+        let world = self.world.clone();
+        match to {
+            Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            Address::Tcp(to) => Ok(Arc::new(Held { world, id: state.connect(self.process, *to) })),
+            Address::Udp(to) => {
+                let opened = state.open(self.process, 0, DATAGRAM_BUFFER, false);
+                let (id, _) = opened.ok_or(io::ErrorKind::AddrInUse)?;
+                Ok(Arc::new(Connected { world, id, to: *to }))
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    fn listen(&self, at: &Address) -> io::Result<Arc<dyn Listener>> {
+        let Address::Tcp(at) = at else { return Err(io::ErrorKind::Unsupported.into()) };
+        let listening = self.alive()?.listen(self.process, at.port());
+        let (id, at) = listening.ok_or(io::ErrorKind::AddrInUse)?;
+        Ok(Arc::new(Listening { held: Held { world: self.world.clone(), id }, at }))
+    }
+
+    #[cfg(unix)]
+    fn poller(&self) -> io::Result<Arc<dyn Poller>> {
+        Ok(Arc::new(Sources { world: self.world.clone(), inner: Mutex::default() }))
+    }
+
+    #[cfg(unix)]
+    fn alarm(&self) -> io::Result<Arc<dyn Alarm>> {
+        let id = self.alive()?.alarm(self.process);
+        Ok(Arc::new(Held { world: self.world.clone(), id }))
+    }
+
+    #[cfg(unix)]
+    fn wait_any(&self, wanted: &mut [Wanted<'_>], timeout: Option<Duration>) -> io::Result<()> {
+        wait_any(&self.world, wanted, timeout);
+        Ok(())
     }
 
     fn entropy(&self, out: &mut [u8]) {
@@ -128,6 +187,11 @@ impl Socket for Udp {
 
     fn wake(&self) {
         self.world.lock().rouse(self.id);
+    }
+
+    #[cfg(unix)]
+    fn source(&self) -> Option<Source<'_>> {
+        Some(Source::Simulated(DATAGRAMS | self.id as u64))
     }
 
     fn local_address(&self) -> SocketAddr {

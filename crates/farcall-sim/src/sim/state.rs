@@ -1,10 +1,13 @@
 //! What a simulated world is at one moment, and what happens next in it. Nothing here waits.
 
+#[cfg(unix)]
+mod streams;
+
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use farcall::env::Received;
+use farcall::env::{Env, Received};
 use farcall_proto::dump::dump;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -12,6 +15,10 @@ use super::baton::Baton;
 use super::faults::Faults;
 use crate::net::{Nanos, Net, Path, SECS, Step, address, host};
 use crate::rng::{Rng, mix};
+#[cfg(unix)]
+pub(super) use streams::SourceId;
+#[cfg(unix)]
+use streams::{Sources, StreamEvent};
 
 /// A thread's place in [`State::threads`].
 pub(super) type ThreadId = usize;
@@ -23,9 +30,19 @@ pub(super) struct Ticket {
     number: u64,
 }
 
+/// What is to happen at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Due {
+    /// A wait ends.
+    Wake(Ticket),
+    /// Something happens to a stream.
+    #[cfg(unix)]
+    Stream(SourceId, StreamEvent),
+}
+
 /// Everything that changes, under one lock.
 pub(super) struct State {
-    pub(super) net: Net<Ticket>,
+    pub(super) net: Net<Due>,
     pub(super) rng: Rng,
     pub(super) threads: Vec<Thread>,
     /// Those that could run.
@@ -34,6 +51,8 @@ pub(super) struct State {
     pub(super) processes: Vec<Machine>,
     sockets: Vec<Mailbox>,
     by_address: HashMap<SocketAddr, usize>,
+    #[cfg(unix)]
+    sources: Sources,
     /// What paths to a new process are like.
     pub(super) faults: Faults,
     /// Threads of farcall that cannot be started, in parts per million.
@@ -82,6 +101,7 @@ pub(super) enum Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     Datagram(SocketAddr),
+    Sources,
     Event,
     Sleep,
     /// A process that it started is to wait.
@@ -106,6 +126,8 @@ pub(super) struct Machine {
     held: Vec<ThreadId>,
     /// What its clock read at virtual time zero.
     pub(super) origin: Nanos,
+    /// The outside of its present life.
+    pub(super) env: Option<Arc<dyn Env>>,
     next_port: u16,
     /// Who waits for its end, or for that of its threads.
     pub(super) mourners: Vec<Ticket>,
@@ -122,6 +144,8 @@ struct Mailbox {
     items: VecDeque<Item>,
     bytes: usize,
     capacity: usize,
+    /// Datagrams may be given together.
+    trains: bool,
     waiters: Vec<Ticket>,
 }
 
@@ -152,6 +176,8 @@ impl State {
             processes: Vec::new(),
             sockets: Vec::new(),
             by_address: HashMap::new(),
+            #[cfg(unix)]
+            sources: Sources::default(),
             faults: Faults::none(),
             thread_failures: 0,
             limit: 3600 * SECS,
@@ -217,9 +243,11 @@ impl State {
         None
     }
 
-    fn happen(&mut self, step: Step<Ticket>) {
+    fn happen(&mut self, step: Step<Due>) {
         match step {
-            Step::Event(ticket) => self.wake(ticket),
+            Step::Event(Due::Wake(ticket)) => self.wake(ticket),
+            #[cfg(unix)]
+            Step::Event(Due::Stream(id, event)) => self.happen_to(id, event),
             Step::Refused { sender, peer, quoted, .. } => {
                 self.note(&[2, u64::from(sender.port())], || {
                     format!("{sender} hears that nobody is at {peer}")
@@ -275,6 +303,7 @@ impl State {
             let machine = &self.processes[thread.process];
             let does = match thread.status {
                 Status::Waiting(Waits::Datagram(at)) => format!("waits for a datagram at {at}"),
+                Status::Waiting(Waits::Sources) => "waits for streams".to_owned(),
                 Status::Waiting(Waits::Event) => "waits to be woken".to_owned(),
                 Status::Waiting(Waits::Sleep) => "sleeps".to_owned(),
                 Status::Waiting(Waits::Start) => "waits for a process to start".to_owned(),
@@ -329,6 +358,12 @@ impl State {
         Ticket { thread, number: self.threads[thread].ticket }
     }
 
+    /// Whether that wait has not ended.
+    #[cfg(unix)]
+    pub(super) fn is_waiting(&self, ticket: Ticket) -> bool {
+        self.threads[ticket.thread].ticket == ticket.number
+    }
+
     /// Ends a wait, if it is still that one.
     pub(super) fn wake(&mut self, ticket: Ticket) {
         let thread = &mut self.threads[ticket.thread];
@@ -371,6 +406,7 @@ impl State {
             paused: false,
             held: Vec::new(),
             origin: 0,
+            env: None,
             next_port: PORTS,
             mourners: Vec::new(),
         });
@@ -419,6 +455,8 @@ impl State {
                 self.close(id);
             }
         }
+        #[cfg(unix)]
+        self.close_sources(process);
         self.wake_all(mourners);
         let name = self.processes[process].name.clone();
         self.note(&[6, process as u64], || format!("{name} is gone"));
@@ -458,7 +496,13 @@ impl State {
 /// Sockets.
 impl State {
     /// Opens a socket; port 0 asks for any. `None`: the port is taken.
-    pub(super) fn open(&mut self, process: usize, port: u16, capacity: usize) -> Option<(usize, SocketAddr)> {
+    pub(super) fn open(
+        &mut self,
+        process: usize,
+        port: u16,
+        capacity: usize,
+        trains: bool,
+    ) -> Option<(usize, SocketAddr)> {
         let at = match port {
             0 => self.free_address(process),
             port => address(process, port),
@@ -468,13 +512,22 @@ impl State {
         }
         let id = self.sockets.len();
         let (items, waiters) = (VecDeque::new(), Vec::new());
-        self.sockets.push(Mailbox { address: at, process, open: true, items, bytes: 0, capacity, waiters });
+        self.sockets.push(Mailbox {
+            address: at,
+            process,
+            open: true,
+            items,
+            bytes: 0,
+            capacity,
+            trains,
+            waiters,
+        });
         self.by_address.insert(at, id);
         self.net.bind(at);
         Some((id, at))
     }
 
-    fn free_address(&mut self, process: usize) -> SocketAddr {
+    pub(super) fn free_address(&mut self, process: usize) -> SocketAddr {
         loop {
             let port = self.processes[process].next_port;
             self.processes[process].next_port = port.checked_add(1).unwrap_or(PORTS);
@@ -516,7 +569,8 @@ impl State {
         };
         let each = bytes.len();
         let mut len = self.unload(id, bytes, buffer);
-        if self.sockets[id].items.is_empty() || self.rng.chance(500_000) {
+        let mailbox = &self.sockets[id];
+        if mailbox.items.is_empty() || !mailbox.trains || self.rng.chance(500_000) {
             return Some(Received::Datagrams { from, len, each: each.max(1) });
         }
         while let Some(Item::Datagram(next, more)) = self.sockets[id].items.front() {
@@ -542,6 +596,13 @@ impl State {
         buffer[..len].copy_from_slice(&bytes[..len]);
         self.net.recycle(bytes);
         len
+    }
+
+    /// Whether something has arrived at a socket.
+    #[cfg(unix)]
+    pub(super) fn has_datagram(&self, id: usize) -> bool {
+        let mailbox = &self.sockets[id];
+        !mailbox.open || !mailbox.items.is_empty()
     }
 
     /// One more waits at a socket.

@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use farcall::System;
+use farcall::guard::ProcessGone;
 use farcall::names::Memory;
 
 use super::baton::Baton;
-use super::state::{Main, State, Status, ThreadId, Waits};
+use super::state::{Due, Main, State, Status, ThreadId, Waits};
 use crate::net::Nanos;
 
 /// A simulated world. It is the same for all that hold it.
@@ -34,9 +36,6 @@ pub(super) struct World {
 
 /// What [`World::state`] guards.
 pub(super) type Guard<'a> = MutexGuard<'a, State>;
-
-/// The payload of the panic that unwinds the threads of a process that is gone.
-struct Killed;
 
 /// Which simulated thread this is.
 #[derive(Clone)]
@@ -123,8 +122,11 @@ impl World {
                 let _ = handle.join();
             }
         }
-        let mains: Vec<_> = self.lock().processes.iter_mut().map(|machine| machine.main.take()).collect();
-        drop(mains);
+        let mut state = self.lock();
+        let held: Vec<_> =
+            state.processes.iter_mut().map(|machine| (machine.main.take(), machine.env.take())).collect();
+        drop(state);
+        drop(held);
     }
 
     /// Starts a process that is not alive. A simulated thread that asks waits until the new process
@@ -215,10 +217,15 @@ impl World {
     fn be(self: Arc<World>, thread: ThreadId, body: Box<dyn FnOnce() + Send>) {
         HERE.set(Some(Here { world: self.clone(), thread }));
         self.take_baton(self.lock(), thread);
-        let killed = self.lock().threads[thread].killed;
+        let (killed, env) = {
+            let state = self.lock();
+            let known = &state.threads[thread];
+            (known.killed, state.processes[known.process].env.clone())
+        };
+        env.into_iter().for_each(System::replace);
         let ended = catch_unwind(AssertUnwindSafe(|| if killed { drop(body) } else { body() }));
         if let Err(payload) = ended
-            && !payload.is::<Killed>()
+            && !payload.is::<ProcessGone>()
         {
             self.panicked(thread, &text_of(&*payload), None);
             let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
@@ -240,7 +247,7 @@ impl World {
         let mut state = self.go_on(state, thread);
         if let Some(until) = until {
             let ticket = state.present_ticket(thread);
-            state.net.at(until, ticket);
+            state.net.at(until, Due::Wake(ticket));
         }
         state.threads[thread].status = Status::Waiting(why);
         if let Some(starter) = state.threads[thread].starter.take() {
@@ -318,7 +325,7 @@ impl World {
             }
         }
         drop(state);
-        resume_unwind(Box::new(Killed))
+        resume_unwind(Box::new(ProcessGone))
     }
 
     /// Gives the baton away for ever.

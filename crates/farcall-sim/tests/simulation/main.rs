@@ -1,4 +1,4 @@
-//! Servers and clients in the simulated network: the driver, users' programs, segments and groups.
+//! Servers and clients in the simulated network: the driver, users' programs, segments, groups and ONC RPC.
 #![allow(missing_docs)]
 
 mod bank;
@@ -6,6 +6,8 @@ mod driver;
 mod first_calls;
 mod large_results;
 mod name_clerk;
+#[cfg(target_os = "linux")]
+mod onc;
 mod segments;
 #[cfg(feature = "soak")]
 mod soak;

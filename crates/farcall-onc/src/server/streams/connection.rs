@@ -365,6 +365,10 @@ impl Connection {
 
     /// Has somebody else go on with what was read and with what comes. The thread of that turn will only send its reply.
     fn pass(&self, turn: u64) {
+        // Not under the lock of the inbox, as in `next`.
+        if self.turn.load(Ordering::Acquire) != turn {
+            return;
+        }
         let sent = {
             let mut inbox = lock(&self.inbox);
             if self.turn.load(Ordering::Relaxed) != turn {

@@ -1,0 +1,311 @@
+//! Servers and clients of ONC RPC under everything that can befall them, over UDP and TCP: what is said of a call must
+//! be true, and a server executes no call twice that it remembers.
+//!
+//! Each call has a number of its own, and servers write down which they executed, when, and in which of their lives. In
+//! the end: a life executed no call again before its memory of the call was over; a call that returned was executed;
+//! one that was reported as not run never was, even after every late packet has come; and every call ended.
+//!
+//! 1,000 seeds take a minute: `FARCALL_SIM_SEEDS=1000 cargo test -p farcall-sim --test simulation onc`. A failure prints
+//! its seed, which `FARCALL_SIM_SEED` replays.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farcall::{Error, Ran};
+use farcall_onc::server::Retention;
+use farcall_onc::{Client, Server};
+use farcall_sim::{Faults, Sim, check, replay, sim};
+
+#[farcall::interface(program = 0x2000_0100, version = 1)]
+trait Work {
+    /// Runs for so many microseconds, and returns so many bytes.
+    #[procedure(1)]
+    fn work(&self, number: u64, micros: u64, bytes: u32, payload: &[u8]) -> farcall::Result<Vec<u8>>;
+    /// May run twice.
+    #[procedure(2)]
+    #[idempotent]
+    fn again(&self, number: u64, micros: u64) -> farcall::Result<u64>;
+    /// Has another server do it.
+    #[procedure(3)]
+    fn relay(&self, number: u64, micros: u64) -> farcall::Result<u64>;
+}
+
+/// What all know, and no crash destroys.
+#[derive(Default)]
+struct Books {
+    next: AtomicU64,
+    lives: AtomicU32,
+    executed: Mutex<HashMap<u64, Vec<Execution>>>,
+    told: Mutex<Vec<(u64, Told, String)>>,
+    addresses: Mutex<Vec<SocketAddr>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Execution {
+    /// Of which server's life.
+    life: u32,
+    began: Duration,
+    /// When it ended; `None` if a crash ended it.
+    ended: Option<Duration>,
+    idempotent: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    Returned,
+    Failed(Ran),
+}
+
+/// Longer than procedures, pauses, partitions and the patience of callers explain.
+const LONGEST: Duration = Duration::from_secs(180);
+
+impl Books {
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn note<T>(&self, number: u64, how: &str, result: farcall::Result<T>) {
+        let (told, text) = match result {
+            Ok(_) => (Told::Returned, String::new()),
+            Err(Error::Declared(never)) => match never {},
+            Err(Error::CallFailed(why)) => (Told::Failed(why.ran()), why.to_string()),
+        };
+        sim::note(&format!("call {number}, {how}: {told:?} {text}"));
+        self.told.lock().unwrap().push((number, told, format!("{how}: {text}")));
+    }
+
+    fn audit(&self) {
+        let executed = self.executed.lock().unwrap();
+        for (number, all) in &*executed {
+            for (place, later) in all.iter().enumerate() {
+                let forgotten = |earlier: &&Execution| {
+                    let ended = earlier.ended.unwrap_or(Duration::MAX);
+                    earlier.idempotent
+                        || earlier.life != later.life
+                        || later.began >= ended.saturating_add(Retention::default().time)
+                };
+                let remembered = all[..place].iter().find(|earlier| !forgotten(earlier));
+                assert!(remembered.is_none(), "call {number} was executed twice: {all:?}");
+            }
+        }
+        for (number, told, how) in &*self.told.lock().unwrap() {
+            let ran = executed.contains_key(number);
+            match told {
+                Told::Returned | Told::Failed(Ran::Yes) => assert!(ran, "call {number} {told:?}, {how}"),
+                Told::Failed(Ran::No) => assert!(!ran, "call {number} did not run, {how}"),
+                Told::Failed(_) => {}
+            }
+        }
+    }
+}
+
+struct Worker {
+    books: Arc<Books>,
+    life: u32,
+}
+
+impl Worker {
+    /// Executes a call: notes when it began and ended.
+    fn execute<T>(&self, number: u64, idempotent: bool, run: impl FnOnce() -> T) -> T {
+        let place = {
+            let mut executed = self.books.executed.lock().unwrap();
+            let all = executed.entry(number).or_default();
+            all.push(Execution { life: self.life, began: sim::now(), ended: None, idempotent });
+            all.len() - 1
+        };
+        sim::note(&format!("call {number} is executed in life {}", self.life));
+        let result = run();
+        let mut executed = self.books.executed.lock().unwrap();
+        executed.entry(number).and_modify(|all| all[place].ended = Some(sim::now()));
+        result
+    }
+}
+
+fn sleep(micros: u64) {
+    if micros > 0 {
+        sim::sleep(Duration::from_micros(micros));
+    }
+}
+
+impl Work for Worker {
+    fn work(&self, number: u64, micros: u64, bytes: u32, _: &[u8]) -> farcall::Result<Vec<u8>> {
+        self.execute(number, false, || sleep(micros));
+        Ok(vec![number as u8; bytes as usize])
+    }
+
+    fn again(&self, number: u64, micros: u64) -> farcall::Result<u64> {
+        self.execute(number, true, || sleep(micros));
+        Ok(number)
+    }
+
+    fn relay(&self, number: u64, micros: u64) -> farcall::Result<u64> {
+        self.execute(number, false, || {
+            let Some(next) = client(&self.books) else { return };
+            let inner = self.books.number();
+            let next = next.bind::<dyn Work>().within(Duration::from_secs(5));
+            self.books.note(inner, &format!("relayed by {number}"), next.work(inner, micros, 9, b""));
+        });
+        Ok(number)
+    }
+}
+
+fn serve(books: &Arc<Books>) -> std::io::Result<()> {
+    let life = books.lives.fetch_add(1, Ordering::Relaxed);
+    let worker = Arc::new(Worker { books: books.clone(), life });
+    let server = Server::builder().program::<dyn Work>(worker).workers(1 + sim::below(4) as usize);
+    let server = server.address("0.0.0.0:2049".parse().unwrap()).start()?;
+    let address = server.tcp().unwrap();
+    let mut addresses = books.addresses.lock().unwrap();
+    if !addresses.contains(&address) {
+        addresses.push(address);
+    }
+    drop(addresses);
+    server.wait();
+    Ok(())
+}
+
+/// A client of one of the servers, if that can be reached.
+fn client(books: &Books) -> Option<Client> {
+    let address = {
+        let addresses = books.addresses.lock().unwrap();
+        addresses[sim::below(addresses.len() as u64) as usize]
+    };
+    let network = if sim::below(2) == 0 { "udp" } else { "tcp" };
+    let retransmit = Duration::from_millis(100 << sim::below(5));
+    Client::builder().retransmit(retransmit).connect(&format!("{network}://{address}")).ok()
+}
+
+/// One thread of a client process.
+fn call(books: &Arc<Books>, calls: u64) {
+    let client = loop {
+        match client(books) {
+            Some(client) => break client,
+            None => sim::sleep(Duration::from_millis(300)),
+        }
+    };
+    let work = client.bind::<dyn Work>();
+    for _ in 0..calls {
+        let before = sim::now();
+        one_call(books, &work);
+        let took = sim::now() - before;
+        assert!(took < LONGEST, "a call took {took:?}");
+        if sim::below(3) == 0 {
+            sim::sleep(Duration::from_micros(sim::below(2_000_000)));
+        }
+    }
+}
+
+fn one_call(books: &Arc<Books>, work: &WorkClient) {
+    let number = books.number();
+    let micros = if sim::below(2) == 0 { 0 } else { 1 << sim::below(22) };
+    let bytes = if sim::below(4) == 0 { 1 << sim::below(15) } else { sim::below(40) as u32 };
+    let payload = vec![7; if sim::below(6) == 0 { 1 << sim::below(15) } else { 8 }];
+    let right = |result: farcall::Result<Vec<u8>>| {
+        if let Ok(result) = &result {
+            assert!(result.len() == bytes as usize && result.iter().all(|byte| *byte == number as u8));
+        }
+        result
+    };
+    let mut work = work.clone();
+    if sim::below(5) == 0 {
+        work = work.within(Duration::from_millis(1 + sim::below(3_000)));
+    }
+    match sim::below(12) {
+        0..=3 => books.note(number, "call", right(work.work(number, micros, bytes, &payload))),
+        4 => books.note(number, "again", work.again(number, micros)),
+        5 => books.note(number, "relay", work.relay(number, micros / 4)),
+        6 => {
+            let started = work.start().work(number, micros, bytes, &payload);
+            books.note(number, "start and wait", right(started.wait()));
+        }
+        7 => {
+            let started = work.start().work(number, micros, bytes, &payload);
+            books.note(number, "start and await", right(sim::block_on(started)));
+        }
+        8 => {
+            let mut started = work.start().work(number, micros, bytes, &payload);
+            sim::sleep(Duration::from_micros(1 << sim::below(20)));
+            started.cancel();
+            books.note(number, "cancel", right(started.wait()));
+        }
+        9 => drop(work.start().work(number, micros, bytes, &payload)),
+        10 => work.start().work(number, micros, bytes, &payload).detach(),
+        _ => {
+            let many: Vec<_> = (0..sim::below(20))
+                .map(|_| (books.number(), work.start()))
+                .map(|(number, start)| (number, start.work(number, micros / 16, 9, b"")))
+                .collect();
+            many.into_iter().for_each(|(number, started)| books.note(number, "one of many", started.wait()));
+        }
+    }
+}
+
+fn run(sim: &Sim) {
+    sim.limit(Duration::from_secs(24 * 3600));
+    let books = Arc::new(Books::default());
+    let servers: Vec<_> = (0..1 + sim.below(2))
+        .map(|n| {
+            let books = books.clone();
+            sim.server(&format!("server {n}"), move || serve(&books))
+        })
+        .collect();
+    sim.random_faults();
+    let clients: Vec<_> = (0..1 + sim.below(2))
+        .map(|n| {
+            let books = books.clone();
+            sim.process(&format!("client {n}"), move || {
+                let thread = |_| {
+                    let books = books.clone();
+                    sim::spawn(move || call(&books, 12))
+                };
+                let threads: Vec<_> = (0..1 + sim::below(4)).map(thread).collect();
+                threads.into_iter().for_each(|thread| thread.join());
+            })
+        })
+        .collect();
+    for _ in 0..sim.below(8) {
+        sim.sleep(Duration::from_millis(sim.below(4000)));
+        let server = &servers[sim.below(servers.len() as u64) as usize];
+        let client = &clients[sim.below(clients.len() as u64) as usize];
+        match sim.below(6) {
+            0 | 1 => {
+                server.crash();
+                sim.sleep(Duration::from_millis(sim.below(8000)));
+                server.restart();
+            }
+            2 => client.crash(),
+            3 => {
+                let one = [server, client][sim.below(2) as usize];
+                one.pause();
+                sim.sleep(Duration::from_millis(sim.below(20_000)));
+                one.resume();
+            }
+            4 => {
+                sim.cut(server, client);
+                sim.sleep(Duration::from_millis(sim.below(20_000)));
+                sim.heal();
+            }
+            _ => drop(sim.random_faults()),
+        }
+    }
+    sim.faults(Faults::none());
+    sim.run();
+    // Whatever was late comes now.
+    sim.sleep(Duration::from_secs(7 * 3600));
+    books.audit();
+}
+
+#[test]
+fn a_seed_is_one_run_of_all_this() {
+    for seed in 0..5 {
+        assert_eq!(replay(seed, run), replay(seed, run));
+    }
+}
+
+#[test]
+fn what_is_said_of_a_call_is_true_and_no_call_that_is_remembered_runs_again() {
+    check(40, run);
+}
