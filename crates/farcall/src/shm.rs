@@ -1,8 +1,9 @@
 //! The driver for two processes of one machine: calls through memory that both map, instead of datagrams.
 //!
 //! ```text
-//! link       the calling end: a call that its thread waits for;  started: one that no thread waits for
-//! long       what a slot cannot hold, at the calling end;  large, outflow: the same at the serving end
+//! link       the calling end of a connection;  call: a call that its thread waits for;  started: one that no
+//!            thread waits for
+//! long       what a slot cannot hold, at the calling end;  large, outflow: at the serving end
 //! watch      whether the server is still there
 //! service    a thread that waits for started calls which are awaited;  handover: where their outcomes wait
 //!            until their caller asks
@@ -11,16 +12,19 @@
 //! budget     what peers make the host hold, and the share of each
 //! mapped     the carrier of accesses to memory that is mapped;  offers: the segments of this runtime that may be mapped
 //! elsewhere  what a peer may block, in a thread that nobody waits for
-//! post       one caller's memory, and the threads that take turns at receiving from it
+//! session    one caller, and the threads that take turns at receiving from it;  bulk: its memory
 //! ```
 //!
 //! `farcall-shm` has the memory itself, and `docs/shared-memory.md` the rules. What a call means here is what it means
 //! over UDP; how it is executed is the same code (`server/`). Binding asks by UDP in any case.
 
 mod budget;
+mod bulk;
+mod call;
 mod elsewhere;
 mod handover;
 mod host;
+mod host_signal;
 mod large;
 mod link;
 mod long;
@@ -28,9 +32,9 @@ mod mapped;
 mod meet;
 mod offers;
 mod outflow;
-mod post;
 mod proof;
 mod service;
+mod session;
 mod started;
 mod watch;
 

@@ -38,6 +38,13 @@ mod guard {
     }
 }
 
+mod watch {
+    use std::time::Duration;
+
+    pub(super) const FIRST_NAP: Duration = Duration::from_secs(1);
+    pub(super) const LONGEST_NAP: Duration = FIRST_NAP;
+}
+
 mod link {
     //! A connection: its memory, and the outside.
     use std::sync::{Arc, OnceLock};
@@ -50,11 +57,8 @@ mod link {
     use crate::bell::{Bell, Recall};
     use crate::env::Time;
     use crate::futex::Kernel;
-    use crate::service::Service;
+    use crate::service::{Connection, Service};
     use crate::turn::Turn;
-
-    pub(super) const FIRST_NAP: Duration = Duration::from_secs(1);
-    pub(super) const LONGEST_NAP: Duration = FIRST_NAP;
 
     pub(super) struct Link {
         pub(super) env: Env,
@@ -127,6 +131,28 @@ mod link {
         }
     }
 
+    impl Connection for Link {
+        fn service(&self) -> &Arc<Service> {
+            self.service.get_or_init(Arc::default)
+        }
+
+        fn caller(&self) -> &Arc<Caller> {
+            &self.caller
+        }
+
+        fn now(&self) -> Time {
+            self.env.now()
+        }
+
+        fn look(&self) {
+            self.watch.look();
+        }
+
+        fn spawn(&self, _: &str, run: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
+            self.env.spawn(run)
+        }
+    }
+
     impl Drop for Link {
         fn drop(&mut self) {
             if let Some(service) = self.service.1.get() {
@@ -183,7 +209,7 @@ mod link {
             Time::from_nanos(self.caller.late.load(Ordering::SeqCst).into())
         }
 
-        pub(super) fn spawn(&self, _: &str, run: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
+        fn spawn(&self, run: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
             let mut scarce = self.scarce.lock().unwrap();
             if *scarce > 0 {
                 *scarce -= 1;
@@ -209,7 +235,7 @@ mod link {
     }
 
     impl Watch {
-        pub(super) fn look(&self, _: Time) {
+        fn look(&self) {
             self.broken.store(self.caller.dead.load(Ordering::SeqCst), Ordering::SeqCst);
         }
 
@@ -228,7 +254,7 @@ mod started {
     use crate::env::Time;
     use crate::handover::Handover;
     use crate::link::{Link, NUMBER};
-    use crate::service::Service;
+    use crate::service::{AwaitedCall, Service};
 
     pub(super) struct Started {
         pub(super) link: Arc<Link>,
@@ -267,7 +293,7 @@ mod started {
             let (former, is_new) = self.handover.listen(waker);
             drop(former);
             if is_new {
-                service.add(self);
+                service.add(self.clone(), self.deadline.is_some());
             }
             self.handover.give().map_or(Polled::Pending, Polled::Ready)
         }
@@ -292,14 +318,20 @@ mod started {
                 self.link.caller.wake();
             }
         }
+    }
 
-        pub(super) fn until(&self) -> (Option<Time>, ()) {
-            let until = self.handover.cancelled();
-            self.link.caller.note(until);
-            (until, ())
+    impl AwaitedCall for Started {
+        fn watch(&self) -> bool {
+            self.link.caller.watch(self.ticket)
         }
 
-        pub(super) fn settle(&self, now: Time) -> Option<Option<Waker>> {
+        fn until(&self) -> Option<Time> {
+            let until = self.handover.cancelled();
+            self.link.caller.note(until);
+            until
+        }
+
+        fn settle(&self, now: Time) -> Option<Option<Waker>> {
             let ended = match self.link.caller.is_answered(self.ticket) {
                 true => Ended::Answered,
                 false if self.link.watch.broken() => Ended::Broken,

@@ -4,31 +4,23 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_shm::{Alarm, Ear, Heard, Hello, Listener, MAX_HELLO, Wants, Wire};
+use farcall_shm::{Ear, Heard, Hello, Listener, MAX_HELLO, Wants, Wire};
 
 use super::budget::{Budget, Share};
-use super::meet::Meeting;
+use super::host_signal::HostSignal;
+use super::meet::{Meeting, Met};
 use super::offers::Offers;
-use super::post::Post;
 use super::proof::answer;
+use super::session::{Means, Session};
 use super::watch::PROBE;
 use crate::env::Time;
 use crate::server::Server;
 
 /// What a server needs to be called through memory. It ends when it is stopped.
-pub(crate) struct Host(Arc<Watch>);
-
-/// What wakes the host's thread.
-pub(super) struct Watch {
-    alarm: Alarm,
-    stopped: AtomicBool,
-    /// Callers whose meetings are over, and what came of it.
-    met: Mutex<Vec<(u64, Option<Arc<Post>>)>>,
-}
+pub(crate) struct Host(Arc<HostSignal>);
 
 /// Connections at most; further callers call by UDP.
 const MAX_CONNECTIONS: usize = 1024;
@@ -61,24 +53,6 @@ const QUIET: u32 = 64;
 /// How long nobody is met when there are too many files.
 const REST: Duration = Duration::from_millis(50);
 
-impl Watch {
-    /// There is something to look after.
-    pub(super) fn alarm(&self) {
-        self.alarm.set();
-    }
-
-    /// What came of a meeting. False: the host has stopped.
-    pub(super) fn met(&self, name: u64, post: Option<Arc<Post>>) -> bool {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner).push((name, post));
-        self.alarm();
-        !self.stopped.load(Ordering::SeqCst)
-    }
-
-    fn take_met(&self) -> Vec<(u64, Option<Arc<Post>>)> {
-        std::mem::take(&mut *self.met.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 impl Host {
     /// Meets the callers of a server.
     ///
@@ -87,10 +61,9 @@ impl Host {
     pub(crate) fn new(server: &Arc<Server>, offers: &Arc<Offers>, spin: Duration) -> std::io::Result<Host> {
         let listeners = callable_at(server.address()).into_iter().map(|at| Ok((at, Listener::bind(at)?)));
         let listeners = listeners.collect::<std::io::Result<Vec<(SocketAddr, Listener)>>>()?;
-        let (stopped, met) = (AtomicBool::new(false), Mutex::default());
-        let watch = Arc::new(Watch { alarm: Alarm::new()?, stopped, met });
+        let signal = Arc::new(HostSignal::new()?);
         let ear = Ear::new()?;
-        ear.hear(&watch.alarm, ALARM)?;
+        ear.hear(&signal.alarm, ALARM)?;
         for ((_, listener), name) in listeners.iter().zip(LISTENERS) {
             ear.hear(listener, name)?;
         }
@@ -101,7 +74,8 @@ impl Host {
             ear,
             next: LISTENERS.end,
             server: server.clone(),
-            watch: watch.clone(),
+            signal: signal.clone(),
+            met: Arc::default(),
             listeners,
             resting: None,
             spin,
@@ -113,19 +87,20 @@ impl Host {
             silent: VecDeque::new(),
         };
         server.env().spawn("farcall-host", Box::new(move || body.live()))?;
-        Ok(Host(watch))
+        Ok(Host(signal))
     }
 
     pub(crate) fn stop(&self) {
-        self.0.stopped.store(true, Ordering::SeqCst);
-        self.0.alarm();
+        self.0.stop();
     }
 }
 
 /// The host's thread.
 struct Keeper {
     server: Arc<Server>,
-    watch: Arc<Watch>,
+    signal: Arc<HostSignal>,
+    /// What came of the meetings that are over.
+    met: Arc<Met>,
     /// The listeners, each with the address by which its callers know the server.
     listeners: Vec<(SocketAddr, Listener)>,
     /// Until then nobody is met.
@@ -167,9 +142,9 @@ enum Stage {
     Calling(Watched),
 }
 
-/// A post, and what was seen at the last look.
+/// A session, and what was seen at the last look.
 struct Watched {
-    post: Arc<Post>,
+    session: Arc<Session>,
     /// Its receiver is looked after.
     guarded: bool,
     progress: u64,
@@ -181,12 +156,12 @@ struct Watched {
 impl Keeper {
     fn live(mut self) {
         let mut said = Vec::new();
-        while !self.watch.stopped.load(Ordering::SeqCst) {
+        while !self.signal.is_stopped() {
             let most = self.nap();
             self.ear.wait(most, &mut said);
             for name in said.drain(..) {
                 match name {
-                    ALARM => self.watch.alarm.clear(),
+                    ALARM => self.signal.alarm.clear(),
                     _ if LISTENERS.contains(&name) => self.accept(name),
                     _ => self.hear(name),
                 }
@@ -201,8 +176,8 @@ impl Keeper {
     /// What was not taken by now never runs; only then may the callers hear it.
     fn end(mut self) {
         self.take_met();
-        self.watched().for_each(|seen| seen.post.close());
-        self.watched().for_each(|seen| seen.post.wire().close());
+        self.watched().for_each(|seen| seen.session.close());
+        self.watched().for_each(|seen| seen.session.wire().close());
     }
 
     fn watched(&mut self) -> impl Iterator<Item = &mut Watched> {
@@ -286,9 +261,9 @@ impl Keeper {
         let Some(connection) = self.connections.get_mut(&name) else { return };
         match &connection.stage {
             Stage::Silent => self.greet(name),
-            Stage::Calling(seen) => match seen.post.wire().receive(&mut [0; 8]) {
+            Stage::Calling(seen) => match seen.session.wire().receive(&mut [0; 8]) {
                 // A probe that cannot be answered now is one of many.
-                Heard::Message(_) => drop(seen.post.wire().send(PROBE, None)),
+                Heard::Message(_) => drop(seen.session.wire().send(PROBE, None)),
                 Heard::Nothing => {}
                 // No file is passed with a probe.
                 Heard::Gone | Heard::Files => self.part(name),
@@ -320,11 +295,16 @@ impl Keeper {
             Heard::Files => {
                 connection.stage = Stage::Meeting;
                 self.ear.ignore(&*connection.wire);
-                let (wire, server, watch) =
-                    (connection.wire.clone(), self.server.clone(), self.watch.clone());
-                let (at, process) = (connection.at, connection.place.process());
-                let (bytes, threads) = (self.bytes.share(process), self.threads.share(process));
-                Meeting { name, at, wire, server, watch, spin: self.spin, bytes, threads }.start().is_ok()
+                let process = connection.place.process();
+                let means = Means {
+                    server: self.server.clone(),
+                    wire: connection.wire.clone(),
+                    signal: self.signal.clone(),
+                    spin: self.spin,
+                    bytes: self.bytes.share(process),
+                    threads: self.threads.share(process),
+                };
+                Meeting { name, at: connection.at, met: self.met.clone(), means }.start().is_ok()
             }
             Heard::Nothing | Heard::Gone => false,
         };
@@ -335,13 +315,14 @@ impl Keeper {
 
     /// Hears those whose meetings are over.
     fn take_met(&mut self) {
-        for (name, post) in self.watch.take_met() {
-            let (Some(post), Some(connection)) = (post, self.connections.get_mut(&name)) else {
+        for (name, session) in self.met.take() {
+            let (Some(session), Some(connection)) = (session, self.connections.get_mut(&name)) else {
                 self.part(name);
                 continue;
             };
-            let (progress, alone, guarded) = post.progress();
-            connection.stage = Stage::Calling(Watched { post, guarded, progress, alone, quiet: 0, nap: NAP });
+            let (progress, alone, guarded) = session.progress();
+            connection.stage =
+                Stage::Calling(Watched { session, guarded, progress, alone, quiet: 0, nap: NAP });
             if self.ear.hear(&*connection.wire, name).is_err() {
                 self.part(name);
             }
@@ -353,8 +334,8 @@ impl Keeper {
         let Some(connection) = self.connections.remove(&name) else { return };
         self.ear.ignore(&*connection.wire);
         if let Stage::Calling(seen) = &connection.stage {
-            seen.post.close();
-            seen.post.forsake();
+            seen.session.close();
+            seen.session.forsake();
         }
         connection.wire.close();
     }
@@ -369,14 +350,14 @@ impl Drop for Connection {
 impl Watched {
     /// Looks whether the receiver gets on. (`server/sentinel.rs` says why so.)
     fn look(&mut self) {
-        let (progress, alone, guarded) = self.post.progress();
+        let (progress, alone, guarded) = self.session.progress();
         if !guarded {
             (self.guarded, self.quiet, self.nap) = (false, 0, NAP);
             return;
         }
         let moved = progress != self.progress;
         let stuck = self.guarded && alone && self.alone && !moved;
-        let starved = stuck && !self.post.relieve_if_alone();
+        let starved = stuck && !self.session.relieve_if_alone();
         self.quiet = if moved || alone { 0 } else { self.quiet + 1 };
         self.nap = match (starved, alone) {
             // (When the receiver is done it goes on by itself.)
@@ -385,7 +366,7 @@ impl Watched {
             (false, false) => (self.nap * 2).min(LONGEST_NAP),
         };
         (self.guarded, self.progress, self.alone) = (true, progress, alone);
-        if self.quiet >= QUIET && self.post.unguard(progress) {
+        if self.quiet >= QUIET && self.session.unguard(progress) {
             self.guarded = false;
         }
     }

@@ -7,7 +7,9 @@ use farcall_proto::{Failure, Kind, Ran};
 use farcall_shm::{Added, Emptier, Filler, INLINE, PART, PARTS};
 
 use super::budget::Held;
-use super::post::MOST_KEPT;
+
+/// The largest buffer, in bytes, that a receiver keeps from one call to the next.
+pub(super) const MAX_KEPT_BYTES: usize = 4 << 20;
 
 /// Of one caller.
 pub(super) struct Large {
@@ -142,7 +144,7 @@ impl Large {
 
 impl Spares {
     /// Bytes of all of them.
-    const MOST: usize = 2 * MOST_KEPT;
+    const MOST: usize = 2 * MAX_KEPT_BYTES;
     /// Room that is made at first. (What is not used of it costs nothing.)
     const ROOM: usize = (PARTS + 1) * PART;
 

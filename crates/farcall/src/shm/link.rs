@@ -1,4 +1,4 @@
-//! The calling end of a connection: a call that its thread waits for.
+//! The calling end of a connection through shared memory: how it is made, and how a call goes through its slot.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -13,16 +13,13 @@ use farcall_proto::{ClientConfig, Failure, Kind, Ran, Spares};
 use farcall_shm::{Call, Caller, INLINE, Lane, PROOF, Page, Status, Ticket, Wants, Wire};
 
 use super::elsewhere::elsewhere;
-use super::long::Long;
 use super::proof::Question;
-use super::service::Service;
-use super::watch::{Broken, Watch};
+use super::service::{Connection, Service};
+use super::watch::{Broken, FIRST_NAP, LONGEST_NAP, Watch};
 use super::{brisk, spin};
 use crate::client::{Outgoing, Peer};
 use crate::env::{Env, Time};
-use crate::stub::bad_arguments;
 use crate::sys::fork;
-use crate::xdr::Encoder;
 use crate::{CallFailed, stats};
 
 /// A connection with a server on this machine.
@@ -30,7 +27,7 @@ pub(crate) struct Link {
     pub(super) env: Arc<dyn Env>,
     pub(super) caller: Arc<Caller>,
     pub(super) watch: Watch,
-    pub(super) service: OnceLock<Arc<Service>>,
+    service: OnceLock<Arc<Service>>,
     address: SocketAddr,
     calls: AtomicU64,
     /// The process it was made in.
@@ -65,10 +62,6 @@ pub(super) enum Stop {
 
 /// A longer body has a buffer of its own, which values may share.
 const LONG: usize = 64 << 10;
-/// How long to sleep at first before looking whether the server is still there, and at last.
-pub(super) const FIRST_NAP: Duration = Duration::from_millis(5);
-pub(super) const LONGEST_NAP: Duration = Duration::from_millis(250);
-
 impl Link {
     /// Makes a connection with the server that has just answered over UDP, if it is on this machine and has
     /// that export.
@@ -129,37 +122,6 @@ impl Link {
     #[inline]
     pub(super) fn is_ours(&self) -> bool {
         self.generation == fork::generation()
-    }
-
-    /// Calls and waits. False: too many calls are outstanding here. Else `sink` gets the outcome, unless this fails
-    /// before anything was sent.
-    pub(crate) fn call(
-        &self,
-        outgoing: &Outgoing<'_>,
-        sink: &mut dyn FnMut(Outcome<'_>),
-    ) -> Result<bool, CallFailed> {
-        self.check_process()?;
-        crate::serving::may_wait()?;
-        let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
-        let mut scratch = Scratch::take();
-        let mut long = Long::new(self, outgoing.request.deadline);
-        (outgoing.request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long))
-            .map_err(bad_arguments)?;
-        let sent =
-            long.finish(&scratch.bytes).and_then(|rest| self.send(claim, outgoing, rest, long.lane.as_mut()));
-        let waiting = crate::serving::wait_guard();
-        let ended = match sent {
-            Ok(ticket) => match self.wait(ticket, outgoing.request.deadline) {
-                Ok(()) => self.receive(ticket, outgoing.request.deadline, &mut scratch.bytes),
-                Err(stop) => Err(self.lose(ticket, stop)),
-            },
-            Err(failure) => Err(failure),
-        };
-        drop(waiting);
-        drop(long);
-        give(ended, &mut scratch.bytes, sink);
-        scratch.keep();
-        Ok(true)
     }
 
     /// Sends a call whose arguments a slot holds, but for those in the lane. If it fails it did not run.
@@ -284,6 +246,28 @@ impl Link {
             }
             Status::Part => Err(Failure::new(Kind::BadResult, Ran::Maybe)),
         }
+    }
+}
+
+impl Connection for Link {
+    fn service(&self) -> &Arc<Service> {
+        self.service.get_or_init(Arc::default)
+    }
+
+    fn caller(&self) -> &Arc<Caller> {
+        &self.caller
+    }
+
+    fn now(&self) -> Time {
+        self.env.now()
+    }
+
+    fn look(&self) {
+        self.watch.look(self.env.now());
+    }
+
+    fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
+        self.env.spawn(name, run)
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use farcall_proto::{Failure, Kind, Ran};
 use farcall_shm::{Emptier, FETCHED, INLINE, Lane, PART, Ticket};
 
-use super::link::{FIRST_NAP, Link, Stop, not_sent};
+use super::link::{Link, Stop, not_sent};
 use super::spin;
+use super::watch::FIRST_NAP;
 use crate::env::Time;
 use crate::xdr::Spill;
 

@@ -5,16 +5,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use farcall_shm::{Hello, MAX_HELLO, Page, Wants, Wire};
+use farcall_shm::{Hello, MAX_HELLO, Page, Wants};
 
-use super::budget::Share;
-use super::host::Watch;
-use super::post::Post;
 use super::proof::answer;
-use crate::server::Server;
+use super::session::{Means, Session};
 
 /// What one caller's thread needs.
 pub(super) struct Meeting {
@@ -22,14 +18,23 @@ pub(super) struct Meeting {
     pub(super) name: u64,
     /// By which address the caller knows the server.
     pub(super) at: SocketAddr,
-    pub(super) wire: Arc<Wire>,
-    pub(super) server: Arc<Server>,
-    pub(super) watch: Arc<Watch>,
-    pub(super) spin: Duration,
-    /// What the caller can make us hold.
-    pub(super) bytes: Share,
-    /// The threads that it can make us have.
-    pub(super) threads: Share,
+    /// What is told of what came of it.
+    pub(super) met: Arc<Met>,
+    pub(super) means: Means,
+}
+
+/// What came of meetings that are over: each caller's name, and its session if there is one.
+#[derive(Default)]
+pub(super) struct Met(Mutex<Vec<(u64, Option<Arc<Session>>)>>);
+
+impl Met {
+    pub(super) fn take(&self) -> Vec<(u64, Option<Arc<Session>>)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, name: u64, session: Option<Arc<Session>>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, session));
+    }
 }
 
 impl Meeting {
@@ -38,40 +43,42 @@ impl Meeting {
     /// # Errors
     /// When there can be no thread.
     pub(super) fn start(self) -> std::io::Result<()> {
-        let env = self.server.env().clone();
+        let env = self.means.server.env().clone();
         env.spawn("farcall-shm", Box::new(move || self.live()))
     }
 
     fn live(self) {
-        let post = self.hold();
-        // (Who was told of nothing has nobody to close what it made.)
-        if !self.watch.met(self.name, post.clone())
-            && let Some(post) = &post
+        let session = self.hold();
+        self.met.add(self.name, session.clone());
+        self.means.signal.wake();
+        // A host that has stopped closes no session.
+        if self.means.signal.is_stopped()
+            && let Some(session) = &session
         {
-            post.close();
+            session.close();
         }
-        if let Some(post) = post {
-            post.live();
+        if let Some(session) = session {
+            session.live();
         }
     }
 
     /// Proves to the caller who this server is, and gives it its memory. The caller has to name an export of
     /// this server, and to pass the file in which its arguments will stand.
-    fn hold(&self) -> Option<Arc<Post>> {
+    fn hold(&self) -> Option<Arc<Session>> {
         let mut hello = [0; MAX_HELLO];
-        let (len, arguments) = self.wire.receive_file(&mut hello)?;
+        let (len, arguments) = self.means.wire.receive_file(&mut hello)?;
         let hello = Hello::from_bytes(&hello[..len]).filter(|hello| hello.wants == Wants::Calls)?;
-        if !self.server.exports(hello.export) {
+        if !self.means.server.exports(hello.export) {
             return None;
         }
         let (page, file) = Page::create(&arguments).ok()?;
         let mut id = [0; 8];
-        self.server.env().entropy(&mut id);
-        let post = Post::new(self, u64::from_ne_bytes(id), caller(hello.ticket.address), page);
-        if !self.wire.send(&answer(&self.server, &hello, self.at), Some(file.as_fd())) {
-            post.close();
+        self.means.server.env().entropy(&mut id);
+        let session = Session::new(&self.means, u64::from_ne_bytes(id), caller(hello.ticket.address), page);
+        if !self.means.wire.send(&answer(&self.means.server, &hello, self.at), Some(file.as_fd())) {
+            session.close();
         }
-        Some(post)
+        Some(session)
     }
 }
 

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use farcall_shm::{Filler, INLINE, PART};
 
-use super::post::Post;
+use super::bulk::Bulk;
 use super::spin;
 use crate::server::Outlet;
 use crate::xdr::Spill;
 
 /// What answers one request. A lane is taken by the first bytes that need one, if one is idle.
 pub(super) struct Outflow<'p> {
-    post: &'p Post,
+    bulk: &'p Bulk,
     slot: usize,
     number: u64,
     filler: Option<Filler>,
@@ -25,21 +25,21 @@ const PATIENCE: Duration = Duration::from_micros(20);
 const SHORT: usize = INLINE / 2;
 
 impl<'p> Outflow<'p> {
-    pub(super) fn new(post: &'p Post, slot: usize, number: u64) -> Outflow<'p> {
-        Outflow { post, slot, number, filler: None, asked: false, took: Duration::ZERO }
+    pub(super) fn new(bulk: &'p Bulk, slot: usize, number: u64) -> Outflow<'p> {
+        Outflow { bulk, slot, number, filler: None, asked: false, took: Duration::ZERO }
     }
 
     /// Puts bytes into the lane, as long as the caller empties it, and says how many. `expected` will follow them.
     #[cold]
     pub(super) fn put(&mut self, bytes: &[u8], expected: usize) -> usize {
-        let post = self.post;
+        let bulk = self.bulk;
         let Some(filler) = self.filler(bytes.len() + expected) else { return 0 };
         let mut taken = 0;
         loop {
             taken += filler.put(&bytes[taken.min(bytes.len())..]);
             // What the slot holds needs no lane, and a caller that does not keep up fetches the rest when it likes.
             let is_short = bytes.len() - taken.min(bytes.len()) <= SHORT;
-            if is_short || !spin(&**post.env(), post.brisk().min(PATIENCE), || filler.has_room()) {
+            if is_short || !spin(&*bulk.env, bulk.brisk.min(PATIENCE), || filler.has_room()) {
                 return taken;
             }
         }
@@ -47,9 +47,9 @@ impl<'p> Outflow<'p> {
 
     fn filler(&mut self, expected: usize) -> Option<&mut Filler> {
         if !std::mem::replace(&mut self.asked, true) {
-            let mut filler = self.post.idle_lane()?;
+            let mut filler = self.bulk.idle_lane()?;
             filler.begin();
-            self.post.memory().stream(self.slot, self.number, &filler, expected as u64);
+            self.bulk.memory.stream(self.slot, self.number, &filler, expected as u64);
             self.filler = Some(filler);
         }
         self.filler.as_mut()
@@ -63,15 +63,15 @@ impl<'p> Outflow<'p> {
     /// The lane gets nothing more: the answer follows.
     pub(super) fn end(self) {
         if let Some(filler) = self.filler {
-            self.post.memory().streamed(self.slot, filler.len());
-            self.post.give_lane_back(filler);
+            self.bulk.memory.streamed(self.slot, filler.len());
+            self.bulk.give_lane_back(filler);
         }
     }
 }
 
 impl Spill for Outflow<'_> {
     fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize> {
-        let began = self.post.env().now();
+        let began = self.bulk.env.now();
         let room = self.filler(before.len() + bytes.len() + more)?.room();
         // (What precedes long data is short, or may stay where it is.)
         if before.len() > room.min(PART) {
@@ -79,7 +79,7 @@ impl Spill for Outflow<'_> {
         }
         self.put(before, 0);
         let taken = self.put(bytes, 0);
-        self.took += self.post.env().now().since(began);
+        self.took += self.bulk.env.now().since(began);
         Some(taken)
     }
 }

@@ -11,7 +11,7 @@ use farcall_shm::{Lane, Ticket};
 use super::handover::Handover;
 use super::link::{Claim, Link, Scratch, Stop, give};
 use super::long::Kept;
-use super::service::Service;
+use super::service::{AwaitedCall, Service};
 use crate::CallFailed;
 use crate::client::{Outgoing, Taker};
 use crate::env::Time;
@@ -21,8 +21,8 @@ use crate::xdr::Encoder;
 /// A call that was started.
 pub(crate) struct Started {
     link: Arc<Link>,
-    pub(super) ticket: Ticket,
-    pub(super) deadline: Option<Time>,
+    ticket: Ticket,
+    deadline: Option<Time>,
     /// As encoded, in case the call fails and is to be made again: the peer may have changed what stands in the slot. Those in
     /// the lane, if it is held, precede the others.
     arguments: Vec<u8>,
@@ -63,7 +63,7 @@ impl Started {
         crate::serving::may_wait().map_err(|why| why.but_ran(Ran::Maybe))?;
         let mut scratch = Scratch::take();
         let waiting = crate::serving::wait_guard();
-        let (until, stop) = self.until();
+        let (until, stop) = self.end_of_waiting();
         let waited = self.link.wait(self.ticket, until);
         let waited = waited.map_err(|why| if why == Stop::Late { stop } else { why });
         let ended = self.handover.take().then(|| self.receive(waited, &mut scratch.bytes));
@@ -102,7 +102,7 @@ impl Started {
         // To drop a waker may drop a task, and cancel what that had started.
         drop(former);
         if is_new {
-            service.add(self);
+            service.add(self.clone(), self.deadline.is_some());
         }
         if self.give_kept(taker) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
@@ -129,31 +129,12 @@ impl Started {
     }
 
     /// Until when its answer is waited for, and what it is when none has come.
-    pub(super) fn until(&self) -> (Option<Time>, Stop) {
+    fn end_of_waiting(&self) -> (Option<Time>, Stop) {
         match (self.deadline, self.handover.cancelled()) {
             (Some(deadline), Some(cancelled)) if deadline <= cancelled => (Some(deadline), Stop::Late),
             (_, Some(cancelled)) => (Some(cancelled), Stop::Cancelled),
             (deadline, None) => (deadline, Stop::Late),
         }
-    }
-
-    /// Called by the service thread: whether the call has ended, and the task that awaits it is to be woken.
-    pub(super) fn settle(&self, now: Time) -> Option<Option<Waker>> {
-        let (until, stop) = self.until();
-        let late = || until.is_some_and(|until| until <= now);
-        let waited = match (self.link.caller.is_answered(self.ticket), self.link.watch.broken()) {
-            (true, _) => Ok(()),
-            (false, Some(broken)) => Err(Stop::Broken(broken)),
-            (false, None) if late() => Err(stop),
-            (false, None) if self.handover.is_sent() => return None,
-            (false, None) => return Some(self.handover.waker()),
-        };
-        if !self.handover.take_to_keep() {
-            return Some(self.handover.waker());
-        }
-        let mut body = Vec::new();
-        let ended = self.receive(waited, &mut body);
-        Some(self.handover.keep((ended, body)))
     }
 
     /// Takes the outcome out of the slot, which is given back.
@@ -178,6 +159,34 @@ impl Started {
         lane.copy(&mut all);
         all.extend_from_slice(&self.arguments);
         taker(outcome, &all);
+    }
+}
+
+impl AwaitedCall for Started {
+    fn watch(&self) -> bool {
+        self.link.caller.watch(self.ticket)
+    }
+
+    fn until(&self) -> Option<Time> {
+        self.end_of_waiting().0
+    }
+
+    fn settle(&self, now: Time) -> Option<Option<Waker>> {
+        let (until, stop) = self.end_of_waiting();
+        let late = || until.is_some_and(|until| until <= now);
+        let waited = match (self.link.caller.is_answered(self.ticket), self.link.watch.broken()) {
+            (true, _) => Ok(()),
+            (false, Some(broken)) => Err(Stop::Broken(broken)),
+            (false, None) if late() => Err(stop),
+            (false, None) if self.handover.is_sent() => return None,
+            (false, None) => return Some(self.handover.waker()),
+        };
+        if !self.handover.take_to_keep() {
+            return Some(self.handover.waker());
+        }
+        let mut body = Vec::new();
+        let ended = self.receive(waited, &mut body);
+        Some(self.handover.keep((ended, body)))
     }
 }
 

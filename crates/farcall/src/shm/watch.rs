@@ -11,6 +11,10 @@ use crate::env::Time;
 /// A probe, and its answer.
 pub(super) const PROBE: &[u8] = b"?";
 
+/// How long to sleep at first before looking whether the server is still there, and at last.
+pub(super) const FIRST_NAP: Duration = Duration::from_millis(5);
+pub(super) const LONGEST_NAP: Duration = Duration::from_millis(250);
+
 /// Nobody watches while nobody waits: those who wait look now and then.
 pub(super) struct Watch {
     patience: Duration,

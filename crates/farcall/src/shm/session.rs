@@ -4,18 +4,18 @@
 //! server's workers. If it gets stuck nevertheless, or waits in a call of its own, another one receives.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, Trace};
-use farcall_shm::{Call, DETAIL, Filler, INLINE, Page, Request, SLOTS, Seen, Status, Taker, Wire};
+use farcall_shm::{Call, DETAIL, INLINE, Page, Request, SLOTS, Seen, Status, Taker, Wire};
 
-use super::budget::Held;
-use super::host::Watch;
-use super::large::Large;
-use super::meet::Meeting;
+use super::budget::{Held, Share};
+use super::bulk::Bulk;
+use super::host_signal::HostSignal;
+use super::large::{Large, MAX_KEPT_BYTES};
 use super::outflow::Outflow;
 use super::{brisk, spin};
 use crate::context::CallServer as _;
@@ -25,38 +25,41 @@ use crate::serving::Pool;
 use crate::{CallFailed, context};
 
 /// One caller.
-pub(super) struct Post {
+pub(super) struct Session {
     server: Arc<Server>,
     /// What stands for its conversation.
     id: u64,
     from: SocketAddr,
     /// The identifier of the caller's process.
     process: i32,
-    memory: farcall_shm::Server,
+    bulk: Bulk,
     wire: Arc<Wire>,
     spin: Duration,
-    /// How long to look for more without sleeping while something large is on its way.
-    brisk: Duration,
     state: Mutex<State>,
     /// The caller is gone, or we are: nothing more is taken.
     closed: AtomicBool,
     /// Of each slot the number of the call that executes, or is queued; 0 if none is.
     open: Box<[AtomicU64; SLOTS]>,
-    /// Arguments that come by lanes, results that go in parts.
-    large: Mutex<Large>,
-    /// How many results are kept there.
-    kept: AtomicUsize,
-    /// Looks after a receiver that executes.
-    watch: Arc<Watch>,
+    /// Wakes the host, which looks after a receiver that executes.
+    signal: Arc<HostSignal>,
+}
+
+/// What a session has of its host.
+pub(super) struct Means {
+    pub(super) server: Arc<Server>,
+    pub(super) wire: Arc<Wire>,
+    pub(super) signal: Arc<HostSignal>,
+    pub(super) spin: Duration,
+    /// What the caller can make us hold.
+    pub(super) bytes: Share,
+    /// The threads that it can make us have.
+    pub(super) threads: Share,
 }
 
 struct State {
     taker: Taker,
     crew: Crew,
 }
-
-/// Bytes of a buffer that a receiver keeps from one call to the next.
-pub(super) const MOST_KEPT: usize = 4 << 20;
 
 /// What a receiver does next.
 enum Next {
@@ -70,47 +73,43 @@ enum Next {
     Leave,
 }
 
-impl Post {
-    pub(super) fn new(meeting: &Meeting, id: u64, from: SocketAddr, page: Page) -> Arc<Post> {
-        let crew = Crew::new(usize::MAX, meeting.server.threads().clone());
-        let mut crew = crew.within(Arc::new(meeting.threads.clone()));
+impl Session {
+    pub(super) fn new(means: &Means, id: u64, from: SocketAddr, page: Page) -> Arc<Session> {
+        let crew = Crew::new(usize::MAX, means.server.threads().clone());
+        let mut crew = crew.within(Arc::new(means.threads.clone()));
         crew.born();
-        let brisk = brisk(meeting.spin);
         let memory = farcall_shm::Server::new(Arc::new(page));
-        let limits = ServerConfig::default();
-        Arc::new(Post {
-            large: Mutex::new(Large::new(
-                &memory,
-                limits.max_arguments as usize,
-                Held::new(meeting.bytes.clone()),
-            )),
-            kept: AtomicUsize::new(0),
-            server: meeting.server.clone(),
+        let most = ServerConfig::default().max_arguments as usize;
+        let large = Large::new(&memory, most, Held::new(means.bytes.clone()));
+        Arc::new(Session {
+            bulk: Bulk::new(means.server.env().clone(), memory, large, brisk(means.spin)),
+            server: means.server.clone(),
             id,
             from,
-            process: meeting.threads.process(),
-            memory,
-            wire: meeting.wire.clone(),
-            brisk,
-            spin: meeting.spin,
+            process: means.threads.process(),
+            wire: means.wire.clone(),
+            spin: means.spin,
             state: Mutex::new(State { taker: Taker::new(), crew }),
             closed: AtomicBool::new(false),
             open: Box::new([const { AtomicU64::new(0) }; SLOTS]),
-            watch: meeting.watch.clone(),
+            signal: means.signal.clone(),
         })
     }
 
     /// Adds a thread that receives. It is counted already.
     pub(super) fn spawn(self: &Arc<Self>) -> std::io::Result<()> {
-        let post = self.clone();
-        self.server.env().spawn("farcall-shm", Box::new(move || post.live()))
+        let session = self.clone();
+        self.server.env().spawn("farcall-shm", Box::new(move || session.live()))
     }
 
-    /// Receives, in a thread that is counted already, until the post is closed or others receive.
+    /// Receives, in a thread that is counted already, until the session is closed or others receive.
     pub(super) fn live(self: &Arc<Self>) {
         let (server, seat) = (&self.server, Seat::new(self.env().event()));
         self.lock().crew.join(&seat);
-        context::serve_in_thread(server.clone(), Arc::new(Placed { post: self.clone(), seat: seat.clone() }));
+        context::serve_in_thread(
+            server.clone(),
+            Arc::new(Placed { session: self.clone(), seat: seat.clone() }),
+        );
         server.inside(&mut || Receiver::new(self, seat.clone()).live());
     }
 
@@ -120,7 +119,7 @@ impl Post {
             Relief::Rested(seat) => seat.call(),
             Relief::New => {
                 if self.spawn().is_err() && self.lock().crew.lost() {
-                    self.watch.alarm();
+                    self.signal.wake();
                 }
             }
         }
@@ -134,14 +133,14 @@ impl Post {
             state.crew.resting()
         };
         resting.iter().for_each(|seat| seat.wake());
-        self.memory.wake();
+        self.bulk.memory.wake();
     }
 
     /// The caller's process is gone: nobody waits for its calls, but for those that it detached.
     pub(super) fn forsake(&self) {
         for (slot, open) in self.open.iter().enumerate() {
             let number = open.load(Ordering::SeqCst);
-            if number == 0 || self.memory.is_detached(slot, number) {
+            if number == 0 || self.bulk.memory.is_detached(slot, number) {
                 continue;
             }
             self.server
@@ -187,23 +186,6 @@ impl Post {
         self.server.env()
     }
 
-    pub(super) fn memory(&self) -> &farcall_shm::Server {
-        &self.memory
-    }
-
-    pub(super) fn brisk(&self) -> Duration {
-        self.brisk
-    }
-
-    /// A lane for a result, if one is idle.
-    pub(super) fn idle_lane(&self) -> Option<Filler> {
-        self.large().idle_lane()
-    }
-
-    pub(super) fn give_lane_back(&self, filler: Filler) {
-        self.large().give_lane_back(filler);
-    }
-
     /// Answers a call.
     fn answer(
         &self,
@@ -233,14 +215,14 @@ impl Post {
         self.open[slot].store(0, Ordering::SeqCst);
         let gone = if body.len() > INLINE { outflow.put(body, 0) } else { 0 };
         let rest = &body[gone..];
-        self.memory.prepare(slot, status, rest);
-        if rest.len() > INLINE && !self.keep_reply(slot, number, std::mem::take(reply), gone) {
+        self.bulk.memory.prepare(slot, status, rest);
+        if rest.len() > INLINE && !self.bulk.keep_reply(slot, number, std::mem::take(reply), gone) {
             let why =
                 Failure::new(Kind::TooLarge, Ran::Yes).with_detail("the server holds too many large results");
-            self.memory.prepare(slot, failed(&why), why.detail.as_bytes());
+            self.bulk.memory.prepare(slot, failed(&why), why.detail.as_bytes());
         }
         outflow.end();
-        self.memory.give(slot, number);
+        self.bulk.memory.give(slot, number);
     }
 
     /// Drops what a procedure returned after its caller had given it up: it may have returned it because it
@@ -257,23 +239,6 @@ impl Post {
         }
     }
 
-    /// Keeps what is left of a result until it is fetched. False: there is no room.
-    #[cold]
-    fn keep_reply(&self, slot: usize, number: u64, reply: Vec<u8>, from: usize) -> bool {
-        let mut large = self.large();
-        let is_kept = large.keep_reply(slot, number, reply, from);
-        self.kept.store(large.kept(), Ordering::Relaxed);
-        is_kept
-    }
-
-    /// Forgets what is kept of a slot's result: that of this number alone, or any.
-    #[cold]
-    fn forget_reply(&self, slot: usize, number: Option<u64>) {
-        let mut large = self.large();
-        large.forget(slot, number);
-        self.kept.store(large.kept(), Ordering::Relaxed);
-    }
-
     fn key(&self, slot: usize, number: u64) -> CallKey {
         CallKey { conversation: self.id, activity: slot as u32, sequence: number }
     }
@@ -282,16 +247,12 @@ impl Post {
         // Nothing of a user's runs while it is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn large(&self) -> MutexGuard<'_, Large> {
-        self.large.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Back for Post {
+impl Back for Session {
     fn give_back(&self, key: CallKey, finish: Finish, mut reply: Vec<u8>) {
         let (slot, number) = (key.activity as usize % SLOTS, key.sequence);
-        self.answer(slot, number, &finish, &mut reply, Outflow::new(self, slot, number));
+        self.answer(slot, number, &finish, &mut reply, Outflow::new(&self.bulk, slot, number));
     }
 
     fn caller(&self) -> Caller {
@@ -301,40 +262,40 @@ impl Back for Post {
 
 /// A thread that receives, as the calls see it that it makes.
 struct Placed {
-    post: Arc<Post>,
+    session: Arc<Session>,
     seat: Arc<Seat>,
 }
 
 impl Pool for Placed {
     fn may_wait(&self) -> Result<(), CallFailed> {
-        match self.post.lock().crew.is_last() {
-            true => Err(last_thread(self.post.server.threads())),
+        match self.session.lock().crew.is_last() {
+            true => Err(last_thread(self.session.server.threads())),
             false => Ok(()),
         }
     }
 
     fn begin_wait(&self) -> bool {
         let relief = {
-            let mut state = self.post.lock();
+            let mut state = self.session.lock();
             if !state.crew.step_aside(&self.seat) {
                 return false;
             }
             state.crew.relieve_waiting()
         };
         if let Some(relief) = relief {
-            self.post.relieve(relief);
+            self.session.relieve(relief);
         }
         true
     }
 
     fn end_wait(&self) {
-        self.post.lock().crew.step_back(&self.seat);
+        self.session.lock().crew.step_back(&self.seat);
     }
 }
 
 /// A thread that receives.
 struct Receiver<'p> {
-    post: &'p Arc<Post>,
+    session: &'p Arc<Session>,
     seat: Arc<Seat>,
     /// The requests that were taken.
     seen: Seen,
@@ -351,8 +312,8 @@ struct Receiver<'p> {
 }
 
 impl<'p> Receiver<'p> {
-    fn new(post: &'p Arc<Post>, seat: Arc<Seat>) -> Receiver<'p> {
-        let now = post.server.now();
+    fn new(session: &'p Arc<Session>, seat: Arc<Seat>) -> Receiver<'p> {
+        let now = session.server.now();
         Receiver {
             seat,
             seen: Seen::default(),
@@ -362,7 +323,7 @@ impl<'p> Receiver<'p> {
             work: None,
             long: false,
             executed: false,
-            post,
+            session,
         }
     }
 
@@ -372,8 +333,8 @@ impl<'p> Receiver<'p> {
                 Next::Execute(slot, number) => self.execute(slot, number),
                 Next::Again => {}
                 Next::Wait => self.wait(),
-                Next::Rest => match self.seat.rest(&|| self.post.is_closed()) {
-                    Rested::Idle | Rested::Over if self.post.lock().crew.retire(&self.seat) => return,
+                Next::Rest => match self.seat.rest(&|| self.session.is_closed()) {
+                    Rested::Idle | Rested::Over if self.session.lock().crew.retire(&self.seat) => return,
                     // It was called at the last moment, if nobody knows that it rests.
                     Rested::Called | Rested::Idle | Rested::Over => {}
                 },
@@ -385,25 +346,25 @@ impl<'p> Receiver<'p> {
     /// Takes a request, if there is one.
     #[inline]
     fn next(&mut self) -> Next {
-        let post = self.post;
-        let mut state = post.lock();
+        let session = self.session;
+        let mut state = session.lock();
         if std::mem::take(&mut self.executed) {
             state.crew.done(&self.seat);
             if state.crew.rest(&self.seat) {
                 return Next::Rest;
             }
         }
-        if post.is_closed() {
+        if session.is_closed() {
             state.crew.leave(&self.seat);
             return Next::Leave;
         }
-        let Some((slot, number)) = post.memory.take(&mut state.taker) else {
+        let Some((slot, number)) = session.bulk.memory.take(&mut state.taker) else {
             return self.nothing(state);
         };
         if let Err(failure) = self.read(slot, number) {
             drop(state);
-            let outflow = Outflow::new(post, slot, number);
-            post.answer(slot, number, &failure.into(), &mut self.reply, outflow);
+            let outflow = Outflow::new(&session.bulk, slot, number);
+            session.answer(slot, number, &failure.into(), &mut self.reply, outflow);
             return Next::Again;
         }
         let Some(work) = &self.work else { return Next::Again };
@@ -415,8 +376,8 @@ impl<'p> Receiver<'p> {
         let plan = state.crew.plan(&self.seat, 0, Pace::Quick, self.now);
         drop(state);
         match plan {
-            Plan::Guarded(true) => post.watch.alarm(),
-            Plan::Execute(Some(relief)) => post.relieve(relief),
+            Plan::Guarded(true) => session.signal.wake(),
+            Plan::Execute(Some(relief)) => session.relieve(relief),
             _ => {}
         }
         Next::Execute(slot, number)
@@ -426,43 +387,43 @@ impl<'p> Receiver<'p> {
     fn hand_in(&mut self) {
         let Some(mut work) = self.work.take() else { return };
         work.keep_all(&mut self.buffer);
-        work.back = Some(self.post.clone());
-        self.post.server.hand_in(work);
+        work.back = Some(self.session.clone());
+        self.session.server.hand_in(work);
     }
 
     /// Reads the request that was taken: a call is at hand then. What fails is to be answered so.
     #[inline]
     fn read(&mut self, slot: usize, number: u64) -> Result<(), Failure> {
-        let post = self.post;
-        let request = post.memory.request(slot);
-        if post.open[slot].load(Ordering::SeqCst) != 0 {
+        let session = self.session;
+        let request = session.bulk.memory.request(slot);
+        if session.open[slot].load(Ordering::SeqCst) != 0 {
             return self.misused();
         }
         let Request::Call { call, len, added } = request else {
             self.long = true;
             return self.part(slot, number, request);
         };
-        if post.kept.load(Ordering::Relaxed) > 0 {
+        if session.bulk.keeps_replies() {
             // Whoever calls again in this slot wants no more of its former result.
-            post.forget_reply(slot, None);
+            session.bulk.forget_reply(slot, None);
         }
         self.long = false;
         self.buffer.clear();
         if let Some(added) = added {
             self.long = true;
-            let taken = post.large().take_arguments(added, std::mem::take(&mut self.buffer))?;
+            let taken = session.bulk.large().take_arguments(added, std::mem::take(&mut self.buffer))?;
             let Some(arguments) = taken else { return self.misused() };
             self.buffer = arguments;
         }
-        post.memory.arguments(slot, len, &mut self.buffer);
+        session.bulk.memory.arguments(slot, len, &mut self.buffer);
         self.admit(slot, number, &call)
     }
 
     #[inline]
     fn admit(&mut self, slot: usize, number: u64, call: &Call) -> Result<(), Failure> {
-        let post = self.post;
+        let session = self.session;
         if call.within.is_some() {
-            self.now = post.server.now();
+            self.now = session.server.now();
         }
         let trace = call.trace.map(|bytes| {
             let mut trace = Trace { trace: [0; 16], span: [0; 8] };
@@ -471,7 +432,7 @@ impl<'p> Receiver<'p> {
             trace
         });
         let incoming = Incoming {
-            key: post.key(slot, number),
+            key: session.key(slot, number),
             export: call.export,
             procedure: call.procedure,
             deadline: call.within.map(|within| self.now + within),
@@ -479,55 +440,59 @@ impl<'p> Receiver<'p> {
             again: false,
             args: (&self.buffer[..]).into(),
         };
-        let work = self.work.insert(post.server.admit(self.now, &post.from, incoming, &self.buffer)?);
+        let work = self.work.insert(session.server.admit(self.now, &session.from, incoming, &self.buffer)?);
         if work.exported.elsewhere().is_some() {
-            work.back = Some(post.clone());
+            work.back = Some(session.clone());
         }
-        post.open[slot].store(number, Ordering::SeqCst);
+        session.open[slot].store(number, Ordering::SeqCst);
         Ok(())
     }
 
     /// Deals with what is no call.
     #[cold]
     fn part(&self, slot: usize, number: u64, request: Request) -> Result<(), Failure> {
-        let post = self.post;
+        let session = self.session;
         match request {
             Request::Fetch { lane, part, offset } => {
-                let found = post.large().fetch(slot, offset, |rest| post.memory.fill(lane, part, rest));
+                let found = session
+                    .bulk
+                    .large()
+                    .fetch(slot, offset, |rest| session.bulk.memory.fill(lane, part, rest));
                 if !found {
                     return Err(Failure::new(Kind::ResultLost, Ran::Yes));
                 }
             }
-            Request::Forget => post.forget_reply(slot, None),
+            Request::Forget => session.bulk.forget_reply(slot, None),
             Request::Call { .. } | Request::Nonsense => return self.misused(),
         }
-        post.memory.answer(slot, number, Status::Part, &[]);
+        session.bulk.memory.answer(slot, number, Status::Part, &[]);
         Ok(())
     }
 
     /// The caller breaks the rules: nothing more is taken from it.
     #[cold]
     fn misused(&self) -> Result<(), Failure> {
-        self.post.closed.store(true, Ordering::SeqCst);
+        self.session.closed.store(true, Ordering::SeqCst);
         // Both ends hear that, the host too.
-        self.post.wire.close();
+        self.session.wire.close();
         Ok(())
     }
 
     fn execute(&mut self, slot: usize, number: u64) {
-        let post = self.post;
+        let session = self.session;
         let Some(work) = &mut self.work else { return };
-        let mut outflow = Outflow::new(post, slot, number);
-        let finish = work.run(&post.server, &self.buffer, &mut self.reply, &mut self.now, Some(&mut outflow));
+        let mut outflow = Outflow::new(&session.bulk, slot, number);
+        let finish =
+            work.run(&session.server, &self.buffer, &mut self.reply, &mut self.now, Some(&mut outflow));
         if let Some(finish) = finish {
             self.long |= outflow.is_used();
-            post.answer(slot, number, &finish, &mut self.reply, outflow);
-            post.server.forget(post.key(slot, number));
+            session.answer(slot, number, &finish, &mut self.reply, outflow);
+            session.server.forget(session.key(slot, number));
             work.exported.end();
         }
         self.work = None;
         for large in [&mut self.buffer, &mut self.reply] {
-            if large.capacity() > MOST_KEPT {
+            if large.capacity() > MAX_KEPT_BYTES {
                 *large = Vec::new();
             }
         }
@@ -537,42 +502,42 @@ impl<'p> Receiver<'p> {
     /// There is no request; perhaps parts of arguments, or one that was given up.
     #[inline]
     fn nothing(&mut self, mut state: MutexGuard<'_, State>) -> Next {
-        let post = self.post;
-        if post.memory.has_parts(&mut state.taker) {
+        let session = self.session;
+        if session.bulk.memory.has_parts(&mut state.taker) {
             drop(state);
             self.long = true;
-            post.large().look();
+            session.bulk.large().look();
             return Next::Again;
         }
-        let Some(slot) = post.memory.given_up(&mut state.taker) else {
+        let Some(slot) = session.bulk.memory.given_up(&mut state.taker) else {
             self.seen = state.taker.seen();
             return Next::Wait;
         };
         let number = state.taker.number(slot);
         drop(state);
-        let executes = || post.open[slot].load(Ordering::SeqCst) == number;
+        let executes = || session.open[slot].load(Ordering::SeqCst) == number;
         if executes() {
-            post.server.give_up(post.caller(), post.key(slot, number), &executes);
+            session.server.give_up(session.caller(), session.key(slot, number), &executes);
         }
-        if post.kept.load(Ordering::Relaxed) > 0 {
+        if session.bulk.keeps_replies() {
             // Answered already, and nobody wants it.
-            post.forget_reply(slot, Some(number));
+            session.bulk.forget_reply(slot, Some(number));
         }
         Next::Again
     }
 
     /// Waits until there is more than was seen, at first with open eyes.
     fn wait(&self) {
-        let (post, seen) = (self.post, &self.seen);
-        let most = if self.long { post.brisk } else { post.spin };
-        if spin(&**post.server.env(), most, || post.memory.is_rung(seen)) {
+        let (session, seen) = (self.session, &self.seen);
+        let most = if self.long { session.bulk.brisk } else { session.spin };
+        if spin(&**session.server.env(), most, || session.bulk.memory.is_rung(seen)) {
             return;
         }
-        let lying = post.memory.lie_down();
-        if !post.memory.is_rung(seen) && !post.is_closed() {
-            post.memory.sleep(lying);
+        let lying = session.bulk.memory.lie_down();
+        if !session.bulk.memory.is_rung(seen) && !session.is_closed() {
+            session.bulk.memory.sleep(lying);
         }
-        post.memory.get_up();
+        session.bulk.memory.get_up();
     }
 }
 

@@ -1,0 +1,43 @@
+//! A call through shared memory that its thread waits for.
+
+use farcall_proto::client::Outcome;
+
+use super::link::{Claim, Link, Scratch, give};
+use super::long::Long;
+use crate::CallFailed;
+use crate::client::Outgoing;
+use crate::stub::bad_arguments;
+use crate::xdr::Encoder;
+
+impl Link {
+    /// Calls and waits. False: too many calls are outstanding here. Else `sink` gets the outcome, unless this fails
+    /// before anything was sent.
+    pub(crate) fn call(
+        &self,
+        outgoing: &Outgoing<'_>,
+        sink: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<bool, CallFailed> {
+        self.check_process()?;
+        crate::serving::may_wait()?;
+        let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
+        let mut scratch = Scratch::take();
+        let mut long = Long::new(self, outgoing.request.deadline);
+        (outgoing.request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long))
+            .map_err(bad_arguments)?;
+        let sent =
+            long.finish(&scratch.bytes).and_then(|rest| self.send(claim, outgoing, rest, long.lane.as_mut()));
+        let waiting = crate::serving::wait_guard();
+        let ended = match sent {
+            Ok(ticket) => match self.wait(ticket, outgoing.request.deadline) {
+                Ok(()) => self.receive(ticket, outgoing.request.deadline, &mut scratch.bytes),
+                Err(stop) => Err(self.lose(ticket, stop)),
+            },
+            Err(failure) => Err(failure),
+        };
+        drop(waiting);
+        drop(long);
+        give(ended, &mut scratch.bytes, sink);
+        scratch.keep();
+        Ok(true)
+    }
+}
