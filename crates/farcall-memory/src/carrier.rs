@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 
+use crate::Result;
 use crate::access::Refused;
-use crate::{Result, words};
 use farcall_core::Pending;
 
 /// Carries accesses to one generation of one segment.
@@ -82,9 +82,7 @@ pub trait SharedMemory: Send + Sync + Debug {
     fn with(&self, access: &mut dyn FnMut(&[AtomicU64]));
 
     /// Copies bytes out, words in ascending order.
-    fn read(&self, offset: u64, into: &mut [u8]) {
-        self.with(&mut |words| words::read(words, offset, into));
-    }
+    fn read(&self, offset: u64, into: &mut [u8]);
 
     /// Copies bytes out, in no certain order. Returns false, without copying, where copying by words is better.
     fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool;

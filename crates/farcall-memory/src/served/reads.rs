@@ -13,7 +13,8 @@ use bytes::Bytes;
 use super::{other_length, refuse};
 use crate::Result;
 use crate::access::{READ, Refused};
-use farcall_core::env::{Env, Event};
+use farcall_core::context::Set;
+use farcall_core::env::Env;
 use farcall_core::stub::{Binding, PendingCall, Reply, Sink, decode_reply};
 use farcall_core::xdr::{Decoder, Encode, Encoder};
 use farcall_core::{Error, Pending, guard};
@@ -40,7 +41,8 @@ const SHORT_READ_BYTES: usize = 64;
 struct Batch {
     under_way: Arc<AtomicUsize>,
     stage: Mutex<Stage>,
-    watchers: Mutex<Vec<Watcher>>,
+    /// Wake the tasks and threads that wait for the batch.
+    wakers: Mutex<Vec<Waker>>,
 }
 
 enum Stage {
@@ -50,12 +52,6 @@ enum Stage {
     Sent { call: Option<Box<dyn PendingCall>>, reads: usize },
     /// The bytes of all reads, or why they did not come.
     Over(Result<Bytes>),
-}
-
-/// A task or thread that is woken when a batch is over.
-enum Watcher {
-    Task(Waker),
-    Thread(Arc<dyn Event>),
 }
 
 impl Reads {
@@ -91,7 +87,7 @@ impl Reads {
 impl Batch {
     fn new(under_way: Arc<AtomicUsize>) -> Batch {
         let stage = Stage::Open { ranges: Vec::with_capacity(MAX_READS / 4), bytes: 0 };
-        Batch { under_way, stage: Mutex::new(stage), watchers: Mutex::default() }
+        Batch { under_way, stage: Mutex::new(stage), wakers: Mutex::default() }
     }
 
     /// Adds a read, if there is room. Returns where its bytes will stand, how many reads there are, and whether the batch is
@@ -136,7 +132,7 @@ impl Batch {
                 return self.end(outcome);
             }
             let event = reads.env.event();
-            lock(&self.watchers).push(Watcher::Thread(event.clone()));
+            self.add_waker(&Waker::from(Arc::new(Set(event.clone()))));
             if !self.is_over() {
                 event.wait(None);
             }
@@ -146,7 +142,7 @@ impl Batch {
     /// Returns whether the batch is over. If not, the task is woken when it is.
     fn poll(self: &Arc<Self>, reads: &Reads, context: &Context<'_>) -> bool {
         reads.send(self);
-        self.watch(context.waker());
+        self.add_waker(context.waker());
         let mut outcome = None;
         match &mut *lock(&self.stage) {
             Stage::Over(_) => return true,
@@ -164,11 +160,10 @@ impl Batch {
         true
     }
 
-    fn watch(&self, waker: &Waker) {
-        let mut watchers = lock(&self.watchers);
-        let same = |watcher: &Watcher| matches!(watcher, Watcher::Task(known) if known.will_wake(waker));
-        if !watchers.iter().any(same) {
-            watchers.push(Watcher::Task(waker.clone()));
+    fn add_waker(&self, waker: &Waker) {
+        let mut wakers = lock(&self.wakers);
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
         }
     }
 
@@ -186,11 +181,8 @@ impl Batch {
     }
 
     fn wake_all(&self) {
-        for watcher in std::mem::take(&mut *lock(&self.watchers)) {
-            match watcher {
-                Watcher::Task(waker) => guard::run_alone("a waker", || waker.wake()),
-                Watcher::Thread(event) => event.set(),
-            }
+        for waker in std::mem::take(&mut *lock(&self.wakers)) {
+            guard::run_alone("a waker", || waker.wake());
         }
     }
 

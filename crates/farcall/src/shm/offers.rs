@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use farcall_shm::{PROOF, Wire};
 
 use super::mapped::{self, SharedMapping};
-use farcall_memory::{SharedMemory, SharingTerms};
+use farcall_memory::{SharedMemory, SharingTerms, words};
 
 /// The segments of a runtime that may be mapped, by the identifiers of their exports.
 #[derive(Debug, Default)]
@@ -52,6 +52,10 @@ impl SharedMemory for Owner {
 
     fn with(&self, access: &mut dyn FnMut(&[AtomicU64])) {
         self.mapping.with(access);
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) {
+        self.mapping.with(|words| words::read(words, offset, into));
     }
 
     fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool {
