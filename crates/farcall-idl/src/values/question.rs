@@ -112,11 +112,11 @@ impl Sink for Finder<'_> {
         if !self.part(self.question.steps.len()) || self.found.is_some() {
             return;
         }
-        let wanted = self.question.wanted.as_str();
-        self.found = Some(match value {
-            Value::String(text) => text == wanted,
-            other => other.to_string() == wanted,
-        });
+        let text = match value {
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
+        self.found = Some(text == self.question.wanted);
     }
 
     fn begin(&mut self, open: u8) {
