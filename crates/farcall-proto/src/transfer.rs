@@ -29,7 +29,7 @@ const REORDER: u64 = 3;
 /// the buffer, too, if it has room for them; otherwise they are in a piece of their own until the gap is
 /// filled. So a message holds at most twice the bytes that have arrived of it, and [`PIECE`] bytes for each
 /// piece. If the buffer was used before, and is large enough, disorder costs nothing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Incoming {
     total: u32,
     /// The bytes before `through`, and those of pieces that are in place.
@@ -91,19 +91,8 @@ impl Incoming {
     pub fn new(total: u32, buffer: Vec<u8>, window: u32, widest: u32) -> Incoming {
         debug_assert!(buffer.is_empty());
         let lent = buffer.capacity();
-        Incoming {
-            total,
-            buffer,
-            through: 0,
-            pieces: Vec::new(),
-            ahead: 0,
-            lent,
-            limit: INITIAL_WINDOW.max(crate::MAX_DATAGRAM as u32).max(window),
-            widest,
-            largest: 0,
-            unacknowledged: false,
-            asked: false,
-        }
+        let limit = INITIAL_WINDOW.max(crate::MAX_DATAGRAM as u32).max(window);
+        Incoming { total, buffer, lent, limit, widest, ..Incoming::default() }
     }
 
     pub fn through(&self) -> u32 {
@@ -311,7 +300,7 @@ impl Incoming {
 }
 
 /// A message that is being sent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     total: u32,
     /// The first byte that was never sent.
@@ -379,17 +368,7 @@ impl Outgoing {
     /// A message of `total` bytes of which nothing was sent. `granted` is what its receiver let us send before it
     /// had anything, or so we believe: of the message before.
     pub fn new(total: u32, granted: u32) -> Outgoing {
-        Outgoing {
-            total,
-            next: 0,
-            limit: INITIAL_WINDOW.max(granted & !3),
-            flight: VecDeque::new(),
-            in_flight: 0,
-            unasked: 0,
-            lost: VecDeque::new(),
-            order: 0,
-            latest: 0,
-        }
+        Outgoing { total, limit: INITIAL_WINDOW.max(granted & !3), ..Outgoing::default() }
     }
 
     /// Bytes that are under way, as far as is known.

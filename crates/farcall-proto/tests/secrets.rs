@@ -280,7 +280,7 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
     let mut pair = acquainted();
     let memory = 78;
     let (type_name, instance) = ("Memory".into(), String::new());
-    pair.server.export_aside(Export { id: memory, type_name, instance, procedures: Vec::new() });
+    pair.server.export(Export { id: memory, type_name, instance, procedures: Vec::new() });
     // A reading, begun and ended in one go, and answered at once.
     let mut out = vec![0; 2_000];
     let brief = pair.client.start_lone((memory, READINGS), b"from to.", &mut out).expect("a brief call");

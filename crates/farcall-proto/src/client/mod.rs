@@ -48,7 +48,7 @@ pub struct CallId {
 }
 
 /// What a caller says of a call besides its arguments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Call {
     /// The export's identifier, from [`Event::Bound`].
     pub export: u64,

@@ -43,7 +43,7 @@ pub(super) struct Granted {
 }
 
 /// A question that is under way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Request {
     nonce: u64,
     name: String,
@@ -139,25 +139,8 @@ impl Session {
     fn ask(&mut self, now: Time, name: String, token: Option<u64>, renew: Option<u64>, interval: Duration) {
         // Unlike any other question of ours, and not to be guessed by who does not see our datagrams.
         self.nonce = self.nonce.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ self.client;
-        self.requests.push(Request {
-            nonce: self.nonce,
-            name,
-            token,
-            renew,
-            export: 0,
-            procedures: Vec::new(),
-            pages: 0,
-            paging: Time::default(),
-            began: now,
-            asked: None,
-            sent: None,
-            timed: true,
-            due: now,
-            interval,
-            unanswered: 0,
-            #[cfg(feature = "test-scheme")]
-            agreement: Default::default(),
-        });
+        let asked = Request { nonce: self.nonce, name, token, renew, ..Request::default() };
+        self.requests.push(Request { began: now, due: now, interval, timed: true, ..asked });
     }
 
     /// The question that has this nonce.

@@ -17,9 +17,10 @@ const NONE: u32 = u32::MAX;
 const UNKNOWN: Time = Time::from_nanos(0);
 
 /// Where a call stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// No call: the activity is in the pool.
+    #[default]
     Free,
     /// It is being sent, or was, and the server has not said that it has all of it.
     Sending,
@@ -60,7 +61,7 @@ impl Want {
 }
 
 /// One activity.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Slot {
     pub sequence: u64,
     pub call: Call,
@@ -392,29 +393,6 @@ impl Slot {
     }
 
     fn empty(call: Call) -> Slot {
-        Slot {
-            sequence: 0,
-            call,
-            stage: Stage::Free,
-            wants: Want::NONE,
-            detached: false,
-            queued: false,
-            next_ready: NONE,
-            waiting: false,
-            args: Vec::new(),
-            sending: None,
-            receiving: None,
-            first_sent: None,
-            mentioned: false,
-            timed: false,
-            due: Time::default(),
-            interval: 0,
-            calm: 0,
-            unanswered: 0,
-            heard: Time::default(),
-            stalled: 0,
-            prev: NONE,
-            next: NONE,
-        }
+        Slot { call, next_ready: NONE, prev: NONE, next: NONE, ..Slot::default() }
     }
 }

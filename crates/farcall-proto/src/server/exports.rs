@@ -9,8 +9,6 @@ use super::Export;
 pub(super) struct Exports {
     /// By ascending identifier.
     all: Vec<Export>,
-    /// Those that no call is made of, only accesses: looked at last.
-    aside: Vec<Export>,
     /// Identifiers by `Type` and by `Type/instance`, the one exported first in front. The names are ours.
     named: HashMap<String, Vec<u64>>,
 }
@@ -22,14 +20,6 @@ impl Exports {
             self.named.entry(name).or_default().push(export.id);
         }
         self.all.insert(place, export);
-    }
-
-    /// Adds one that is never removed, and that the others' calls do not pay for.
-    pub(super) fn add_aside(&mut self, export: Export) {
-        for name in export.names() {
-            self.named.entry(name).or_default().push(export.id);
-        }
-        self.aside.push(export);
     }
 
     pub(super) fn remove(&mut self, id: u64) {
@@ -45,24 +35,16 @@ impl Exports {
 
     #[inline(always)]
     pub(super) fn contains(&self, id: u64) -> bool {
-        self.place(id).is_ok() || self.is_aside(id)
+        self.place(id).is_ok()
     }
 
     pub(super) fn get(&self, id: u64) -> Option<&Export> {
-        match self.place(id) {
-            Ok(place) => self.all.get(place),
-            Err(_) => self.aside.iter().find(|export| export.id == id),
-        }
+        self.all.get(self.place(id).ok()?)
     }
 
     /// The one that answers to `Type`, the oldest of several, or to `Type/instance`.
     pub(super) fn named(&self, name: &[u8]) -> Option<u64> {
         self.named.get(std::str::from_utf8(name).ok()?)?.first().copied()
-    }
-
-    #[cold]
-    fn is_aside(&self, id: u64) -> bool {
-        self.aside.iter().any(|export| export.id == id)
     }
 
     #[inline(always)]
@@ -106,10 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stands_aside_is_found_like_the_others() {
+    fn an_export_of_memory_is_found_like_the_others() {
         let mut exports = Exports::default();
         exports.add(export(3, "Store", "a"));
-        exports.add_aside(export(5, "Memory", "counters"));
+        exports.add(export(5, "Memory", "counters"));
         assert!(exports.contains(3) && exports.contains(5) && !exports.contains(4));
         assert_eq!(exports.get(5).map(|export| &export.instance[..]), Some("counters"));
         assert_eq!(exports.named(b"Memory/counters"), Some(5));

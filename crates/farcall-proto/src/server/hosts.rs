@@ -93,7 +93,7 @@ impl Host {
 }
 
 /// All hosts of which something is kept.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Hosts {
     all: Vec<Host>,
     free: Vec<u32>,
@@ -113,17 +113,8 @@ pub(super) struct Hosts {
 impl Hosts {
     /// None yet; `budgets` say in which units they are compared.
     pub fn new(budgets: Amounts) -> Hosts {
-        Hosts {
-            all: Vec::new(),
-            free: Vec::new(),
-            places: BTreeMap::new(),
-            total: Amounts::default(),
-            unit: budgets.map(|budget| budget.max(1).ilog2().saturating_sub(10)),
-            order: Default::default(),
-            turns: VecDeque::new(),
-            left: 0,
-            listed: 0,
-        }
+        let unit = budgets.map(|budget| budget.max(1).ilog2().saturating_sub(10));
+        Hosts { unit, ..Hosts::default() }
     }
 
     /// A conversation there has something kept from now on; its host's place.

@@ -12,7 +12,7 @@ use super::table::UNIT;
 use super::work::{ACCESS, GIVEN_UP, Last, Phase, Work};
 use crate::config::{PATIENCE, interval};
 use crate::transfer;
-use crate::wire::{CallHead, Position};
+use crate::wire::CallHead;
 use crate::{ACCESSES, Failure, Kind, Mutant, Ran, Rule, ServerConfig, Time};
 
 /// What an assembly costs besides its bytes, for the budget.
@@ -588,24 +588,6 @@ impl Work {
         self.phase = Phase::Running;
         self.marks &= u8::from(mutant.breaks(Rule::CancelLeavesMark)) * GIVEN_UP;
         self.marks |= if head.procedure >= ACCESSES { ACCESS } else { 0 };
-    }
-
-    pub(super) fn boxed() -> Box<Work> {
-        let position = Position::of_call(0, 0);
-        Box::new(Work {
-            phase: Phase::Receiving,
-            incoming: None,
-            outgoing: None,
-            position,
-            payload: Vec::new(),
-            insert: None,
-            since: Time::default(),
-            marks: 0,
-            queued: false,
-            waiting: false,
-            promised: 0,
-            progressed: false,
-        })
     }
 }
 

@@ -305,11 +305,6 @@ impl Server {
         self.exports.add(export);
     }
 
-    /// Offers memory, for as long as the server lives, of which there are few accesses: other calls do not pay for it.
-    pub fn export_aside(&mut self, export: Export) {
-        self.exports.add_aside(export);
-    }
-
     /// What is offered as that, if it is.
     pub fn exported(&self, id: u64) -> Option<&Export> {
         self.exports.get(id)

@@ -10,7 +10,7 @@ use crate::Time;
 use crate::path::{Congestion, RoundTrip};
 
 /// What an entry of the table points to while there is more to remember than numbers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct More {
     /// Its host's place in [`Hosts`], and what of that is this conversation's.
     pub host: u32,
@@ -56,29 +56,7 @@ pub(super) struct More {
 
 impl More {
     pub fn new(host: u32) -> More {
-        More {
-            host,
-            kept: Amounts::default(),
-            first: None,
-            rest: Activities::default(),
-            works: 0,
-            running: 0,
-            released: 0,
-            hand: 0,
-            datagram: crate::BASE_DATAGRAM as u32,
-            congestion: Congestion::default(),
-            round_trip: RoundTrip::default(),
-            in_flight: 0,
-            granted: 0,
-            trusted: 0,
-            waiting: VecDeque::new(),
-            presumed: Time::default(),
-            spoke: Time::default(),
-            promised: 0,
-            wanted: false,
-            due: Time::default(),
-            client_patience: None,
-        }
+        More { host, datagram: crate::BASE_DATAGRAM as u32, ..More::default() }
     }
 
     /// What was sent longer ago, while its receiver waited in vain, is lost.

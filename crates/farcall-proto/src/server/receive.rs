@@ -681,7 +681,7 @@ impl Server {
         if self.sweep.is_none() {
             self.sweep = Some(now + self.config.hold.min(limit(PATIENCE)));
         }
-        let work = self.spare_works.pop().unwrap_or_else(Work::boxed);
+        let work = self.spare_works.pop().unwrap_or_default();
         let more = self.more(place);
         more.works += 1;
         if let Some(home) = more.home(activity) {

@@ -72,7 +72,7 @@ impl Server {
     }
 
     /// Queues an outcome. One that fits no datagram counts from now on as being sent, and not only as held.
-    #[inline(never)]
+    #[inline]
     fn leave_to_transmit(&mut self, now: Time, place: usize, activity: u32) {
         let datagram = self.table.at(place).datagram();
         if self.existing_work(place, activity).is_some_and(|work| work.len() > datagram) {

@@ -28,7 +28,7 @@ impl Last {
 }
 
 /// A call that is not over.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Work {
     pub phase: Phase,
     /// The fragments of arguments or of the result, when they are more than one.
@@ -92,9 +92,10 @@ pub(super) const TO_SELECT: u8 = 8;
 pub(super) const DETACHED: u8 = 16;
 
 /// What is happening to a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Its fragments arrive.
+    #[default]
     Receiving,
     /// The user has it.
     Running,

@@ -4,7 +4,7 @@ use super::datagram::{u32_at, u64_at};
 use super::{Body, Malformed, Reader, Writer};
 
 /// What a call, result or word about one names: the call and the exchange within it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     pub activity: u32,
     /// Zero is the call itself; signals and bulk transfers number theirs from one.

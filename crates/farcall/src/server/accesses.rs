@@ -160,13 +160,7 @@ impl Core {
     }
 
     /// Has an access wait, if there is room: for its turn, or until a result of so many bytes may be held.
-    pub(super) fn put_off(
-        &mut self,
-        now: Time,
-        from: SocketAddr,
-        incoming: Incoming<'static>,
-        result: usize,
-    ) {
+    fn put_off(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'static>, result: usize) {
         for lacking in self.backlog.add(from, incoming, result) {
             let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many accesses wait");
             self.end_access(now, lacking.incoming, full);
@@ -222,7 +216,7 @@ impl Core {
     }
 
     #[cold]
-    fn end_access(&mut self, now: Time, incoming: Incoming<'static>, why: Failure) {
+    pub(super) fn end_access(&mut self, now: Time, incoming: Incoming<'static>, why: Failure) {
         let ran = if incoming.again { Ran::Yes } else { why.ran };
         self.protocol.finish(now, incoming.key, Failure { ran, ..why }.into(), &mut Vec::new(), &mut []);
         if let Cow::Owned(arguments) = incoming.args {

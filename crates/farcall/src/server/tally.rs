@@ -73,7 +73,7 @@ impl Server {
         let (since, process) = (self.now(), self.env.process_id());
         let exported = Arc::new(exported.with_memory(Some(memory)));
         let mut core = self.lock();
-        core.protocol.export_aside(offer);
+        core.protocol.export(offer);
         core.tally = Some(Tally { exported, words: Words::new(words), since, process, written: None });
     }
 

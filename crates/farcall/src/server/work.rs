@@ -4,6 +4,7 @@ mod errands;
 mod send;
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -374,27 +375,34 @@ impl<'s> Worker<'s> {
     /// Executes the accesses that came with something else, and acts on what was given up.
     #[inline(never)]
     fn settle_requests(&mut self, core: &mut Core, from: &SocketAddr) {
+        if !self.cancelled.is_empty() {
+            self.give_up_accesses(core);
+        }
         for incoming in self.accesses.drain(..) {
-            // The datagram may cancel an access that it holds. The access then waits, so that `cancel` finds it
-            // and it never runs. Nobody would forget the cancel of an access that has ended.
-            if self.cancelled.is_empty() {
-                core.access_in_turn(self.now, *from, incoming, &mut [], &mut self.reply);
-            } else {
-                core.put_off(self.now, *from, incoming, 0);
-            }
+            core.access_in_turn(self.now, *from, incoming, &mut [], &mut self.reply);
         }
         if !self.cancelled.is_empty() {
             self.cancel(core);
         }
     }
 
+    /// Ends the accesses that were given up, those of this datagram and those that wait, before any other is executed or
+    /// waits. An access that has ended would leave its cancel with us: nobody would forget it.
+    #[cold]
+    fn give_up_accesses(&mut self, core: &mut Core) {
+        let given_up: HashSet<CallKey> = self.cancelled.iter().copied().collect();
+        let mut ended = HashSet::new();
+        for incoming in self.accesses.extract_if(.., |incoming| given_up.contains(&incoming.key)) {
+            ended.insert(incoming.key);
+            core.end_access(self.now, incoming, Failure::new(Kind::Cancelled, Ran::No));
+        }
+        self.cancelled.retain(|key| !ended.contains(key) && !core.give_up_access(self.now, *key));
+    }
+
     /// Refuses the calls that were given up and have not begun. Those that execute are to be told.
     #[cold]
     fn cancel(&mut self, core: &mut Core) {
         for key in self.cancelled.drain(..) {
-            if core.give_up_access(self.now, key) {
-                continue;
-            }
             let caller = Caller::Conversation(key.conversation);
             let unbegun = match self.arrived.iter().position(|work| work.call.key == key) {
                 Some(at) => Some(self.arrived.remove(at)),
