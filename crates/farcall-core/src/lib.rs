@@ -56,6 +56,8 @@ pub use context::{Cancelled, Context, context};
 pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
 pub use farcall_base::{CallKey, Failure, Kind, Ran, Time, Trace};
 pub use farcall_idl as idl;
+#[cfg(feature = "x")]
+pub use farcall_macros::include_x;
 pub use farcall_macros::{Xdr, interface};
 pub use farcall_xdr as xdr;
 pub use multi::{Group, Multi};

@@ -45,8 +45,12 @@
 //! }
 //! ```
 //!
-//! **An `.x` file** gives the same kind of traits, one for each version of each program, and the types: `farcall::include_x!("nfs3.x")`,
-//! with farcall's feature `x`. `docs/onc.md` leads from such a file to a server, a client, and a client in C, and says what is promised.
+//! **An `.x` file** gives the same kind of traits, one for each version of each program, and the types:
+//! [`include_x!("nfs3.x")`](include_x). `docs/onc.md` leads from such a file to a server, a client, and a client
+//! in C, and says what is promised.
+//!
+//! A package that only speaks ONC RPC needs no other crate of farcall: what its code names is here too
+//! (`examples/calculator`). A package that depends on `farcall` as well may use the names of either.
 //!
 //! | module | |
 //! |---|---|
@@ -78,6 +82,14 @@ pub mod standard;
 mod wait_guard;
 pub mod wire;
 
+/// What the code that macros make names.
+#[doc(hidden)]
+pub use farcall_core as seam;
+pub use farcall_core::{
+    Bytes, CallFailed, Calls, Cancelled, Context, Error, Exception, Group, Kind, Multi, Never, Pending, Ran,
+    Result, ResultExt, context, multi, xdr,
+};
+
 #[cfg(unix)]
 pub use client::auth::{AuthNone, AuthSys, Authenticator};
 #[cfg(unix)]
@@ -86,3 +98,20 @@ pub use client::carrier::Address;
 pub use client::{Builder, Client, import};
 #[cfg(unix)]
 pub use server::Server;
+
+/// Puts the types and traits of an `.x` file in its place: constants, types, and a trait for each version of each
+/// program. The path is relative to the package. What becomes of each name is in `docs/x-names.md`.
+///
+/// ```
+/// mod mount {
+///     farcall_onc::include_x!("x/mount.x");
+/// }
+/// assert_eq!(mount::MNTPATHLEN, 1024);
+/// ```
+#[cfg(feature = "x")]
+#[macro_export]
+macro_rules! include_x {
+    ($($arguments:tt)*) => {
+        $crate::seam::include_x!(crate = $crate::seam, $($arguments)*);
+    };
+}
