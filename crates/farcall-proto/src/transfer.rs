@@ -460,6 +460,11 @@ impl Outgoing {
             overtaken || late || sent.order + REORDER <= latest
         });
         heard.complete = select.extent.through == self.total;
+        let all_had_arrived = self.flight.is_empty() && self.lost.is_empty() && self.next == self.total;
+        if all_had_arrived && !heard.complete {
+            // The receiver has forgotten what it had acknowledged: it was restored from an earlier state.
+            self.lost.push_back((select.extent.through, self.total));
+        }
         heard.granted = (!heard.complete).then(|| select.extent.limit.saturating_sub(select.extent.through));
         heard
     }

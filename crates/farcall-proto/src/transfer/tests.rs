@@ -261,6 +261,23 @@ fn a_fragment_is_lost_if_three_later_ones_arrived_or_the_receiver_waited_for_a_r
 }
 
 #[test]
+fn what_a_restored_receiver_has_forgotten_is_sent_again() {
+    let mut m = Outgoing::new(100, 0);
+    assert_eq!((send(&mut m, 1, 60, WIDE), send(&mut m, 2, 60, WIDE)), ((60, false), (100, false)));
+    let hear = |m: &mut Outgoing, through, largest, ranges: &[(u32, u32)]| {
+        let select = select_bytes(through, 1000, largest, ranges);
+        m.heard(Time::default(), &read(&select), Duration::ZERO).complete
+    };
+    assert!(!hear(&mut m, 60, 1, &[]));
+    assert_eq!((m.next(60, WIDE), m.in_flight()), (Next::Nothing, 40));
+    // The first fragment is gone: the receiver was restored from before it came.
+    assert!(!hear(&mut m, 0, 2, &[(60, 100)]));
+    assert_eq!(m.next(60, WIDE), Next::Range { start: 0, end: 60, again: true, ask: true });
+    send(&mut m, 3, 60, WIDE);
+    assert!(hear(&mut m, 100, 3, &[]));
+}
+
+#[test]
 fn a_select_that_no_receiver_can_have_sent_is_ignored() {
     let mut m = Outgoing::new(100, 0);
     send(&mut m, 1, 60, WIDE);
