@@ -1,5 +1,5 @@
-//! Long results or arguments: how many bytes a second, beside a TCP connection and beside trains of UDP segments;
-//! and how long short calls take meanwhile.
+//! Long results or arguments: how many bytes a second, beside a TCP connection and beside trains of UDP
+//! segments; and how long short calls take meanwhile.
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ const MEMORY: &str = "farcall-shm";
 
 /// Short calls in a block, at least.
 const SHORT: usize = 10_000;
-/// The calls of which a 99th percentile is taken. A block's is the median of theirs: another program's turn, or the
-/// machine's, is in few of them.
+/// The calls of which a 99th percentile is taken. A block's is the median of theirs: another program's turn,
+/// or the machine's, is in few of them.
 const OF_P99: usize = 1_000;
 /// How long the cores are kept busy for such a block.
 const BURNING: Duration = Duration::from_secs(1);

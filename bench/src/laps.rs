@@ -19,8 +19,8 @@ pub fn method(options: &Options) -> String {
     format!("each ratio the median of {ratios} pairs of blocks of {calls} calls")
 }
 
-/// Measures all peers in one cell; one at a time runs a block. The first is the anchor. `progress` is called after each
-/// of [`Options::groups`].
+/// Measures all peers in one cell; one at a time runs a block. The first is the anchor. `progress` is called
+/// after each of [`Options::groups`].
 pub fn laps(
     bench: &str,
     mut contenders: Vec<Contender>,
@@ -50,8 +50,8 @@ pub fn laps(
     contenders.into_iter().zip(results).map(enter).collect()
 }
 
-/// Why the rows of a cell, raw's first and the control's second, must not be quoted. A raw round trip is known to take
-/// so many user instructions.
+/// Why the rows of a cell, raw's first and the control's second, must not be quoted. A raw round trip is
+/// known to take so many user instructions.
 pub fn faults(cell: &Cell, rows: &[Row], known: f64) -> Vec<String> {
     let mut faults = Vec::new();
     let far = |ratio: &f64| (ratio - 1.0).abs() > CONTROL_TOLERANCE;

@@ -7,7 +7,8 @@ use crate::laps::{self, faults, laps};
 use crate::peers::{self, CONTROL, FARCALL, RAW};
 use crate::profile;
 
-/// User instructions that a raw blocking round trip is known to take, both sides, with one reading of the clock.
+/// User instructions that a raw blocking round trip is known to take, both sides, with one reading of the
+/// clock.
 pub const RAW_INSTRUCTIONS: u32 = 413;
 
 #[derive(Debug, clap::Args)]

@@ -44,7 +44,8 @@ enum Bench {
     Mixed(mixed::Mixed),
     /// Groups: one call of every member at once, beside one call after the other.
     Multi(multi::Multi),
-    /// Memory without calls: accesses, and a file service made of them, beside Thekkath, Levy and Lazowska 1994.
+    /// Memory without calls: accesses, and a file service made of them, beside Thekkath, Levy and Lazowska
+    /// 1994.
     Memory(memory::Memory),
     /// READs by libnfs: our NFS server beside nfs-ganesha.
     Nfs(nfs::Nfs),

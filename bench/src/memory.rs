@@ -1,4 +1,5 @@
-//! Memory without calls: accesses to segments, and a file service, as Thekkath, Levy & Lazowska 1994 measured theirs.
+//! Memory without calls: accesses to segments, and a file service, as Thekkath, Levy & Lazowska 1994 measured
+//! theirs.
 mod accesses;
 mod names;
 mod others;

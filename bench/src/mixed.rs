@@ -1,4 +1,5 @@
-//! Short calls among slow ones: an open loop, and what 1 % of calls that sleep do to the others' latency, or one that is stuck.
+//! Short calls among slow ones: an open loop, and what 1 % of calls that sleep do to the others' latency, or
+//! one that is stuck.
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -104,8 +105,8 @@ fn block(options: &Options) -> Duration {
     5 * options.length()
 }
 
-/// Two rows of a peer, without slow calls and with them. One row of raw sockets, which do not sleep: both kinds of
-/// blocks are the same there, and the ratio shows what the method makes of nothing.
+/// Two rows of a peer, without slow calls and with them. One row of raw sockets, which do not sleep: both
+/// kinds of blocks are the same there, and the ratio shows what the method makes of nothing.
 fn measure(contender: &mut Contender, mixed: &Mixed, progress: &ProgressBar) -> Result<Vec<Measured>> {
     let options = &mixed.options;
     let capacity = capacity(contender, Load::Polled { outstanding: OUTSTANDING, calls: 0 }, options)?;
@@ -151,8 +152,8 @@ fn p99(contender: &mut Contender, warm: Load, load: Load, into: &mut Latencies) 
     Ok(quantile(&mut block, 0.99))
 }
 
-/// The 99th percentiles of the blocks of some seconds, during which one call is stuck or none is. Before each of them
-/// all activities call.
+/// The 99th percentiles of the blocks of some seconds, during which one call is stuck or none is. Before each
+/// of them all activities call.
 fn beside_stuck(pair: &mut Pair, load: Load, stuck: bool, into: &mut Latencies) -> Result<Vec<f64>> {
     let warm = Load::Polled { outstanding: ACTIVITIES, calls: 10 * ACTIVITIES };
     let mut p99s = Vec::new();

@@ -1,4 +1,5 @@
-//! Groups: one call of every member at once (m) beside one call after the other (r), as Satyanarayanan & Siegel 1990.
+//! Groups: one call of every member at once (m) beside one call after the other (r), as Satyanarayanan &
+//! Siegel 1990.
 mod cast;
 mod costs;
 mod farcall;
@@ -34,7 +35,8 @@ pub struct Multi {
     #[arg(long, value_enum, value_delimiter = ',',
           default_values_t = [Distribution::Constant, Distribution::Normal, Distribution::Exponential])]
     distribution: Vec<Distribution>,
-    /// How often all members that compute are called, in both ways. [default: 10, as in the paper; with --quick 3]
+    /// How often all members that compute are called, in both ways. [default: 10, as in the paper; with
+    /// --quick 3]
     #[arg(long)]
     trials: Option<usize>,
     /// Instead, what a member costs: instructions, system calls, memory; large results and arguments.

@@ -13,7 +13,8 @@ const PILOT: usize = 4 << 20;
 /// A peer's row, without a ratio yet.
 pub struct Measured {
     pub row: Row,
-    /// Its time for a call ÷ that of the first peer in the block beside it; empty for the first, where it is 1.
+    /// Its time for a call ÷ that of the first peer in the block beside it; empty for the first, where it is
+    /// 1.
     pub ratios: Vec<f64>,
 }
 

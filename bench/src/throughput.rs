@@ -93,9 +93,9 @@ fn run_beside(throughput: &Throughput) -> Result<()> {
     field.show(rows, method, &[], options).map(drop)
 }
 
-/// Three rows: the client alone; while a process that calls nobody burns the second client's part of their core; and
-/// beside the second client. The ratios are of calls per second in neighbouring blocks: burning to alone, which is what
-/// sharing a core takes, and beside to burning, which is what sharing the server takes.
+/// Three rows: the client alone; while a process that calls nobody burns the second client's part of their
+/// core; and beside the second client. The ratios are of calls per second in neighbouring blocks: burning to
+/// alone, which is what sharing a core takes, and beside to burning, which is what sharing the server takes.
 fn beside(contender: &mut Contender, few: usize, many: usize, options: &Options) -> Result<[Row; 3]> {
     /// What goes on meanwhile is meant to last so much longer than a block.
     const LONGER: u32 = 8;

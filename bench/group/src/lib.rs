@@ -1,6 +1,7 @@
 //! The processes of a group that is called at once: servers that take their time, a client that is timed.
 //!
-//! Every program that is measured by `multi` hands over to [`main`] here and says only how it serves and how it calls.
+//! Every program that is measured by `multi` hands over to [`main`] here and says only how it serves and how
+//! it calls.
 #![forbid(unsafe_code)]
 
 mod side;

@@ -82,7 +82,8 @@ impl Peer for Iceoryx2 {
     }
 }
 
-/// It looks at as many places as there may be requests: with 256 instead of 2, a call takes several times as long.
+/// It looks at as many places as there may be requests: with 256 instead of 2, a call takes several times as
+/// long.
 fn service(name: &str, setup: &Setup) -> Result<(Node<ipc::Service>, Service)> {
     let node = NodeBuilder::new().create::<ipc::Service>()?;
     let service = node.service_builder(&name.try_into()?).request_response::<[u8], [u8]>();

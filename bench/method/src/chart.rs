@@ -146,7 +146,8 @@ pub struct Bars {
     pub unit: String,
     /// Names of the bars in a group.
     pub bars: Vec<String>,
-    /// Each with its name and, for each of its bars, the parts that stand on one another; the upper ones paler.
+    /// Each with its name and, for each of its bars, the parts that stand on one another; the upper ones
+    /// paler.
     pub groups: Vec<(String, Vec<Vec<f64>>)>,
 }
 

@@ -116,8 +116,8 @@ impl Pair {
         }
     }
 
-    /// Runs a block of `load` while a second client, on the core of the first, runs one of `other`, which takes longer.
-    /// Returns the calls per second of both.
+    /// Runs a block of `load` while a second client, on the core of the first, runs one of `other`, which
+    /// takes longer. Returns the calls per second of both.
     pub fn rates_beside(&mut self, load: Load, other: Load) -> Result<[f64; 2]> {
         self.start_neighbour()?;
         let neighbour = self.neighbour.as_mut().context("it was started just now")?;
@@ -141,8 +141,8 @@ impl Pair {
         self.client.done(&format!("stick {}", u8::from(begin))).map(drop)
     }
 
-    /// Runs a block as [`latencies`](Pair::latencies) does, while the cores of client and server are kept busy as well: by a
-    /// second client and by the server's main thread.
+    /// Runs a block as [`latencies`](Pair::latencies) does, while the cores of client and server are kept
+    /// busy as well: by a second client and by the server's main thread.
     pub fn latencies_beside_burning(&mut self, time: Duration, load: Load) -> Result<Vec<u32>> {
         self.start_neighbour()?;
         let neighbour = self.neighbour.as_mut().context("it was started just now")?;

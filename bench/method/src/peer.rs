@@ -118,7 +118,8 @@ pub trait Calling {
         cannot("no blocking client")
     }
 
-    /// Makes as many calls of 32 bytes, each a lap, and if `beside` for as long as a call with the payload goes on.
+    /// Makes as many calls of 32 bytes, each a lap, and if `beside` for as long as a call with the payload
+    /// goes on.
     fn short(&mut self, _laps: &mut Laps, _beside: bool) -> Result<()> {
         cannot("it makes no short calls beside long ones")
     }
@@ -128,8 +129,8 @@ pub trait Calling {
         cannot("no open loop")
     }
 
-    /// Begins a call that sleeps for [`STUCK`](crate::STUCK) in the server and returns at once, or else waits until it has
-    /// ended.
+    /// Begins a call that sleeps for [`STUCK`](crate::STUCK) in the server and returns at once, or else waits
+    /// until it has ended.
     fn stick(&mut self, _begin: bool) -> Result<()> {
         cannot("none of its calls gets stuck")
     }

@@ -1,4 +1,5 @@
-//! Processes that obey: one is told a line and answers with a line of JSON, until nobody is there to tell it more.
+//! Processes that obey: one is told a line and answers with a line of JSON, until nobody is there to tell it
+//! more.
 use std::io::{BufRead, BufReader, Write};
 use std::marker::PhantomData;
 use std::path::Path;

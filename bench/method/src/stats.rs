@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn ranks_are_those_of_the_tables() {
-        // Conover, Practical Nonparametric Statistics: 1-based ranks 2 of 9 and 10, 6 of 20, 14 of 40, 40 of 100.
+        // Conover, Practical Nonparametric Statistics: 1-based ranks 2 of 9 and 10, 6 of 20, 14 of 40, 40 of
+        // 100.
         for (n, rank_from_one) in [(9, 2), (10, 2), (20, 6), (40, 14), (100, 40)] {
             assert_eq!(rank(n) + 1, rank_from_one, "of {n}");
         }

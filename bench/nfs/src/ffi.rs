@@ -33,7 +33,8 @@ impl Client {
         // SAFETY: the handle came from `bench_open` and is used by this thread alone.
         let read = unsafe { bench_read(self.handle.as_ptr()) };
         ensure!(!read.is_null(), "a READ failed or was short");
-        // SAFETY: so many bytes have been read to there, and stay until the next call, for which `self` is borrowed.
+        // SAFETY: so many bytes have been read to there, and stay until the next call, for which `self` is
+        // borrowed.
         Ok(unsafe { std::slice::from_raw_parts(read.cast(), self.bytes) })
     }
 

@@ -40,8 +40,8 @@ pub enum Kind {
     Stalled,
     /// Absurd ACKs and SELECTs, other sizes, nonsense.
     Words,
-    /// The client abandons its conversation, with all that the server keeps for it, and begins another: one in
-    /// eight draws, since that takes several datagrams. The others are `words`.
+    /// The client abandons its conversation, with all that the server keeps for it, and begins another: one
+    /// in eight draws, since that takes several datagrams. The others are `words`.
     Anew,
     /// A connection for shared memory that says nothing, instead of a datagram.
     Silent,

@@ -8,7 +8,7 @@ const MOST: usize = 64;
 
 #[cfg(target_os = "linux")]
 #[derive(Default)]
-pub struct Silent(std::collections::VecDeque<farcall_shm::Wire>);
+pub struct Silent(std::collections::VecDeque<farcall_shm::UnixChannel>);
 
 #[cfg(target_os = "linux")]
 impl Silent {
@@ -18,7 +18,7 @@ impl Silent {
             self.0.pop_front();
         }
         // The server may have enough of them.
-        self.0.extend(farcall_shm::Wire::connect(server).ok());
+        self.0.extend(farcall_shm::UnixChannel::connect(server).ok());
     }
 }
 

@@ -1,7 +1,8 @@
 //! Figure 3: what the server's processor does for an operation, by the paper's components, in instructions.
 //!
-//! What only moves data is known from accesses that do nothing else: a posted write is received and not answered, a read
-//! is received and answered with so many bytes. The procedure is executed in this process. Control transfer is what is left.
+//! What only moves data is known from accesses that do nothing else: a posted write is received and not
+//! answered, a read is received and answered with so many bytes. The procedure is executed in this process.
+//! Control transfer is what is left.
 use anyhow::{Context, Result};
 use farcall_bench_method::chart::{self, Bars};
 use farcall_bench_method::counters::What;
@@ -37,8 +38,8 @@ fn sizes(operation: &str) -> (usize, usize) {
     }
 }
 
-/// What the server does to move data, by [`MOVES`]. In the kernel to receive is what a posted write takes; of the user's
-/// instructions half count as reception, half as reply.
+/// What the server does to move data, by [`MOVES`]. In the kernel to receive is what a posted write takes; of
+/// the user's instructions half count as reception, half as reply.
 struct Moves([Part; 5]);
 
 impl Moves {

@@ -1,4 +1,5 @@
-//! The file service in its three structures: latency of each operation, what it costs the server, and the mix of table 1a.
+//! The file service in its three structures: latency of each operation, what it costs the server, and the mix
+//! of table 1a.
 use std::path::Path;
 
 use anyhow::Result;

@@ -1,4 +1,5 @@
-//! The processes of one peer: its servers, each for itself or some together, and one client that calls them all.
+//! The processes of one peer: its servers, each for itself or some together, and one client that calls them
+//! all.
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};

@@ -1,4 +1,5 @@
-//! Farcall's members: servers with the settings that every server has, and a client that calls them by `multi()`.
+//! Farcall's members: servers with the settings that every server has, and a client that calls them by
+//! `multi()`.
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
@@ -50,8 +51,8 @@ impl Member for Sleeper {
     }
 }
 
-/// Names stay in the process: addresses are enough here. Not through shared memory, which one thread cannot wait for
-/// at many servers.
+/// Names stay in the process: addresses are enough here. Not through shared memory, which one thread cannot
+/// wait for at many servers.
 fn runtime() -> farcall::Result<Runtime> {
     Runtime::builder().registry(Memory::new()).shared_memory(false).build()
 }

@@ -11,7 +11,8 @@ pub struct Figure {
 /// For so many members, with 10, 20 and 50 ms of computation.
 type Line = (usize, [(f64, f64); 3]);
 
-/// Satyanarayanan & Siegel 1990, table VIII. Instead of 20 members it has 19; so has the next ones' last columns.
+/// Satyanarayanan & Siegel 1990, table VIII. Instead of 20 members it has 19; so has the next ones' last
+/// columns.
 const CONSTANT: &[Line] = &[
     (1, [(39.30, 38.30), (49.70, 47.30), (81.10, 78.80)]),
     (2, [(45.90, 76.50), (56.40, 96.10), (85.60, 158.35)]),

@@ -1,5 +1,5 @@
-//! The anchor: a datagram to each of many echo processes, and their answers collected, with nothing but the system calls.
-//! An echo that is to compute sleeps before it answers, in its only thread.
+//! The anchor: a datagram to each of many echo processes, and their answers collected, with nothing but the
+//! system calls. An echo that is to compute sleeps before it answers, in its only thread.
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};

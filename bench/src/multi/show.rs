@@ -55,7 +55,8 @@ fn beside(rows: &[Row]) {
     }
 }
 
-/// Prints what the most members that compute all as long took longer than one, beside a null call of the raw loop.
+/// Prints what the most members that compute all as long took longer than one, beside a null call of the raw
+/// loop.
 fn beyond(rows: &[Row]) {
     let constant = |row: &&Row| row.computation_ms > Some(0) && distribution(row) == Distribution::Constant;
     let most = rows.iter().filter_map(|row| row.members).max();
@@ -89,8 +90,8 @@ fn distribution(row: &Row) -> Distribution {
     known.copied().unwrap_or(Distribution::Constant)
 }
 
-/// Figures 8 to 14: what the model predicts; prediction and measurement for each computation time; what was measured for
-/// each distribution, beside the paper.
+/// Figures 8 to 14: what the model predicts; prediction and measurement for each computation time; what was
+/// measured for each distribution, beside the paper.
 fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) -> Result<()> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.peer == FARCALL).collect();
     let mut times: Vec<u32> = rows.iter().filter_map(|row| row.computation_ms).filter(|&ms| ms > 0).collect();
@@ -139,8 +140,8 @@ fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) 
     chart::curves(path, &title, ("members", "r/m"), &panels, conditions)
 }
 
-/// The paper's model in its short form (section VI-A): m is one call, and for each further member what the null call
-/// took more; r is n calls.
+/// The paper's model in its short form (section VI-A): m is one call, and for each further member what the
+/// null call took more; r is n calls.
 fn predicted(rows: &[&Row], milliseconds: u32) -> Vec<(f64, f64)> {
     let null = || rows.iter().filter(|row| row.computation_ms == Some(0));
     let first = null().find(|row| row.members == Some(1)).and_then(|row| row.multi_ms);

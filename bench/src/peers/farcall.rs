@@ -1,4 +1,5 @@
-//! Farcall over UDP or through shared memory: the stubs that any program would use, a runtime with nearly the default settings.
+//! Farcall over UDP or through shared memory: the stubs that any program would use, a runtime with nearly the
+//! default settings.
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +16,8 @@ use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, SLOW, STUCK, 
 pub const SPIN: Duration = Duration::from_millis(1);
 /// How many procedures may execute at once: those that sleep in the open loop are many.
 pub const WORKERS: usize = 256;
-/// How many calls that are due are begun at once. One that is behind hears in between what has ended, or it would be ever
-/// further behind: what nobody takes in fills the windows.
+/// How many calls that are due are begun at once. One that is behind hears in between what has ended, or it
+/// would be ever further behind: what nobody takes in fills the windows.
 const BURST: usize = 64;
 
 #[farcall::interface(program = 0x2000_0099, version = 1)]

@@ -32,8 +32,8 @@ pub enum Operation {
     },
 }
 
-/// As they stand in rows and in the names of peers. `mix` reads 509 bytes and writes 2,590, which table 1b makes of its
-/// operations in the mean; `mix-8k` reads whole blocks.
+/// As they stand in rows and in the names of peers. `mix` reads 509 bytes and writes 2,590, which table 1b
+/// makes of its operations in the mean; `mix-8k` reads whole blocks.
 const OPERATIONS: [(&str, Operation); 9] = [
     ("getattr", Operation::GetAttr),
     ("lookup", Operation::Lookup),
@@ -46,8 +46,9 @@ const OPERATIONS: [(&str, Operation); 9] = [
     ("mix-8k", Operation::Mix { read: BLOCK }),
 ];
 
-/// Table 1a: how often each was asked of the departmental server in some days. "Other" is what this service has no name
-/// for; in its place stands what transfers control in every structure: the commit of a file that nobody has written.
+/// Table 1a: how often each was asked of the departmental server in some days. "Other" is what this service
+/// has no name for; in its place stands what transfers control in every structure: the commit of a file that
+/// nobody has written.
 fn table_1a(read: usize) -> [(u64, Operation); 9] {
     [
         (8_960_671, Operation::GetAttr),
@@ -75,7 +76,8 @@ fn of_name(name: &str) -> Option<Operation> {
     OPERATIONS.into_iter().find(|(known, _)| *known == name).map(|(_, operation)| operation)
 }
 
-/// What a clerk in this process does for one operation in the mean: accesses to the server's memory, and transfers of control.
+/// What a clerk in this process does for one operation in the mean: accesses to the server's memory, and
+/// transfers of control.
 pub fn work(structure: &str, operation: &str) -> Result<[f64; 2]> {
     const TURNS: u32 = 4_000;
     let structure =
@@ -166,7 +168,8 @@ impl Peer for Service {
 
 /// Names as long as their directory is said to be in table 1b: 1,990 bytes.
 const NAMES: usize = 80;
-/// Blocks of each file that is read or written: a block that was written is in its file before its turn comes again.
+/// Blocks of each file that is read or written: a block that was written is in its file before its turn comes
+/// again.
 const BLOCKS: u64 = 64;
 
 fn tree(at: &Path) -> Result<()> {

@@ -1,4 +1,5 @@
-//! The segment name service: what a process asks of its machine's clerk, which reads the table of another machine's.
+//! The segment name service: what a process asks of its machine's clerk, which reads the table of another
+//! machine's.
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::time::Instant;

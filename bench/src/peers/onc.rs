@@ -1,5 +1,5 @@
-//! ONC RPC by farcall, over UDP and over TCP: the same interface, the same callers, another protocol. And once more by
-//! procedures that must not run twice, so that the server remembers what it has answered.
+//! ONC RPC by farcall, over UDP and over TCP: the same interface, the same callers, another protocol. And
+//! once more by procedures that must not run twice, so that the server remembers what it has answered.
 use std::sync::Arc;
 
 use anyhow::Result;

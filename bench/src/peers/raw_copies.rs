@@ -1,6 +1,6 @@
-//! What two processors can do that pass a payload on by copying it: one copies parts into shared memory, the other copies
-//! them out meanwhile. Both look for the next part all the time. How long that takes beside a copy within one processor's
-//! cache says how far apart the two are.
+//! What two processors can do that pass a payload on by copying it: one copies parts into shared memory, the
+//! other copies them out meanwhile. Both look for the next part all the time. How long that takes beside a
+//! copy within one processor's cache says how far apart the two are.
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -105,8 +105,8 @@ impl Lane {
     }
 
     fn word(&self, which: usize) -> &AtomicU64 {
-        // SAFETY: the map is longer than that, aligned to pages, and lives as long as `self`; nobody touches this word but
-        // as an atomic.
+        // SAFETY: the map is longer than that, aligned to pages, and lives as long as `self`; nobody touches
+        // this word but as an atomic.
         unsafe { &*self.map.as_ptr().add(which * APART).cast::<AtomicU64>() }
     }
 
@@ -128,7 +128,8 @@ impl Lane {
     fn fill(&mut self) {
         for part in self.payload.chunks(PART) {
             self.wait(EMPTIED, (self.parts + 1).saturating_sub(PARTS as u64), || {});
-            // SAFETY: the map has room for a part there, and the other side does not touch it between EMPTIED and FILLED.
+            // SAFETY: the map has room for a part there, and the other side does not touch it between EMPTIED
+            // and FILLED.
             unsafe { copy(self.part(), part.as_ptr(), part.len()) }
             self.parts += 1;
             self.word(FILLED).store(self.parts, Release);

@@ -95,7 +95,8 @@ impl Connection {
         Ok(Connection { socket, setup: *setup, buffer: vec![7; BUFFER.max(setup.bytes)] })
     }
 
-    /// Sends back what comes; where results are the payload, one for each byte; where arguments are, a byte for each.
+    /// Sends back what comes; where results are the payload, one for each byte; where arguments are, a byte
+    /// for each.
     fn serve(mut self, gate: &Gate) -> Result<()> {
         let mut received = 0;
         loop {

@@ -75,8 +75,8 @@ mod run {
         Ok(())
     }
 
-    /// Ours, theirs, theirs, ours, many times: both times of one, and the ratio with the interval that holds its median with
-    /// 95 % certainty.
+    /// Ours, theirs, theirs, ours, many times: both times of one, and the ratio with the interval that holds
+    /// its median with 95 % certainty.
     fn compare(
         mut ours: impl FnMut(u32) -> Result<()>,
         mut theirs: impl FnMut(u32) -> Result<()>,

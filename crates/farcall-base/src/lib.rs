@@ -8,11 +8,13 @@
 mod address;
 mod call_key;
 mod failure;
+mod locked;
 mod time;
 mod trace;
 
 pub use address::canonical;
 pub use call_key::CallKey;
 pub use failure::{Failure, Kind, Ran};
+pub use locked::lock;
 pub use time::{Time, nanos};
 pub use trace::Trace;

@@ -36,7 +36,8 @@ impl Time {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment `nanos` nanoseconds later. It is cheaper than adding a `Duration`, which costs a multiplication.
+    /// The moment `nanos` nanoseconds later. It is cheaper than adding a `Duration`, which costs a
+    /// multiplication.
     #[inline]
     pub fn plus(self, nanos: u64) -> Time {
         Time(self.0.saturating_add(nanos))

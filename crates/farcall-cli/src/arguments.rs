@@ -11,12 +11,12 @@ use crate::output::Output;
 
 /// Calls procedures, serves files, and shows what goes on between programs that use farcall.
 ///
-/// A NAME is a type (FileAccess, any instance of it), a type and an instance (FileAccess/ebbets), or an address
-/// (udp://10.0.0.7:7000/FileAccess).
+/// A NAME is a type (FileAccess, any instance of it), a type and an instance (FileAccess/ebbets), or an
+/// address (udp://10.0.0.7:7000/FileAccess).
 #[derive(Debug, Parser)]
 #[command(name = "farcall", version, max_term_width = 100, after_long_help = AFTER)]
 pub struct Arguments {
-    /// Print JSON: one value, or for a list one value a line; errors too, on standard error
+    /// Print JSON: one value, or one value per line for a list; errors too, on standard error
     #[arg(long, global = true)]
     pub json: bool,
 
@@ -26,31 +26,31 @@ pub struct Arguments {
 
 const AFTER: &str = "\
 Exit codes:
-  0  it went well
-  1  it failed, or differences were found
-  2  the command line, or the JSON on it, makes no sense
-  3  the procedure raised the exception that its interface declares
-  4  the call failed, and the procedure did not run and never will
-  5  the call failed, and the procedure ran or may have run
-  6  `call`: the result is what --fail names, or not what --expect names
-  `multi`: of the members that fell short, the greatest of these
+  0  success
+  1  the command failed; `check`: something breaks; `demo`: something was not as expected
+  2  the command line, or JSON on it, is not valid
+  3  the procedure raised an exception that its interface declares
+  4  the call failed; the procedure did not run and never will
+  5  the call failed; the procedure ran or may have run
+  6  `call`: the result has a value that --fail names, or lacks one that --expect names
+  `multi` and `call --batch` exit with the greatest code of a member or of a line.
 
 Environment:
   FARCALL_REGISTRY        the directory in which processes publish their names, or `memory`
-  FARCALL_ADDRESS         where exports listen [default: a free port of 127.0.0.1]
-  FARCALL_ADVERTISE       the address, or ADDRESS:PORT, that exports publish [default: where they listen;
-                          for 0.0.0.0 or [::], this machine's on the way to the registry]
+  FARCALL_ADDRESS         the address on which exports listen [default: a free port of 127.0.0.1]
+  FARCALL_ADVERTISE       the ADDRESS or ADDRESS:PORT that exports publish [default: where they
+                          listen; for 0.0.0.0 and [::], this machine's address]
   FARCALL_OPEN            1: other machines may call, without keys
-  FARCALL_PATIENCE_MS     how long a server may be silent before a call of it fails [default: 10000]
-  FARCALL_WORKERS         how many procedures execute at the same time, not counting those that wait
-  FARCALL_THREADS         how many threads serve calls, those included that wait [default: 1024]
-  FARCALL_QUEUE           how many calls wait for a worker [default: 1024]
+  FARCALL_PATIENCE_MS     how long a server may be silent before a call fails [default: 10000]
+  FARCALL_WORKERS         the most procedures that execute at once; waiting ones do not count
+  FARCALL_THREADS         the most threads that serve calls [default: 1024]
+  FARCALL_QUEUE           the most calls that wait for a worker [default: 1024]
   FARCALL_QUEUE_MS        how long a call waits for a worker before it is refused [default: 10000]
-  FARCALL_SPIN_US         how long to look for a packet before blocking [default: 0]
-  FARCALL_SOCKET_BUFFER   bytes of socket buffer to ask for
+  FARCALL_SPIN_US         how long to poll for a packet before blocking [default: 0]
+  FARCALL_SOCKET_BUFFER   the size of socket buffers to ask for, in bytes
   FARCALL_SHM             off: no calls through shared memory [default: on]
-  FARCALL_DESCRIBE        0: exports do not describe themselves, and do not show what they count
-  FARCALL_SLOW_MS         say on standard error which calls take longer
+  FARCALL_DESCRIBE        0: exports neither describe themselves nor show their counters
+  FARCALL_SLOW_MS         report calls that take longer, on standard error
 
 Examples:
   farcall demo                                        see it work, on your own files
@@ -58,11 +58,11 @@ Examples:
   farcall ls && farcall cat todo.txt                  read it from elsewhere
   farcall describe FileAccess                         what can be called, and how
   farcall call FileAccess stat '{\"path\": \"todo.txt\"}'
-  farcall top --once                                  what this user's servers do at the moment
+  farcall top --once                                  what this user's servers do now
   farcall gen phone.x -o src/phone.rs                 make Rust of an ONC RPC protocol
-  farcall list 10.0.0.7                               programs of ONC RPC that a host has
-  farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT       call one, by its .x file or as mount
-  farcall multi FileAccess stat '[\"todo.txt\"]'        ask every server of files at once";
+  farcall list 10.0.0.7                               the ONC RPC programs of a host
+  farcall call 10.0.0.7 mount MOUNTPROC3_EXPORT       call one, by its .x file or a known name
+  farcall multi FileAccess stat '[\"todo.txt\"]'        call every file server at once";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 
-/// Room for the largest packet, and for what surrounds it.
-const ROOM: usize = 1 << 20;
-/// Interfaces of a capture that are remembered.
-const INTERFACES: usize = 4096;
+/// The size of the read buffer, in bytes: the largest packet, and what surrounds it.
+const BUFFER_BYTES: usize = 1 << 20;
+/// The most interfaces of a capture that are remembered.
+const MAX_INTERFACES: usize = 4096;
 
 /// A datagram, and what is known of its journey.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub fn read<E: From<Unreadable>>(
     input: impl Read + Send,
     take: &mut dyn FnMut(Captured<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut reader = create_reader(ROOM, input).map_err(|why| E::from(broken(&why)))?;
+    let mut reader = create_reader(BUFFER_BYTES, input).map_err(|why| E::from(broken(&why)))?;
     let mut capture = Capture::default();
     loop {
         match reader.next() {
@@ -127,7 +127,9 @@ impl Capture {
                 self.packet(0, Some(at), packet.data, packet.caplen, take)?;
             }
             PcapBlockOwned::NG(Block::SectionHeader(_)) => self.interfaces.clear(),
-            PcapBlockOwned::NG(Block::InterfaceDescription(found)) if self.interfaces.len() < INTERFACES => {
+            PcapBlockOwned::NG(Block::InterfaceDescription(found))
+                if self.interfaces.len() < MAX_INTERFACES =>
+            {
                 let resolution = found.ts_resolution().filter(|resolution| *resolution > 0);
                 self.interfaces.push(Interface { link: found.linktype, resolution });
             }

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! farcall demo ── supervises ── farcall __demo client ── calls ──▶ __demo server   (files, counting, slow calls, …)
-//!   makes and removes the         the demonstration        ├──────▶ __demo forward  (loses and repeats packets)
+//!   makes and removes the         the demonstration        │         also by threads that lose and repeat packets
 //!   registry's directory                                   └──────▶ __demo server ×2 (one is killed)
 //! ```
 //!
-//! Each process ends when its standard input does, so none outlives the one that started it, however that ended.
+//! Each process ends when its standard input does, so none outlives the one that started it, however that
+//! ended.
 
 mod client;
 mod files;
@@ -37,18 +38,18 @@ pub const ROLE: &str = "__demo";
 /// The exit code of a process whose starter is gone, as a shell has it of one that was interrupted.
 const INTERRUPTED: i32 = 130;
 
-/// See farcall work, on your own files, in less than 20 seconds
+/// Demonstrate farcall on your own files, in less than 20 seconds
 ///
-/// Starts servers, calls them, reads the files of DIR through calls and compares them with the disk, loses and
-/// repeats packets, kills a server in the middle of a call, and measures what a call costs beside a bare UDP exchange.
-/// Nothing is left behind. The exit code is 0 if all was as it should be.
+/// Starts servers and calls them; reads the files of DIR through calls and compares them with the disk; loses
+/// and repeats packets; kills a server in the middle of a call; and measures a call beside a bare UDP exchange.
+/// Nothing is left behind. The exit code is 0 if everything was as expected.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// Whose files to read; at most 256 MB of them
+    /// The directory whose files are read, at most 256 MB of them
     #[arg(default_value = ".")]
     dir: PathBuf,
 
-    /// Repeat the losses of an earlier run [default: another number each time]
+    /// Repeat the losses of an earlier run [default: a random number]
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -64,7 +65,6 @@ pub struct Role {
 enum Process {
     Client(client::Client),
     Server(server::Server),
-    Forward(forward::Forward),
 }
 
 impl Demo {
@@ -95,8 +95,8 @@ impl Demo {
     }
 }
 
-/// An interruption closes the child's standard input, which ends it. (One from the terminal reaches it anyway.) This
-/// process goes on, to clean up.
+/// An interruption closes the child's standard input, which ends it. (One from the terminal reaches it
+/// anyway.) This process goes on, to clean up.
 #[derive(Clone, Default)]
 struct Interruption(Arc<Mutex<Interrupted>>);
 
@@ -146,7 +146,6 @@ impl Role {
         match &self.process {
             Process::Client(client) => client.run(output),
             Process::Server(server) => server.run(),
-            Process::Forward(forward) => forward.run(),
         }
     }
 }

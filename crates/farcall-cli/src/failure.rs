@@ -107,7 +107,7 @@ impl Failure {
         if self.message.is_empty() {
             return None;
         }
-        let mut error = json!({ "message": self.message, "exit": self.code });
+        let mut error = json!({ "message": self.message });
         self.facts.iter().for_each(|(name, value)| error[*name] = value.clone());
         self.hint.iter().for_each(|hint| error["hint"] = hint.as_str().into());
         Some(error)
@@ -165,14 +165,13 @@ impl Failure {
 
     /// Says it on standard error, and gives the exit code.
     pub fn report(self, json: bool) -> ExitCode {
-        if !self.message.is_empty() && json {
-            let mut error = json!({ "message": self.message });
-            self.facts.into_iter().for_each(|(name, value)| error[name] = value);
-            self.hint.into_iter().for_each(|hint| error["hint"] = hint.into());
-            eprintln!("{}", printable_json(json!({ "error": error }).to_string()));
-        } else if !self.message.is_empty() {
-            eprintln!("farcall: {}", printable(&self.message));
-            self.hint.into_iter().for_each(|hint| eprintln!("hint: {}", printable(&hint)));
+        match self.as_json() {
+            Some(error) if json => eprintln!("{}", printable_json(json!({ "error": error }).to_string())),
+            Some(_) => {
+                eprintln!("farcall: {}", printable(&self.message));
+                self.hint.into_iter().for_each(|hint| eprintln!("hint: {}", printable(&hint)));
+            }
+            None => {}
         }
         ExitCode::from(self.code)
     }

@@ -15,13 +15,13 @@ use crate::x_file::{self, Reading};
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "ONC RPC")]
 pub struct Manner {
-    /// Who calls
+    /// The identity of the caller
     #[arg(long, value_enum, default_value_t)]
     auth: Auth,
-    /// The version of the program, where the file has several
+    /// The version of the program, if there are several [default: the latest]
     #[arg(long, value_name = "NUMBER")]
     program_version: Option<u32>,
-    /// Call over UDP where the address does not say how
+    /// Use UDP if the address names no transport
     #[arg(long)]
     udp: bool,
     #[command(flatten)]
@@ -31,10 +31,10 @@ pub struct Manner {
 /// The flavour of authentication (RFC 5531 section 8.2).
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum Auth {
-    /// This user of this machine, as AUTH_SYS says it
+    /// This user and machine, by AUTH_SYS
     #[default]
     Sys,
-    /// Nobody
+    /// No identity, by AUTH_NONE
     None,
 }
 
@@ -69,8 +69,8 @@ impl Manner {
         format!("there are {}", known.collect::<Vec<_>>().join(", "))
     }
 
-    /// A server of a program at an address: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:PATH`, `HOST:PORT` (TCP), or a host
-    /// whose port mapper is asked.
+    /// A server of a program at an address: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:PATH`, `HOST:PORT`
+    /// (TCP), or a host whose port mapper is asked.
     pub fn connect(&self, address: &str, program: u32, version: u32, deadline: &Deadline) -> Outcome<Client> {
         self.settings(deadline)
             .find(&self.whole(address), program, version)
@@ -129,7 +129,7 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
         Kind::Mismatch => {
             "--program-version NUMBER asks for another; `farcall list HOST` shows what a host has registered"
         }
-        Kind::NotPermitted => "--auth says who calls",
+        Kind::NotPermitted => "--auth chooses the identity of the caller",
         Kind::NoSuchProcedure => "the server has fewer procedures than the .x file",
         Kind::BadArguments => "is the .x file the one that the server was made of?",
         // What is no result by the .x file is told by `unreadable`: this is no reply at all.

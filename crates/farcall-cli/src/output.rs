@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use crate::failure::Outcome;
@@ -38,6 +39,14 @@ impl Output {
         match self.json {
             true => say_json(&json()),
             false => say(text().lines().map(printable).collect::<Vec<_>>().join("\n")),
+        }
+    }
+
+    /// A progress bar on a terminal, which says what `template` says; hidden where JSON was asked for.
+    pub fn progress(&self, length: u64, template: &str) -> ProgressBar {
+        match ProgressStyle::with_template(template) {
+            Ok(style) if !self.json => ProgressBar::new(length).with_style(style),
+            _ => ProgressBar::hidden(),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 /// How long a call may take.
 #[derive(Debug, Args)]
 pub struct Deadline {
-    /// Give each call so many seconds; by default, as long as the server shows signs of life
+    /// Fail a call after so many seconds [default: wait while the server answers probes]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub within: Option<Duration>,
 }
@@ -27,7 +27,7 @@ impl Deadline {
 /// Which server of files.
 #[derive(Debug, Args)]
 pub struct From {
-    /// The server: a type, a type and an instance, or an address
+    /// The file server: a type, a type and an instance, or an address
     #[arg(long, value_name = "NAME", default_value = "FileAccess")]
     from: String,
 
@@ -71,9 +71,9 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Bytes that one call of a [`Stream`] asks for.
-const PART: u32 = 256 << 10;
+const PART_BYTES: u32 = 256 << 10;
 /// Calls of a [`Stream`] that are under way at once.
-const AHEAD: usize = 4;
+const MAX_CALLS_AHEAD: usize = 4;
 
 /// A file from some byte on, part by part. While one part is used, the next ones are on their way.
 pub struct Stream<'a> {
@@ -96,8 +96,8 @@ impl Iterator for Stream<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.under_way.len() < self.ahead {
-            self.under_way.push_back(self.files.start().read(self.path, self.next, PART));
-            self.next = self.next.saturating_add(PART.into());
+            self.under_way.push_back(self.files.start().read(self.path, self.next, PART_BYTES));
+            self.next = self.next.saturating_add(PART_BYTES.into());
         }
         let part = match self.under_way.pop_front()?.wait() {
             Ok(part) => part.0,
@@ -106,9 +106,9 @@ impl Iterator for Stream<'_> {
                 return Some(Err(why));
             }
         };
-        match part.len() < PART as usize {
+        match part.len() < PART_BYTES as usize {
             true => self.end(),
-            false => self.ahead = AHEAD,
+            false => self.ahead = MAX_CALLS_AHEAD,
         }
         (!part.is_empty()).then_some(Ok(part))
     }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use indicatif::HumanCount;
+
 /// Text from elsewhere as a part of a line: what could end the line, or give orders to a terminal, is made
 /// visible.
 pub fn printable(text: &str) -> String {
@@ -61,15 +63,7 @@ pub fn size(bytes: u64) -> String {
 
 /// `1234567` as `1,234,567`.
 pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    HumanCount(number).to_string()
 }
 
 /// `1` and `call` as `1 call`, `1234` and `call` as `1,234 calls`.
@@ -107,7 +101,8 @@ pub fn timestamp(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// The date that is so many days after 1970-01-01. Years begin in March, so that a leap day is the last of its year.
+/// The date that is so many days after 1970-01-01. Years begin in March, so that a leap day is the last of
+/// its year.
 fn civil(days: i128) -> (i128, i128, i128) {
     let days = days + 719_468; // from 0000-03-01
     let era = days.div_euclid(146_097);

@@ -14,18 +14,20 @@ use crate::output::Output;
 /// How an `.x` file is read.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Reading {
-    /// Look here for the files that it includes, after the directory in which it is
+    /// Search this directory for included files, after the directory of the file that includes them; may be
+    /// repeated
     #[arg(short = 'I', value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     include: Vec<PathBuf>,
-    /// Define a macro, or a constant that C's headers have
+    /// Define a macro, or a constant of C's headers; may be repeated
     #[arg(short = 'D', value_name = "NAME[=VALUE]", value_parser = define)]
     define: Vec<(String, String)>,
-    /// A type that the file does not declare, and that has no values here; may be given several times
+    /// Accept a type that the file does not declare; it has no values here. May be repeated
     #[arg(long, value_name = "NAME")]
     external: Vec<String>,
 }
 
-/// Whether this is an `.x` file's name, or the name of a protocol that needs none; not the name of an exporter.
+/// Whether this is an `.x` file's name, or the name of a protocol that needs none; not the name of an
+/// exporter.
 pub fn is_definition(name: &str) -> bool {
     let is_file =
         || Path::new(name).extension().is_some_and(|extension| extension == "x" || extension == "rpcl");

@@ -1,4 +1,8 @@
-//! Of the call that is being served: who calls, until when, and whether they still want it.
+//! The context of the call that a procedure serves: its caller, its deadline, its trace, and whether it is
+//! cancelled.
+//!
+//! Procedures read it by [`context`]. The servers set it by the guards at the end of this file. Calls that a
+//! procedure makes inherit the deadline and the trace.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -11,11 +15,11 @@ use std::time::Duration;
 use crate::env::{Env, Event};
 use crate::given_up::GivenUp;
 use crate::notice::Notice;
-use crate::serving::{self, Pool, Serves};
+use crate::serving::{self, Serves, WorkerPool};
 use crate::{CallKey, System, Time, Trace};
 
-/// The call that this thread, or task, is serving. Outside a procedure there is none, and
-/// everything is as if somebody with all the time in the world had called.
+/// Returns the context of the call that this thread or task serves. Outside a procedure there is no caller,
+/// no deadline and no cancellation.
 ///
 /// ```
 /// assert!(!farcall::context().is_cancelled());
@@ -25,76 +29,79 @@ pub fn context() -> Context {
     Context(current())
 }
 
-/// What is known of the call that is being served. It may be kept, and asked from other threads.
+/// The context of a call that is served. A program may keep it and use it in other threads.
 #[derive(Clone)]
 pub struct Context(Option<Served>);
 
-/// A server of calls, as far as a procedure that it executes asks something of it.
+/// A server of calls, as its procedures' contexts see it.
 pub trait CallServer: Send + Sync {
-    /// The time.
+    /// Returns the time.
     fn now(&self) -> Time {
         self.env().now()
     }
-    /// The outside, as the server sees it.
+    /// Returns the server's environment.
     fn env(&self) -> &Arc<dyn Env>;
-    /// Whether the caller has given the call up.
+    /// Returns whether the caller has given the call up.
     fn is_cancelled(&self, key: CallKey) -> bool;
-    /// Registers a notice that is told when the call is given up. The caller checks afterwards whether the call
-    /// was given up before.
+    /// Registers a notice that is told when the call is given up. The caller checks afterwards whether the
+    /// call was given up before.
     fn notify(&self, key: CallKey, notice: &Arc<Notice>);
     /// Removes a notice that `notify` registered.
     fn forget(&self, key: CallKey, notice: &Arc<Notice>);
 }
 
-/// A call that is being served, and by whom.
+/// A call that is served, and its server.
 #[derive(Clone)]
 enum Served {
-    /// The call is served by a server of this crate.
+    /// A call to a farcall server.
     Here { server: Arc<dyn CallServer>, call: Incoming },
-    /// The call is served by a server that speaks another protocol, and says only who calls.
+    /// A call by another protocol, such as ONC RPC. Only the caller's address is known.
     Elsewhere(SocketAddr),
-    /// The call was started within this process; all that is known of it is whether it was given up.
+    /// A call that was started within this process. Only its cancellation is known.
     Near(Arc<GivenUp>),
 }
 
-/// A call that is being served.
+/// A call that a farcall server executes.
 #[derive(Clone, Copy)]
 pub struct Incoming {
     pub key: CallKey,
     pub from: SocketAddr,
     pub deadline: Option<Time>,
     pub trace: Option<Trace>,
-    /// It came through shared memory: the system says that its caller is the same user.
+    /// Whether the operating system says that the caller is the same user. It says so of calls through shared
+    /// memory.
     pub same_user: bool,
 }
 
 impl Incoming {
-    /// Whether the caller's deadline has passed.
+    /// Returns whether the caller's deadline has passed.
     pub fn is_late(&self, now: Time) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 }
 
 thread_local! {
-    /// Who calls, if the call came by another protocol.
+    /// The caller's address, if this thread serves a call by another protocol.
     static ELSEWHERE: Cell<Option<SocketAddr>> = const { Cell::new(None) };
-    /// Whether the call is given up that was started in this process.
+    /// The cancellation of the call, if this thread serves a call that was started within this process.
     static NEAR: RefCell<Option<Arc<GivenUp>>> = const { RefCell::new(None) };
+    /// The call, if this thread serves one for a farcall server.
     static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
-    /// Who serves in this thread. It changes less often than the call.
+    /// The farcall server of this thread. It is apart from `CALL` because it changes less often.
     static SERVER: RefCell<Option<Arc<dyn CallServer>>> = const { RefCell::new(None) };
 }
 
 fn current() -> Option<Served> {
     if !serving::is_serving() {
-        let near = || NEAR.with_borrow(Clone::clone).map(Served::Near);
+        // A thread that is ending has dropped its values.
+        let near = || NEAR.try_with(|near| near.borrow().clone()).ok().flatten().map(Served::Near);
         return ELSEWHERE.get().map(Served::Elsewhere).or_else(near);
     }
-    Some(Served::Here { call: CALL.get()?, server: SERVER.with_borrow(Clone::clone)? })
+    Some(Served::Here { call: CALL.get()?, server: SERVER.try_with(|server| server.borrow().clone()).ok()?? })
 }
 
 impl Context {
-    /// Who calls: the address that the call came from.
+    /// Returns the address of the caller.
     pub fn caller(&self) -> Option<SocketAddr> {
         match self.0.as_ref()? {
             Served::Here { call, .. } => Some(call.from),
@@ -103,15 +110,15 @@ impl Context {
         }
     }
 
-    /// How long the caller will wait from now on; `None` if for ever. Calls made while serving
-    /// this one inherit it.
+    /// Returns how much longer the caller will wait, or `None` if it has no deadline. Calls that the
+    /// procedure makes inherit the deadline.
     pub fn remaining(&self) -> Option<Duration> {
         let (server, call) = self.here()?;
         Some(call.deadline?.since(server.now()))
     }
 
-    /// Whether the caller has given the call up, or its deadline has passed. Whatever the procedure returns
-    /// then is thrown away, so a long procedure asks this now and then, or waits for [`Context::cancelled`].
+    /// Returns whether the caller has cancelled the call, or its deadline has passed. The procedure's result
+    /// is then discarded. A long procedure checks this now and then, or waits for [`Context::cancelled`].
     pub fn is_cancelled(&self) -> bool {
         if let Some(Served::Near(given_up)) = &self.0 {
             return given_up.is_given_up();
@@ -138,7 +145,7 @@ impl Context {
         Cancelled { context: self.clone(), notice: None }
     }
 
-    /// The trace that the call is part of. Calls made while serving this one inherit it.
+    /// Returns the trace that the call is part of. Calls that the procedure makes inherit it.
     pub fn trace(&self) -> Option<Trace> {
         self.here()?.1.trace
     }
@@ -151,12 +158,12 @@ impl Context {
     }
 }
 
-/// Ends when a call is given up: what [`Context::cancelled`] gives.
-#[must_use = "it says when the call is given up to whoever awaits it, or waits for it"]
+/// A future that ends when a call is given up: [`Context::cancelled`] returns it.
+#[must_use = "nothing waits for the cancellation unless this is awaited or waited for"]
 #[derive(Debug)]
 pub struct Cancelled {
     context: Context,
-    /// Once somebody has asked.
+    /// The registered notice, from the first poll on.
     notice: Option<Arc<Notice>>,
 }
 
@@ -183,7 +190,7 @@ impl Cancelled {
         true
     }
 
-    /// Has somebody woken when the call is given up. False: nobody can give it up.
+    /// Registers the waker to wake when the call is given up. Returns false if the call cannot be given up.
     fn watch(&mut self, waker: &Waker) -> bool {
         if let Some(notice) = &self.notice {
             notice.watch(waker);
@@ -243,7 +250,8 @@ impl std::fmt::Debug for Context {
     }
 }
 
-/// What a call made now inherits: the deadline and the trace of the one that is being served.
+/// Returns the deadline and the trace that a call made by this thread now inherits from the call that it
+/// serves.
 #[inline]
 pub fn inherited() -> (Option<Time>, Option<Trace>) {
     if !serving::is_serving() {
@@ -252,14 +260,14 @@ pub fn inherited() -> (Option<Time>, Option<Trace>) {
     CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
 }
 
-/// Whether the call that is being served is of the same user, by the word of the system.
+/// Returns whether the operating system says that the caller of the call that is served is the same user.
 #[inline]
 pub fn is_same_user() -> bool {
     serving::is_serving() && CALL.get().is_some_and(|call| call.same_user)
 }
 
 /// From now on this thread serves calls of `server`, as one of `pool`.
-pub fn serve_in_thread(server: Arc<dyn CallServer>, pool: Arc<dyn Pool>) {
+pub fn serve_in_thread(server: Arc<dyn CallServer>, pool: Arc<dyn WorkerPool>) {
     SERVER.with_borrow_mut(|place| *place = Some(server));
     serving::join(pool);
 }
@@ -282,8 +290,8 @@ impl Drop for Entered {
     }
 }
 
-/// Says that this thread serves a call that came from `caller` by a protocol that knows no more of it, until the guard is
-/// dropped.
+/// Says that this thread serves a call that came from `caller` by a protocol that knows no more of it, until
+/// the guard is dropped.
 #[inline]
 pub fn enter_elsewhere(caller: SocketAddr) -> EnteredElsewhere {
     EnteredElsewhere(ELSEWHERE.replace(Some(caller)))

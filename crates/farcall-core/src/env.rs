@@ -1,13 +1,15 @@
-//! The outside, as the drivers see it: time, sockets, threads, events and entropy.
+//! The seam to the operating system: time, sockets, threads, events and entropy, behind the trait [`Env`].
 //!
-//! Everything in this crate that waits, asks for the time, draws a random number or depends on the
-//! machine does so through an [`Env`]. The real one is made of the operating system; `farcall-sim` has one in which a
-//! seeded network stands for all of it. Three rules make the second possible:
+//! Everything in farcall that waits, reads the clock, draws a random number or depends on the machine does so
+//! through an [`Env`]. [`System`](crate::System) implements it by the operating system. `farcall-sim`
+//! implements it by a simulated network, in which a seed decides everything. Three rules make the simulation
+//! possible:
 //!
-//! - nobody waits except in [`Socket::receive`], [`Event::wait`], `Stream::read`, `Poller::wait` and `Env::wait_any`;
-//! - nobody holds a mutex while waiting there that another thread locks, and all else here ([`Event::set`],
-//!   [`Socket::send`], `Stream::write`) never waits;
-//! - threads are made by [`Env::spawn`] only.
+//! - A thread waits only in [`Socket::receive`], [`Event::wait`], `Stream::read`, `Poller::wait` and
+//!   `Env::wait_any`.
+//! - A thread that waits there holds no mutex that another thread locks. All other methods here, such as
+//!   [`Event::set`], [`Socket::send`] and `Stream::write`, never wait.
+//! - Only [`Env::spawn`] starts threads.
 
 mod condition;
 #[cfg(unix)]
@@ -26,55 +28,58 @@ pub use streams::{
     Accepted, Address, Alarm, ConnectOptions, Interest, Listener, PeerState, Poller, Source, Stream, Wanted,
 };
 
-/// Everything that a driver asks of the outside.
+/// All services of the operating system that farcall uses.
 pub trait Env: Send + Sync + 'static {
-    /// The time: monotonic, and counting while the machine sleeps (`CLOCK_BOOTTIME` on Linux).
+    /// Returns the time of a monotonic clock that counts the time that the machine sleeps (`CLOCK_BOOTTIME`
+    /// on Linux).
     fn now(&self) -> Time;
 
-    /// A datagram socket bound to `address`; port 0 asks for any.
+    /// Returns a datagram socket bound to `address`. Port 0 stands for any free port.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>>;
 
-    /// Runs `run` in a thread of its own. Nobody waits for its end.
+    /// Runs `run` in a new thread, which cannot be joined.
     ///
     /// # Errors
-    /// When there can be no more threads.
+    /// The system can start no more threads.
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
-    /// An event that is not set.
+    /// Returns an event that is not set.
     fn event(&self) -> Arc<dyn Event>;
 
-    /// Fills `out` with bytes that nobody can guess.
+    /// Fills `out` with unpredictable bytes.
     fn entropy(&self, out: &mut [u8]);
 
-    /// The number of this process among those of its machine.
+    /// Returns the identifier of this process, which no other running process of the machine has.
     fn process_id(&self) -> u32 {
         std::process::id()
     }
 
-    /// Whether what is sent to an address never leaves this machine, so that nothing can change it on the way.
+    /// Returns whether datagrams to this address never leave the machine, so that no network can corrupt
+    /// them.
     fn is_loopback(&self, address: SocketAddr) -> bool {
         address.ip().is_loopback()
     }
 
-    /// The address of this machine from which it sends to `to` when a socket does not say. Nothing is sent.
+    /// Returns the address from which this machine sends to `to` if the socket is bound to none. Sends
+    /// nothing.
     ///
     /// # Errors
-    /// There is no way to that address.
+    /// There is no route to that address.
     fn source_address(&self, to: IpAddr) -> io::Result<IpAddr> {
         let any: IpAddr =
             if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let socket = UdpSocket::bind((any, 0))?;
-        // To connect a socket of datagrams is to look the way up. Of what port does not matter (9 discards).
+        // Connecting a UDP socket only looks up the route. The port does not matter; 9 is the discard
+        // service.
         socket.connect((to, 9))?;
         Ok(socket.local_addr()?.ip())
     }
 
-    /// Resolves the name of a host to its addresses, in the order in which they are to be tried. It may block
-    /// for as long as the system's resolver does, so it is called in a thread of its own, for which callers
-    /// wait with a deadline.
+    /// Resolves a host name to its addresses, best first. May block for as long as the system's resolver
+    /// does, so farcall calls it in a thread of its own and waits for that thread with a deadline.
     ///
     /// # Errors
     /// The name is unknown, or cannot be resolved at the moment.
@@ -82,209 +87,214 @@ pub trait Env: Send + Sync + 'static {
         Ok((host, port).to_socket_addrs()?.collect())
     }
 
-    /// How many threads can run at the same time, at least 1.
+    /// Returns how many threads can run at the same time, at least 1.
     fn processors(&self) -> usize {
         std::thread::available_parallelism().map_or(1, usize::from)
     }
 
-    /// Whether processes of this machine really share its memory: not in a simulation.
+    /// Returns whether processes of this machine can share memory. They cannot in a simulation.
     fn shares_memory(&self) -> bool {
         false
     }
 
-    /// Connects to a server. Of TCP the connection may still be under way when this returns: it is ready to be written
-    /// to when it was made or has failed, which [`Stream::take_error`] says.
+    /// Connects to a server. A TCP connection may still be in progress when this returns. It becomes writable
+    /// when it is established or has failed; [`Stream::take_error`] tells which.
     ///
     /// # Errors
-    /// What the operating system says; [`io::ErrorKind::TimedOut`] if the time is over.
+    /// The operating system's error, or [`io::ErrorKind::TimedOut`] if [`ConnectOptions::within`] has passed.
     #[cfg(unix)]
     fn connect(&self, to: &Address, options: &ConnectOptions) -> io::Result<Arc<dyn Stream>> {
         let _ = (to, options);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Takes connections at an address of TCP or of a Unix socket; port 0 asks for any.
+    /// Listens for connections at a TCP address or a Unix socket. Port 0 stands for any free port.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     #[cfg(unix)]
     fn listen(&self, at: &Address) -> io::Result<Arc<dyn Listener>> {
         let _ = at;
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// A poller without sources.
+    /// Returns a poller without sources.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     #[cfg(unix)]
     fn poller(&self) -> io::Result<Arc<dyn Poller>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// An alarm that is not set.
+    /// Returns an alarm that is not set.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     #[cfg(unix)]
     fn alarm(&self) -> io::Result<Arc<dyn Alarm>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Waits until one of these sources is ready, or `timeout` has passed, and notes what each is ready for. A source
-    /// that has met an error is ready for all that it is waited for.
+    /// Waits until one of these sources is ready, or `timeout` has passed, and sets [`Wanted::ready`] of
+    /// each. A source with an error is ready for all of its [`Wanted::interest`].
     ///
     /// # Errors
-    /// What the operating system says; [`io::ErrorKind::Interrupted`] for no reason.
+    /// The operating system's error. [`io::ErrorKind::Interrupted`] may occur at any time: try again.
     #[cfg(unix)]
     fn wait_any(&self, wanted: &mut [Wanted<'_>], timeout: Option<Duration>) -> io::Result<()> {
         let _ = (wanted, timeout);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// A variable of the process's environment.
+    /// Returns a variable of the process's environment.
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
 }
 
-/// How a socket is to be made.
+/// The options of a datagram socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SocketOptions {
-    /// How long to look for a datagram again and again before blocking. Zero blocks at once.
+    /// How long a receiving thread polls for a datagram before it blocks. Zero blocks at once.
     pub spin: Duration,
-    /// The receive and send buffer to ask for, in bytes; the system may give less.
+    /// The size of the receive buffer and of the send buffer to request, in bytes. The system may grant less.
     pub buffer: usize,
     /// Whether the socket answers its peers, as a server's does. If such a socket is bound to all addresses
     /// of its host, it sends to each peer from the address to which that peer sent.
     pub answers: bool,
-    /// Whether datagrams may be longer than the path lets pass in one piece: the network divides them, and puts them
-    /// together. Such a socket receives one datagram at a time, hears of no ICMP errors, and of IPv6 is of IPv6 alone.
+    /// Whether the network may fragment datagrams that are longer than the path's MTU. Such a socket receives
+    /// one datagram at a time and no ICMP errors. If it is bound to an IPv6 address, it does not speak IPv4.
     pub divisible: bool,
 }
 
 /// A datagram socket. Any number of threads may use it at the same time.
 pub trait Socket: Send + Sync + 'static {
-    /// Sends one datagram. It may be lost, silently.
+    /// Sends one datagram. The network may lose it without an error.
     ///
     /// # Errors
-    /// What the operating system says: the datagram was not sent.
+    /// The operating system's error. The datagram was not sent.
     fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()>;
 
-    /// Sends a train: datagrams of `each` bytes, the last one perhaps shorter.
+    /// Sends a batch: several datagrams that stand in `train`, of `each` bytes; the last one may be shorter.
     ///
     /// # Errors
-    /// As [`Socket::send`]; some of them may have been sent.
+    /// The operating system's error. Some of the datagrams may have been sent.
     fn send_train(&self, to: SocketAddr, train: &[u8], each: usize) -> io::Result<()> {
         train.chunks(each.max(1)).try_for_each(|datagram| self.send(to, datagram))
     }
 
-    /// Sends one datagram that stands in several places.
+    /// Sends one datagram that is the concatenation of these parts.
     ///
     /// # Errors
-    /// As [`Socket::send`].
+    /// The operating system's error. The datagram was not sent.
     fn send_parts(&self, to: SocketAddr, parts: [&[u8]; 3]) -> io::Result<()> {
         self.send(to, &parts.concat())
     }
 
-    /// Waits for a datagram, or a train of them.
+    /// Waits for a datagram or a batch. Polls for [`SocketOptions::spin`] first.
     ///
     /// # Errors
-    /// What the operating system says, when it is not one of [`Received`].
+    /// The operating system's error, unless [`Received`] has a variant for it.
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received>;
 
-    /// Waits for a datagram, or a train of them, without spinning, because other threads need the processor.
+    /// Waits for a datagram or a batch without polling first, because other threads need the processor.
     ///
     /// # Errors
-    /// As [`Socket::receive`].
+    /// The operating system's error, unless [`Received`] has a variant for it.
     fn receive_at_rest(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
         self.receive(buffer, wait)
     }
 
-    /// Looks for a datagram again and again, for about so long, and never sleeps: who sends wakes nobody then.
+    /// Polls for a datagram or a batch for about `within`. The thread never sleeps, so the sender need not
+    /// wake it.
     ///
     /// # Errors
-    /// As [`Socket::receive`].
+    /// The operating system's error, unless [`Received`] has a variant for it.
     fn receive_awake(&self, buffer: &mut [u8], _within: Duration) -> io::Result<Received> {
         self.receive(buffer, Wait::No)
     }
 
-    /// From now on, until this is called with `None` or [`Socket::wake`] is, datagrams go to and come from
-    /// this address alone. The system then knows the way, which saves it a look-up for each. A hint: it may
-    /// do nothing, and does at most once in a socket's life.
+    /// Connects the socket to one peer, or disconnects it if `to` is `None`. A connected socket exchanges
+    /// datagrams with that peer alone, which saves the kernel a route lookup per send. [`Socket::wake`]
+    /// disconnects it too. This is a hint: an implementation may ignore it, and connects a socket at most
+    /// once in its life.
     fn connect(&self, _to: Option<SocketAddr>) {}
 
-    /// Makes one thread that is, or will next be, in [`Socket::receive`] return
-    /// [`Received::Woken`].
+    /// Makes one thread return [`Received::Woken`] from [`Socket::receive`]: a thread that is there now, or
+    /// else the next one.
     fn wake(&self);
 
-    /// What readiness is asked of, where datagrams can be waited for beside other sources.
+    /// Returns the source by which a thread can wait for this socket together with others, if it has one.
     #[cfg(unix)]
     fn source(&self) -> Option<Source<'_>> {
         None
     }
 
-    /// Where it is bound.
+    /// Returns the address to which the socket is bound.
     fn local_address(&self) -> SocketAddr;
 
-    /// The receive buffer as granted, in bytes.
+    /// Returns the size of the receive buffer that the system granted, in bytes.
     fn receive_buffer(&self) -> usize;
 }
 
 /// How long to wait for a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all: what has arrived already.
+    /// Do not wait: receive only a datagram that has arrived already.
     No,
-    /// About so many nanoseconds. It may be a little longer, and half as long when that saves a system call.
+    /// Wait for about this many nanoseconds. The wait may be a little longer. It may be half as long if that
+    /// saves a system call.
     Nanos(u64),
-    /// For ever.
+    /// Wait without a limit.
     Forever,
 }
 
-/// What [`Socket::receive`] returned for.
+/// Why [`Socket::receive`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// One datagram or a train of them from one sender.
+    /// One datagram, or a batch of datagrams from one sender, has arrived.
     Datagrams {
-        /// The sender. An IPv4 address is given as such, not mapped, also by an IPv6 socket; [`Socket::send`]
-        /// takes it in the same form.
+        /// The sender. An IPv6 socket too gives an IPv4 address as such, not mapped. [`Socket::send`] takes
+        /// it in this form.
         from: SocketAddr,
-        /// Bytes of all of them together, at the beginning of the buffer.
+        /// The length of all datagrams together, in bytes. They stand at the beginning of the buffer.
         len: usize,
-        /// Bytes of each of them but the last, which may be shorter.
+        /// The length of each datagram in bytes. The last one may be shorter.
         each: usize,
     },
-    /// Nothing came.
+    /// No datagram arrived in time.
     TimedOut,
-    /// [`Socket::wake`], or a signal. It may happen without a reason.
+    /// [`Socket::wake`] was called, or a signal arrived. May also be returned for no reason.
     Woken,
-    /// The network says that this address, to which we had sent, cannot be reached. A hint.
+    /// The network reports that this address, to which the socket had sent, cannot be reached. This is only a
+    /// hint.
     Unreachable(SocketAddr),
-    /// The network says that nobody listens at this address. It quotes a datagram that was sent there: that
-    /// many bytes of it stand at the beginning of the buffer. An attacker who has seen the datagram can forge
-    /// this.
+    /// The network reports that no socket is bound to this address. The report quotes a datagram that was
+    /// sent there: the second field is the length of the quotation in bytes, and the buffer begins with it.
+    /// An attacker who has seen the datagram can forge the report.
     Refused(SocketAddr, usize),
 }
 
-/// A flag that one waits for. Waiting clears it.
+/// A flag that a thread can wait for. The end of a wait clears it.
 pub trait Event: Send + Sync + 'static {
-    /// Sets the flag and wakes one who waits. Never waits itself.
+    /// Sets the flag, and wakes one thread that waits for it. Never blocks.
     fn set(&self);
 
-    /// Waits until the flag is set, clears it and returns true; false when `timeout` passed first.
+    /// Waits until the flag is set, clears it, and returns true. Returns false if `timeout` passes first.
     fn wait(&self, timeout: Option<Duration>) -> bool;
 }
 
-/// Where `part` stands in `whole`, if it does: what a datagram brought is found again in the buffer
-/// when the borrow has ended.
+/// Returns the range of `whole` that `part` borrows, or `None` if `part` lies elsewhere. So a caller can find
+/// a part of a datagram again when the borrow has ended.
 pub fn place(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;
     (end <= whole.len()).then_some(start..end)
 }
 
-/// The places of a train's datagrams.
+/// Returns the range of each datagram in a batch of `len` bytes, whose datagrams have `each` bytes but for
+/// the last.
 pub fn train(len: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {

@@ -1,4 +1,5 @@
-//! What a call that did not give its result says: a declared exception, or why the call failed and whether it ran.
+//! What a call that did not give its result says: a declared exception, or why the call failed and whether it
+//! ran.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -37,7 +38,8 @@ pub type Result<T, E = Never> = std::result::Result<T, Error<E>>;
 /// assert_eq!(get("answer"), Err(Error::Declared(NoSuchKey)));
 /// ```
 ///
-/// The enum is exhaustive on purpose: a call ends by its exception or by the runtime's word, and there is no third way.
+/// The enum is exhaustive on purpose: a call ends by its exception or by the runtime's word, and there is no
+/// third way.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Error<E = Never> {
     /// An exception that the interface declares: the procedure ran and raised it.
@@ -94,8 +96,8 @@ impl<T, E> ResultExt<T, E> for Result<T, E> {
 
 /// A type that an interface may declare as the exception of its procedures.
 ///
-/// `#[derive(farcall::Xdr)]` implements it. The trait exists so that `Err(NoSuchKey.into())` and `?` convert: a
-/// `From<E> for Error<E>` for every `E` would overlap with those for [`CallFailed`] and for `Error<Never>`.
+/// `#[derive(farcall::Xdr)]` implements it. The trait exists so that `Err(NoSuchKey.into())` and `?` convert:
+/// a `From<E> for Error<E>` for every `E` would overlap with those for [`CallFailed`] and for `Error<Never>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an exception that an interface can declare",
     note = "`#[derive(farcall::Xdr)]` on a struct or enum makes it one"
@@ -262,8 +264,8 @@ impl CallFailed {
         CallFailed::new(Kind::Forked, Ran::No)
     }
 
-    /// What the caller of a procedure hears when that procedure passes on the failure of a call of its own: the
-    /// procedure ran, whatever became of the inner call.
+    /// What the caller of a procedure hears when that procedure passes on the failure of a call of its own:
+    /// the procedure ran, whatever became of the inner call.
     pub fn nested(inner: CallFailed) -> CallFailed {
         let detail = format!("{inner}; {}", inner.ran());
         CallFailed::new(Kind::Nested, Ran::Yes).because(detail).caused_by(inner)
@@ -300,8 +302,8 @@ impl PartialEq for CallFailed {
 
 impl Eq for CallFailed {}
 
-/// A sentence, because it is what `main` prints of an error that it returns, and `unwrap` and `expect` of one that they meet:
-/// the message, and whether the procedure ran. `{:#?}` shows the parts.
+/// A sentence, because it is what `main` prints of an error that it returns, and `unwrap` and `expect` of one
+/// that they meet: the message, and whether the procedure ran. `{:#?}` shows the parts.
 impl fmt::Debug for CallFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {

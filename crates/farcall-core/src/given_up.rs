@@ -1,4 +1,4 @@
-//! Whether a started call in this process was given up, and who is told when it is.
+//! The cancellation of a started call within this process: a flag, and the notices of its procedure.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::guard;
 use crate::notice::Notice;
 
-/// Whether a started call was given up, and who is to be told when it is.
+/// Whether a started call was given up, and the notices to tell when it is.
 #[derive(Default)]
 pub(crate) struct GivenUp {
-    is: AtomicBool,
+    is_given_up: AtomicBool,
     notices: Mutex<Vec<Arc<Notice>>>,
 }
 
 impl GivenUp {
     pub(crate) fn is_given_up(&self) -> bool {
-        self.is.load(Ordering::SeqCst)
+        self.is_given_up.load(Ordering::Relaxed)
     }
 
-    /// Registers a notice that is told when the call is given up. The caller has to check afterwards whether
-    /// the call was given up before.
+    /// Registers a notice that is told when the call is given up. The caller checks afterwards whether the
+    /// call was given up before.
     pub(crate) fn notify(&self, notice: &Arc<Notice>) {
         self.notices().push(notice.clone());
     }
@@ -29,8 +29,11 @@ impl GivenUp {
         self.notices().retain(|other| !Arc::ptr_eq(other, notice));
     }
 
+    /// Gives the call up, and wakes its procedure.
     pub(crate) fn give_up(&self) {
-        self.is.store(true, Ordering::SeqCst);
+        // Relaxed suffices: a notice that is registered before the lock below is taken is told. One that is
+        // registered after it sees the flag, because the lock orders the two.
+        self.is_given_up.store(true, Ordering::Relaxed);
         let told = std::mem::take(&mut *self.notices());
         for waker in told.iter().filter_map(|notice| notice.tell()) {
             guard::run_alone("a waker", || waker.wake());

@@ -1,4 +1,5 @@
-//! What may look at each call, and refuse it, at either end: authorisation, metrics, traces, tests.
+//! Interceptors: they see each call at the caller or at the server, and may refuse it. Programs use them for
+//! authorisation, metrics, traces and tests.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,9 +8,9 @@ use std::time::Duration;
 
 use crate::{CallFailed, Ran, Trace};
 
-/// Looks at each call that is made, or served, and may refuse it. `Builder::intercept_calls` and
-/// `Builder::intercept_serving` take one; where there are several, the first one given is asked
-/// first and told last.
+/// Sees each call that is made or served, and may refuse it. `Builder::intercept_calls` and
+/// `Builder::intercept_serving` add one. If there are several, `before` runs in the order in which they were
+/// added, and `after` in the opposite order.
 ///
 /// ```
 /// use farcall::intercept::{Call, Interceptor};
@@ -29,17 +30,17 @@ use crate::{CallFailed, Ran, Trace};
 /// # let runtime = farcall::Runtime::builder().intercept_serving(ReadOnly).build();
 /// ```
 pub trait Interceptor: Send + Sync + 'static {
-    /// A call is about to be sent, or to be executed. An error refuses it: it did not run, and its
-    /// caller is told the error's kind and detail.
+    /// Sees a call that is about to be sent or executed. An error refuses the call: the call does not run,
+    /// and fails with the error's kind and detail.
     ///
     /// # Errors
-    /// As the interceptor likes.
+    /// Any error of the interceptor's choice.
     fn before(&self, call: &Call<'_>) -> Result<(), CallFailed> {
         let _ = call;
         Ok(())
     }
 
-    /// A call has ended that [`before`](Interceptor::before) had let pass.
+    /// Sees the end of a call that [`before`](Interceptor::before) has not refused.
     fn after(&self, call: &Call<'_>, ended: &Ended<'_>) {
         let _ = (call, ended);
     }
@@ -53,7 +54,7 @@ pub struct Call<'a> {
     pub interface: &'a str,
     /// The procedure's name.
     pub procedure: &'a str,
-    /// Who calls. Of a call that is made it is not known yet who will serve it.
+    /// The caller's address at the server; `None` at the caller, where the server is not chosen yet.
     pub peer: Option<SocketAddr>,
     /// The trace that the call is part of.
     pub trace: Option<Trace>,

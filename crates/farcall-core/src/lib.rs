@@ -3,19 +3,20 @@
 //!
 //! ```text
 //! error        why a call failed, and whether it ran
-//! env          the outside: time, sockets, threads, events;  system: the real one (udp, sockets, sys)
+//! env          the seam to the operating system;  system: its implementation (udp, sockets, sys)
 //! guard        runs the user's code so that its panics stop no thread
 //! serving      whether this thread serves a call, and whether it may wait meanwhile
-//! notice       who is told when a call is given up;  given_up: of calls in this process
+//! notice       wakes procedures whose calls are given up;  given_up: for calls within this process
 //! context      the call that a procedure serves
 //! wait         where a thread waits for the ends of several calls
 //! self_wait    refuses calls that would wait for their own thread
 //! stub         what stubs are made of, and the seam below them
-//! calls        started calls, of which one thread waits for whichever ends first
+//! calls        a set of started calls, from which one thread takes the calls as they end
 //! multi        one call to every member of a group
 //! retry        what to do after a failed attempt of a call
-//! intercept    what may look at each call, and refuse it
+//! intercept    the interceptors of calls, which may refuse them
 //! fair         a bounded queue that is fair between hosts
+//! workers      the threads that serve calls
 //! ```
 
 #![deny(unsafe_code)]
@@ -49,11 +50,15 @@ mod system;
 mod udp;
 #[doc(hidden)]
 pub mod wait;
+#[doc(hidden)]
+pub mod workers;
 
 pub use bytes::Bytes;
 pub use calls::Calls;
 pub use context::{Cancelled, Context, context};
 pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
+#[doc(hidden)]
+pub use farcall_base::lock;
 pub use farcall_base::{CallKey, Failure, Kind, Ran, Time, Trace};
 pub use farcall_idl as idl;
 #[cfg(feature = "x")]

@@ -1,4 +1,4 @@
-//! One call to every member of a group: MultiRPC (Satyanarayanan & Siegel 1990, section IV).
+//! Group calls: one call to every member of a group (MultiRPC; Satyanarayanan & Siegel 1990, section IV).
 //!
 //! ```no_run
 //! # #[farcall::interface]
@@ -7,17 +7,17 @@
 //! # use farcall::multi::Next;
 //! let stores = farcall::import_all::<dyn Store>("Store")?;
 //!
-//! // Everybody is called at once; this takes as long as the slowest.
+//! // Calls all members at once, and takes as long as the slowest member.
 //! for (name, outcome) in stores.multi().get("answer").all() {
 //!     println!("{name}: {outcome:?}");
 //! }
 //!
-//! // As soon as two have written; the others go on.
+//! // Returns as soon as two members have written. The calls of the other members go on.
 //! if let Err(short) = stores.multi().put("answer", 42).quorum(2) {
 //!     println!("not written: {short}");
 //! }
 //!
-//! // Replies as they come.
+//! // Handles each reply when it arrives.
 //! stores.multi().get("answer").each(|reply| {
 //!     println!("{} says {:?}", reply.member, reply.result);
 //!     if reply.result.is_ok() { Next::Stop } else { Next::Continue }
@@ -26,16 +26,16 @@
 //! # }
 //! ```
 //!
-//! # Ways to end
+//! # When a group call ends
 //!
-//! | | ends with | the calls of the rest | for |
+//! | | ends with | the other calls | use it for |
 //! |---|---|---|---|
-//! | [`all`](Multi::all) | the last reply | | telling everybody |
-//! | [`first`](Multi::first) | the first result | are cancelled | servers of which any will do, when time matters more than load |
-//! | [`hedged`](Multi::hedged) | the first result | are cancelled | the same at little more load than one call: a second is asked only when the first is slow |
-//! | [`quorum`](Multi::quorum) | `n` results | finish | reads and writes of what is replicated |
-//! | [`majority`](Multi::majority) | results of more than half | finish | the same, where members are [`Fixed`]: any two majorities have a member in common |
-//! | [`each`](Multi::each), [`collate`](Multi::collate) | whatever the caller says | are cancelled | anything else |
+//! | [`all`](Multi::all) | the last reply | | calls that every member must get |
+//! | [`first`](Multi::first) | the first result | are cancelled | equivalent servers, when time matters more than load |
+//! | [`hedged`](Multi::hedged) | the first result | are cancelled | equivalent servers at little more load than one call: a second is called only when the first is slow |
+//! | [`quorum`](Multi::quorum) | `n` results | finish | reads and writes of replicated data |
+//! | [`majority`](Multi::majority) | results of more than half | finish | replicated data on [`Fixed`] members: any two majorities have a member in common |
+//! | [`each`](Multi::each), [`collate`](Multi::collate) | the caller's decision | are cancelled | anything else |
 //!
 //! ```
 //! use std::{sync::Arc, time::Duration};
@@ -56,44 +56,44 @@
 //! # let (a, b, c) = (stub(), stub(), stub());
 //! let stores = Group::of([("a", a), ("b", b), ("c", c)]);
 //!
-//! // Who gave what; `outcome` is a result, an exception, a failure, or nothing that was waited for.
+//! // The outcome of a member is a result, an exception, a failure, or `Abandoned`: not waited for.
 //! let all = stores.multi().get("answer").all();
 //! assert_eq!(all.get("b"), Some(&Outcome::Result(42)));
 //!
-//! // Any will do; the others are cancelled.
+//! // Takes the first result and cancels the other calls.
 //! let (who, value) = stores.multi().get("answer").first()?;
 //! println!("{who} says {value}");
 //!
-//! // Any will do, but only "a" is called, unless it takes more than 10 ms or fails. No more than two are.
+//! // Calls only "a" at first, and "b" if "a" takes more than 10 ms or fails. Calls two members at most.
 //! let (_, value) = stores.multi().get("answer").hedged(Duration::from_millis(10), 2)?;
 //!
-//! // Two have written it when this returns, and the third will, if it can. If two cannot, that is said at once.
+//! // Returns when two members have written. The third call goes on. Fails as soon as two cannot write.
 //! stores.multi().put("answer", 42).quorum(2)?;
 //! let read = stores.multi().get("answer").rest(Rest::Cancel).majority()?;
 //! let newest = read.results().map(|(_, value)| value).max();
 //!
-//! // Not longer than a second: who has not answered is abandoned.
+//! // Waits no longer than a second.
 //! let soon = stores.multi().get("answer").within(Duration::from_secs(1)).all();
 //!
-//! // An exception is an answer too, here: only who cannot be reached does not count.
+//! // Here an exception counts as a success too. Only failed calls do not.
 //! let reached = stores.multi().get("answer").counting(|reply| !matches!(reply, Err(farcall::Error::CallFailed(_)))).quorum(2)?;
 //!
-//! // Replies as they come, until enough is known; the outcomes say what became of everybody.
+//! // Handles each reply when it arrives, until the handler stops. Returns the outcome of each member.
 //! let outcomes = stores.multi().get("answer").each(|reply| match reply.result {
 //!     Ok(42) => Next::Stop,
 //!     _ => Next::Continue,
 //! });
 //!
-//! // The same with something to carry along.
+//! // Folds the replies into one value.
 //! let sum = stores.multi().get("answer").collate(0, |sum, reply| {
 //!     *sum += reply.result.unwrap_or(0);
 //!     Next::Continue
 //! });
 //!
-//! // To each its own.
+//! // Gives each member its own arguments.
 //! let written = stores.multi_each(|index, _, store| store.put("place", index as u64)).all();
 //!
-//! // Called now, waited for later; a task awaits `all()`, `first()`, `quorum(n)`, `majority()` or `next()` instead.
+//! // Starts the calls now, and waits later. A task awaits `all()`, `first()`, `quorum(n)`, `majority()` or `next()`.
 //! let mut under_way = stores.multi().get("answer").start();
 //! while let Some(reply) = under_way.wait_next() {
 //!     println!("{}: {:?}", reply.member, reply.result);
@@ -103,46 +103,48 @@
 //! # }
 //! ```
 //!
-//! How many a quorum should be, and what a caller knows when there is none, stands in `docs/multi.md`.
+//! `docs/multi.md` says how large a quorum should be, and what a caller knows when there is none.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! The arguments are encoded once. Each member is called as a single call would be: at most once, repeated where that
-//! does no harm, with the same failures. The calling thread does all of it, and takes replies in while it still sends:
-//! no thread stands for a member, and a member that is dead costs nobody else anything. Servers do not know.
+//! The arguments are encoded once. Each member gets a call with the semantics of a single call: it runs at
+//! most once, it is repeated where that does no harm, and it fails in the same ways. The calling thread makes
+//! all the calls, and receives replies while it still sends. No thread is started for a member, and a dead
+//! member does not delay the others. Servers need no change; each sees an ordinary call.
 //!
-//! Whoever stops early abandons the rest: [`Rest::Cancel`] asks those servers to stop, [`Rest::Finish`] lets them go
-//! on, with the runtime to see that each has its call. Either way every member can be called again at once. A handler
-//! may take its time, call members and groups, and panic: then the rest is abandoned too.
+//! A caller can stop before all members have replied. [`Rest::Cancel`] then asks the other servers to stop.
+//! [`Rest::Finish`] lets their calls go on; the runtime retransmits each call until its server has it. Either
+//! way every member can be called again at once. A handler may block, call members and groups, and panic. A
+//! panic stops the group call too.
 //!
 //! ```text
-//! group       who the members are, followed in the registry or fixed;  membership: which of the two
-//! call        a call that is to be made, and how it may end: all, first, quorum, each
-//! prepared    its encoded arguments and its settings
-//! gathering   a call under way: replies one by one, blocking or awaited
-//! engine      sends, bounded by what the socket can hold; receives; stops
-//! tally       counts replies until they are enough, or cannot be enough any more
-//! outcome     what became of each member
-//! few         one value in place, or many
+//! group       the members: fixed, or followed in the registry;  membership: marker types for the two cases
+//! call        a group call that is to be made, and when it ends: all, first, quorum, each
+//! prepared    the encoded arguments and the settings of a group call
+//! started     a started group call, whose replies a thread or a task takes one by one
+//! engine      makes the calls, no more than their replies have room for; receives; stops
+//! progress    counts replies until enough count, or enough are impossible
+//! outcomes    the outcome of each member, and the error that too few succeeded
+//! inline_vec  a vector that stores a single element in place
 //! ```
 
 mod call;
 mod engine;
-mod few;
-mod gathering;
 mod group;
+mod inline_vec;
 mod membership;
-mod outcome;
+mod outcomes;
 mod prepared;
-mod tally;
+mod progress;
+mod started;
 
 pub use call::{Multi, Next};
-pub use gathering::Gathering;
 pub use group::Group;
 #[doc(hidden)]
 pub use group::Roster;
 pub use membership::{Fixed, Living};
-pub use outcome::{Gathered, Outcome, Reply, Short};
+pub use outcomes::{Gathered, Outcome, Reply, Short};
 pub use prepared::{Prepared, Rest};
+pub use started::Gathering;
 
 pub use crate::stub::{Member, Members};

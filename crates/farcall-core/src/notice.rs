@@ -1,4 +1,7 @@
-//! How a procedure learns that nobody waits for its call any more.
+//! Notices: they wake a procedure, or the task that executes it, when its call is given up.
+//!
+//! A call is given up when its caller cancels it or its deadline passes. [`Cancelled`](crate::Cancelled) and
+//! the tasks of asynchronous servers register notices; the server and its watchdog take them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -8,49 +11,52 @@ use std::time::Duration;
 
 use crate::{CallKey, Time};
 
-/// One task or thread that is to be told when a call is given up.
+/// Wakes one task or thread when a call is given up.
 #[derive(Debug)]
 pub struct Notice {
+    /// Whether the call was given up.
     told: AtomicBool,
     waker: Mutex<Option<Waker>>,
-    /// When the call is given up though nobody says so.
+    /// The call's deadline. When it passes, the call is given up even if its caller does not cancel it.
     deadline: Option<Time>,
 }
 
-/// The notices that are told when calls of a server are given up. A call without a notice costs nothing here.
+/// The registered notices of all calls of a server. A call without a notice costs nothing here.
 pub struct Notices {
-    /// How many there are, so that whoever gives a call up takes no lock if there are none.
+    /// How many notices are registered. If there are none, giving up a call takes no lock.
     count: AtomicUsize,
-    /// The earliest deadline of all, in nanoseconds, or an earlier time.
+    /// A time in nanoseconds that no notice's deadline precedes, or [`NEVER`].
     earliest: AtomicU64,
     calls: Mutex<HashMap<CallKey, Vec<Arc<Notice>>>>,
 }
 
-/// No deadline.
+/// The value of [`Notices::earliest`] if no notice has a deadline.
 const NEVER: u64 = u64::MAX;
 
-/// The least time between two looks at all deadlines.
-const GRAIN: Duration = Duration::from_millis(1);
+/// The shortest time between two searches for deadlines that have passed.
+const MIN_SEARCH_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Notice {
     pub fn new(deadline: Option<Time>) -> Arc<Notice> {
         Arc::new(Notice { told: AtomicBool::new(false), waker: Mutex::default(), deadline })
     }
 
-    /// Whether the call was given up.
+    /// Returns whether the call was given up.
     pub fn is_told(&self) -> bool {
         self.told.load(Ordering::SeqCst)
     }
 
-    /// Has `waker` woken when the call is given up, instead of who was to be: look once more after this.
+    /// Sets the waker to wake when the call is given up, in place of an earlier one. The caller checks
+    /// [`Notice::is_told`] afterwards, because the call may have been given up before.
     pub fn watch(&self, waker: &Waker) {
-        // Wakers are the user's: they are cloned and dropped without the lock.
+        // A waker is the user's code, so it is cloned and dropped without the lock.
         let waker = Some(waker.clone());
         let former = std::mem::replace(&mut *lock(&self.waker), waker);
         drop(former);
     }
 
-    /// The call is given up. Whoever is to be woken is the user's.
+    /// Records that the call is given up, and returns the waker. The waker is the user's code, so the caller
+    /// wakes it through [`guard`](crate::guard), without a lock.
     #[must_use]
     pub fn tell(&self) -> Option<Waker> {
         self.told.store(true, Ordering::SeqCst);
@@ -65,8 +71,8 @@ impl Default for Notices {
 }
 
 impl Notices {
-    /// Registers a notice that is told when this call is given up. The caller has to check afterwards whether
-    /// the call was given up before. Returns whether the call's deadline is earlier than all others here.
+    /// Registers a notice of this call. The caller checks afterwards whether the call was given up before.
+    /// Returns whether the notice's deadline is the earliest, so that the watchdog must look sooner.
     #[must_use]
     pub fn add(&self, key: CallKey, notice: &Arc<Notice>) -> bool {
         let mut calls = lock(&self.calls);
@@ -89,7 +95,7 @@ impl Notices {
         }
     }
 
-    /// A call was given up: whoever is to be woken.
+    /// Takes the notices of a call that was given up, and returns their wakers.
     pub fn take(&self, key: CallKey) -> Vec<Waker> {
         if self.count.load(Ordering::SeqCst) == 0 {
             return Vec::new();
@@ -99,7 +105,7 @@ impl Notices {
         told.iter().filter_map(|notice| notice.tell()).collect()
     }
 
-    /// When the next deadline passes, at the earliest.
+    /// Returns a time before which no deadline passes, or `None` if no notice has a deadline.
     pub fn next(&self) -> Option<Time> {
         match self.earliest.load(Ordering::SeqCst) {
             NEVER => None,
@@ -107,7 +113,7 @@ impl Notices {
         }
     }
 
-    /// Deadlines have passed: whoever is to be woken.
+    /// Takes the notices whose deadlines have passed, and returns their wakers.
     pub fn take_late(&self, now: Time) -> Vec<Waker> {
         let late = |notice: &mut Arc<Notice>| notice.deadline.is_some_and(|deadline| deadline <= now);
         let mut told = Vec::new();
@@ -117,7 +123,7 @@ impl Notices {
             !of_call.is_empty()
         });
         let earliest = calls.values().flatten().filter_map(|notice| notice.deadline).min();
-        let next = earliest.map_or(NEVER, |earliest| earliest.max(now + GRAIN).as_nanos());
+        let next = earliest.map_or(NEVER, |earliest| earliest.max(now + MIN_SEARCH_INTERVAL).as_nanos());
         self.earliest.store(next, Ordering::SeqCst);
         self.count.fetch_sub(told.len(), Ordering::SeqCst);
         drop(calls);

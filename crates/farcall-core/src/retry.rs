@@ -7,6 +7,8 @@ use crate::{CallFailed, Kind, Ran};
 
 /// The most attempts of one call after its first.
 const MAX_REPEATS: usize = 8;
+/// The most attempts of one call after its first, if there is no server but the one that was called.
+const MAX_REPEATS_AT_SAME_SERVER: usize = 1;
 
 /// What follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +58,30 @@ impl Retry {
             Some(Place::Elsewhere) if kind == Kind::Overloaded && !has_other() => return Step::Fail,
             Some(Place::Elsewhere) => self.avoid.push(address),
         }
+        if self.may_repeat(ran, idempotent, MAX_REPEATS) { Step::Repeat } else { Step::FailAndUnbind }
+    }
+
+    /// Decides what follows an attempt at the only server that has what was called. `can_renew` says whether
+    /// that which failed can be replaced: the connection of a call that found the server unreachable, or the
+    /// credential of a call that was not permitted.
+    pub fn next_at_same_server(
+        &mut self,
+        (kind, ran): (Kind, Ran),
+        idempotent: bool,
+        can_renew: bool,
+    ) -> Step {
+        self.ran = either_ran(self.ran, ran);
+        let helps = can_renew && matches!(kind, Kind::Unreachable | Kind::NotPermitted);
+        match helps && self.may_repeat(ran, idempotent, MAX_REPEATS_AT_SAME_SERVER) {
+            true => Step::Repeat,
+            false => Step::Fail,
+        }
+    }
+
+    /// Counts another attempt, and returns whether it may be made.
+    fn may_repeat(&mut self, ran: Ran, idempotent: bool, most: usize) -> bool {
         self.repeats += 1;
-        let harmless = ran == Ran::No || idempotent;
-        if harmless && self.repeats <= MAX_REPEATS { Step::Repeat } else { Step::FailAndUnbind }
+        (ran == Ran::No || idempotent) && self.repeats <= most
     }
 
     /// Servers that must not be asked again for this call.
@@ -117,8 +140,8 @@ mod tests {
 
     const HERE: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
 
-    /// The step after one failed attempt: for each word on whether it ran, of a procedure that is not idempotent,
-    /// and of one that is.
+    /// The step after one failed attempt: for each word on whether it ran, of a procedure that is not
+    /// idempotent, and of one that is.
     fn steps(kind: Kind, has_other: bool) -> [[Step; 2]; 3] {
         let step =
             |ran, idempotent| Retry::default().next((kind, ran), idempotent, HERE.into(), || has_other);
@@ -152,6 +175,26 @@ mod tests {
         let repeats = (0..100).take_while(|_| next(Kind::ServerRestarted) == Step::Repeat).count();
         assert_eq!(repeats, MAX_REPEATS - 1);
         assert_eq!(retry.avoid(), [SocketAddr::from(HERE)]);
+    }
+
+    #[test]
+    fn at_the_same_server_a_call_is_made_again_once_with_a_new_connection_or_credential() {
+        use Step::{Fail, Repeat};
+        for kind in Kind::ALL {
+            let step = |ran, idempotent, can_renew| {
+                Retry::default().next_at_same_server((*kind, ran), idempotent, can_renew)
+            };
+            let steps = [Ran::No, Ran::Maybe, Ran::Yes].map(|ran| [false, true].map(|i| step(ran, i, true)));
+            let expected = match kind {
+                Kind::Unreachable | Kind::NotPermitted => [[Repeat, Repeat], [Fail, Repeat], [Fail, Repeat]],
+                _ => [[Fail; 2]; 3],
+            };
+            assert_eq!(steps, expected, "{kind:?}");
+            assert_eq!(step(Ran::No, true, false), Fail, "{kind:?}, and nothing can be renewed");
+        }
+        let mut retry = Retry::default();
+        let mut next = |kind| retry.next_at_same_server((kind, Ran::No), true, true);
+        assert_eq!([next(Kind::NotPermitted), next(Kind::Unreachable)], [Repeat, Fail]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Refuses blocking calls that would wait for the executor that their own thread drives.
 //!
-//! Such a call would never end, because its procedure is executed only when the thread that waits for it goes
-//! on. What is recognised are exports by `export_async` on tokio runtimes of one thread; other executors do
-//! not tell how many threads they have.
+//! Such a call would never end, because its procedure runs only when the waiting thread goes on. Farcall
+//! recognises it for exports by `export_async` on tokio runtimes of one thread. Other executors do not tell
+//! how many threads they have.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::{CallFailed, Kind, Ran};
 #[cfg(feature = "tokio")]
 pub use alone::{drives_tokio, is_possible, note, would};
 
-/// How long such a thread waits for the outcome of a call that it has started. An outcome that the executor
-/// has sent before arrives without it.
+/// How long such a thread waits for the outcome of a call that it has started. The executor may have executed
+/// the call already, and then the outcome arrives.
 pub const GRACE: Duration = Duration::from_secs(1);
 
-/// What a call that would wait for itself fails with.
+/// Returns the failure of a call that would wait for itself.
 #[cold]
 pub fn refusal(ran: Ran) -> CallFailed {
     let why = "this call would wait for the tokio runtime that its own thread drives: use `.start()` and `.await`, \
@@ -71,7 +71,7 @@ mod alone {
         by: Id,
     }
 
-    /// From now on a runtime executes the calls of this export, until `exported` is dropped.
+    /// Notes that a runtime executes the calls of this export until `exported` is dropped.
     pub fn note(export: u64, exported: Weak<dyn Any + Send + Sync>, by: &Handle) {
         if by.runtime_flavor() != RuntimeFlavor::CurrentThread {
             return;
@@ -82,13 +82,14 @@ mod alone {
         ANY.store(true, Ordering::Relaxed);
     }
 
-    /// Whether this thread executes the procedure, number `procedure` of an export, when it does not wait.
+    /// Returns whether this thread must execute the calls of this export itself, so that it must not wait for
+    /// them.
     #[inline(always)]
     pub fn would(export: u64) -> bool {
         ANY.load(Ordering::Relaxed) && drives(|one| one.export == export)
     }
 
-    /// Whether this thread executes any export of this process, when it does not wait.
+    /// Returns whether this thread must execute the calls of any export of this process.
     #[inline]
     pub fn is_possible() -> bool {
         ANY.load(Ordering::Relaxed) && drives(|_| true)
@@ -131,7 +132,7 @@ mod alone {
     }
 }
 
-/// Without tokio nothing is known of any executor.
+/// Returns false: without the feature `tokio` farcall recognises no executor.
 #[cfg(not(feature = "tokio"))]
 pub const fn would(_export: u64) -> bool {
     false

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::CallFailed;
 
 /// The pool of threads that a serving thread belongs to, as far as the thread's own waits concern it.
-pub trait Pool: Send + Sync {
+pub trait WorkerPool: Send + Sync {
     /// Whether this thread may wait. The last thread that could receive may not.
     ///
     /// # Errors
@@ -28,17 +28,19 @@ pub(crate) enum Serves {
     AsWorker,
     /// A call whose future this thread polls. The thread belongs to the executor, not to a pool.
     AsTask,
+    /// Calls of a protocol that has its own workers, as one of them.
+    Elsewhere,
 }
 
 thread_local! {
     static SERVES: Cell<Serves> = const { Cell::new(Serves::Nothing) };
-    static POOL: RefCell<Option<Arc<dyn Pool>>> = const { RefCell::new(None) };
+    static POOL: RefCell<Option<Arc<dyn WorkerPool>>> = const { RefCell::new(None) };
 }
 
 /// Whether a call is being served, so that one made now may inherit something.
 #[inline]
 pub fn is_serving() -> bool {
-    SERVES.get() != Serves::Nothing
+    matches!(SERVES.get(), Serves::AsWorker | Serves::AsTask)
 }
 
 /// Sets what this thread serves, and returns what it served before.
@@ -48,8 +50,16 @@ pub(crate) fn set(serves: Serves) -> Serves {
 }
 
 /// From now on this thread belongs to `pool`.
-pub(crate) fn join(pool: Arc<dyn Pool>) {
+pub(crate) fn join(pool: Arc<dyn WorkerPool>) {
     POOL.with_borrow_mut(|place| *place = Some(pool));
+}
+
+/// From now on this thread serves calls of another protocol as one of `pool`, or of none. Its waits in farcall
+/// are told to the pool.
+pub fn serve_elsewhere(pool: Option<Arc<dyn WorkerPool>>) {
+    SERVES.set(if pool.is_some() { Serves::Elsewhere } else { Serves::Nothing });
+    let former = POOL.with_borrow_mut(|place| std::mem::replace(place, pool));
+    drop(former);
 }
 
 /// Whether this thread belongs to a pool.
@@ -60,8 +70,11 @@ pub fn is_in_pool() -> bool {
 
 /// The pool as one of whose threads this thread serves a call.
 #[inline]
-fn pool() -> Option<Arc<dyn Pool>> {
-    if SERVES.get() == Serves::AsWorker { POOL.with_borrow(Clone::clone) } else { None }
+fn pool() -> Option<Arc<dyn WorkerPool>> {
+    match SERVES.get() {
+        Serves::AsWorker | Serves::Elsewhere => POOL.with_borrow(Clone::clone),
+        Serves::Nothing | Serves::AsTask => None,
+    }
 }
 
 /// Whether this thread may wait in farcall.
@@ -77,8 +90,8 @@ pub fn may_wait() -> Result<(), CallFailed> {
     }
 }
 
-/// Begins a wait in farcall, which lasts until the guard is dropped. A thread that serves a call does not count
-/// as a worker meanwhile, and another receives if need be.
+/// Begins a wait in farcall, which lasts until the guard is dropped. A thread that serves a call does not
+/// count as a worker meanwhile, and another receives if need be.
 #[inline(always)]
 pub fn wait_guard() -> WaitGuard {
     WaitGuard(pool().filter(|pool| pool.begin_wait()))
@@ -86,7 +99,7 @@ pub fn wait_guard() -> WaitGuard {
 
 /// A wait of this thread, which serves a call.
 #[must_use = "the wait ends when this is dropped"]
-pub struct WaitGuard(Option<Arc<dyn Pool>>);
+pub struct WaitGuard(Option<Arc<dyn WorkerPool>>);
 
 impl Drop for WaitGuard {
     #[inline]

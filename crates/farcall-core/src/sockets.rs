@@ -1,4 +1,4 @@
-//! Streams, listeners, pollers and alarms of the operating system, as [`crate::env`] has them.
+//! The operating system's streams and listeners, as [`System`](crate::System) gives them to ONC RPC.
 
 mod alarm;
 mod poller;
@@ -21,27 +21,28 @@ use rustix::net::{
 use crate::env::{
     Accepted, Address, ConnectOptions, Interest, Listener, PeerState, Source, Stream, Wait, Wanted,
 };
-pub(crate) use alarm::Bell;
-pub(crate) use poller::Ready;
+pub(crate) use alarm::SystemAlarm;
+pub(crate) use poller::SystemPoller;
 use poller::{descriptor, flags};
 
 /// A connected socket.
 struct Socket {
     socket: OwnedFd,
-    /// How long to look for what comes before sleeping.
+    /// How long a read polls for bytes before it blocks.
     spin: Duration,
-    /// The socket's receive time-out in nanoseconds; 0 for ever.
+    /// The socket's receive time-out in nanoseconds; 0 for none.
     timeout: AtomicU64,
 }
 
-/// The system counts a socket's time-out in steps of at least so many nanoseconds.
+/// The coarsest resolution that systems have for a socket's time-out, in nanoseconds.
 const TICK: u64 = 1_000_000;
-/// The receive buffer of a UDP socket that is asked for, in bytes.
-const DATAGRAM_BUFFER: usize = 1 << 20;
+/// The receive buffer that is requested for a UDP socket, in bytes.
+const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// A connection that is gone is an error and no signal. (Where a call cannot say so, Rust's programs ignore the signal.)
+/// The flags of a send: do not block, and report a closed connection as an error, not by SIGPIPE. Apple's
+/// systems have no such flag, but Rust programs ignore the signal.
 #[cfg(not(target_vendor = "apple"))]
 const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 #[cfg(target_vendor = "apple")]
@@ -52,8 +53,8 @@ pub(crate) fn connect_to(to: &Address, options: &ConnectOptions) -> io::Result<A
     let socket = match to {
         Address::Udp(to) => {
             let socket = open(*to, SocketType::DGRAM, options)?;
-            // As much as the system grants.
-            let _ = sockopt::set_socket_recv_buffer_size(&socket, DATAGRAM_BUFFER);
+            // The system may grant less.
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, DATAGRAM_BUFFER_BYTES);
             connect(&socket, to)?;
             socket
         }
@@ -66,9 +67,10 @@ pub(crate) fn connect_to(to: &Address, options: &ConnectOptions) -> io::Result<A
         }
         Address::Unix(path) => {
             let socket = fresh(AddressFamily::UNIX, SocketType::STREAM)?;
-            // It takes until the server's queue has room: so long as a send may take, and there is nothing to poll.
-            let most = options.within.map(|time| time.max(Duration::from_nanos(TICK)));
-            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, most)?;
+            // Connecting blocks until the server's queue has room. poll(2) cannot wait for that, but the
+            // time-out of sends bounds it.
+            let timeout = options.within.map(|time| time.max(Duration::from_nanos(TICK)));
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, timeout)?;
             let to = SocketAddrUnix::new(path)?;
             match retry_on_intr(|| connect(&socket, &to)) {
                 Err(Errno::AGAIN) => return Err(ErrorKind::TimedOut.into()),
@@ -96,16 +98,16 @@ pub(crate) fn listen_at(at: &Address) -> io::Result<Arc<dyn Listener>> {
     Ok(Arc::new(Listening { socket, address: SocketAddr::try_from(address).ok() }))
 }
 
-/// Waits until one of these is ready, or `timeout` has passed.
+/// Waits until one of the sources is ready, or `timeout` has passed.
 pub(crate) fn wait_any(wanted: &mut [Wanted<'_>], timeout: Option<Duration>) -> io::Result<()> {
-    let mut places: Vec<PollFd<'_>> = wanted
+    let mut places = wanted
         .iter()
-        .map(|one| PollFd::from_borrowed_fd(descriptor(&one.source), flags(one.interest)))
-        .collect();
+        .map(|one| Ok(PollFd::from_borrowed_fd(descriptor(&one.source)?, flags(one.interest))))
+        .collect::<io::Result<Vec<PollFd<'_>>>>()?;
     poll(&mut places, timeout.map(timespec).as_ref())?;
     let events: Vec<PollFlags> = places.iter().map(PollFd::revents).collect();
     for (one, events) in wanted.iter_mut().zip(events) {
-        // An error is read, or met when something is sent.
+        // The next read or write returns the error, so it would not block.
         let trouble = events.intersects(PollFlags::HUP | PollFlags::ERR);
         one.ready = Interest {
             read: one.interest.read && (trouble || events.contains(PollFlags::IN)),
@@ -128,14 +130,14 @@ impl Socket {
         }
     }
 
-    /// Looks until the spin time is over.
+    /// Polls for bytes until the spin time is over.
     #[inline(never)]
     fn spin(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        /// A look costs much more than the clock, but not so much that the clock were free.
-        const LOOKS: u32 = 16;
+        /// How many polls share one reading of the clock, which costs a tenth of a poll.
+        const POLLS_PER_CLOCK_READING: u32 = 16;
         let start = Instant::now();
         loop {
-            for _ in 0..LOOKS {
+            for _ in 0..POLLS_PER_CLOCK_READING {
                 match self.once(buffer, RecvFlags::DONTWAIT) {
                     Err(why) if why.kind() == ErrorKind::WouldBlock => {}
                     received => return received,
@@ -147,9 +149,9 @@ impl Socket {
         }
     }
 
-    /// Waits for less than a socket's time-out can say.
+    /// Waits by poll(2) for a time that is too short for a socket's time-out.
     #[cold]
-    fn soon(&self, buffer: &mut [u8], nanos: u64) -> io::Result<usize> {
+    fn read_soon(&self, buffer: &mut [u8], nanos: u64) -> io::Result<usize> {
         let time = Timespec { tv_sec: 0, tv_nsec: nanos as _ };
         match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&time))? {
             0 => Err(ErrorKind::WouldBlock.into()),
@@ -157,7 +159,8 @@ impl Socket {
         }
     }
 
-    /// Makes the socket's time-out no longer than wanted and not much shorter, so that it need not be set for each read.
+    /// Makes the socket's time-out `wanted` nanoseconds or somewhat less; 0 stands for none. A time-out of at
+    /// least half of that is kept, so that most reads need not set it.
     #[inline]
     fn set_timeout(&self, wanted: u64) -> io::Result<()> {
         let now = self.timeout.load(Ordering::Relaxed);
@@ -189,7 +192,7 @@ impl Stream for Socket {
             }
         }
         match wait {
-            Wait::Nanos(nanos) if nanos < 2 * TICK => return self.soon(buffer, nanos),
+            Wait::Nanos(nanos) if nanos < 2 * TICK => return self.read_soon(buffer, nanos),
             Wait::Nanos(nanos) => self.set_timeout(nanos)?,
             Wait::No | Wait::Forever => self.set_timeout(0)?,
         }
@@ -216,7 +219,7 @@ impl Stream for Socket {
             Shutdown::Write => rustix::net::Shutdown::Write,
             Shutdown::Both => rustix::net::Shutdown::Both,
         };
-        // One that is not connected has nobody to wake.
+        // Fails if the socket is not connected. Then no thread reads from it.
         let _ = shutdown(&self.socket, how);
     }
 
@@ -229,14 +232,14 @@ impl Stream for Socket {
         if !matches!(poll(&mut place, Some(&NOW)), Ok(1)) {
             return PeerState::Open;
         }
-        // A reset is looked for without reading. Linux tells the error to one reader only, even if that one
-        // peeks; the next reader would find an orderly end.
+        // Detects a reset without reading. Linux reports the error to one reader only, even if that reader
+        // peeks. The next reader would find an orderly end.
         if place[0].revents().intersects(RESET) {
             return PeerState::Gone;
         }
         match recv(&self.socket, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((_, 0)) => PeerState::Ended,
-            // Systems whose flags do not distinguish an end from data: the peer is taken to be there.
+            // On systems whose flags do not distinguish an end from data, the peer is assumed to be there.
             Ok(_) if GONE == PollFlags::IN => PeerState::Open,
             Err(Errno::AGAIN | Errno::INTR) => PeerState::Open,
             Ok(_) | Err(_) => PeerState::Gone,
@@ -249,24 +252,26 @@ impl Stream for Socket {
     }
 }
 
-/// The peer has closed, or broken off; where the system does not tell that from what has come, either.
+/// The flag that shows that the peer has closed or reset the connection. Elsewhere than on Linux it also
+/// shows data.
 #[cfg(target_os = "linux")]
 const GONE: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 const GONE: PollFlags = PollFlags::IN;
-/// Flags that show that the peer has broken the connection off. Linux reports a hang-up of a TCP socket after a reset, or
-/// when both sides have closed, and this side closes last. Other systems report it when the peer has closed.
+/// Flags that show that the peer has broken the connection off. Linux reports a hang-up of a TCP socket after
+/// a reset, or when both sides have closed, and this side closes last. Other systems report it when the peer
+/// has closed.
 #[cfg(target_os = "linux")]
 const RESET: PollFlags = PollFlags::ERR.union(PollFlags::HUP);
 #[cfg(not(target_os = "linux"))]
 const RESET: PollFlags = PollFlags::ERR;
-/// To look and not to wait.
+/// The time-out of a poll(2) that does not wait.
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// A socket that listens.
+/// A listening socket.
 struct Listening {
     socket: OwnedFd,
-    /// None of a Unix socket.
+    /// `None` for a Unix socket.
     address: Option<SocketAddr>,
 }
 
@@ -276,11 +281,11 @@ impl Listener for Listening {
         let from = from.and_then(|from| SocketAddr::try_from(from).ok());
         let mut user = None;
         match from {
-            // A reply must not wait for another (Nagle).
+            // Nagle's algorithm would hold a reply back until the peer acknowledges the one before.
             Some(_) => sockopt::set_tcp_nodelay(&socket, true)?,
             None => user = user_of(&socket),
         }
-        // Where that is inherited from the listener.
+        // Some systems let the connection inherit non-blocking mode from the listener.
         #[cfg(not(target_os = "linux"))]
         ioctl_fionbio(&socket, false)?;
         Ok(Accepted { stream: Arc::new(Socket::new(socket, Duration::ZERO)), from, user })
@@ -301,7 +306,7 @@ impl Listener for Listening {
 
 type From = Option<rustix::net::SocketAddrAny>;
 
-/// A connection that programs which this one starts do not inherit.
+/// Accepts a connection that child processes do not inherit.
 #[cfg(not(target_vendor = "apple"))]
 fn accept(listener: &OwnedFd) -> io::Result<(OwnedFd, From)> {
     Ok(rustix::net::acceptfrom_with(listener, rustix::net::SocketFlags::CLOEXEC)?)
@@ -324,13 +329,15 @@ fn user_of(_: &OwnedFd) -> Option<u32> {
     None
 }
 
-/// A connection is probed after so long without a word, and then so often.
+/// How long a TCP connection may be silent before the system probes the peer.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
+/// The time between two probes.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// It ends if the other machine has taken nothing of what was sent, or answered no probe, for so long.
+/// How long the peer may acknowledge neither data nor probes before the connection ends.
 const DEAD_AFTER: Duration = Duration::from_secs(60);
 
-/// Has the system find out that the other machine is gone. Where it cannot, the callers' deadlines do.
+/// Makes the system detect that the peer's machine is gone. Where the system cannot, the callers' deadlines
+/// end the calls.
 fn keep_alive(socket: &OwnedFd) {
     let _ = sockopt::set_socket_keepalive(socket, true);
     #[cfg(target_os = "linux")]
@@ -343,7 +350,7 @@ fn keep_alive(socket: &OwnedFd) {
     }
 }
 
-/// Begins to connect, without waiting for the other side.
+/// Begins to connect, without waiting for the peer.
 fn begin(socket: &OwnedFd, connect: impl FnOnce() -> Result<(), Errno>) -> io::Result<()> {
     ioctl_fionbio(socket, true)?;
     match connect() {
@@ -352,13 +359,13 @@ fn begin(socket: &OwnedFd, connect: impl FnOnce() -> Result<(), Errno>) -> io::R
     }
 }
 
-/// A socket that programs which this one starts do not inherit.
+/// Returns a socket that child processes do not inherit.
 #[cfg(not(target_vendor = "apple"))]
 fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, kind, rustix::net::SocketFlags::CLOEXEC, None)?)
 }
 
-/// A socket that child processes do not inherit. On this system that takes two calls.
+/// Returns a socket that child processes do not inherit. On this system that takes two system calls.
 #[cfg(target_vendor = "apple")]
 fn fresh(family: AddressFamily, kind: SocketType) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket(family, kind, None)?;
@@ -370,7 +377,8 @@ fn family(address: &SocketAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
-/// A socket at an address. One of IPv6 is of IPv6 alone, so that both families can be had at one port.
+/// Returns a socket bound to an address. An IPv6 socket does not speak IPv4, so that another socket can serve
+/// IPv4 at the same port.
 pub(crate) fn bound(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
     let socket = fresh(family(&address), kind)?;
     if address.is_ipv6() {
@@ -383,7 +391,7 @@ pub(crate) fn bound(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd
     Ok(socket)
 }
 
-/// A socket of the address's family, bound if it must have a reserved port.
+/// Returns a socket of the address's family, bound to a reserved port if the options ask for one.
 fn open(to: SocketAddr, kind: SocketType, options: &ConnectOptions) -> io::Result<OwnedFd> {
     let socket = fresh(family(&to), kind)?;
     if options.reserved_port {
@@ -392,12 +400,13 @@ fn open(to: SocketAddr, kind: SocketType, options: &ConnectOptions) -> io::Resul
     Ok(socket)
 }
 
-/// Ports that only privileged processes have, those first that no well-known service wants.
+/// The ports that only privileged processes may use. The first range holds few well-known services.
 const RESERVED: [std::ops::RangeInclusive<u16>; 2] = [600..=1023, 512..=599];
 
-/// Binds to a port from which servers that trust a machine's administrator take calls.
+/// Binds to a reserved port. Some servers accept calls only from such a port, because they trust the
+/// administrator of the calling machine.
 fn bind_reserved(socket: &OwnedFd, to: SocketAddr) -> io::Result<()> {
-    // Not each client from the same port: those of connections that have ended are not free at once.
+    // Starts at a port that the clock chooses, because the ports of ended connections are not free at once.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let first = now.subsec_micros() as usize;
     let any: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -414,7 +423,7 @@ fn bind_reserved(socket: &OwnedFd, to: SocketAddr) -> io::Result<()> {
     Err(ErrorKind::AddrInUse.into())
 }
 
-/// A duration as the system takes it.
+/// Converts a duration to the system's form. The longest that fits stands for longer ones.
 fn timespec(time: Duration) -> Timespec {
     Timespec { tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: time.subsec_nanos().into() }
 }

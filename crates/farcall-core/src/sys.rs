@@ -1,5 +1,5 @@
-//! Unsafe code of this crate: a clock, socket options, datagrams with control messages, and a page that a
-//! forked child finds empty.
+//! All unsafe code of this crate: a clock, socket options, datagrams with control messages, and a page of
+//! memory that the kernel clears in a forked child.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -7,7 +7,7 @@ pub(crate) use linux::{boot_time, report_icmp_errors};
 #[cfg(target_os = "linux")]
 pub use message::{Incoming, Outgoing, receive, report_destinations, send};
 #[cfg(target_os = "linux")]
-pub(crate) use message::{receive_error, receive_trains};
+pub(crate) use message::{receive_batches, receive_error};
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -15,10 +15,9 @@ mod linux {
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
 
-    /// Nanoseconds since the machine was started, sleep included.
+    /// Returns the time since the machine was started in nanoseconds, its sleep included.
     ///
-    /// By libc: rustix looks for the kernel's shared page by itself, and crashes where there is none
-    /// (under valgrind).
+    /// Uses libc, because rustix crashes under valgrind, where the kernel's vDSO is missing.
     #[inline]
     pub(crate) fn boot_time() -> u64 {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -28,7 +27,7 @@ mod linux {
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 
-    /// Asks for the ICMP errors that a socket's datagrams raise.
+    /// Makes the kernel report the ICMP errors that a socket's datagrams raise.
     pub(crate) fn report_icmp_errors(socket: &UdpSocket, v6: bool) -> io::Result<()> {
         let (level, option) = match v6 {
             false => (libc::IPPROTO_IP, libc::IP_RECVERR),
@@ -37,7 +36,7 @@ mod linux {
         turn_on(socket, level, option)
     }
 
-    /// Sets a socket option that is an int.
+    /// Sets a socket option of type int to 1.
     pub(super) fn turn_on(socket: &UdpSocket, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
         let on: libc::c_int = 1;
         // SAFETY: the descriptor is open while `socket` is borrowed; the value is an int that
@@ -59,17 +58,17 @@ mod linux {
 mod message;
 
 pub mod fork {
-    //! Which process we are, in one load.
+    //! Detects by one load from memory that this process is a forked child.
     //!
-    //! Every call asks whether its handle was made in this process, and `getpid` is a system call.
-    //! So the answer stands in a page of its own that the kernel replaces by zeros in a forked
-    //! child (madvise(2), MADV_WIPEONFORK, Linux 4.14). `pthread_atfork` would not notice a raw
-    //! `clone`. Where there is no such page `getpid` is asked.
+    //! Every call checks that its handle was made in this process, and `getpid` would be a system call. So a
+    //! number that identifies the process stands in a page of its own, which the kernel clears in a forked
+    //! child (madvise(2), MADV_WIPEONFORK, Linux 4.14). `pthread_atfork` would not notice a raw `clone`.
+    //! Systems without such pages use the process identifier.
 
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A number that differs from every ancestor's and every child's, for as long as this process
-    /// lives. Never zero.
+    /// Returns a number that no ancestor and no child of this process has. It is constant while the process
+    /// lives, and never zero.
     pub fn generation() -> u64 {
         let Some(page) = page() else {
             return u64::from(std::process::id()) + 1;
@@ -82,8 +81,8 @@ pub mod fork {
 
     #[cold]
     fn next_generation(page: &AtomicU64) -> u64 {
-        // A child inherits this counter and goes on from it: it differs from its ancestors, and
-        // siblings share no handles.
+        // A child inherits this counter and increments it, so its number differs from its ancestors'.
+        // Siblings may get the same number, but they share no handles.
         static LAST: AtomicU64 = AtomicU64::new(0);
         let fresh = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         match page.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
@@ -108,7 +107,7 @@ pub mod fork {
     #[cfg(target_os = "linux")]
     fn map() -> Option<&'static AtomicU64> {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-        /// The kernel rounds it up to a page.
+        /// The kernel rounds the length up to a page.
         const LEN: usize = size_of::<AtomicU64>();
         // SAFETY: a new private mapping at an address that the kernel chooses; the advice concerns
         // only that mapping, which nobody else knows of, and it stays mapped for ever. A page is

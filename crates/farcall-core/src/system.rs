@@ -1,4 +1,4 @@
-//! The real [`Env`]: the operating system.
+//! The [`Env`] of the operating system.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,21 +17,22 @@ use crate::udp;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 
-/// The one that programs use which choose none.
+/// The environment of threads that no simulation runs.
 static SYSTEM: LazyLock<Arc<dyn Env>> = LazyLock::new(|| Arc::new(System));
 
 thread_local! {
+    /// The environment that a simulation has set for this thread.
     static CURRENT: RefCell<Option<Arc<dyn Env>>> = const { RefCell::new(None) };
 }
 
 impl System {
-    /// The environment of this thread: the operating system, unless a simulation runs the thread.
+    /// Returns the environment of this thread: the operating system, unless a simulation runs the thread.
     pub fn current() -> Arc<dyn Env> {
         let current = CURRENT.try_with(|current| current.borrow().clone());
         current.ok().flatten().unwrap_or_else(|| SYSTEM.clone())
     }
 
-    /// Makes `env` the environment of this thread, for a simulation.
+    /// Makes `env` the environment of this thread. Called by simulations.
     #[doc(hidden)]
     pub fn replace(env: Arc<dyn Env>) {
         CURRENT.set(Some(env));
@@ -67,12 +68,12 @@ impl Env for System {
 
     #[cfg(unix)]
     fn poller(&self) -> io::Result<Arc<dyn Poller>> {
-        Ok(Arc::new(sockets::Ready::new()?))
+        Ok(Arc::new(sockets::SystemPoller::new()?))
     }
 
     #[cfg(unix)]
     fn alarm(&self) -> io::Result<Arc<dyn Alarm>> {
-        Ok(Arc::new(sockets::Bell::new()?))
+        Ok(Arc::new(sockets::SystemAlarm::new()?))
     }
 
     #[cfg(unix)]
@@ -85,7 +86,8 @@ impl Env for System {
     }
 
     fn entropy(&self, out: &mut [u8]) {
-        // Without entropy identifiers could be guessed and tickets forged: there is no going on.
+        // Without entropy an attacker could guess identifiers and forge tickets, so the process must not go
+        // on.
         getrandom::fill(out).expect("the operating system gives no entropy");
     }
 }
@@ -95,7 +97,8 @@ fn now() -> Time {
     Time::from_nanos(crate::sys::boot_time())
 }
 
-/// On macOS and Windows `Instant` counts the time that the machine sleeps; on the BSDs it may not.
+/// Returns the time of `Instant`. On macOS and Windows it counts the time that the machine sleeps; on the
+/// BSDs it may not.
 #[cfg(not(target_os = "linux"))]
 fn now() -> Time {
     static ORIGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
@@ -112,7 +115,7 @@ struct Flag {
 #[derive(Default)]
 struct FlagState {
     set: bool,
-    /// How many wait: to wake is a system call.
+    /// How many threads wait. Waking is a system call, which is skipped if there are none.
     waiting: usize,
 }
 
@@ -128,7 +131,7 @@ impl Event for Flag {
     }
 
     fn wait(&self, timeout: Option<Duration>) -> bool {
-        // A timeout too long for the clock is for ever.
+        // A timeout that overflows the clock is no limit.
         let end = timeout.and_then(|t| Instant::now().checked_add(t));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         while !state.set {

@@ -1,4 +1,4 @@
-//! UDP sockets of the operating system, as [`crate::env::Socket`]s.
+//! The operating system's UDP sockets, as [`System`](crate::System) gives them to the drivers.
 
 #[cfg(all(unix, not(farcall_portable)))]
 mod answers;
@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use crate::env::Wait;
 
-/// The address by which a socket bound to `local` reaches itself: its wake-up calls go there.
+/// Returns the address at which a socket bound to `local` reaches itself. The datagrams that wake it go
+/// there.
 fn own_address(local: SocketAddr) -> SocketAddr {
     let ip = match local.ip() {
         ip if !ip.is_unspecified() => ip,
@@ -29,7 +30,7 @@ fn own_address(local: SocketAddr) -> SocketAddr {
 }
 
 /// Converts an address to the form that a socket of this family takes: an IPv6 socket reaches IPv4 by mapped
-/// addresses (RFC 3493, section 3.7). [`farcall_names::canonical`] undoes it.
+/// addresses (RFC 3493, section 3.7). [`farcall_base::canonical`] converts it back.
 #[inline(always)]
 fn reach(to: &SocketAddr, v6: bool) -> SocketAddr {
     match to {
@@ -38,18 +39,19 @@ fn reach(to: &SocketAddr, v6: bool) -> SocketAddr {
     }
 }
 
-/// The receive time-out that a socket has, changed only when it must: a system call each time.
+/// The receive time-out of a socket. It is changed only when it must be, because each change is a system
+/// call.
 #[derive(Default)]
 struct Timeout {
-    /// In nanoseconds; zero is none.
+    /// The time-out in nanoseconds; 0 for none.
     current: AtomicU64,
 }
 
 impl Timeout {
-    /// The value to set before waiting, if the present one will not do.
+    /// Returns the time-out to set before a wait, or `None` if the present one will do.
     ///
-    /// Waking early is harmless, the caller looks at the clock; but to wake more than twice too
-    /// often, or more than an eighth too late, is worth a system call.
+    /// Waking early is harmless, because the caller checks the clock. The present time-out will do if it is
+    /// at least half of the wait and exceeds it by at most an eighth.
     fn change(&self, wait: Wait) -> Option<Duration> {
         let current = self.current.load(Ordering::Relaxed);
         let Wait::Nanos(wanted) = wait else { return None };
@@ -61,7 +63,7 @@ impl Timeout {
         Some(Duration::from_nanos(wanted))
     }
 
-    /// Whether to set none after a wait has timed out: one who waits for ever need not wake again.
+    /// Returns whether to remove the time-out, after it has ended a wait that should have no limit.
     fn ends_after(&self, wait: Wait) -> bool {
         wait == Wait::Forever && self.current.swap(0, Ordering::Relaxed) != 0
     }

@@ -1,15 +1,28 @@
-//! Where a thread waits for the ends of several calls, and how it learns which may have ended.
+//! How threads wait for the ends of calls: one engine for every carrier.
 //!
-//! [`ReadyList`] says which of a thread's calls may have ended. A [`WaitPoint`] is where the thread waits: at an
-//! endpoint that it serves meanwhile, or [parked](Parking).
+//! ```text
+//! lead          which thread receives: leader and followers
+//! timers        how long the leader sleeps
+//! flush_signal  whether the service thread sends queued calls
+//! ready         which of a thread's calls may have ended
+//! point         where a thread waits for any of several calls
+//! ```
+//!
+//! Each socket, connection or ring has an instance of its own. loom tries each part in every interleaving
+//! (tests/waiting).
 
+mod flush_signal;
+mod lead;
 mod point;
 mod ready;
+mod timers;
 
 mod sync {
-    //! What `ready` is made of; loom's types replace these in tests/ready.rs.
-    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+    //! What the engine is made of; loom's types replace these in tests/waiting.
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard};
+
+    pub(super) use crate::env::Time;
 
     /// A number that no other living thread has, and that is not 0.
     pub(super) fn this_thread() -> usize {
@@ -20,5 +33,14 @@ mod sync {
     }
 }
 
+pub use flush_signal::{Duty, FlushSignal};
+pub use lead::{Lead, Parker};
 pub use point::{Parking, WaitPoint};
 pub use ready::{Interrupt, ReadyList, ReadyToken};
+pub use timers::{NEVER, Timers};
+
+impl Parker for dyn crate::env::Event {
+    fn wake(&self) {
+        self.set();
+    }
+}

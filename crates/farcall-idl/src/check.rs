@@ -2,9 +2,10 @@
 
 mod types;
 
+use std::collections::HashMap;
 use std::fmt;
 
-use crate::binding::Refusal;
+use crate::binding::{Refusal, refusals};
 use crate::{Interface, Procedure};
 
 /// One difference between two versions of an interface.
@@ -25,8 +26,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// All differences that matter, the first one of each procedure's argument, result and exception, in the order of the
-/// old interface.
+/// All differences that matter, the first one of each procedure's argument, result and exception, in the
+/// order of the old interface.
 ///
 /// ```
 /// use farcall_idl::{Interface, check};
@@ -37,7 +38,8 @@ impl fmt::Display for Change {
 /// assert_eq!(check(&old, &new)[0].to_string(), "breaking: Store.get argument key: string<> became opaque<>");
 /// ```
 pub fn check(old: &Interface, new: &Interface) -> Vec<Change> {
-    let mut comparison = Comparison { old, new, changes: Vec::new() };
+    let refusals = refusals(old, &new.fingerprints()).into_iter().collect();
+    let mut comparison = Comparison { old, new, refusals, changes: Vec::new() };
     if old.name != new.name {
         comparison.add(true, &old.name, format!("is named {} now: importers ask for the old name", new.name));
     }
@@ -55,6 +57,8 @@ pub fn check(old: &Interface, new: &Interface) -> Vec<Change> {
 struct Comparison<'a> {
     old: &'a Interface,
     new: &'a Interface,
+    /// Why a binding refuses procedures of the old version, by their numbers.
+    refusals: HashMap<u32, Refusal>,
     changes: Vec<Change>,
 }
 
@@ -77,18 +81,13 @@ impl Comparison<'_> {
 
     fn procedure(&mut self, was: &Procedure) {
         let place = self.place(was);
-        let here = self.new.by_number(was.number);
-        let elsewhere = self.new.by_name(&was.name).filter(|is| is.number != was.number);
-        if let Some(is) = elsewhere {
-            return self.add(true, place, Refusal::Moved { from: was.number, to: is.number }.to_string());
-        }
-        let Some(is) = here else {
-            return self.add(true, place, Refusal::Gone { number: was.number }.to_string());
+        let is = match (self.refusals.remove(&was.number), self.new.by_number(was.number)) {
+            (None | Some(Refusal::Renamed { .. } | Refusal::Types { .. }), Some(is)) => is,
+            (refusal, _) => {
+                let refusal = refusal.unwrap_or(Refusal::Gone { number: was.number });
+                return self.add(true, place, refusal.to_string());
+            }
         };
-        if was.name != is.name && self.old.by_name(&is.name).is_some() {
-            let refusal = Refusal::Another { number: was.number, name: is.name.clone() };
-            return self.add(true, place, refusal.to_string());
-        }
         if was.name != is.name && (was.pinned || is.pinned) {
             self.add(false, &*place, format!("is named {} now", is.name));
         } else if was.name != is.name {

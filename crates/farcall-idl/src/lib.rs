@@ -1,9 +1,9 @@
 //! The Interface model of farcall: stubs, fingerprints, compatibility, values.
 //!
 //! [`Interface`] describes at run time what can be called; it crosses the wire, so that tools need no source.
-//! [`check`] says what a change of it breaks. With the feature `stubs`, [`stubs`] turns an interface in source form
-//! into Rust; with `values`, [`values`] turns JSON into arguments, and results into JSON, by the description alone;
-//! with `x`, [`x`] reads `.x` files, and [`build`] makes Rust of them in a build script.
+//! [`check`] says what a change of it breaks. With the feature `stubs`, [`stubs`] turns an interface in
+//! source form into Rust; with `values`, [`values`] turns JSON into arguments, and results into JSON, by the
+//! description alone; with `x`, [`x`] reads `.x` files, and [`build`] makes Rust of them in a build script.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,6 @@ mod model;
 mod spell;
 #[cfg(feature = "stubs")]
 pub mod stubs;
-mod to_x;
 #[cfg(feature = "values")]
 pub mod values;
 #[cfg(feature = "x")]
@@ -23,6 +22,5 @@ pub use binding::{Refusal, refusals};
 pub use check::{Change, check};
 pub use model::{Argument, Builder, Fingerprint, Interface, Procedure};
 pub use spell::{spell, spell_program};
-pub use to_x::{NotDescribed, to_x};
 #[cfg(feature = "x")]
-pub use x::{Build, build};
+pub use x::{Build, build, from_interface::to_x};

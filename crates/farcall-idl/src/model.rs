@@ -1,4 +1,5 @@
-//! What an interface is at run time: names, documentation, procedures and wire types. It crosses in `describe`.
+//! What an interface is at run time: names, documentation, procedures and wire types. It crosses in
+//! `describe`.
 
 use std::fmt;
 
@@ -223,8 +224,8 @@ impl Builder<'_> {
 }
 
 impl Procedure {
-    /// Equal for two procedures between which calls cross unharmed: it depends on the wire types of arguments, result
-    /// and exception alone, not on names or documentation.
+    /// Equal for two procedures between which calls cross unharmed: it depends on the wire types of
+    /// arguments, result and exception alone, not on names or documentation.
     pub fn fingerprint(&self, types: &Types) -> u64 {
         let arguments = self.arguments.iter().map(|argument| argument.ty.clone()).collect();
         fingerprint(types, &[Type::Tuple(arguments), self.result.clone(), self.exception.clone()])
@@ -237,11 +238,7 @@ impl Procedure {
 
 impl Encode for Interface {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        VERSION.encode(e)?;
-        self.name.encode(e)?;
-        self.docs.encode(e)?;
-        self.types.encode(e)?;
-        self.procedures.encode(e)
+        (VERSION, &self.name, &self.docs, &self.types, &self.procedures).encode(e)
     }
 }
 
@@ -269,17 +266,11 @@ impl<'a> Decode<'a> for Interface {
 /// Each as an extensible struct: its length, then the fields, so that a later version may add some.
 impl Encode for Procedure {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
+        let Procedure { number, name, docs, arguments, result, exception, .. } = self;
+        let Procedure { idempotent, blocking, deadline_ms, pinned, .. } = self;
         e.sized(|e| {
-            self.number.encode(e)?;
-            self.name.encode(e)?;
-            self.docs.encode(e)?;
-            self.arguments.encode(e)?;
-            self.result.encode(e)?;
-            self.exception.encode(e)?;
-            self.idempotent.encode(e)?;
-            self.blocking.encode(e)?;
-            self.deadline_ms.encode(e)?;
-            self.pinned.encode(e)
+            (number, name, docs, arguments, result, exception).encode(e)?;
+            (idempotent, blocking, deadline_ms, pinned).encode(e)
         })
     }
 }
@@ -307,8 +298,7 @@ impl<'a> Decode<'a> for Procedure {
 
 impl Encode for Argument {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        self.name.encode(e)?;
-        self.ty.encode(e)
+        (&self.name, &self.ty).encode(e)
     }
 }
 
@@ -324,10 +314,10 @@ impl<'a> Decode<'a> for Argument {
 impl fmt::Display for Interface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         document(f, "", &self.docs)?;
-        writeln!(f, "interface {} {{", self.name)?;
+        writeln!(f, "interface {} {{", one_line(&self.name))?;
         for procedure in &self.procedures {
             document(f, "    ", &procedure.docs)?;
-            write!(f, "    {:>3}  {}", procedure.number, self.signature(procedure))?;
+            write!(f, "    {:>3}  {}", procedure.number, one_line(&self.signature(procedure)))?;
             if procedure.idempotent {
                 write!(f, ", idempotent")?;
             }
@@ -338,6 +328,11 @@ impl fmt::Display for Interface {
         }
         write!(f, "}}")
     }
+}
+
+/// A name, which a peer may have chosen, without ends of lines.
+fn one_line(name: &str) -> String {
+    name.replace('\r', "\\r").replace('\n', "\\n")
 }
 
 fn document(f: &mut fmt::Formatter<'_>, indent: &str, docs: &str) -> fmt::Result {

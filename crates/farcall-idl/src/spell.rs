@@ -1,4 +1,5 @@
-//! Wire types as people read them: `string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`; and programs' numbers.
+//! Wire types as people read them: `string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`; and programs'
+//! numbers.
 
 use farcall_xdr::schema::{Type, Types};
 
@@ -30,8 +31,8 @@ pub fn spell(types: &Types, ty: &Type) -> String {
     }
 }
 
-/// The number of a program of ONC RPC as people write it: those that were assigned in decimal, and in hexadecimal those from
-/// 0x20000000 on, which are everybody's to choose (RFC 5531 section 13.1).
+/// The number of a program of ONC RPC as people write it: those that were assigned in decimal, and in
+/// hexadecimal those from 0x20000000 on, which are everybody's to choose (RFC 5531 section 13.1).
 ///
 /// ```
 /// assert_eq!([100_003, 0x2000_0100].map(farcall_idl::spell_program), ["100003", "0x20000100"]);

@@ -1,7 +1,8 @@
-//! From an interface in source form to Rust stubs: the model that every front end fills, and the generator's entry.
+//! From an interface in source form to Rust stubs: the model that every front end fills, and the generator's
+//! entry.
 //!
-//! `#[farcall::interface]` fills a [`Source`] from a trait; a compiler of `.x` files fills the same one. What is
-//! generated relies only on what `farcall::stub` documents.
+//! `#[farcall::interface]` fills a [`Source`] from a trait; a compiler of `.x` files fills the same one. What
+//! is generated relies only on what `farcall::stub` documents.
 
 mod asynchronous;
 mod server;
@@ -13,8 +14,8 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{Attribute, Block, Expr, ExprLit, Lit, Meta, Path, Type, Visibility};
 
-/// Names that would collide with what a user-stub has beside its procedures, or with methods that every Rust value
-/// has through the prelude.
+/// Names that would collide with what a user-stub has beside its procedures, or with methods that every Rust
+/// value has through the prelude.
 pub const RESERVED_NAMES: &[&str] = &[
     "start",
     "within",

@@ -41,7 +41,7 @@ pub use sink::Layout;
 use sink::{Builder, Nothing, Printer};
 
 /// How deep values may nest.
-const DEPTH: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// Encodes a value of the type `ty`.
 ///
@@ -86,8 +86,8 @@ pub fn write(
     Ok(printer.done)
 }
 
-/// Encodes the arguments of a call: an object by their names, an array in their order, or, of a single argument, its
-/// value alone where that is no array and no object that names the argument.
+/// Encodes the arguments of a call: an object by their names, an array in their order, or, of a single
+/// argument, its value alone where that is no array and no object that names the argument.
 ///
 /// ```
 /// use farcall_idl::{Interface, values};
@@ -160,7 +160,7 @@ pub fn encode_arguments_with(
         (Value::Array(_), _) => writer.positional(&fields, value, out, &Path::ROOT),
         (Value::Object(members), [only])
             if !(members.is_empty() || is_named(members, only))
-                && is_object(&interface.types, &only.ty, DEPTH) =>
+                && is_object(&interface.types, &only.ty, MAX_DEPTH) =>
         {
             writer.value(&only.ty, value, out, &Path::ROOT)
         }
@@ -210,7 +210,7 @@ fn is_object(types: &Types, ty: &Type, depth: usize) -> bool {
 
 /// Whether a value of this type may itself be written as `null`.
 fn nullable(types: &Types, ty: &Type) -> bool {
-    nullable_at(types, ty, DEPTH)
+    nullable_at(types, ty, MAX_DEPTH)
 }
 
 fn nullable_at(types: &Types, ty: &Type, depth: usize) -> bool {

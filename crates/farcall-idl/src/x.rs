@@ -1,4 +1,5 @@
-//! `.x` files (RFC 4506 section 6, RFC 5531 section 12): from text to a resolved tree, and from the tree to Rust.
+//! `.x` files (RFC 4506 section 6, RFC 5531 section 12): from text to a resolved tree, and from the tree to
+//! Rust.
 //!
 //! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict
 //! it: `namespace` and types declared in line (Stellar), `package` and `import` (go-xdr), `struct *name`
@@ -7,12 +8,15 @@
 //! `other.x`, so is what that declares. What is still unknown then is refused, unless it is a type that the
 //! user leaves to Rust ([`Options::external`]): that is [`tree::Type::Foreign`].
 //!
-//! A file may be anybody's: there are limits on its size, its depth, its includes and its macros, and all of it is data. [`generate`] makes
-//! Rust of what was read, and [`interfaces`] the model that tools call by; what is called what stands in `docs/x-names.md`.
+//! A file may be anybody's: there are limits on its size, its depth, its includes and its macros, and all of
+//! it is data. [`generate`] makes Rust of what was read, and [`interfaces`] the model that tools call by;
+//! what is called what stands in `docs/x-names.md`.
 
 mod build;
+mod components;
 mod docs;
 mod error;
+pub(crate) mod from_interface;
 mod import;
 mod model;
 mod names;
@@ -109,7 +113,8 @@ impl Config {
     }
 }
 
-/// The Rust of a tree: constants, types, and a trait with `#[farcall::interface]` for each version of each program.
+/// The Rust of a tree: constants, types, and a trait with `#[farcall::interface]` for each version of each
+/// program.
 ///
 /// # Errors
 /// If no Rust can be made of it: a type contains itself without end, or types are nested beyond measure.
@@ -117,8 +122,8 @@ pub fn generate(specification: &Specification, config: &Config) -> Result<TokenS
     generate_naming(specification, config, &rust::path(&config.farcall)?)
 }
 
-/// The Rust of a tree, as [`generate`] makes it, for which farcall is at this path, whatever the settings say of it. The path
-/// may begin with the `$crate` of a macro, which no text can.
+/// The Rust of a tree, as [`generate`] makes it, for which farcall is at this path, whatever the settings say
+/// of it. The path may begin with the `$crate` of a macro, which no text can.
 ///
 /// # Errors
 /// As [`generate`].
@@ -145,7 +150,8 @@ pub fn to_rust(specification: &Specification, config: &Config) -> Result<String,
     Ok(format!("//! Made of {from} by farcall.\n\n#![allow(dead_code)]\n\n{items}"))
 }
 
-/// The items one after the other, perhaps each with leave not to be used: a file that is included has no head for it.
+/// The items one after the other, perhaps each with leave not to be used: a file that is included has no head
+/// for it.
 fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Result<String, Refused> {
     let tokens = generate(specification, config)?;
     let file: syn::File =

@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use farcall_idl::x::{self, Config, Options};
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, LitStr, Path, Result, Token};
 
-/// `crate = farcall, "nfs.x", async, include = "dir", define = "NAME=1", external("sockaddr"), extern_type("timeval",
-/// crate::Timeval)`
+use crate::crossing::refuse;
+use crate::interface::assigned;
+
+/// `crate = farcall, "nfs.x", async, include = "dir", define = "NAME=1", external("sockaddr"),
+/// extern_type("timeval", crate::Timeval)`
 struct Arguments {
     file: LitStr,
     options: Options,
@@ -44,8 +48,8 @@ impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Arguments> {
         // A macro that knows where farcall is says so before its user's words.
         let mut farcall = syn::parse_quote!(::farcall);
-        if input.peek(Token![crate]) {
-            farcall = krate(input)?;
+        if input.parse::<Option<Token![crate]>>()?.is_some() {
+            farcall = assigned(input, Path::parse_mod_style)?;
             input.parse::<Token![,]>()?;
         }
         let file = input.parse()?;
@@ -62,19 +66,14 @@ impl Parse for Arguments {
 
 impl Arguments {
     fn option(mut self, input: ParseStream<'_>) -> Result<Arguments> {
-        if input.parse::<Option<Token![async]>>()?.is_some() {
-            self.config = self.config.asynchronous();
-            return Ok(self);
-        }
-        if input.peek(Token![crate]) {
-            self.farcall = krate(input)?;
-            return Ok(self);
-        }
-        let key: Ident = input.parse()?;
+        let text = |input| assigned(input, <LitStr as Parse>::parse).map(|text| text.value());
+        let key = input.call(Ident::parse_any)?;
         match key.to_string().as_str() {
-            "include" => self.options.include_dirs.push(root().join(value(input)?.value())),
+            "async" => self.config = self.config.asynchronous(),
+            "crate" => self.farcall = assigned(input, Path::parse_mod_style)?,
+            "include" => self.options.include_dirs.push(root().join(text(input)?)),
             "define" => {
-                let define = value(input)?.value();
+                let define = text(input)?;
                 let (name, value) = define.split_once('=').unwrap_or((&define, "1"));
                 self.options.defines.push((name.into(), value.into()));
             }
@@ -83,7 +82,8 @@ impl Arguments {
                 syn::parenthesized!(inner in input);
                 let name: LitStr = inner.parse()?;
                 inner.parse::<Token![,]>()?;
-                self.config = self.config.extern_type(name.value(), text(&inner.parse::<Path>()?));
+                let path = inner.parse::<Path>()?;
+                self.config = self.config.extern_type(name.value(), quote!(#path).to_string());
                 self.options.external.push(name.value());
             }
             "external" => {
@@ -95,27 +95,11 @@ impl Arguments {
             _ => {
                 let hint = "known are `async`, `crate = path`, `include = \"directory\"`, `define = \"NAME=value\"`, \
                             `external(\"name\", …)` and `extern_type(\"name\", path)`";
-                return Err(Error::new(key.span(), format!("unknown option `{key}`\nhint: {hint}")));
+                return Err(refuse(&key, &format!("unknown option `{key}`"), hint));
             }
         }
         Ok(self)
     }
-}
-
-/// `crate = path`
-fn krate(input: ParseStream<'_>) -> Result<Path> {
-    input.parse::<Token![crate]>()?;
-    input.parse::<Token![=]>()?;
-    input.call(Path::parse_mod_style)
-}
-
-fn value(input: ParseStream<'_>) -> Result<LitStr> {
-    input.parse::<Token![=]>()?;
-    input.parse()
-}
-
-fn text(path: &Path) -> String {
-    quote!(#path).to_string()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `#[interface]`: reads a trait into the model of `farcall_idl::stubs`, and refuses, at the very token, what cannot
-//! be an interface.
+//! `#[interface]`: reads a trait into the model of `farcall_idl::stubs`, and refuses, at the very token, what
+//! cannot be an interface.
 
 mod attributes;
 #[cfg(test)]
@@ -11,9 +11,13 @@ use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Error, FnArg, Ident, ItemTrait, Pat, ReceiverKind, Result, ReturnType, Signature, TraitItem};
-use syn::{TraitItemFn, Type, TypeParamBound, WhereClause};
+use syn::{TraitItemFn, Type, TypeParamBound};
 
+use crate::crossing::{Refusals, refuse};
 use attributes::{Options, Settings};
+
+#[cfg(feature = "x")]
+pub use attributes::assigned;
 
 /// Procedure numbers from here up belong to the runtime; and 0, but for ONC RPC.
 const RESERVED_NUMBERS: u32 = 0xffff_0000;
@@ -25,32 +29,6 @@ pub fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> 
         Error::new(error.span(), format!("{error}\nhint: #[farcall::interface] stands on a trait"))
     })?;
     read(options, item).map(|source| generate(&source))
-}
-
-/// Collects refusals, so that one build shows all of them.
-#[derive(Default)]
-struct Refusals(Option<Error>);
-
-impl Refusals {
-    fn add(&mut self, error: Error) {
-        match &mut self.0 {
-            Some(first) => first.combine(error),
-            None => self.0 = Some(error),
-        }
-    }
-
-    fn take<T>(&mut self, result: Result<T>) -> Option<T> {
-        result.map_err(|error| self.add(error)).ok()
-    }
-
-    fn finish<T>(self, value: T) -> Result<T> {
-        self.0.map_or(Ok(value), Err)
-    }
-}
-
-/// `what`, and on a line of its own what to do instead.
-fn refuse(at: impl ToTokens, what: &str, hint: &str) -> Error {
-    Error::new_spanned(at, format!("{what}\nhint: {hint}"))
 }
 
 fn read(options: Options, item: ItemTrait) -> Result<Source> {
@@ -218,12 +196,10 @@ fn check_signature(sig: &Signature) -> Result<()> {
             "write the types out; elided lifetimes are all that an argument needs",
         ));
     }
-    sig.generics.where_clause.as_ref().map_or(Ok(()), refuse_where)?;
+    if let Some(clause) = &sig.generics.where_clause {
+        return Err(refuse(clause, "a procedure has no bounds", "remove the `where` clause"));
+    }
     check_receiver(sig)
-}
-
-fn refuse_where(clause: &WhereClause) -> Result<()> {
-    Err(refuse(clause, "a procedure has no bounds", "remove the `where` clause"))
 }
 
 fn check_receiver(sig: &Signature) -> Result<()> {

@@ -1,6 +1,8 @@
-//! The procedural macros of farcall: `#[derive(Xdr)]`, `#[interface]` and, with the feature `x`, `include_x!`.
+//! The procedural macros of farcall: `#[derive(Xdr)]`, `#[interface]` and, with the feature `x`,
+//! `include_x!`.
 #![forbid(unsafe_code)]
 
+mod crossing;
 #[cfg(feature = "x")]
 mod include_x;
 mod interface;
@@ -8,8 +10,8 @@ mod xdr;
 
 use proc_macro::TokenStream;
 
-/// Implements `Encode`, `Decode` and `Schema` of farcall-xdr for a struct or an enum, so that its values cross
-/// between machines in the form of RFC 4506; and `farcall::Exception`, so that procedures can raise it.
+/// Implements `Encode`, `Decode` and `Schema` of farcall-xdr for a struct or an enum, so that its values
+/// cross between machines in the form of RFC 4506; and `farcall::Exception`, so that procedures can raise it.
 ///
 /// ```
 /// #[derive(farcall::Xdr)]
@@ -34,12 +36,12 @@ use proc_macro::TokenStream;
 /// # Ok::<(), farcall::xdr::Error>(())
 /// ```
 ///
-/// A **struct** is its fields in order. An **enum** is an integer, then the fields of the variant. The integer is the
-/// variant's discriminant where one is written, else one more than that of the variant before. Lifetimes
-/// (`&'a str`, `&'a [u8]`) borrow from the packet. Each type parameter gets the trait as a bound.
+/// A **struct** is its fields in order. An **enum** is an integer, then the fields of the variant. The
+/// integer is the variant's discriminant where one is written, else one more than that of the variant before.
+/// Lifetimes (`&'a str`, `&'a [u8]`) borrow from the packet. Each type parameter gets the trait as a bound.
 ///
-/// A struct whose last field is `Option<Box<Self>>` is a **linked list**. A peer may make it as long as its packets
-/// allow, so it is encoded, decoded and also dropped by loops: the derive implements `Drop`. (So
+/// A struct whose last field is `Option<Box<Self>>` is a **linked list**. A peer may make it as long as its
+/// packets allow, so it is encoded, decoded and also dropped by loops: the derive implements `Drop`. (So
 /// fields cannot be moved out; `take` them.) Other recursion is limited in depth.
 ///
 /// On the item:
@@ -49,7 +51,8 @@ use proc_macro::TokenStream;
 /// - `#[xdr(crate = path)]`: where farcall-xdr is, if not at `::farcall::xdr`; `Exception` is left out.
 ///
 /// On a field:
-/// - `#[xdr(max = N)]`: the most bytes of a string or opaque data, or elements of a list, set or map; checked both ways.
+/// - `#[xdr(max = N)]`: the most bytes of a string or opaque data, or elements of a list, set or map; checked
+///   both ways.
 /// - `#[xdr(with = path)]`: the functions of that module are used instead of the type's traits:
 ///   `encode(&T, &mut Encoder<'_>) -> Result<(), Error>`, `decode(&mut Decoder<'_>) -> Result<T, Error>`
 ///   and `schema(&mut Types) -> Type`.
@@ -58,8 +61,8 @@ use proc_macro::TokenStream;
 ///
 /// On a variant:
 /// - `#[xdr(tag = N)]`: its integer.
-/// - `#[xdr(default)]`: it takes all integers that no other variant has; its first field holds them: an `i32`, or an
-///   enumeration (an enum without fields) of those that there may be.
+/// - `#[xdr(default)]`: it takes all integers that no other variant has; its first field holds them: an
+///   `i32`, or an enumeration (an enum without fields) of those that there may be.
 #[proc_macro_derive(Xdr, attributes(xdr))]
 pub fn derive_xdr(item: TokenStream) -> TokenStream {
     xdr::derive(item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
@@ -81,12 +84,13 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 /// # fn main() {}
 /// ```
 ///
-/// The trait stays, and stays dyn-compatible: a server implements it, and so does the user-stub `StoreClient`, which
-/// is made beside it with `StoreStart`, the surface of `StoreClient::start`.
+/// The trait stays, and stays dyn-compatible: a server implements it, and so does the user-stub
+/// `StoreClient`, which is made beside it with `StoreStart`, the surface of `StoreClient::start`.
 ///
-/// **Arguments** may be `&str`, `&[u8]` (borrowed from the packet at the server), `&T`, `&[T]`, or owned. Results and
-/// exceptions are owned. All types in them implement [`Xdr`](macro@Xdr). Every procedure takes `&self` and returns
-/// `farcall::Result<T>` or `farcall::Result<T, E>`. What cannot cross is refused where it stands:
+/// **Arguments** may be `&str`, `&[u8]` (borrowed from the packet at the server), `&T`, `&[T]`, or owned.
+/// Results and exceptions are owned. All types in them implement [`Xdr`](macro@Xdr). Every procedure takes
+/// `&self` and returns `farcall::Result<T>` or `farcall::Result<T, E>`. What cannot cross is refused where it
+/// stands:
 ///
 /// ```compile_fail,E0277
 /// #[farcall::interface]
@@ -102,18 +106,20 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// **On the trait**: `#[farcall::interface(async)]` also makes `StoreAsync`, the same procedures as `async fn`s for a
-/// server, and `StoreAsyncServer`, which exports one; `name = "…"` gives the interface another type name than the
-/// trait's; `crate = path` says where farcall is, if not at `::farcall`; `program = n, version = n` are the numbers by
-/// which ONC RPC calls it (`farcall::stub::Program`), whose procedure 0 may then be declared too, with what it does at
-/// every server: `#[procedure(0)] fn null(&self) -> farcall::Result<()> { Ok(()) }`.
+/// **On the trait**: `#[farcall::interface(async)]` also makes `StoreAsync`, the same procedures as `async
+/// fn`s for a server, and `StoreAsyncServer`, which exports one; `name = "…"` gives the interface another
+/// type name than the trait's; `crate = path` says where farcall is, if not at `::farcall`; `program = n,
+/// version = n` are the numbers by which ONC RPC calls it (`farcall::stub::Program`), whose procedure 0 may
+/// then be declared too, with what it does at every server: `#[procedure(0)] fn null(&self) ->
+/// farcall::Result<()> { Ok(()) }`.
 ///
 /// **On a procedure**:
 /// - `#[procedure(n)]` pins its number. Without it a procedure takes the number after its predecessor's, the
 ///   first one 1; so appending is safe, and when one is removed its successor is pinned. Programs of both
 ///   versions know a procedure by its number and its name; one that is renamed is still known if it is
 ///   pinned, in either version. 0 and the numbers from 0xffff0000 up are the runtime's.
-/// - `#[idempotent]`: running twice does no harm, so a call that may have run is repeated when its server fails.
+/// - `#[idempotent]`: running twice does no harm, so a call that may have run is repeated when its server
+///   fails.
 /// - `#[blocking]`: it may wait for something, so it never runs on the thread that receives packets, and does
 ///   not count as one of the server's workers, only as one of its threads.
 /// - `#[uncancelled]`: at a server of `async fn`s its future goes on when its call is given up. (That of any
@@ -126,8 +132,8 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
     interface::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// The Rust of an `.x` file (RFC 4506 section 6, RFC 5531 section 12): its constants, its types, and for each version of
-/// each program a trait, with the stubs that [`interface`](macro@interface) makes.
+/// The Rust of an `.x` file (RFC 4506 section 6, RFC 5531 section 12): its constants, its types, and for each
+/// version of each program a trait, with the stubs that [`interface`](macro@interface) makes.
 ///
 /// ```
 /// mod mount {
@@ -137,11 +143,11 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// use mount::MountV3; // a trait, as `#[interface]` would have it
 /// ```
 ///
-/// The path is seen from the directory of `Cargo.toml`. The crate is built anew when the file changes, or one that it
-/// includes. What is called what stands in `docs/x-names.md`.
+/// The path is seen from the directory of `Cargo.toml`. The crate is built anew when the file changes, or one
+/// that it includes. What is called what stands in `docs/x-names.md`.
 ///
-/// `crate = path` before the file's path or after it says where farcall is, if not at `::farcall`. A crate that offers
-/// what generated code names, without farcall, can so offer this macro to its own users:
+/// `crate = path` before the file's path or after it says where farcall is, if not at `::farcall`. A crate
+/// that offers what generated code names, without farcall, can so offer this macro to its own users:
 ///
 /// ```
 /// # mod seam { pub use farcall::*; }

@@ -4,7 +4,8 @@ mod item;
 #[cfg(test)]
 mod tests;
 
-use item::{Field, Item, Shape, Variant, bare};
+use farcall_idl::stubs::plain;
+use item::{Field, Item, Shape, Variant};
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -91,7 +92,7 @@ fn list_tail(item: &Item) -> Option<(&Field, &[Field])> {
     };
     let (tail, heads) = fields.split_last()?;
     let inner = only_parameter(only_parameter(&tail.ty, "Option")?, "Box")?;
-    let Type::Path(path) = bare(inner) else {
+    let Type::Path(path) = plain(inner) else {
         return None;
     };
     let name = &path.path.segments.last()?.ident;
@@ -101,7 +102,7 @@ fn list_tail(item: &Item) -> Option<(&Field, &[Field])> {
 
 /// `T` of `name<T>`.
 fn only_parameter<'t>(ty: &'t Type, name: &str) -> Option<&'t Type> {
-    let Type::Path(path) = bare(ty) else {
+    let Type::Path(path) = plain(ty) else {
         return None;
     };
     let last = path.path.segments.last().filter(|segment| segment.ident == name)?;
@@ -260,36 +261,50 @@ fn in_field(item: &Item, name: &str) -> TokenStream {
     quote!(.map_err(|error| error.in_field(#container, #name)))
 }
 
-fn encode_field(item: &Item, field: &Field, name: &str, value: TokenStream) -> TokenStream {
-    let (xdr, ty) = (&item.xdr, &field.ty);
-    let place = in_field(item, name);
-    let encode = match (&field.with, &field.max) {
-        (Some(with), _) => quote!(#with::encode(#value, encoder)),
-        _ if field.chain => quote_spanned!(at(ty)=> #xdr::derive::encode_chain(#value, encoder)),
-        (None, Some(max)) => {
-            quote_spanned!(at(ty)=> #xdr::derive::encode_max::<#ty>(#value, #max, encoder))
-        }
-        (None, None) => quote_spanned!(at(ty)=> <#ty as #xdr::Encode>::encode(#value, encoder)),
+/// What is done with a field.
+#[derive(Clone, Copy)]
+enum Verb {
+    Encode,
+    Decode,
+    Describe,
+}
+
+/// The call that encodes, decodes or describes a field: of a function in the module that `with` names, of a
+/// function of farcall, or of the type's trait.
+fn call(item: &Item, field: &Field, verb: Verb, value: Option<TokenStream>) -> TokenStream {
+    let Field { ty, with, max, chain, .. } = field;
+    let xdr = &item.xdr;
+    let (name, of, through) = match verb {
+        Verb::Encode => ("encode", quote!(#xdr::Encode), quote!(encoder)),
+        Verb::Decode => ("decode", quote!(#xdr::Decode<'xdr>), quote!(decoder)),
+        Verb::Describe => ("schema", quote!(#xdr::Schema), quote!(types)),
     };
+    let (value, function) = (value.map(|value| quote!(#value,)), format_ident!("{name}"));
+    match (with, max) {
+        (Some(with), _) => quote!(#with::#function(#value #through)),
+        _ if *chain => {
+            let function = format_ident!("{name}_chain");
+            let of = matches!(verb, Verb::Describe).then(|| quote!(::<#ty>));
+            quote_spanned!(at(ty)=> #xdr::derive::#function #of(#value #through))
+        }
+        (None, Some(max)) => {
+            let function = format_ident!("{name}_max");
+            quote_spanned!(at(ty)=> #xdr::derive::#function::<#ty>(#value #max, #through))
+        }
+        (None, None) => quote_spanned!(at(ty)=> <#ty as #of>::#function(#value #through)),
+    }
+}
+
+fn encode_field(item: &Item, field: &Field, name: &str, value: TokenStream) -> TokenStream {
+    let (encode, place) = (call(item, field, Verb::Encode, Some(value)), in_field(item, name));
     quote!(#encode #place?;)
 }
 
 /// `member: value,` for each field; `prefix` comes before the field's name in errors.
 fn decode_fields(item: &Item, fields: &[Field], prefix: &str) -> TokenStream {
-    let xdr = &item.xdr;
     let fields = fields.iter().map(|field| {
-        let (member, ty) = (&field.member, &field.ty);
+        let (member, decode) = (&field.member, call(item, field, Verb::Decode, None));
         let place = in_field(item, &format!("{prefix}{}", field.name));
-        let decode = match (&field.with, &field.max) {
-            (Some(with), _) => quote!(#with::decode(decoder)),
-            _ if field.chain => quote_spanned!(at(ty)=> #xdr::derive::decode_chain(decoder)),
-            (None, Some(max)) => {
-                quote_spanned!(at(ty)=> #xdr::derive::decode_max::<#ty>(#max, decoder))
-            }
-            (None, None) => {
-                quote_spanned!(at(ty)=> <#ty as #xdr::Decode<'xdr>>::decode(decoder))
-            }
-        };
         match field.default {
             false => quote!(#member: #decode #place?,),
             true => quote! {
@@ -306,15 +321,8 @@ fn decode_fields(item: &Item, fields: &[Field], prefix: &str) -> TokenStream {
 fn describe_fields(item: &Item, fields: &[Field]) -> TokenStream {
     let xdr = &item.xdr;
     let fields = fields.iter().map(|field| {
-        let Field { name, docs, ty, default, .. } = field;
-        let described = match (&field.with, &field.max) {
-            (Some(with), _) => quote!(#with::schema(types)),
-            _ if field.chain => quote_spanned!(at(ty)=> #xdr::derive::schema_chain::<#ty>(types)),
-            (None, Some(max)) => {
-                quote_spanned!(at(ty)=> #xdr::derive::schema_max::<#ty>(#max, types))
-            }
-            (None, None) => quote_spanned!(at(ty)=> <#ty as #xdr::Schema>::schema(types)),
-        };
+        let Field { name, docs, default, .. } = field;
+        let described = call(item, field, Verb::Describe, None);
         quote!(#xdr::derive::field(#name, #docs, #described, #default))
     });
     quote!(::std::vec![#(#fields),*])
@@ -333,24 +341,30 @@ fn bounded(generics: &Generics, bound: &TokenStream) -> Generics {
     generics
 }
 
-fn implement_encode(item: &Item, body: TokenStream) -> TokenStream {
-    let (xdr, ident) = (&item.xdr, &item.ident);
-    let generics = bounded(&item.generics, &quote!(#xdr::Encode));
-    let (parameters, arguments, clause) = generics.split_for_impl();
+/// `impl … of for Item { body }`. The parameters and the bounds are those of `generics`.
+fn implement(item: &Item, generics: &Generics, of: TokenStream, body: TokenStream) -> TokenStream {
+    let (ident, (_, arguments, _)) = (&item.ident, item.generics.split_for_impl());
+    let (parameters, _, clause) = generics.split_for_impl();
     quote! {
         #[automatically_derived]
-        impl #parameters #xdr::Encode for #ident #arguments #clause {
-            #[inline]
-            #[allow(unused_variables)]
-            fn encode(&self, encoder: &mut #xdr::Encoder<'_>) -> ::core::result::Result<(), #xdr::Error> {
-                #body
-            }
-        }
+        #[allow(unused_variables)]
+        impl #parameters #of for #ident #arguments #clause { #body }
     }
 }
 
+fn implement_encode(item: &Item, body: TokenStream) -> TokenStream {
+    let xdr = &item.xdr;
+    let body = quote! {
+        #[inline]
+        fn encode(&self, encoder: &mut #xdr::Encoder<'_>) -> ::core::result::Result<(), #xdr::Error> {
+            #body
+        }
+    };
+    implement(item, &bounded(&item.generics, &quote!(#xdr::Encode)), quote!(#xdr::Encode), body)
+}
+
 fn implement_decode(item: &Item, body: TokenStream) -> TokenStream {
-    let (xdr, ident) = (&item.xdr, &item.ident);
+    let xdr = &item.xdr;
     let mut generics = bounded(&item.generics, &quote!(#xdr::Decode<'xdr>));
     let lifetimes: Vec<Lifetime> = generics.lifetimes().map(|parameter| parameter.lifetime.clone()).collect();
     let clause = generics.make_where_clause();
@@ -358,22 +372,12 @@ fn implement_decode(item: &Item, body: TokenStream) -> TokenStream {
         // What is borrowed is borrowed from the packet.
         clause.predicates.push(syn::parse_quote!('xdr: #lifetime));
     }
-    let (_, arguments, clause) = generics.split_for_impl();
-    let mut with_packet = generics.clone();
-    with_packet.params.insert(0, GenericParam::Lifetime(syn::parse_quote!('xdr)));
-    let (parameters, _, _) = with_packet.split_for_impl();
-    quote! {
-        #[automatically_derived]
-        #[allow(unused_variables)]
-        impl #parameters #xdr::Decode<'xdr> for #ident #arguments #clause { #body }
-    }
+    generics.params.insert(0, GenericParam::Lifetime(syn::parse_quote!('xdr)));
+    implement(item, &generics, quote!(#xdr::Decode<'xdr>), body)
 }
 
 fn implement_schema(item: &Item, body: TokenStream) -> TokenStream {
-    let (xdr, ident, docs) = (&item.xdr, &item.ident, &item.docs);
-    let generics = bounded(&item.generics, &quote!(#xdr::Schema));
-    let (parameters, arguments, clause) = generics.split_for_impl();
-    let name = ident.to_string();
+    let (xdr, docs, name) = (&item.xdr, &item.docs, item.ident.to_string());
     let types: Vec<_> = item.generics.type_params().map(|parameter| &parameter.ident).collect();
     let name = match types.len() {
         0 => quote!(::std::string::String::from(#name)),
@@ -382,15 +386,13 @@ fn implement_schema(item: &Item, body: TokenStream) -> TokenStream {
             quote!(::std::format!(#format #(, #xdr::derive::short_name::<#types>())*))
         }
     };
-    quote! {
-        #[automatically_derived]
-        impl #parameters #xdr::Schema for #ident #arguments #clause {
-            fn schema(types: &mut #xdr::schema::Types) -> #xdr::schema::Type {
-                let place = ::core::concat!(::core::file!(), ":", ::core::line!(), ":", ::core::column!());
-                #xdr::derive::define::<Self>(types, place, #name, #docs, |types| #body)
-            }
+    let body = quote! {
+        fn schema(types: &mut #xdr::schema::Types) -> #xdr::schema::Type {
+            let place = ::core::concat!(::core::file!(), ":", ::core::line!(), ":", ::core::column!());
+            #xdr::derive::define::<Self>(types, place, #name, #docs, |types| #body)
         }
-    }
+    };
+    implement(item, &bounded(&item.generics, &quote!(#xdr::Schema)), quote!(#xdr::Schema), body)
 }
 
 /// An enumeration can select the variants of another enum.
@@ -399,29 +401,26 @@ fn implement_tag(item: &Item) -> TokenStream {
         Shape::Enum(variants) if variants.iter().all(|variant| variant.fields.is_empty()) => variants,
         _ => return TokenStream::new(),
     };
-    let (xdr, ident) = (&item.xdr, &item.ident);
-    let (parameters, arguments, clause) = item.generics.split_for_impl();
+    let xdr = &item.xdr;
     let tags: Vec<_> = (0..variants.len()).map(|index| format_ident!("TAG_{index}")).collect();
     let names: Vec<_> = variants.iter().map(|variant| &variant.ident).collect();
-    quote! {
-        #[automatically_derived]
-        impl #parameters #xdr::derive::Tag for #ident #arguments #clause {
-            #[inline]
-            fn to_tag(&self) -> i32 {
-                match self {
-                    #(Self::#names { .. } => #tags,)*
-                }
-            }
-
-            #[inline]
-            fn from_tag(tag: i32) -> ::core::option::Option<Self> {
-                match tag {
-                    #(#tags => ::core::option::Option::Some(Self::#names {}),)*
-                    _ => ::core::option::Option::None,
-                }
+    let body = quote! {
+        #[inline]
+        fn to_tag(&self) -> i32 {
+            match self {
+                #(Self::#names { .. } => #tags,)*
             }
         }
-    }
+
+        #[inline]
+        fn from_tag(tag: i32) -> ::core::option::Option<Self> {
+            match tag {
+                #(#tags => ::core::option::Option::Some(Self::#names {}),)*
+                _ => ::core::option::Option::None,
+            }
+        }
+    };
+    implement(item, &item.generics, quote!(#xdr::derive::Tag), body)
 }
 
 /// A list that a peer made as long as it liked must not be dropped by recursion either.
@@ -429,29 +428,21 @@ fn implement_drop(item: &Item) -> TokenStream {
     let Some((tail, _)) = list_tail(item).filter(|_| !item.own_drop) else {
         return TokenStream::new();
     };
-    let (ident, tail) = (&item.ident, &tail.member);
-    let (parameters, arguments, clause) = item.generics.split_for_impl();
-    quote! {
-        #[automatically_derived]
-        impl #parameters ::core::ops::Drop for #ident #arguments #clause {
-            fn drop(&mut self) {
-                let mut rest = self.#tail.take();
-                while let ::core::option::Option::Some(mut node) = rest {
-                    rest = node.#tail.take();
-                }
+    let tail = &tail.member;
+    let body = quote! {
+        fn drop(&mut self) {
+            let mut rest = self.#tail.take();
+            while let ::core::option::Option::Some(mut node) = rest {
+                rest = node.#tail.take();
             }
         }
-    }
+    };
+    implement(item, &item.generics, quote!(::core::ops::Drop), body)
 }
 
 fn implement_exception(item: &Item) -> TokenStream {
-    if !item.in_farcall {
-        return TokenStream::new();
-    }
-    let ident = &item.ident;
-    let (parameters, arguments, clause) = item.generics.split_for_impl();
-    quote! {
-        #[automatically_derived]
-        impl #parameters ::farcall::Exception for #ident #arguments #clause {}
+    match item.in_farcall {
+        true => implement(item, &item.generics, quote!(::farcall::Exception), TokenStream::new()),
+        false => TokenStream::new(),
     }
 }

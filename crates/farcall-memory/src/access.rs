@@ -1,22 +1,22 @@
-//! What may be asked of a segment: its accesses as procedures, their bounds, the rights to them and why one is refused.
+//! The accesses to a segment as procedures: their numbers, their bounds, the rights to them, and the reasons
+//! for refusals.
 //!
-//! Accesses are calls of the segment's export, by numbers that no interface can have. One of them asks what the segment
-//! is ([`Facts`]), so that it can be imported while nobody executes calls; each of the others names the generation that
-//! it means.
+//! Accesses are calls of the segment's export, by procedure numbers that no interface can have. One of them
+//! asks for the segment's [`Facts`]; each of the others names the generation that it is for.
 
 use std::fmt;
 
 use farcall_core::stub::Procedure;
 use farcall_core::{CallFailed, Kind, Pending, Ran, Result};
 
-/// Why an access was refused: it was not done, and nothing of it was.
+/// Why an access was refused. No part of a refused access was executed.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub enum Refused {
-    /// It reaches beyond the segment, which has this many bytes.
+    /// The access reaches beyond the segment, which has this many bytes.
     OutOfRange(u64),
-    /// Compare and swap is for words, whose offsets eight divides.
+    /// A compare-and-swap needs a word, whose offset eight divides.
     NotAWord,
-    /// The right to it was not given.
+    /// The importer does not have the right to the access.
     NotPermitted,
     /// The exporter has inhibited writing.
     Inhibited,
@@ -27,36 +27,40 @@ pub enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::OutOfRange(size) => write!(f, "it reaches beyond the segment, which has {size} bytes"),
-            Refused::NotAWord => f.write_str("a word's offset is a multiple of eight"),
-            Refused::NotPermitted => f.write_str("the right to it was not given"),
-            Refused::Inhibited => f.write_str("writing is inhibited"),
-            Refused::Stale => f.write_str("the segment was revoked, or exported anew, since it was imported"),
+            Refused::OutOfRange(size) => {
+                write!(f, "the access reaches beyond the segment, which has {size} bytes")
+            }
+            Refused::NotAWord => f.write_str("the offset of a word must be a multiple of eight"),
+            Refused::NotPermitted => f.write_str("the importer does not have the right to this access"),
+            Refused::Inhibited => f.write_str("the exporter has inhibited writing"),
+            Refused::Stale => f.write_str(
+                "the segment was revoked or exported again since it was imported; import it again",
+            ),
         }
     }
 }
 
 impl std::error::Error for Refused {}
 
-/// What may be done with a segment.
+/// Rights to a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rights(u32);
 
 impl Rights {
-    /// Nothing.
+    /// No right.
     pub const NONE: Rights = Rights(0);
-    /// Reading.
+    /// To read.
     pub const READ: Rights = Rights(1);
-    /// Writing.
+    /// To write.
     pub const WRITE: Rights = Rights(2);
-    /// Comparing and swapping words.
+    /// To compare and swap words.
     pub const CAS: Rights = Rights(4);
-    /// Everything.
+    /// All rights.
     pub const ALL: Rights = Rights(7);
 
-    /// Whether these contain all of those.
-    pub fn contains(self, those: Rights) -> bool {
-        self.0 & those.0 == those.0
+    /// Returns whether these rights include all of the others.
+    pub fn contains(self, others: Rights) -> bool {
+        self.0 & others.0 == others.0
     }
 
     pub(super) fn bits(self) -> u32 {
@@ -77,12 +81,12 @@ impl std::ops::BitOr for Rights {
     }
 }
 
-/// What a segment is, as its exporter tells an importer.
+/// What an exporter tells an importer about a segment.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub struct Facts {
-    /// Which export of the segment is valid.
+    /// The valid generation.
     pub generation: u64,
-    /// How many bytes it has.
+    /// The size in bytes.
     pub size: u64,
     /// The bits of the importer's rights.
     rights: u32,
@@ -93,7 +97,7 @@ impl Facts {
         Facts { generation, size, rights: rights.bits() }
     }
 
-    /// What the importer may do.
+    /// Returns the importer's rights.
     pub fn rights(&self) -> Rights {
         Rights::from_bits(self.rights)
     }
@@ -102,11 +106,11 @@ impl Facts {
 /// The type under which segments are exported.
 pub const TYPE: &str = "Memory";
 
-/// A segment, as an interface: it has no procedures besides the accesses.
+/// A segment as an interface. It has no procedures besides the accesses.
 #[farcall::interface]
 pub trait Access {}
 
-/// What executes the procedures of a segment's interface, of which there are none.
+/// Serves the procedures of a segment's interface, of which there are none.
 impl Access for () {}
 
 impl AccessClient {
@@ -121,36 +125,37 @@ impl AccessClient {
     }
 }
 
-/// The least procedure number of an access. No interface has a procedure of this number or a greater one.
+/// The lowest procedure number of an access. No interface has a procedure with this number or a higher one.
 pub const ACCESSES: u32 = 0xffff_4000;
 
-/// The least procedure number of an access that only reads: it may be executed again, so nothing of it needs to be kept.
+/// The lowest procedure number of an access that only reads. Such an access may be executed again, so the
+/// server keeps nothing of it.
 pub const READINGS: u32 = 0xffff_8000;
 
-/// The most bytes of a posted write, with what names it.
+/// The most bytes of a posted write with its header.
 pub const MAX_POST_BYTES: usize = 1_064;
 
-/// Takes nothing; gives [`Facts`].
+/// Takes no arguments; returns [`Facts`].
 pub(super) static FACTS: Procedure = access("facts", READINGS + 1);
 
-/// Takes a generation and ranges, each an offset and a length of four bytes, up to its end; gives opaque data: their bytes,
-/// one behind the other.
+/// Takes a generation and any number of ranges, each an offset and a length of four bytes; returns the bytes
+/// of all ranges as opaque data.
 pub(super) static READ: Procedure = access("read", READINGS);
 
-/// Takes a generation, an offset, whether the exporter is to hear of it, and opaque data, which it writes.
+/// Takes a generation, an offset, whether to notify the exporter, and the bytes to write, as opaque data.
 pub(super) static WRITE: Procedure = access("write", ACCESSES);
 
-/// Takes a generation, whether the exporter is to hear of the last, and up to its end offsets and opaque data, which it writes in
-/// that order.
+/// Takes a generation, whether to notify the exporter of the last write, and any number of offsets with
+/// opaque data, which it writes in this order.
 pub(super) static WRITE_EACH: Procedure = access("write_each", ACCESSES + 3);
 
-/// Takes a generation; gives a new stream of posted writes.
+/// Takes a generation; returns the number of a new stream of posted writes.
 pub(super) static OPEN: Procedure = access("open", ACCESSES + 2);
 
-/// Takes a generation and a stream; gives how far the stream has come ([`Posted`]).
+/// Takes a generation and the number of a stream; returns the stream's progress ([`Posted`]).
 pub(super) static POSTED: Procedure = access("posted", READINGS + 2);
 
-/// Takes a generation, an offset, the old and the new word; gives what was there.
+/// Takes a generation, an offset, the old and the new word; returns the former word.
 pub(super) static COMPARE_AND_SWAP: Procedure = access("compare_and_swap", ACCESSES + 1);
 
 const fn access(name: &'static str, number: u32) -> Procedure {
@@ -164,27 +169,28 @@ const fn access(name: &'static str, number: u32) -> Procedure {
     }
 }
 
-/// How far a stream of posted writes has come.
+/// The progress of a stream of posted writes.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub(super) struct Posted {
-    /// The number of the first write that was not done; `None` if the stream was forgotten.
+    /// The number of the first write that was not executed; `None` if the exporter has forgotten the stream.
     pub(super) next: Option<u64>,
     /// Why that write was refused.
     pub(super) refused: Option<Refused>,
 }
 
-/// The most bytes of one access: the exporter copies them while nobody else is served.
+/// The most bytes that one access copies: the exporter serves nobody else meanwhile.
 pub(super) const MAX_ACCESS_BYTES: usize = 1 << 20;
 
-/// The most bytes of an access's arguments: ranges without bytes cost too.
+/// The most bytes of an access's arguments. It bounds the number of ranges, because empty ranges take time
+/// too.
 pub(super) const MAX_ARGUMENT_BYTES: usize = MAX_ACCESS_BYTES + (64 << 10);
 
-/// The most bytes of arguments that name a range, whatever the range's length.
+/// The most bytes that the arguments need to describe a range.
 pub(super) const RANGE_NAME_BYTES: usize = 16;
 
-/// The failure of an access that is longer than an access may be.
+/// Returns the failure of an access that is too long.
 #[cold]
 pub(super) fn too_long(len: usize) -> CallFailed {
     CallFailed::new(Kind::TooLarge, Ran::No)
-        .because(format!("an access of {len} bytes; one has at most {MAX_ACCESS_BYTES}"))
+        .because(format!("an access of {len} bytes; an access has at most {MAX_ACCESS_BYTES}"))
 }

@@ -1,7 +1,8 @@
-//! The seam below segments: how the accesses of an importer reach the memory, and how an exporter shares it.
+//! The interface between segments and their carriers: how an importer's accesses reach the memory, and how an
+//! exporter shares it.
 //!
-//! Nothing above knows which carrier it has. Accesses that are [served](crate::served) are calls; a runtime may have
-//! other carriers, which let importers map the memory.
+//! The code above does not know which carrier it uses. The carrier of this crate makes a
+//! [call](crate::served) of each access; a runtime may have another one, by which importers map the memory.
 
 use std::fmt::Debug;
 use std::sync::atomic::AtomicU64;
@@ -14,8 +15,9 @@ use farcall_core::Pending;
 
 /// Carries accesses to one generation of one segment.
 ///
-/// The caller has checked that an access stays within the segment, that words are words, and that the right to the
-/// access was given. The carrier checks what may have changed since then.
+/// The caller has checked that an access stays within the segment, that the offset of a word is a multiple of
+/// eight, and that the importer has the right to the access. The carrier checks what may have changed since
+/// then.
 pub trait Carrier: Send + Sync {
     /// Reads bytes, words in ascending order.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
@@ -28,16 +30,16 @@ pub trait Carrier: Send + Sync {
     /// Reads several ranges, one after the other.
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()>;
 
-    /// Writes bytes, words in ascending order, and perhaps asks that the exporter hear of it. It may return before
-    /// the bytes are there.
+    /// Writes bytes, words in ascending order. `notify` asks that the exporter be notified. May return before
+    /// the bytes are written.
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()>;
 
-    /// Writes bytes in any order. It may return before they are there.
+    /// Writes bytes in any order. May return before they are written.
     fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.write(offset, bytes, false)
     }
 
-    /// Writes several ranges, one after the other, and perhaps asks that the exporter hear of the last.
+    /// Writes several ranges, one after the other. `notify` asks that the exporter be notified of the last.
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
         let last = ranges.len().saturating_sub(1);
         let write = |(which, (offset, bytes)): (usize, &(u64, &[u8]))| {
@@ -46,16 +48,16 @@ pub trait Carrier: Send + Sync {
         ranges.iter().enumerate().try_for_each(write)
     }
 
-    /// Compares and swaps a word. Returns what it was before.
+    /// Compares and swaps a word. Returns its former value.
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
 
-    /// Writes, after all earlier posted writes, and asks for no acknowledgement: [`Carrier::flush`] says whether it
-    /// was done.
+    /// Writes bytes after all earlier posted writes, without an acknowledgement: [`Carrier::flush`] says
+    /// whether the write was executed.
     fn post(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
         self.write(offset, bytes, notify)
     }
 
-    /// Waits until all that was written is there.
+    /// Waits until all earlier writes are executed.
     fn flush(&self) -> Result<()>;
 
     /// Starts a [`Carrier::flush`].
@@ -73,31 +75,31 @@ pub trait Carrier: Send + Sync {
 
 /// A segment's memory at its exporter, if importers may map it.
 ///
-/// The exporter's own accesses go through it too, because memory that is taken away from importers moves.
+/// The exporter's own accesses go through it too, because memory moves when it is taken away from importers.
 pub trait SharedMemory: Send + Sync + Debug {
     /// Lets importers ask for the memory by the identifier of the segment's export.
     fn offer(&self, export: u64);
 
-    /// Gives the words to `access`, once. They are not moved meanwhile.
+    /// Calls `access` once with the words, which do not move meanwhile.
     fn with(&self, access: &mut dyn FnMut(&[AtomicU64]));
 
     /// Copies bytes out, words in ascending order.
     fn read(&self, offset: u64, into: &mut [u8]);
 
-    /// Copies bytes out, in no certain order. Returns false, without copying, where copying by words is better.
+    /// Copies bytes out in any order. Returns false, without copying, where copying by words is as fast.
     fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool;
 
-    /// Copies bytes in, in no certain order. Returns false, without copying, where copying by words is better.
+    /// Copies bytes in, in any order. Returns false, without copying, where copying by words is as fast.
     fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool;
 
-    /// Whether importers may write what they map.
+    /// Returns whether importers may write the memory that they map.
     fn is_written_by_others(&self) -> bool;
 
-    /// Takes the memory away from all importers that have mapped it. After this has returned no access of theirs
-    /// reaches the segment, and every access that an importer reports as done was done to it. From then on the
-    /// memory is offered as that generation, or not at all.
+    /// Takes the memory away from all importers that have mapped it. When this returns, no later access
+    /// through a mapping reaches the segment, and every write that an importer reports as executed is in it.
+    /// From then on the memory is offered as that generation, or not at all.
     fn take_away(&self, offer: Option<u64>);
 
-    /// Offers the memory no longer. Importers that have mapped it may keep what they read there.
+    /// Ends the offer of the memory. Importers that have mapped it may go on reading their mapping.
     fn withdraw(&self);
 }

@@ -1,24 +1,27 @@
-//! The segment name service: a clerk on each machine, which read one another's memory (Thekkath et al. 1994, section 4).
+//! The segment name service: each machine has a clerk, and clerks read one another's memory (Thekkath et al.
+//! 1994, section 4).
 //!
-//! A clerk knows the segments that are exported on its machine. It keeps them in a hash table in a segment of its own, which
-//! has the well-known name `clerk`. A process that knows a clerk's address can read its table: to look a name up on another
-//! machine costs one remote read, and no code of that machine's clerk runs. All tables are probed alike: from the place that
-//! the hash gives (64-bit XXH3 of the name's bytes, modulo the number of places) to the first place that was never used.
+//! A clerk knows the segments that are exported on its machine. It keeps them in a hash table in a segment of
+//! its own, which has the well-known name `clerk`. A process that knows a clerk's address can read its table:
+//! a look-up on another machine costs one remote read, and the clerk there does nothing. All tables are
+//! probed in one way, from the slot that the hash selects (64-bit XXH3 of the name's bytes, modulo the number
+//! of slots) to the first slot that was never used.
 //!
-//! A runtime's exports and imports of segments by name go through the machine's clerk. The first process on a machine
-//! that exports or imports a segment starts it, if [`Clerk::start`] has not. When that process ends, the next process that
-//! needs a clerk starts one, which finds out from the registry of names what is exported. A clerk keeps what it has learnt
-//! from others, and [looks](Clerk::refresh) from time to time whether it is still so.
+//! A runtime exports and imports segments by name through its machine's clerk. If nobody has called
+//! [`Clerk::start`], the first process on a machine that exports or imports a segment starts the clerk. When
+//! that process ends, the next process that needs a clerk starts one, which learns from the registry of names
+//! what is exported. A clerk caches entries of other clerks, and [checks](Clerk::refresh) from time to time
+//! whether they are still true.
 //!
 //! ```text
-//! locator    which clerk is this machine's
-//! naming     how exports and imports go through it
-//! listings   what the registry of names says of a machine's segments
-//! mailbox    the look-up with control transfer: questions and answers
-//! neighbours segments of other clerks
-//! cache      what was learnt from others
+//! locator    finds or starts this machine's clerk
+//! naming     exports and imports segments through the clerk
+//! listings   asks the registry of names for the segments of a machine
+//! mailbox    the look-up with control transfer: questions to other clerks, and answers
+//! neighbours imported segments of other clerks
+//! cache      entries of other clerks
 //! table      the hash table
-//! entry      what is known of a segment: a record of 128 bytes
+//! entry      an entry, and the record of 128 bytes that encodes it
 //! ```
 
 mod cache;
@@ -33,7 +36,7 @@ mod table;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::access::{Access, AccessClient, Refused, Rights, TYPE};
@@ -42,7 +45,7 @@ use crate::segment::{self, Segment};
 use cache::{Cache, Known};
 use farcall_core::idl::Interface;
 use farcall_core::stub::{Binding, Interface as _};
-use farcall_core::{CallFailed, Error, Kind, Ran, Result};
+use farcall_core::{CallFailed, Error, Kind, Ran, Result, lock};
 use farcall_names::{Registration, Registry};
 use mailbox::Mailbox;
 use neighbours::Neighbours;
@@ -53,11 +56,11 @@ pub use entry::{Entry, MAX_NAME};
 pub use locator::Locator;
 pub use naming::{export_segment, import_segment, import_segment_anew, import_segment_at};
 
-/// How long a new clerk waits for exporters that do not answer.
+/// How long a new clerk waits for an exporter that does not answer.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many exporters a new clerk asks at once.
-const RECOVERED_AT_ONCE: usize = 64;
+/// How many exporters a new clerk asks at the same time.
+const RECOVERY_BATCH_EXPORTERS: usize = 64;
 
 /// The name of every clerk's table.
 const TABLE: &str = "clerk";
@@ -66,24 +69,24 @@ const TABLE: &str = "clerk";
 #[doc(hidden)]
 pub const COUNTERS: &str = "counters";
 
-/// A runtime through whose clerk segments are exported and imported by name.
+/// A runtime that exports and imports segments by name.
 pub trait ClerkRuntime: MemoryRuntime {
-    /// The registry that the runtime publishes to and asks.
+    /// Returns the registry that the runtime uses.
     fn registry(&self) -> &Arc<dyn Registry>;
 
-    /// The address of this machine at which the runtime's exports can be called.
+    /// Returns the address of this machine at which the runtime's exports can be called.
     ///
     /// # Errors
-    /// When no socket can be had.
+    /// When no socket can be opened.
     fn machine(&self) -> std::result::Result<IpAddr, CallFailed>;
 
-    /// How long the runtime's threads look for a datagram before they block.
+    /// Returns how long the runtime's threads poll for a datagram before they block.
     fn spin(&self) -> Duration;
 
-    /// Exports the interface of a clerk. No registry is told.
+    /// Exports the interface of a clerk without publishing it in the registry.
     ///
     /// # Errors
-    /// When no socket can be had.
+    /// When no socket can be opened.
     fn export_names(
         &self,
         name: &str,
@@ -93,36 +96,36 @@ pub trait ClerkRuntime: MemoryRuntime {
     /// Returns a binding to the export of that interface at a URL. The first call binds.
     ///
     /// # Errors
-    /// When the URL is none.
+    /// When the URL is not well-formed.
     fn bind_later(
         &self,
         url: &str,
         interface: &'static Interface,
     ) -> std::result::Result<Binding, CallFailed>;
 
-    /// Where the runtime remembers which clerk is its machine's.
+    /// Returns the state in which the runtime remembers its machine's clerk.
     fn locator(&self) -> &Mutex<Locator>;
 
-    /// The same runtime.
+    /// Returns a new reference to the same runtime.
     fn share(&self) -> Arc<dyn ClerkRuntime>;
 
-    /// A runtime with the same settings, and a port of its own.
+    /// Returns a runtime with the same settings and a port of its own.
     fn sibling(&self) -> Arc<dyn ClerkRuntime>;
 }
 
 /// The type under which every clerk exports its interface.
 const NAMES: &str = "Names";
 
-/// Why a clerk did not do what it was asked for.
+/// Why a clerk has refused or failed a request.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub enum Fault {
-    /// No clerk that was asked knows a segment of that name.
+    /// No clerk that was asked knows a segment of this name.
     NoSuchName,
-    /// No segment can bear the name.
+    /// The name is not a valid name of a segment.
     NotAName(String),
-    /// There is no room for the name in the clerk's table, which has this many places.
+    /// The clerk's table, which has this many slots, has no room for the name.
     Full(u64),
-    /// Only processes of the clerk's machine may ask that.
+    /// Only processes of the clerk's machine may make this request.
     NotPermitted,
     /// Another machine's clerk does not answer.
     Silent(String),
@@ -135,30 +138,30 @@ pub struct Settings {
     refresh: Duration,
 }
 
-/// A machine's clerk, for as long as this is held.
+/// A machine's clerk, which runs until this is dropped.
 pub struct Clerk {
-    /// Dropped first, so that no process finds a clerk that is no longer there.
+    /// Dropped first, so that no process finds a clerk that has ended.
     registration: Option<Registration>,
     _names: Box<dyn MemoryExport>,
     core: Arc<Core>,
 }
 
-/// What a clerk knows, and what it needs to learn more.
+/// The state of a clerk.
 struct Core {
     runtime: Arc<dyn ClerkRuntime>,
     address: SocketAddr,
     settings: Settings,
     table: Segment,
-    /// Held by a thread that adds or deletes.
+    /// Locked by a thread that adds or deletes entries of `table`.
     writing: Mutex<()>,
     cache: Mutex<Cache>,
-    /// The tables of other clerks.
+    /// The imported tables of other clerks.
     tables: Neighbours,
     mailbox: Mailbox,
-    /// How many reads of others' tables the look-ups have made.
+    /// How many reads of other clerks' tables the look-ups have made.
     reads: AtomicU64,
-    /// Whether there is anything that a refresh could change.
-    knows: AtomicBool,
+    /// Whether there may be an entry that a refresh could change.
+    has_entries: AtomicBool,
     refreshing: AtomicBool,
     ended: AtomicBool,
 }
@@ -167,45 +170,45 @@ struct Core {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, farcall::Xdr)]
 pub enum How {
-    /// In what was learnt before, then at its source.
+    /// In the cache, then at its source.
     Cached,
-    /// At its source, by reading the table of the clerk there.
+    /// At its source, by reading the table of its clerk.
     Anew,
-    /// At its source, by asking the clerk there.
+    /// At its source, by asking its clerk.
     Asking,
 }
 
-/// What the processes of a machine ask of its clerk, by calls on that machine.
+/// The requests of a machine's processes to its clerk, by calls within that machine.
 #[doc(hidden)]
 #[farcall::interface]
 pub trait Names {
-    /// Adds a segment, instead of a former one of its name.
+    /// Adds a segment, in place of a former one of its name.
     #[idempotent]
     fn add(&self, entry: Entry) -> Result<(), Fault>;
 
-    /// Looks a name up: on this machine, or on that of the clerk at the hint.
+    /// Looks a name up, on this machine or on that of the clerk at the hint.
     #[idempotent]
     fn look_up(&self, name: &str, hint: Option<SocketAddr>, how: How) -> Result<Entry, Fault>;
 
-    /// Deletes a segment of that generation; whether there was one.
+    /// Deletes a segment of that generation. Returns whether there was one.
     fn delete(&self, name: &str, generation: u64) -> Result<bool, Fault>;
 }
 
 impl Default for Settings {
-    /// 1024 places, and a refresh every 30 seconds.
+    /// Returns settings of 1024 slots and a refresh every 30 seconds.
     fn default() -> Settings {
         Settings { places: 1024, refresh: Duration::from_secs(30) }
     }
 }
 
 impl Settings {
-    /// How many places the table has, at least 1. A name takes one, of 128 bytes.
+    /// Sets how many slots of 128 bytes the table has, at least 1. Each name takes one.
     #[must_use]
     pub fn places(self, places: usize) -> Settings {
         Settings { places: places.max(1), ..self }
     }
 
-    /// How often the clerk looks whether what it knows is still so.
+    /// Sets how often the clerk checks whether its entries are still true.
     #[must_use]
     pub fn refresh(self, refresh: Duration) -> Settings {
         Settings { refresh, ..self }
@@ -213,10 +216,12 @@ impl Settings {
 }
 
 impl Clerk {
-    /// Starts the machine's clerk, at the address at which the runtime exports. Other machines use that address as hint.
+    /// Starts the machine's clerk at the address at which the runtime exports. Other machines use that
+    /// address as a hint.
     ///
     /// # Errors
-    /// When the machine has one, in another process; when a segment cannot be exported or no thread started.
+    /// When another process runs the machine's clerk, a segment cannot be exported, or no thread can be
+    /// started.
     pub fn start(runtime: &dyn ClerkRuntime, settings: Settings) -> Result<Clerk> {
         let clerk = Clerk::open(runtime.share(), settings)?;
         locator::adopt(runtime, &clerk);
@@ -224,7 +229,7 @@ impl Clerk {
     }
 
     fn open(runtime: Arc<dyn ClerkRuntime>, settings: Settings) -> std::result::Result<Clerk, CallFailed> {
-        let readable = segment::Settings::new(settings.places * entry::RECORD).anyone(Rights::READ);
+        let readable = segment::Settings::new(settings.places * entry::RECORD_BYTES).anyone(Rights::READ);
         let table = Segment::offer(&*runtime, TABLE, readable)?;
         let address = table.address();
         let mailbox = Mailbox::new(&*runtime)?;
@@ -238,7 +243,7 @@ impl Clerk {
             tables: Neighbours::new(TABLE),
             mailbox,
             reads: AtomicU64::new(0),
-            knows: AtomicBool::new(false),
+            has_entries: AtomicBool::new(false),
             refreshing: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
@@ -247,49 +252,49 @@ impl Clerk {
         clerk.core.recover();
         let core = clerk.core.clone();
         let env = clerk.core.runtime.env();
-        let spawned = env.spawn("farcall clerk", Box::new(move || core.attend()));
+        let spawned = env.spawn("farcall clerk", Box::new(move || core.run()));
         spawned.map_err(|why| CallFailed::local("starting a clerk's thread", why))?;
-        // Last, so that a process that finds the clerk is served.
+        // Registered last, so that every process that finds the clerk is served.
         clerk.registration = Some(clerk.core.table.register(&listings::instance(TABLE, address.ip()))?);
         Ok(clerk)
     }
 
-    /// Where other machines find the clerk: their hint.
+    /// Returns the clerk's address, which other machines use as a hint.
     pub fn address(&self) -> SocketAddr {
         self.core.address
     }
 
-    /// Adds a segment of this machine, instead of a former one of its name.
+    /// Adds a segment of this machine, in place of a former one of its name.
     ///
     /// # Errors
-    /// When its name is no name, or there is no room.
+    /// When its name is not valid, or the table is full.
     pub fn add(&self, entry: &Entry) -> Result<(), Fault> {
         self.core.add_entry(entry)
     }
 
-    /// Looks a name up. Without a hint the clerk looks on this machine, then in what it has learnt from others, then at the
-    /// machines that the registry of names says export it. With a hint, the address of another clerk, it looks there, unless it
-    /// has learnt the name from there before.
+    /// Looks a name up. Without a hint the clerk looks on this machine, then in its cache, then on the
+    /// machines that export the name according to the registry. With a hint, the address of another clerk, it
+    /// looks in the cache and then at that clerk.
     ///
     /// # Errors
-    /// When the name is not exported there, or the clerk there does not answer.
+    /// When the name is not exported there, or the other clerk does not answer.
     pub fn look_up(&self, name: &str, hint: Option<SocketAddr>) -> Result<Entry, Fault> {
         Ok(self.core.know(name, hint, How::Cached)?.entry)
     }
 
-    /// Looks a name up, as [`Clerk::look_up`], and believes nothing that was learnt before.
+    /// Looks a name up as [`Clerk::look_up`] does, but not in the cache.
     ///
     /// # Errors
-    /// As [`Clerk::look_up`].
+    /// Those of [`Clerk::look_up`].
     pub fn look_up_anew(&self, name: &str, hint: Option<SocketAddr>) -> Result<Entry, Fault> {
         Ok(self.core.know(name, hint, How::Anew)?.entry)
     }
 
-    /// Looks a name up at the clerk of this address with transfer of control: that clerk is asked by a write
-    /// with notice, and answers by a write.
+    /// Looks a name up at the clerk of this address with transfer of control: writes a question into that
+    /// clerk's memory, with notice, and waits until that clerk writes the answer into this one's.
     ///
     /// # Errors
-    /// As [`Clerk::look_up`].
+    /// Those of [`Clerk::look_up`].
     pub fn look_up_asking(&self, name: &str, hint: SocketAddr) -> Result<Entry, Fault> {
         Ok(self.core.know(name, Some(hint), How::Asking)?.entry)
     }
@@ -297,19 +302,20 @@ impl Clerk {
     /// Deletes a segment of that generation. Returns whether there was one.
     ///
     /// # Errors
-    /// None; but a clerk of another process can be silent.
+    /// [`Fault::Silent`] when the clerk's own memory cannot be accessed.
     pub fn delete(&self, name: &str, generation: u64) -> Result<bool, Fault> {
         self.core.delete_entry(name, generation)
     }
 
-    /// Reads again what was learnt from others, and forgets what is no longer so: imports through this clerk in this process are
-    /// then refused as [`Stale`](crate::Refused::Stale). Deletes this machine's segments whose exporters are gone. The clerk also
-    /// does this by itself at regular intervals ([`Settings::refresh`]).
+    /// Looks all cached names up again, and forgets entries that are no longer true. Imports that this
+    /// process has made by such an entry are then refused as [`Stale`](crate::Refused::Stale). Deletes this
+    /// machine's segments whose exporters are gone. The clerk also does this by itself at regular intervals
+    /// ([`Settings::refresh`]).
     pub fn refresh(&self) {
         self.core.refresh();
     }
 
-    /// How many remote reads its look-ups have made.
+    /// Returns how many remote reads its look-ups have made.
     pub fn reads(&self) -> u64 {
         self.core.reads.load(Ordering::Relaxed)
     }
@@ -318,7 +324,8 @@ impl Clerk {
 impl Drop for Clerk {
     fn drop(&mut self) {
         drop(self.registration.take());
-        self.core.ended.store(true, Ordering::SeqCst);
+        // The event that `wake` sets orders this before the thread's next look.
+        self.core.ended.store(true, Ordering::Relaxed);
         self.core.mailbox.wake();
     }
 }
@@ -333,23 +340,23 @@ impl Core {
     fn add_entry(&self, entry: &Entry) -> Result<(), Fault> {
         entry::check_name(&entry.name)?;
         let added = {
-            let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _writing = lock(&self.writing);
             table::add(&self.table, entry).map_err(own_memory)?
         };
-        self.has_learnt();
+        self.note_entry();
         if added { Ok(()) } else { Err(Fault::Full(self.settings.places as u64).into()) }
     }
 
     fn delete_entry(&self, name: &str, generation: u64) -> Result<bool, Fault> {
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writing = lock(&self.writing);
         table::delete(&self.table, name, generation).map_err(own_memory)
     }
 
     fn know(&self, name: &str, hint: Option<SocketAddr>, how: How) -> Result<Known, Fault> {
         entry::check_name(name)?;
         if let Some(home) = hint.filter(|hint| *hint != self.address) {
-            let learnt = self.cache().get(home, name);
-            return match learnt.filter(|_| how == How::Cached) {
+            let cached = lock(&self.cache).get(home, name);
+            return match cached.filter(|_| how == How::Cached) {
                 Some(known) => Ok(known),
                 None => self.ask_home(home, name, how)?.ok_or_else(|| Fault::NoSuchName.into()),
             };
@@ -357,13 +364,13 @@ impl Core {
         if let Some(entry) = self.own(name, how)? {
             return Ok(Known::for_sure(entry));
         }
-        let learnt = self.cache().find(name);
-        if let (How::Cached, Some((_, known))) = (how, &learnt) {
+        let cached = lock(&self.cache).find(name);
+        if let (How::Cached, Some((_, known))) = (how, &cached) {
             return Ok(known.clone());
         }
         let mut silent = None;
         let homes = listings::homes(&**self.runtime.registry(), name, self.address.ip());
-        for home in learnt.map(|(home, _)| home).into_iter().chain(homes) {
+        for home in cached.map(|(home, _)| home).into_iter().chain(homes) {
             match self.ask_home(home, name, how) {
                 Ok(Some(known)) => return Ok(known),
                 Ok(None) => {}
@@ -373,8 +380,8 @@ impl Core {
         Err(silent.unwrap_or_else(|| Fault::NoSuchName.into()))
     }
 
-    /// Returns this machine's segment of that name. A look-up that is not cached asks the registry whether its exporter is still
-    /// there.
+    /// Returns this machine's segment of that name. If the cache is not to be used, it asks the registry
+    /// whether the exporter is still there.
     fn own(&self, name: &str, how: How) -> Result<Option<Entry>, Fault> {
         let Some(entry) = table::find(&self.table, name).map_err(own_memory)?.0 else { return Ok(None) };
         if how == How::Cached || self.is_listed(&entry) {
@@ -384,7 +391,7 @@ impl Core {
         Ok(None)
     }
 
-    /// Returns what another clerk knows of a name on its machine.
+    /// Returns the entry of a name at another clerk.
     fn ask_home(&self, home: SocketAddr, name: &str, how: How) -> Result<Option<Known>, Fault> {
         let answered = match how {
             How::Asking => self.mailbox.ask(self, home, name)?,
@@ -395,14 +402,14 @@ impl Core {
             None => self.read_home(home, name)?,
         };
         let Some(mut entry) = found else {
-            self.cache().forget(home, name, true);
+            lock(&self.cache).forget(home, name, true);
             return Ok(None);
         };
         if entry.address.ip().is_unspecified() {
             entry.address.set_ip(home.ip());
         }
-        let known = self.cache().learn(home, entry);
-        self.has_learnt();
+        let known = lock(&self.cache).learn(home, entry);
+        self.note_entry();
         Ok(Some(known))
     }
 
@@ -414,75 +421,82 @@ impl Core {
     }
 
     fn refresh(&self) {
-        let learnt = self.cache().all();
-        for (home, name) in learnt {
-            // That the clerk is silent says nothing of the exporter, so importers are not told that it is gone.
+        // Cleared before anything is read: an entry that is added meanwhile sets it again.
+        self.has_entries.swap(false, Ordering::AcqRel);
+        let cached = lock(&self.cache).all();
+        for (home, name) in cached {
+            // A silent clerk says nothing about the exporter, so importers are not told that the exporter is
+            // gone.
             if let Err(_silent) = self.ask_home(home, &name, How::Anew) {
-                self.cache().forget(home, &name, false);
+                lock(&self.cache).forget(home, &name, false);
             }
         }
-        // The entries are read before the registry: an entry that is added meanwhile has been registered before.
+        // The entries are read before the registry: an entry that is added meanwhile was registered before it
+        // was added.
         let entries = table::entries(&self.table).unwrap_or_default();
         for entry in &entries {
             if !self.is_listed(entry) {
                 let _ = self.delete_entry(&entry.name, entry.generation);
             }
         }
-        self.knows.store(!entries.is_empty() || !self.cache().is_empty(), Ordering::SeqCst);
+        if !entries.is_empty() || !lock(&self.cache).is_empty() {
+            self.note_entry();
+        }
     }
 
-    /// Notes that there is something to refresh.
-    fn has_learnt(&self) {
-        if !self.knows.swap(true, Ordering::SeqCst) {
+    /// Notes that there is an entry to refresh.
+    fn note_entry(&self) {
+        if !self.has_entries.swap(true, Ordering::AcqRel) {
             self.mailbox.wake();
         }
     }
 
-    /// The clerk's thread: answers questions, and sees to it that what is known is refreshed.
-    fn attend(self: Arc<Core>) {
+    /// Runs the clerk's thread: answers questions, and starts refreshes when they are due.
+    fn run(self: Arc<Core>) {
         let env = self.runtime.env();
         let mut refreshed = env.now();
-        while !self.ended.load(Ordering::SeqCst) {
+        while !self.ended.load(Ordering::Relaxed) {
             let left = self.settings.refresh.saturating_sub(env.now().since(refreshed));
-            let knows = self.knows.load(Ordering::SeqCst);
-            if knows && left.is_zero() {
+            let has_entries = self.has_entries.load(Ordering::Acquire);
+            if has_entries && left.is_zero() {
                 refreshed = env.now();
-                self.clone().refresh_beside();
+                self.clone().start_refresh();
                 continue;
             }
-            mailbox::attend(&self, knows.then_some(left));
-            if !knows {
+            mailbox::serve(&self, has_entries.then_some(left));
+            if !has_entries {
                 refreshed = env.now();
             }
         }
     }
 
-    /// Refreshes in a thread of its own: another clerk that does not answer must not delay answers to questions.
-    fn refresh_beside(self: Arc<Core>) {
-        if self.refreshing.swap(true, Ordering::SeqCst) {
+    /// Starts a refresh in a thread of its own, so that another clerk's silence does not delay answers to
+    /// questions.
+    fn start_refresh(self: Arc<Core>) {
+        if self.refreshing.swap(true, Ordering::AcqRel) {
             return;
         }
         let core = self.clone();
         let refresh = move || {
             core.refresh();
-            core.refreshing.store(false, Ordering::SeqCst);
+            core.refreshing.store(false, Ordering::Release);
         };
         if self.runtime.env().spawn("farcall refresh", Box::new(refresh)).is_err() {
-            self.refreshing.store(false, Ordering::SeqCst);
+            self.refreshing.store(false, Ordering::Release);
         }
     }
 
-    /// Adds to a new clerk what the registry says is exported on its machine.
+    /// Fills a new clerk's table with the segments that the registry lists for its machine.
     fn recover(&self) {
         let exported = listings::exported(&**self.runtime.registry(), self.address.ip());
-        for some in exported.chunks(RECOVERED_AT_ONCE) {
+        for some in exported.chunks(RECOVERY_BATCH_EXPORTERS) {
             let asked = some.iter().filter_map(|(address, name)| {
                 let url = format!("udp://{address}/{TYPE}/{name}");
                 let binding = self.runtime.bind_later(&url, <dyn Access>::interface()).ok()?;
                 let access = AccessClient::from(binding.within(RECOVERY_PATIENCE));
                 Some((address, name, access.start_facts()))
             });
-            // All are asked before the first is waited for.
+            // All exporters are asked before the first answer is awaited.
             for (address, name, facts) in asked.collect::<Vec<_>>() {
                 let Ok(facts) = facts.wait() else { continue };
                 let (generation, size, rights) = (facts.generation, facts.size, facts.rights().bits());
@@ -492,21 +506,17 @@ impl Core {
         }
     }
 
-    /// Whether the registry knows a segment of this machine at that address.
+    /// Returns whether the registry lists this machine's segment at the entry's address.
     fn is_listed(&self, entry: &Entry) -> bool {
         listings::is_listed(&**self.runtime.registry(), entry, self.address.ip())
     }
-
-    fn cache(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// The clerk, for callers of its own machine.
+/// Serves the requests of processes on the clerk's own machine.
 struct OwnMachine(Arc<Core>);
 
 impl OwnMachine {
-    /// The clerk, if the caller is of this machine.
+    /// Returns the clerk if the caller is on this machine.
     fn clerk(&self) -> Result<&Core, Fault> {
         let caller = farcall_core::context().caller().map(|caller| caller.ip());
         match caller {
@@ -530,7 +540,7 @@ impl Names for OwnMachine {
     }
 }
 
-/// The fault of an access to the clerk's own memory, which never refuses one.
+/// Converts the error of an access to the clerk's own memory.
 fn own_memory(why: Error<Refused>) -> Error<Fault> {
     why.map_declared(|refused| Fault::Silent(format!("the clerk's own memory: {refused}")))
 }
@@ -538,10 +548,10 @@ fn own_memory(why: Error<Refused>) -> Error<Fault> {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::NoSuchName => f.write_str("no clerk knows a segment of this name"),
+            Fault::NoSuchName => f.write_str("no clerk that was asked knows a segment of this name"),
             Fault::NotAName(why) => f.write_str(why),
-            Fault::Full(places) => write!(f, "the clerk's table of {places} places has no room for the name"),
-            Fault::NotPermitted => f.write_str("only processes of its machine may ask that of a clerk"),
+            Fault::Full(places) => write!(f, "the clerk's table of {places} slots has no room for the name"),
+            Fault::NotPermitted => f.write_str("only processes on the clerk's machine may make this request"),
             Fault::Silent(why) => f.write_str(why),
         }
     }

@@ -1,26 +1,26 @@
-//! Memory that others read and write without a call: segments (Thekkath, Levy & Lazowska 1994). Users depend on `farcall`,
-//! whose module `memory` says what segments are and re-exports what concerns them.
+//! Memory that other processes read and write without a call: segments (Thekkath, Levy & Lazowska 1994).
+//! Users depend on `farcall`, whose module `memory` explains segments and re-exports their types.
 //!
-//! Nothing here knows how packets are sent, or how memory is mapped: a [runtime](MemoryRuntime) exports and imports
-//! segments, and [carriers](Carrier) carry accesses.
+//! This crate neither sends packets nor maps memory: a [runtime](MemoryRuntime) exports and imports segments,
+//! and [carriers](Carrier) carry accesses to them.
 //!
 //! ```text
-//! clerk      how a segment is found by its name
-//! segment    memory that is exported;  notice: how its exporter hears that others wrote
-//! remote     a segment that is imported
-//! served     the carrier by calls
-//! posted     what both ends remember of posted writes
-//! runtime    the seam above: what segments need of a runtime, and what they give it to serve
-//! carrier    the seam below: how accesses reach the memory
-//! access     what may be asked of a segment, and why it is refused
-//! word       a word as an atomic number;  record: words that are read whole or not at all;  ring: messages
-//! pulse      whether an exporter lives
-//! words      bytes in atomic words
+//! clerk      the segment name service: finds a segment by its name
+//! segment    an exported segment;  notice: tells its exporter of importers' writes
+//! remote     an imported segment
+//! served     the carrier that makes a call of each access
+//! posted     the state of posted writes, at both ends
+//! runtime    the interface to the runtime: what segments need of it, and what they give it to serve
+//! carrier    the interface to the carriers, by which accesses reach the memory
+//! access     the accesses as procedures, and the reasons for refusals
+//! word       an atomic word;  record: a versioned record that is never read torn;  ring: a message queue
+//! pulse      detection of dead exporters
+//! words      copying bytes to and from atomic words
 //! ```
 
 #![forbid(unsafe_code)]
 
-// What the macros make says `::farcall`.
+// The code that the macros generate names `::farcall`.
 extern crate farcall_core as farcall;
 
 mod access;
@@ -52,67 +52,70 @@ pub use segment::fuzz_access;
 pub use segment::{Notify, Segment, Settings, readable_words};
 pub use word::Word;
 
-/// The outcome of an access: a value, or that the access was [`Refused`] or failed.
+/// The outcome of an access: a value, a refusal, or the failure of a call.
 pub type Result<T> = farcall_core::Result<T, Refused>;
 
-/// Bytes and words at offsets: a segment of this process, or an imported one.
+/// A segment of this process, or an imported one: bytes and words at offsets.
 ///
-/// Offsets and lengths are in bytes, and any will do, within [`Memory::size`].
+/// Offsets and lengths are in bytes. They need no alignment, except for words, and must lie within
+/// [`Memory::size`].
 ///
 /// # Errors
-/// An access is [`Refused`] if it leaves the segment, if the right to it was not given, or if the segment was revoked or exported
-/// again. An access to an imported segment may also fail as a call does.
+/// An access is [`Refused`] if it leaves the segment, if the right to it was not given, or if the segment was
+/// revoked or exported again. An access to an imported segment may also fail as a call does.
 pub trait Memory: Send + Sync {
-    /// How many bytes there are.
+    /// Returns the size in bytes.
     fn size(&self) -> u64;
 
-    /// Reads as many bytes as `into` has.
+    /// Fills `into` with the bytes at an offset, words in ascending order.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
 
-    /// Reads as many bytes as `into` has, in any order. Words may be torn, and long reads are faster.
+    /// Fills `into` with the bytes at an offset, in any order. Words may be torn. Faster for long reads.
     fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.read(offset, into)
     }
 
-    /// Reads several ranges, one after the other, in one packet if they fit one.
+    /// Reads several ranges, one after the other; in one packet if they fit.
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into))
     }
 
-    /// Writes bytes. It may return before they are there: [`Memory::flush`] waits until they are, and says whether.
+    /// Writes bytes at an offset, words in ascending order. May return before they are written:
+    /// [`Memory::flush`] waits until they are, and says whether.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Writes bytes in any order, as [`Memory::read_bytes`] reads them.
+    /// Writes bytes at an offset, in any order. Words may be torn. Faster for long writes.
     fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.write(offset, bytes)
     }
 
-    /// Writes, and asks that the exporter hear of it. An exporter does if it exported with [`Notify::Asked`] or
+    /// Writes bytes, and asks that the exporter be notified. It is if it exported with [`Notify::Asked`] or
     /// [`Notify::Always`].
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Writes several ranges, one after the other, in one packet if they fit one. The exporter may be asked to hear of the last.
+    /// Writes several ranges, one after the other; in one packet if they fit. `notify` asks that the exporter
+    /// be notified of the last.
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
         let Some(((offset, bytes), before)) = ranges.split_last() else { return Ok(()) };
         before.iter().try_for_each(|(offset, bytes)| self.write(*offset, bytes))?;
         if notify { self.write_notify(*offset, bytes) } else { self.write(*offset, bytes) }
     }
 
-    /// Writes `new` if the word is `old`. Returns what the word was. The swap is done at most once, whatever packets are lost or
-    /// repeated.
+    /// Writes `new` if the word is `old`. Returns the word's former value. The swap is executed at most once,
+    /// whatever packets are lost or repeated.
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64>;
 
-    /// Waits until all bytes that were written are there.
+    /// Waits until all earlier writes are executed.
     fn flush(&self) -> Result<()>;
 
-    /// Reads a word.
+    /// Reads a word, whose offset eight divides.
     fn load(&self, offset: u64) -> Result<u64> {
         let mut word = [0; 8];
         self.read(offset, &mut word)?;
         Ok(u64::from_le_bytes(word))
     }
 
-    /// Writes a word.
+    /// Writes a word, whose offset eight divides.
     fn store(&self, offset: u64, word: u64) -> Result<()> {
         self.write(offset, &word.to_le_bytes())
     }

@@ -1,16 +1,16 @@
-//! Notices: how an exporter that asks for them hears of importers' writes.
+//! Notices, which tell an exporter of importers' writes if it asked for them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::runtime::Accessor;
 use farcall_core::env::{Env, Event};
-use farcall_core::guard;
+use farcall_core::{guard, lock};
 
-/// One or more writes of importers.
+/// A notice of one or more writes of importers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notice {
@@ -18,9 +18,9 @@ pub struct Notice {
     pub offset: u64,
     /// How many bytes were written.
     pub len: u64,
-    /// The address that the packet came from. Over UDP a sender does not prove that the address is its own.
+    /// The source address of the packet. Over UDP a sender does not prove that the address is its own.
     pub from: Option<SocketAddr>,
-    /// How many writes it tells of. Notices that are not fetched are merged.
+    /// How many writes this notice covers. Notices that wait to be fetched may be merged.
     pub writes: u64,
 }
 
@@ -35,16 +35,16 @@ struct State {
     waiting: VecDeque<Notice>,
     /// Tasks that wait for a notice.
     wakers: Vec<Waker>,
-    /// There will be no more.
+    /// Whether there will be no more.
     ended: bool,
 }
 
-/// The most notices that wait; the newest one then takes in the next.
+/// The most notices that wait. The next one is then merged into the newest.
 const MAX_WAITING: usize = 64;
 
 impl std::fmt::Debug for Notices {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Notices").field(&self.lock().waiting).finish()
+        f.debug_tuple("Notices").field(&lock(&self.state).waiting).finish()
     }
 }
 
@@ -53,13 +53,13 @@ impl Notices {
         Notices { state: Mutex::default(), event: env.event() }
     }
 
-    /// Adds a notice that an importer wrote there, and wakes a waiting thread. The caller wakes the waiting tasks when
-    /// nothing is locked.
+    /// Adds a notice of an importer's write, and wakes a waiting thread. Moves the wakers of waiting tasks to
+    /// `by`, so that they are woken when no lock is held.
     pub(super) fn add(&self, offset: u64, len: u64, by: &mut Accessor) {
         let notice = Notice { offset, len, from: by.from, writes: 1 };
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let full = state.waiting.len() >= MAX_WAITING;
-        if !state.waiting.back_mut().is_some_and(|last| last.takes_in(&notice, full)) {
+        if !state.waiting.back_mut().is_some_and(|last| last.merge(&notice, full)) {
             state.waiting.push_back(notice);
         }
         by.woken.append(&mut state.wakers);
@@ -67,9 +67,9 @@ impl Notices {
         self.event.set();
     }
 
-    /// Ends all waiting: there will be no more notices.
+    /// Ends all waiting, because there will be no more notices.
     pub(super) fn end(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.ended = true;
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
@@ -77,15 +77,15 @@ impl Notices {
         wakers.into_iter().for_each(|waker| guard::run_alone("a waker", || waker.wake()));
     }
 
-    /// Takes out the oldest notice, if there is one.
+    /// Returns the oldest notice, if there is one.
     pub(super) fn fetch(&self) -> Option<Notice> {
-        self.fetch_from(&mut self.lock())
+        self.fetch_from(&mut lock(&self.state))
     }
 
-    /// Blocks until there is a notice; `None` if there will be no more.
+    /// Blocks until there is a notice. Returns `None` if there will be no more.
     pub(super) fn wait(&self) -> Option<Notice> {
         loop {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if let Some(notice) = self.fetch_from(&mut state) {
                 return Some(notice);
             }
@@ -112,9 +112,9 @@ impl Notices {
         self.event.set();
     }
 
-    /// Takes out the oldest notice, or has the task woken when there may be one.
+    /// Returns the oldest notice. If there is none, the task is woken when there may be one.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<Notice> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(notice) = self.fetch_from(&mut state) {
             return Poll::Ready(notice);
         }
@@ -127,21 +127,18 @@ impl Notices {
     fn fetch_from(&self, state: &mut State) -> Option<Notice> {
         let notice = state.waiting.pop_front()?;
         if !state.waiting.is_empty() {
-            // Two that came close together may have woken one.
+            // Two notices in quick succession may have woken one thread only.
             self.event.set();
         }
         Some(notice)
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Notice {
-    /// Takes in a notice of the same bytes by the same writer, and any other one only if it must. The notice then tells of
-    /// all bytes from the first to the last, and of the writer if both have the same.
-    fn takes_in(&mut self, other: &Notice, must: bool) -> bool {
+    /// Merges a notice of the same bytes and the same writer into this one, and any other notice only if
+    /// `must`. The merged notice covers all bytes from the first to the last, and names the writer if both
+    /// have the same. Returns whether it was merged.
+    fn merge(&mut self, other: &Notice, must: bool) -> bool {
         let same = (self.offset, self.len, self.from) == (other.offset, other.len, other.from);
         if !same && !must {
             return false;

@@ -1,17 +1,18 @@
-//! Whether an exporter lives, without calls: a counter that it advances, and that others read (Thekkath et al. 1994, section 3.7).
+//! Detection of dead exporters without calls: an exporter advances a counter, which others read (Thekkath et
+//! al. 1994, section 3.7).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::Memory;
 use crate::access::Refused;
 use crate::runtime::MemoryRuntime;
 use farcall_core::env::{Env, Event, Time};
-use farcall_core::{CallFailed, Error, Kind, Ran, Result};
+use farcall_core::{CallFailed, Error, Kind, Ran, Result, lock};
 
-/// Advances a word, for as long as it is held and its process runs.
+/// Advances a word at regular intervals, until it is dropped or its process ends.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -31,47 +32,48 @@ use farcall_core::{CallFailed, Error, Kind, Ran, Result};
 /// # }
 /// ```
 pub struct Beat {
-    _rhythm: Rhythm,
+    _periodic: Periodic,
 }
 
-/// Watches a word that an exporter [advances](Beat): while the word moves, the exporter lives.
+/// Watches a word that an exporter [advances](Beat). While the word changes, the exporter is alive.
 pub struct Pulse {
     watched: Arc<Watched>,
-    _rhythm: Rhythm,
+    _periodic: Periodic,
 }
 
-/// A thread that does something at regular intervals. It ends when this is dropped.
-struct Rhythm(Arc<Interval>);
+/// A thread that calls a function at regular intervals. It ends when this is dropped.
+struct Periodic(Arc<Interval>);
 
 struct Interval {
     ended: AtomicBool,
     event: Arc<dyn Event>,
 }
 
-/// What is known of an exporter that is watched.
+/// What is known of the watched exporter.
 struct Watched {
     env: Arc<dyn Env>,
     patience: Duration,
     state: Mutex<State>,
-    /// Set when the state has changed for good.
+    /// Set when the word will never be read again.
     changed: Arc<dyn Event>,
 }
 
 struct State {
-    /// The counter, and when it was last seen to have moved.
+    /// The counter's last value.
     last: u64,
-    moved: Time,
-    /// Why the last read failed.
-    silent: Option<CallFailed>,
+    /// When the counter was last seen to have changed.
+    changed: Time,
+    /// Why the last read failed, if it did.
+    failed: Option<CallFailed>,
     /// Why the word will never be read again.
     lost: Option<CallFailed>,
 }
 
 impl Beat {
-    /// Advances the word at an offset.
+    /// Starts to advance the word at an offset, once in `every`.
     ///
     /// # Errors
-    /// When there is no word, or no thread can be started.
+    /// When there is no word at the offset, or no thread can be started.
     pub fn start(
         runtime: &dyn MemoryRuntime,
         memory: Arc<impl Memory + 'static>,
@@ -79,20 +81,20 @@ impl Beat {
         every: Duration,
     ) -> Result<Beat> {
         let mut word = load(&*memory, offset).map_err(|why| refused(&why))?;
-        let _rhythm = Rhythm::start(runtime, "farcall beat", every, move || {
+        let _periodic = Periodic::start(runtime, "farcall beat", every, move || {
             word = word.wrapping_add(1);
             memory.store(offset, word).is_ok()
         })?;
-        Ok(Beat { _rhythm })
+        Ok(Beat { _periodic })
     }
 }
 
 impl Pulse {
-    /// Reads the word at an offset at regular intervals. An exporter that has not advanced it for as long as `patience` counts
-    /// as dead; `every` is to be much less, at both ends.
+    /// Starts to read the word at an offset, once in `every`. An exporter that has not advanced it for
+    /// `patience` counts as dead. `every` should be much shorter, at both ends.
     ///
     /// # Errors
-    /// When there is no word or it cannot be read now, or no thread can be started.
+    /// When there is no word at the offset, it cannot be read now, or no thread can be started.
     pub fn watch(
         runtime: &dyn MemoryRuntime,
         memory: impl Memory + 'static,
@@ -101,24 +103,25 @@ impl Pulse {
         patience: Duration,
     ) -> Result<Pulse> {
         let last = load(&memory, offset).map_err(|why| refused(&why))?;
-        let state = State { last, moved: runtime.env().now(), silent: None, lost: None };
+        let state = State { last, changed: runtime.env().now(), failed: None, lost: None };
         let (state, changed) = (Mutex::new(state), runtime.env().event());
         let watched = Arc::new(Watched { env: runtime.env().clone(), patience, state, changed });
         let watches = watched.clone();
-        let look = move || watches.look(memory.load(offset));
-        Ok(Pulse { watched, _rhythm: Rhythm::start(runtime, "farcall pulse", every, look)? })
+        let look = move || watches.note(memory.load(offset));
+        Ok(Pulse { watched, _periodic: Periodic::start(runtime, "farcall pulse", every, look)? })
     }
 
-    /// Succeeds if the exporter lives, as far as is known. An exporter that seemed dead may live again.
+    /// Succeeds if the exporter is alive, as far as is known. An exporter that seemed dead may be alive again
+    /// later.
     ///
     /// # Errors
-    /// [`Kind::Unreachable`], or the failure of the last read, when the counter has not moved for too long;
-    /// [`Kind::NotExported`] when the segment was revoked, or exported anew.
+    /// [`Kind::Unreachable`], or the failure of the last read, when the counter has not changed for too long;
+    /// [`Kind::NotExported`] when the segment was revoked or exported again.
     pub fn check(&self) -> Result<()> {
         Ok(self.watched.check().map(drop)?)
     }
 
-    /// Blocks until the exporter does not live; returns why.
+    /// Blocks until the exporter counts as dead. Returns why.
     pub fn wait(&self) -> CallFailed {
         loop {
             match self.watched.check() {
@@ -130,14 +133,14 @@ impl Pulse {
 }
 
 impl Watched {
-    /// Takes in what was read. Returns whether to go on.
-    fn look(&self, read: crate::Result<u64>) -> bool {
+    /// Notes the outcome of a read. Returns whether to read again.
+    fn note(&self, read: crate::Result<u64>) -> bool {
         let now = self.env.now();
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         match read {
-            Ok(word) if word != state.last => (state.last, state.moved, state.silent) = (word, now, None),
-            Ok(_) => state.silent = None,
-            Err(Error::CallFailed(why)) => state.silent = Some(why),
+            Ok(word) if word != state.last => (state.last, state.changed, state.failed) = (word, now, None),
+            Ok(_) => state.failed = None,
+            Err(Error::CallFailed(why)) => state.failed = Some(why),
             Err(why @ Error::Declared(_)) => state.lost = Some(refused(&why)),
         }
         let lost = state.lost.is_some();
@@ -148,24 +151,20 @@ impl Watched {
         !lost
     }
 
-    /// Returns for how long the exporter counts as alive at least.
+    /// Returns how long the exporter still counts as alive at least.
     fn check(&self) -> std::result::Result<Duration, CallFailed> {
         let now = self.env.now();
-        let state = self.state();
-        let still = now.since(state.moved);
-        match (&state.lost, &state.silent) {
+        let state = lock(&self.state);
+        let still = now.since(state.changed);
+        match (&state.lost, &state.failed) {
             (Some(why), _) => Err(why.clone()),
             (None, _) if still < self.patience => Ok(self.patience - still),
             (None, Some(why)) => Err(why.clone()),
             (None, None) => {
-                let why = format!("its counter has stood still for {still:?}");
+                let why = format!("the exporter's counter has not changed for {still:?}");
                 Err(CallFailed::new(Kind::Unreachable, Ran::No).because(why))
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -173,7 +172,7 @@ fn load(memory: &dyn Memory, offset: u64) -> crate::Result<u64> {
     if offset.is_multiple_of(8) { memory.load(offset) } else { Err(Refused::NotAWord.into()) }
 }
 
-/// The failure of an access that was refused or failed.
+/// Converts the error of an access into a failure.
 fn refused(why: &Error<Refused>) -> CallFailed {
     match why {
         Error::CallFailed(why) => why.clone(),
@@ -184,18 +183,19 @@ fn refused(why: &Error<Refused>) -> CallFailed {
     }
 }
 
-impl Rhythm {
-    /// Calls `step` at regular intervals, in a thread of its own, until it returns false.
+impl Periodic {
+    /// Starts a thread that calls `step` once in `every`, until it returns false.
     fn start(
         runtime: &dyn MemoryRuntime,
         name: &str,
         every: Duration,
         mut step: impl FnMut() -> bool + Send + 'static,
-    ) -> std::result::Result<Rhythm, CallFailed> {
+    ) -> std::result::Result<Periodic, CallFailed> {
         let interval = Arc::new(Interval { ended: AtomicBool::new(false), event: runtime.env().event() });
         let mine = interval.clone();
         let run = move || {
-            while !mine.ended.load(Ordering::SeqCst) && step() {
+            // The event orders this after the store in `drop`.
+            while !mine.ended.load(Ordering::Relaxed) && step() {
                 mine.event.wait(Some(every));
             }
         };
@@ -203,13 +203,13 @@ impl Rhythm {
             .env()
             .spawn(name, Box::new(run))
             .map_err(|why| CallFailed::local("starting a thread", why))?;
-        Ok(Rhythm(interval))
+        Ok(Periodic(interval))
     }
 }
 
-impl Drop for Rhythm {
+impl Drop for Periodic {
     fn drop(&mut self) {
-        self.0.ended.store(true, Ordering::SeqCst);
+        self.0.ended.store(true, Ordering::Relaxed);
         self.0.event.set();
     }
 }

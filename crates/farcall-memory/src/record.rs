@@ -1,20 +1,21 @@
-//! A record that one process writes and many read. No reader gets half of it.
+//! A record that one process writes and many read. No reader gets a torn record.
 //!
-//! The record stands between two words that count its versions (as the flag words of the paper's section 3.4 do). The writer
-//! raises the word behind the record, writes the record, and raises the word in front. A reader takes words in ascending
-//! order. What it finds between two equal numbers is that version: the front says that the version was whole, the back that
-//! the next version had not been begun.
+//! The record lies between two words that count its versions (like the flag words in section 3.4 of the
+//! paper). The writer increments the word behind the record, writes the record, and increments the word in
+//! front. A reader reads all words in ascending order. If both counts are equal, it has read that version:
+//! the count in front says that the version was complete, the count behind that the next one had not been
+//! begun.
 
 use crate::Memory;
 use crate::access::Refused;
-use crate::word::place;
+use crate::word::check_words;
 use farcall_core::{Error, ResultExt};
 
 /// Why a record could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unread {
-    /// It was being written at every read: its writer is slow, or has died in the middle.
+    /// The record was being written at every read: its writer is slow, or has died while it wrote.
     Torn,
     /// The access was refused.
     Refused(Refused),
@@ -25,9 +26,9 @@ impl farcall_core::Exception for Unread {}
 impl std::fmt::Display for Unread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unread::Torn => {
-                f.write_str("the record is being written; its writer may have died in the middle")
-            }
+            Unread::Torn => f.write_str(
+                "the record was being written at every read; its writer may have died while it wrote",
+            ),
             Unread::Refused(why) => why.fmt(f),
         }
     }
@@ -35,7 +36,7 @@ impl std::fmt::Display for Unread {
 
 impl std::error::Error for Unread {}
 
-/// A record of a fixed number of bytes in some memory.
+/// A record of a fixed number of bytes in a segment.
 ///
 /// ```
 /// use farcall::memory::{Record, Settings};
@@ -67,58 +68,58 @@ pub struct Writer<M> {
     version: u64,
 }
 
-const WORD: u64 = 8;
-/// How often a record is read: a writer that is not stopped has written it long before.
+const WORD_BYTES: u64 = 8;
+/// The most reads of a record that is being written. A running writer is done long before.
 const MAX_TRIES: usize = 1000;
-/// After this many reads the reader gives up its processor, which the writer may need.
-const YIELDS_AFTER: usize = 64;
+/// After this many reads the reader yields its processor, which the writer may need.
+const READS_BEFORE_YIELD: usize = 64;
 
 impl<M> Record<M> {
-    /// How many bytes of memory a record of `len` bytes takes.
+    /// Returns how many bytes of memory a record of `len` bytes takes.
     pub const fn size(len: usize) -> usize {
-        len.next_multiple_of(WORD as usize) + 2 * WORD as usize
+        len.next_multiple_of(WORD_BYTES as usize) + 2 * WORD_BYTES as usize
     }
 
-    /// Sets how often the record is read before it is said to be torn, instead of a thousand times.
+    /// Sets how often a torn record is read before reading fails. The default is 1000.
     #[must_use]
     pub fn tries(self, tries: usize) -> Record<M> {
         Record { tries, ..self }
     }
 
     fn body(&self) -> u64 {
-        self.offset + WORD
+        self.offset + WORD_BYTES
     }
 
     /// The offset of the word behind the record, where the writer begins and a reader ends.
     fn back(&self) -> u64 {
-        self.body() + (self.len as u64).next_multiple_of(WORD)
+        self.body() + (self.len as u64).next_multiple_of(WORD_BYTES)
     }
 }
 
 impl<M: Memory> Record<M> {
-    /// A record of `len` bytes, which takes [`Record::size`] bytes at an offset that eight divides. Memory that is all
-    /// zeros is its version 0.
+    /// Returns the record of `len` bytes at an offset that eight divides, where it takes [`Record::size`]
+    /// bytes. Memory that is all zeros holds version 0.
     ///
     /// # Errors
-    /// When there is no room for it.
+    /// [`Refused`] when the memory is too small.
     pub fn new(memory: M, offset: u64, len: usize) -> crate::Result<Record<M>> {
-        let room = len.checked_add(3 * WORD as usize).map_or(u64::MAX, |_| Self::size(len) as u64);
-        place(&memory, offset, room)?;
+        let room = len.checked_add(3 * WORD_BYTES as usize).map_or(u64::MAX, |_| Self::size(len) as u64);
+        check_words(&memory, offset, room)?;
         Ok(Record { memory, offset, len, tries: MAX_TRIES })
     }
 
     /// Reads the record. Returns its version.
     ///
     /// # Errors
-    /// [`Unread`], or as calls fail.
+    /// [`Unread`], or the failure of a call.
     ///
     /// # Panics
-    /// If `into` has not the length of the record.
+    /// If `into` does not have the length of the record.
     pub fn read(&self, into: &mut [u8]) -> farcall_core::Result<u64, Unread> {
         assert_eq!(into.len(), self.len, "the record's length");
         let (mut front, mut back) = ([0; 8], [0; 8]);
         for count in 0..self.tries {
-            if count >= YIELDS_AFTER {
+            if count >= READS_BEFORE_YIELD {
                 std::thread::yield_now();
             }
             let ranges =
@@ -131,10 +132,11 @@ impl<M: Memory> Record<M> {
         Err(Error::Declared(Unread::Torn))
     }
 
-    /// Returns the writer. If the former writer has died in the middle, the next version makes the record whole.
+    /// Returns the writer. If the former writer has died while it wrote, the next version makes the record
+    /// whole.
     ///
     /// # Errors
-    /// As [`Memory::load`].
+    /// Those of [`Memory::load`].
     pub fn writer(self) -> crate::Result<Writer<M>> {
         let version = self.memory.load(self.back())?;
         Ok(Writer { record: self, version })
@@ -142,13 +144,13 @@ impl<M: Memory> Record<M> {
 }
 
 impl<M: Memory> Writer<M> {
-    /// Writes the next version. It may return before the version is there, as [`Memory::write`] does.
+    /// Writes the next version. May return before it is written, as [`Memory::write`] does.
     ///
     /// # Errors
-    /// As [`Memory::write`]; the record may be torn then until it is written again.
+    /// Those of [`Memory::write`]. The record may then be torn until it is written again.
     ///
     /// # Panics
-    /// If `bytes` has not the length of the record.
+    /// If `bytes` does not have the length of the record.
     pub fn write(&mut self, bytes: &[u8]) -> crate::Result<()> {
         let record = &self.record;
         assert_eq!(bytes.len(), record.len, "the record's length");
@@ -158,7 +160,7 @@ impl<M: Memory> Writer<M> {
         record.memory.store(record.offset, self.version)
     }
 
-    /// The version that was written last.
+    /// Returns the version that was written last.
     pub fn version(&self) -> u64 {
         self.version
     }

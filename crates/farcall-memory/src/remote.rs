@@ -1,4 +1,4 @@
-//! A segment that is imported.
+//! An imported segment.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::{Memory, Result};
 use farcall_core::xdr::Encode;
 use farcall_core::{CallFailed, Error, Kind, Pending, Ran};
 
-/// A segment of another process, as it was when it was imported. Clones are the same import.
+/// A segment of another process, in the generation that was imported. Clones share one import.
 #[derive(Clone)]
 pub struct Remote {
     carrier: Arc<dyn Carrier>,
     generation: u64,
     size: u64,
     rights: Rights,
-    /// Set when it is known here that the exporter exports this generation no longer.
+    /// Set when this process knows that the generation is no longer valid.
     purged: Arc<AtomicBool>,
 }
 
 impl Remote {
-    /// Imports the segment that is exported at a URL's authority, as in `udp://10.0.0.7:7000`.
+    /// Imports a segment that is exported at an address such as `udp://10.0.0.7:7000`.
     pub(super) fn import(
         runtime: &dyn MemoryRuntime,
         authority: impl Display,
@@ -48,66 +48,69 @@ impl Remote {
         Ok(Remote { carrier, generation, size, rights, purged: Arc::default() })
     }
 
-    /// What the exporter allows this process to do.
+    /// Returns the rights of this process.
     pub fn rights(&self) -> Rights {
         self.rights
     }
 
-    /// Which export of the segment it is: the number grows each time that the segment is exported again.
+    /// Returns the imported generation. The number grows each time the segment is exported again.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Reads without waiting: many reads may be under way. Each reads 1 MiB at most.
+    /// Starts a read of at most 1 MiB. Many reads may be under way.
     pub fn start_read(&self, offset: u64, len: usize) -> Pending<Bytes, Refused> {
         let start = || self.carrier.start_read(offset, u32::try_from(len).unwrap_or(u32::MAX));
         start_if(self.check(offset, len, Rights::READ), start)
     }
 
-    /// Writes without waiting, 1 MiB at most. Writes that are under way together are done in any order.
+    /// Starts a write of at most 1 MiB. Writes that are under way together are executed in any order.
     pub fn start_write(&self, offset: u64, bytes: &[u8]) -> Pending<(), Refused> {
-        let may = self.check(offset, bytes.len(), Rights::WRITE);
-        start_if(may, || self.carrier.start_write(offset, bytes))
+        let allowed = self.check(offset, bytes.len(), Rights::WRITE);
+        start_if(allowed, || self.carrier.start_write(offset, bytes))
     }
 
-    /// Writes, and asks for no acknowledgement: [`flush`](Memory::flush) says whether the write was done. Posted writes are done
-    /// in their order, each at most once, and before a later [`write`](Memory::write) or
-    /// [`compare_and_swap`](Memory::compare_and_swap); a read may overtake them. A lost write is sent again by `flush`, by a
-    /// later `write` or `compare_and_swap`, and by a later post if many writes are unacknowledged, which then waits.
+    /// Writes bytes without an acknowledgement: [`flush`](Memory::flush) says whether the write was executed.
+    ///
+    /// Posted writes are executed in order, each at most once, and before a later [`write`](Memory::write) or
+    /// [`compare_and_swap`](Memory::compare_and_swap). A read may overtake them. A lost write is sent again
+    /// by `flush`, by a later `write` or `compare_and_swap`, and by a later post if many writes are
+    /// unacknowledged; that post then waits.
     ///
     /// # Errors
-    /// As of [`Memory::write`], for this write or an earlier posted one. The write that failed was not done, nor was any that
-    /// was posted behind it. From then on this import writes nothing more.
+    /// Those of [`Memory::write`], for this write or an earlier posted one. The write that failed was not
+    /// executed, nor was any later posted one. From then on this import writes nothing more.
     pub fn post(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
         self.learn(self.carrier.post(offset, bytes, false))
     }
 
-    /// Posts a write, as [`Remote::post`], and asks that the exporter hear of it.
+    /// Posts a write, as [`Remote::post`] does, and asks that the exporter be notified.
     ///
     /// # Errors
-    /// As [`Remote::post`].
+    /// Those of [`Remote::post`].
     pub fn post_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len(), Rights::WRITE)?;
         self.learn(self.carrier.post(offset, bytes, true))
     }
 
-    /// As [`Memory::flush`], without waiting.
+    /// Starts a [`Memory::flush`].
     pub fn start_flush(&self) -> Pending<(), Refused> {
         self.carrier.start_flush()
     }
 
-    /// Compares and swaps without waiting.
+    /// Starts a compare-and-swap.
     pub fn start_compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Pending<u64, Refused> {
         start_if(self.check_word(offset), || self.carrier.start_compare_and_swap(offset, old, new))
     }
 
-    /// The same import, whose accesses are refused once `purged` is set.
+    /// Returns the same import, whose accesses are refused once `purged` is set.
     pub(super) fn until(self, purged: Arc<AtomicBool>) -> Remote {
         Remote { purged, ..self }
     }
 
-    /// Returns the outcome of an access. A generation that is over never comes again, so later accesses are refused here.
+    /// Returns the outcome of an access, and notes if the generation is no longer valid. It never becomes
+    /// valid again, so later accesses are refused by this process.
     #[inline(always)]
     fn learn<T>(&self, outcome: Result<T>) -> Result<T> {
         outcome.inspect_err(|why| self.purge_if_stale(why))
@@ -120,7 +123,7 @@ impl Remote {
         }
     }
 
-    /// Refuses an access if it is known here that the exporter would refuse it.
+    /// Refuses an access if this process knows that the exporter would refuse it.
     fn check(&self, offset: u64, len: usize, right: Rights) -> Result<()> {
         if self.purged.load(Ordering::Acquire) {
             return Err(Refused::Stale.into());
@@ -142,9 +145,12 @@ impl Remote {
     }
 }
 
-/// Starts an access that is not refused.
-fn start_if<T: Encode>(may: Result<()>, start: impl FnOnce() -> Pending<T, Refused>) -> Pending<T, Refused> {
-    may.map_or_else(|why| Pending::ended(Err(why)), |()| start())
+/// Starts an access unless it is refused.
+fn start_if<T: Encode>(
+    allowed: Result<()>,
+    start: impl FnOnce() -> Pending<T, Refused>,
+) -> Pending<T, Refused> {
+    allowed.map_or_else(|why| Pending::ended(Err(why)), |()| start())
 }
 
 impl Memory for Remote {

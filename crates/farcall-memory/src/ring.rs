@@ -1,13 +1,14 @@
 //! A ring of messages from one producer to one consumer.
 //!
-//! Each side counts its messages in a word that only it writes. It checks that the other side's count is possible.
+//! Each side counts its messages in a word that only it writes, and checks that the other side's count is
+//! possible.
 
 use crate::Memory;
 use crate::access::Refused;
-use crate::word::place;
+use crate::word::check_words;
 use farcall_core::{Error, ResultExt};
 
-/// Where a ring is in its memory, and how large it is. Both sides must give the same.
+/// The place of a ring in its memory, and its size. Both sides must give the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     offset: u64,
@@ -15,7 +16,7 @@ pub struct Ring {
     most: usize,
 }
 
-/// Why a message could not be put into a ring, or taken out.
+/// Why a message could not be put into a ring or taken out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stuck {
@@ -32,7 +33,9 @@ impl farcall_core::Exception for Stuck {}
 impl std::fmt::Display for Stuck {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Stuck::Broken => f.write_str("what the other side of the ring has written makes no sense"),
+            Stuck::Broken => {
+                f.write_str("the other side of the ring has written an impossible count or length")
+            }
             Stuck::TooLong(most) => write!(f, "a message in this ring has at most {most} bytes"),
             Stuck::Refused(why) => why.fmt(f),
         }
@@ -41,61 +44,66 @@ impl std::fmt::Display for Stuck {
 
 impl std::error::Error for Stuck {}
 
-/// The side that puts messages in.
+/// The side of a ring that puts messages in.
 #[derive(Debug)]
 pub struct Producer<M> {
     memory: M,
     ring: Ring,
+    /// How many messages were put in.
     put: u64,
-    /// As last seen.
+    /// How many messages were taken out, as last seen.
     taken: u64,
 }
 
-/// The side that takes messages out.
+/// The side of a ring that takes messages out.
 #[derive(Debug)]
 pub struct Consumer<M> {
     memory: M,
     ring: Ring,
+    /// How many messages were taken out.
     taken: u64,
-    /// As last seen.
+    /// How many messages were put in, as last seen.
     put: u64,
 }
 
-const WORD: u64 = 8;
-/// The bytes of a cache line: each side's count has one to itself.
-const LINE: u64 = 64;
+const WORD_BYTES: u64 = 8;
+/// The bytes of a cache line. Each side's count has one to itself.
+const CACHE_LINE_BYTES: u64 = 64;
 
 impl Ring {
-    /// A ring of `slots` slots for messages of at most `most` bytes, at an offset that eight divides; all zeros it is empty.
+    /// Returns a ring of `slots` slots for messages of at most `most` bytes, at an offset that eight divides.
+    /// Memory that is all zeros holds an empty ring.
     pub fn new(offset: u64, slots: u32, most: u32) -> Ring {
         Ring { offset, slots: u64::from(slots.max(1)), most: most as usize }
     }
 
-    /// How many bytes of memory it takes.
+    /// Returns how many bytes of memory it takes.
     pub fn size(&self) -> u64 {
-        2 * LINE + self.slots * self.slot_size()
+        2 * CACHE_LINE_BYTES + self.slots * self.slot_size()
     }
 
-    /// The side that puts messages in: there must be only one. It goes on where the former one has ended.
+    /// Returns the side that puts messages in, of which there must be only one. It continues where the former
+    /// one has ended.
     ///
     /// # Errors
-    /// When there is no room for the ring, or as [`Memory::load`].
+    /// [`Refused`] when the memory is too small, or those of [`Memory::load`].
     pub fn producer<M: Memory>(self, memory: M) -> crate::Result<Producer<M>> {
         let (put, taken) = self.counts(&memory)?;
         Ok(Producer { memory, ring: self, put, taken })
     }
 
-    /// The side that takes messages out: there must be only one. It goes on where the former one has ended.
+    /// Returns the side that takes messages out, of which there must be only one. It continues where the
+    /// former one has ended.
     ///
     /// # Errors
-    /// When there is no room for the ring, or as [`Memory::load`].
+    /// [`Refused`] when the memory is too small, or those of [`Memory::load`].
     pub fn consumer<M: Memory>(self, memory: M) -> crate::Result<Consumer<M>> {
         let (put, taken) = self.counts(&memory)?;
         Ok(Consumer { memory, ring: self, put, taken })
     }
 
     fn counts(&self, memory: &impl Memory) -> crate::Result<(u64, u64)> {
-        place(memory, self.offset, self.size())?;
+        check_words(memory, self.offset, self.size())?;
         Ok((memory.load(self.put())?, memory.load(self.taken())?))
     }
 
@@ -104,15 +112,15 @@ impl Ring {
     }
 
     fn taken(&self) -> u64 {
-        self.offset + LINE
+        self.offset + CACHE_LINE_BYTES
     }
 
     fn slot_size(&self) -> u64 {
-        WORD + (self.most as u64).next_multiple_of(WORD)
+        WORD_BYTES + (self.most as u64).next_multiple_of(WORD_BYTES)
     }
 
     fn slot(&self, number: u64) -> u64 {
-        self.offset + 2 * LINE + number % self.slots * self.slot_size()
+        self.offset + 2 * CACHE_LINE_BYTES + number % self.slots * self.slot_size()
     }
 
     /// How many messages are in it, if that can be.
@@ -140,7 +148,7 @@ impl<M: Memory> Producer<M> {
         }
         let slot = ring.slot(self.put);
         self.memory.store(slot, message.len() as u64).map_declared(Stuck::Refused)?;
-        self.memory.write(slot + WORD, message).map_declared(Stuck::Refused)?;
+        self.memory.write(slot + WORD_BYTES, message).map_declared(Stuck::Refused)?;
         self.memory.store(ring.put(), self.put.wrapping_add(1)).map_declared(Stuck::Refused)?;
         self.put = self.put.wrapping_add(1);
         Ok(true)
@@ -166,7 +174,7 @@ impl<M: Memory> Consumer<M> {
         let len = len.ok_or(Error::Declared(Stuck::Broken))?;
         message.clear();
         message.resize(len, 0);
-        self.memory.read(slot + WORD, message).map_declared(Stuck::Refused)?;
+        self.memory.read(slot + WORD_BYTES, message).map_declared(Stuck::Refused)?;
         self.memory.store(ring.taken(), self.taken.wrapping_add(1)).map_declared(Stuck::Refused)?;
         self.taken = self.taken.wrapping_add(1);
         Ok(true)

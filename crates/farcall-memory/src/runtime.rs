@@ -1,4 +1,4 @@
-//! The seam above segments: what they need of the runtime that they belong to, and what it hands them.
+//! The interface between segments and the runtime that they belong to.
 
 use std::fmt::Debug;
 use std::io;
@@ -16,21 +16,22 @@ use farcall_names::{Label, Registration};
 
 /// A runtime that exports and imports segments.
 pub trait MemoryRuntime: Send + Sync {
-    /// The clock, events, threads and entropy that the runtime uses.
+    /// Returns the clock, events, threads and entropy that the runtime uses.
     fn env(&self) -> &Arc<dyn Env>;
 
-    /// Exports a segment under a type and an instance (`Memory/Load`); the handler executes its accesses. No registry is told.
+    /// Exports a segment under a type and an instance (`Memory/Load`), without publishing it in the registry.
+    /// The handler executes the accesses.
     ///
     /// # Errors
-    /// When the name is no name, or no socket can be had.
+    /// When the name is not well-formed, or no socket can be opened.
     fn export_memory(
         &self,
         name: &str,
         handler: Arc<dyn AccessHandler>,
     ) -> Result<Box<dyn MemoryExport>, CallFailed>;
 
-    /// Returns memory of `len` bytes that processes of the same user may map, or `None` where there is no such
-    /// memory or it cannot express the rights of the others.
+    /// Returns memory of `len` bytes that processes of the same user may map. Returns `None` where there is
+    /// no such memory, or where it cannot grant exactly these rights.
     fn share_memory(&self, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>>;
 
     /// Binds to the segment that is exported at a URL (`udp://10.0.0.7:7000/Memory/Load`).
@@ -40,26 +41,26 @@ pub trait MemoryRuntime: Send + Sync {
     fn import_memory(&self, url: &str) -> Result<ImportedMemory, CallFailed>;
 }
 
-/// How memory is shared with other processes of the same user.
+/// The terms on which memory is shared with other processes of the same user.
 #[derive(Clone, Copy, Debug)]
 pub struct SharingTerms {
-    /// What they may do with it.
+    /// Their rights.
     pub others: crate::Rights,
-    /// Whether the exporter hears of a write if the writer asks for it.
+    /// Whether the exporter is notified of a write if the writer asks for it.
     pub hears: bool,
-    /// The first generation as which it is offered.
+    /// The first generation as which the memory is offered.
     pub generation: u64,
 }
 
-/// A segment's export. Dropping it takes the offer back.
+/// The export of a segment. Dropping it ends the export.
 pub trait MemoryExport: Send + Sync + Debug {
-    /// The identifier of the export.
+    /// Returns the identifier of the export.
     fn id(&self) -> u64;
 
-    /// Where it can be called.
+    /// Returns the address at which it can be called.
     fn address(&self) -> SocketAddr;
 
-    /// Tells the registry of it, as that instance, until the registration is dropped.
+    /// Publishes it in the registry as that instance, until the registration is dropped.
     ///
     /// # Errors
     /// When the name is taken, or the registry fails.
@@ -68,11 +69,11 @@ pub trait MemoryExport: Send + Sync + Debug {
     /// Starts a thread whose current runtime is the exporting one.
     ///
     /// # Errors
-    /// When there can be no more threads.
+    /// When no thread can be started.
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 }
 
-/// A segment that a runtime is bound to.
+/// A segment to which a runtime is bound.
 pub struct ImportedMemory {
     /// Carries accesses as calls.
     pub binding: Binding,
@@ -80,23 +81,23 @@ pub struct ImportedMemory {
     pub map: Option<Map>,
 }
 
-/// Maps the memory of an export that has these facts; gives a carrier that falls back on the one it was given, or
-/// that one if the memory cannot be mapped.
+/// Maps the memory of a segment with these facts. Returns a carrier that falls back on the given one, or the
+/// given one itself if the memory cannot be mapped.
 pub type Map = Box<dyn FnOnce(&Facts, Arc<dyn Carrier>) -> Arc<dyn Carrier>>;
 
-/// Who accesses memory, and which tasks the caller wakes when nothing is locked.
+/// The process that accesses a segment, and the tasks to wake afterwards.
 #[derive(Default)]
 pub struct Accessor {
-    /// The address, if the access came from one.
+    /// The source address, if the access came over a network.
     pub from: Option<SocketAddr>,
-    /// The system says that the accessing process is the same user's.
+    /// Whether the system says that the accessing process belongs to the same user.
     pub same_user: bool,
-    /// Tasks to wake once nothing is locked: wakers are the user's code, and may use the segment or the server.
+    /// Tasks to wake once no lock is held: wakers are the user's code, and may use the segment or the server.
     pub woken: Vec<Waker>,
 }
 
 impl Accessor {
-    /// Wakes the tasks.
+    /// Wakes the tasks. The caller must not hold a lock.
     pub fn wake(self) {
         for waker in self.woken {
             guard::run_alone("a waker", || waker.wake());
@@ -104,7 +105,8 @@ impl Accessor {
     }
 }
 
-/// Executes the accesses to a segment. No method waits, or takes longer than copying the bytes that it is about.
+/// Executes the accesses to a segment. No method blocks, or takes longer than it takes to copy the accessed
+/// bytes.
 pub trait AccessHandler: Send + Sync + 'static {
     /// Executes an access.
     fn access(
@@ -115,13 +117,14 @@ pub trait AccessHandler: Send + Sync + 'static {
         reply: &mut Encoder<'_>,
     ) -> Dispatched;
 
-    /// Returns how many bytes the result has, if it can be long; 0 if it cannot.
+    /// Returns the length of the result in bytes if it can be long, or 0 if it cannot.
     fn result_bytes(&self, number: u32, arguments: &[u8]) -> usize;
 
-    /// Takes in a posted write.
+    /// Executes a posted write if it is its stream's next.
     fn post(&self, by: &mut Accessor, bytes: &[u8]);
 
-    /// Answers a reading that came in a packet: writes its result, and returns the result's length in bytes, a
-    /// multiple of four. Returns `None` if there is no room or no result; then [`AccessHandler::access`] says which.
+    /// Answers a read that arrived in a packet: writes the result, and returns its length in bytes, a
+    /// multiple of four. Returns `None` if there is no room or no result; [`AccessHandler::access`] then says
+    /// which.
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize>;
 }

@@ -1,9 +1,9 @@
-//! Memory that is exported, and what its owner may do with it.
+//! Exported memory, and what its owner may do with it.
 //!
 //! ```text
-//! core       what the owner and the threads that serve the segment share
+//! core       the state that the owner and the threads that serve the segment share
 //! area       its memory
-//! execute    the accesses of importers, as they come in calls
+//! execute    the accesses of importers that arrive as calls
 //! ```
 
 mod area;
@@ -12,7 +12,7 @@ mod execute;
 
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::access::{Rights, TYPE};
@@ -23,25 +23,25 @@ use area::Area;
 use core::Core;
 use farcall_core::env::Env;
 use farcall_core::sys::fork;
-use farcall_core::{CallFailed, Kind, Ran};
+use farcall_core::{CallFailed, Kind, Ran, lock};
 use farcall_names::Registration;
 
 #[doc(hidden)]
 pub use execute::fuzz_access;
 
-/// When the exporter hears of an importer's write.
+/// When the exporter is notified of an importer's write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Notify {
     /// Never.
     #[default]
     Never,
-    /// When the writer asks for it.
+    /// If the writer asks for it.
     Asked,
     /// At every write.
     Always,
 }
 
-/// How a segment is to be exported.
+/// The settings of a segment to be exported.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     size: usize,
@@ -51,24 +51,26 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// A segment of `size` bytes, with which no other process may do anything yet.
+    /// Returns the settings of a segment of `size` bytes, to which no other process has any right yet.
     pub fn new(size: usize) -> Settings {
         Settings { size, anyone: Rights::NONE, same_user: Rights::NONE, notify: Notify::Never }
     }
 
-    /// What any process may do that can send a packet here: over UDP a sender does not prove who it is.
+    /// Sets the rights of every process that can send a packet here. (Over UDP a sender does not prove its
+    /// identity.)
     pub fn anyone(self, rights: Rights) -> Settings {
         Settings { anyone: rights, ..self }
     }
 
-    /// What processes of the same user on this machine may do beside that. The system proves who they are, where memory
-    /// is shared with them (the builder's `shared_memory`). They map the memory if they may only read it, or may do
-    /// everything with it and the exporter does not always hear of writes; what they do then costs nothing here.
+    /// Sets further rights of processes of the same user on this machine. The system proves their identity
+    /// where memory is shared with them (the builder's `shared_memory`). They map the memory if they may only
+    /// read it, or if they have all rights and the exporter is not notified of every write. Accesses to
+    /// mapped memory cost the exporter nothing.
     pub fn same_user(self, rights: Rights) -> Settings {
         Settings { same_user: rights, ..self }
     }
 
-    /// When the exporter hears of an importer's write.
+    /// Sets when the exporter is notified of an importer's write.
     pub fn notify(self, notify: Notify) -> Settings {
         Settings { notify, ..self }
     }
@@ -81,7 +83,8 @@ impl Settings {
         self.anyone | self.same_user
     }
 
-    /// How processes of the same user may map the memory, if they may: an exporter does not hear of writes to mapped memory.
+    /// Returns how processes of the same user may map the memory, or `None` if they may not: an exporter is
+    /// not notified of writes to mapped memory.
     fn sharing(&self, generation: u64) -> Option<SharingTerms> {
         let others = self.rights_of_same_user();
         let hears = self.notify != Notify::Never;
@@ -93,25 +96,25 @@ impl Settings {
 /// A segment of this process that others may import. Dropping it revokes it.
 #[derive(Debug)]
 pub struct Segment {
-    /// `None` if no clerk knows the segment.
+    /// The segment's name with the clerk; `None` if no clerk knows the segment.
     listing: Option<Box<dyn Listing>>,
     name: String,
     core: Arc<Core>,
     export: Box<dyn MemoryExport>,
-    /// Held by a thread that changes what others may do. Otherwise a thread that exports the segment again could find
-    /// that writes are not inhibited, and then offer it to writers after another thread has inhibited writes, or has
-    /// revoked the segment.
-    changes: Mutex<()>,
-    /// The process that the segment was made in.
+    /// The last generation that the segment had. Locked by a thread that changes what importers may do.
+    /// Without the lock a thread that exports the segment again could find that writes are not inhibited, and
+    /// then offer it to writers after another thread has inhibited writes or revoked the segment.
+    last_generation: Mutex<u64>,
+    /// The process that exported the segment.
     process: u64,
 }
 
-/// What others find a segment by. Dropping it takes the name back.
+/// The name by which importers find a segment. Dropping it takes the name back.
 pub(super) trait Listing: std::fmt::Debug + Send + Sync {
-    /// Says that the segment is exported as that generation.
+    /// Announces that the segment is exported as that generation.
     fn update(&self, generation: u64) -> farcall_core::Result<()>;
 
-    /// Says that the segment is revoked.
+    /// Announces that the segment is revoked.
     fn remove(&self);
 }
 
@@ -119,14 +122,15 @@ pub(super) trait Listing: std::fmt::Debug + Send + Sync {
 const MAX_SEGMENT_BYTES: usize = 1 << 40;
 
 impl Segment {
-    /// Exports a segment of zeros that only importers find that know its address.
+    /// Exports a segment of zeros, without a name: only importers that know its address find it.
     pub(super) fn offer(
         runtime: &dyn MemoryRuntime,
         name: &str,
         settings: Settings,
     ) -> std::result::Result<Segment, CallFailed> {
         if settings.size == 0 || settings.size > MAX_SEGMENT_BYTES {
-            let why = format!("a segment of {} bytes; it has from 1 to {MAX_SEGMENT_BYTES}", settings.size);
+            let why =
+                format!("a segment of {} bytes; a segment has from 1 to {MAX_SEGMENT_BYTES}", settings.size);
             return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
         let (env, size) = (&**runtime.env(), settings.size);
@@ -138,39 +142,40 @@ impl Segment {
         };
         let core = Arc::new(Core::new(area, settings, generation, env));
         let export = runtime.export_memory(&format!("{TYPE}/{name}"), core.clone())?;
-        if let Some(memory) = core.area().shared_memory() {
+        if let Some(memory) = core.area.shared_memory() {
             memory.offer(export.id());
         }
         let (name, process) = (name.to_owned(), fork::generation());
-        Ok(Segment { listing: None, name, core, export, changes: Mutex::default(), process })
+        let last_generation = Mutex::new(generation);
+        Ok(Segment { listing: None, name, core, export, last_generation, process })
     }
 
-    /// The same segment, which is found by that name too.
+    /// Returns the same segment with a name by which importers find it.
     pub(super) fn listed(mut self, listing: Box<dyn Listing>) -> Segment {
         self.listing = Some(listing);
         self
     }
 
-    /// Refuses others' writes and swaps, or allows them again. Accesses that have begun have ended when this returns. After
-    /// the first time importers that had mapped the memory to write it are served.
+    /// Refuses importers' writes and swaps, or allows them again. Accesses that have begun have ended when
+    /// this returns. From the first call on, importers that had mapped the memory to write it access it by
+    /// calls.
     pub fn inhibit_writes(&self, inhibited: bool) {
-        let _one = self.change();
+        let _last = lock(&self.last_generation);
         self.core.inhibit_writes(inhibited);
-        self.core.wait_for_changes();
-        if let (true, Some(memory)) = (inhibited, self.core.area().shared_memory())
+        if let (true, Some(memory)) = (inhibited, self.core.area.shared_memory())
             && memory.is_written_by_others()
         {
             memory.take_away(None);
         }
     }
 
-    /// Refuses all accesses of others from now on; the memory stays this process's.
+    /// Refuses all accesses of other processes from now on. This process keeps the memory.
     pub fn revoke(&self) {
         {
-            let _one = self.change();
+            let _last = lock(&self.last_generation);
             self.core.set_generation(0);
             self.core.wait_for_changes();
-            if let Some(memory) = self.core.area().shared_memory() {
+            if let Some(memory) = self.core.area.shared_memory() {
                 memory.take_away(None);
             }
         }
@@ -179,14 +184,16 @@ impl Segment {
         }
     }
 
-    /// Exports the segment again as it is now, as a new generation: importers must import it anew. If the machine's clerk does
-    /// not learn of that, the next importers find it out.
+    /// Exports the segment again with its present content, as a new generation. Importers must import it
+    /// again. If the machine's clerk cannot be told, later importers find out by themselves.
     pub fn export_again(&self) {
         let generation = {
-            let _one = self.change();
-            let generation = self.core.renew();
+            let mut last = lock(&self.last_generation);
+            *last += 1;
+            let generation = *last;
+            self.core.set_generation(generation);
             self.core.wait_for_changes();
-            if let Some(memory) = self.core.area().shared_memory() {
+            if let Some(memory) = self.core.area.shared_memory() {
                 let writes_are_inhibited = self.core.writes_are_inhibited() && memory.is_written_by_others();
                 memory.take_away((!writes_are_inhibited).then_some(generation));
             }
@@ -197,16 +204,13 @@ impl Segment {
         }
     }
 
-    fn change(&self) -> MutexGuard<'_, ()> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Which export of the segment is valid; `None` while it is revoked.
+    /// Returns the valid generation, which grows each time the segment is exported again. Returns `None`
+    /// while it is revoked.
     pub fn generation(&self) -> Option<u64> {
         self.core.generation()
     }
 
-    /// Where it can be imported from.
+    /// Returns the address from which it can be imported.
     pub(super) fn address(&self) -> SocketAddr {
         self.export.address()
     }
@@ -215,33 +219,31 @@ impl Segment {
         &self.name
     }
 
-    /// Tells the registry of it, under this name, until the registration is dropped.
+    /// Publishes it in the registry under this name, until the registration is dropped.
     pub(super) fn register(&self, name: &str) -> std::result::Result<Registration, CallFailed> {
         let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
         self.export.list_as(name.parse().map_err(wrong)?)
     }
 
-    /// Blocks until there is a notice. Each notice goes to one of the threads and tasks that wait.
+    /// Blocks until there is a notice. One of the waiting threads and tasks gets each notice.
     pub fn notice(&self) -> Notice {
-        self.core
-            .notices()
-            .wait()
-            .unwrap_or_else(|| unreachable!("there are notices as long as there is a segment"))
+        let notice = self.core.notices.wait();
+        notice.unwrap_or_else(|| unreachable!("notices end when the segment is dropped"))
     }
 
-    /// Waits for a notice, in a task of any executor.
+    /// Awaits a notice, on any executor.
     pub fn next_notice(&self) -> impl Future<Output = Notice> + Send + '_ {
-        std::future::poll_fn(|context| self.core.notices().poll(context))
+        std::future::poll_fn(|context| self.core.notices.poll(context))
     }
 
     /// Starts a thread that calls `f` with each notice from now on, until the segment is dropped.
     ///
     /// # Errors
-    /// When there can be no more threads.
+    /// When no thread can be started.
     pub fn on_notice(&self, mut f: impl FnMut(Notice) + Send + 'static) -> farcall_core::Result<()> {
         let core = self.core.clone();
         let run = move || {
-            while let Some(notice) = core.notices().wait() {
+            while let Some(notice) = core.notices.wait() {
                 f(notice);
             }
         };
@@ -249,22 +251,22 @@ impl Segment {
         Ok(spawned.map_err(|why| CallFailed::local("starting a thread", why))?)
     }
 
-    /// Waits for a notice, but for no longer than `most`, nor beyond a [`Segment::wake`].
+    /// Waits for a notice, for at most `most`, or until [`Segment::wake`].
     pub(super) fn notice_within(&self, most: Option<Duration>) -> Option<Notice> {
-        self.core.notices().wait_within(most)
+        self.core.notices.wait_within(most)
     }
 
     /// Wakes a thread that waits for a notice.
     pub(super) fn wake(&self) {
-        self.core.notices().wake();
+        self.core.notices.wake();
     }
 
     /// Returns a notice, if there is one.
     pub fn try_notice(&self) -> Option<Notice> {
-        self.core.notices().fetch()
+        self.core.notices.fetch()
     }
 
-    /// A child of this process shares memory that is mapped, and may not use it.
+    /// Checks an access by the owner. A forked child shares the mapped memory, and may not use it.
     #[inline]
     fn check(&self, offset: u64, len: usize) -> Result<()> {
         if self.process != fork::generation() {
@@ -273,7 +275,7 @@ impl Segment {
         self.core.check_range(offset, len)
     }
 
-    /// Its name without a registry, as in `udp://127.0.0.1:7000/Load`.
+    /// Returns a name that needs no registry, as in `udp://127.0.0.1:7000/Load`.
     pub fn url(&self) -> String {
         format!("udp://{}/{}", self.address(), self.name)
     }
@@ -286,25 +288,25 @@ impl Memory for Segment {
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.check(offset, into.len())?;
-        self.core.area().read(offset, into);
+        self.core.area.read(offset, into);
         Ok(())
     }
 
     fn read_bytes(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         self.check(offset, into.len())?;
-        self.core.area().read_bytes(offset, into);
+        self.core.area.read_bytes(offset, into);
         Ok(())
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len())?;
-        self.core.area().write(offset, bytes);
+        self.core.area.write(offset, bytes);
         Ok(())
     }
 
     fn write_bytes(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len())?;
-        self.core.area().write_bytes(offset, bytes);
+        self.core.area.write_bytes(offset, bytes);
         Ok(())
     }
 
@@ -315,7 +317,7 @@ impl Memory for Segment {
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
         self.check(offset, 8)?;
         self.core.check_word(offset)?;
-        Ok(self.core.area().compare_and_swap(offset, old, new))
+        Ok(self.core.area.compare_and_swap(offset, old, new))
     }
 
     fn flush(&self) -> Result<()> {
@@ -329,22 +331,22 @@ impl Drop for Segment {
             return;
         }
         self.core.set_generation(0);
-        self.core.notices().end();
-        if let Some(memory) = self.core.area().shared_memory() {
+        self.core.notices.end();
+        if let Some(memory) = self.core.area.shared_memory() {
             memory.withdraw();
         }
     }
 }
 
-/// Returns what serves words that others may only read, as a segment of that generation.
+/// Returns the handler of a segment of these words and that generation, which other processes may only read.
 pub fn readable_words(words: Arc<[AtomicU64]>, generation: u64, env: &dyn Env) -> Arc<dyn AccessHandler> {
     Arc::new(Core::of_words(words, Rights::READ, generation, env))
 }
 
-/// A process that exports the name after this one has other generations.
+/// Returns a random first generation, so that a process that exports the name later has other generations.
 fn first_generation(env: &dyn Env) -> u64 {
     let mut bytes = [0; 8];
     env.entropy(&mut bytes);
-    // So that it is not zero, and can grow.
+    // It must not be zero, and must have room to grow.
     (u64::from_le_bytes(bytes) >> 1) + 1
 }

@@ -1,8 +1,8 @@
-//! The carrier by calls: the exporter's runtime serves each access.
+//! The carrier that makes a call of each access; the exporter's runtime executes it.
 //!
 //! ```text
 //! reads      started reads, which share packets
-//! posts      writes that nobody acknowledges until the importer asks
+//! posts      posted writes, which are not acknowledged until the importer asks
 //! ```
 
 mod posts;
@@ -26,7 +26,7 @@ use farcall_core::{CallFailed, Error, Kind, Pending, Ran};
 use posts::PostedWrites;
 use reads::Reads;
 
-/// Accesses to one generation of a segment, as calls.
+/// Accesses one generation of a segment by calls.
 pub(super) struct Served {
     binding: Binding,
     generation: u64,
@@ -41,7 +41,7 @@ impl Served {
         Served { binding, generation, reads, posts }
     }
 
-    /// Reads ranges whose bytes one access may have.
+    /// Reads ranges that are not too long for one access.
     #[inline(never)]
     fn read_ranges(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
         let (ranges, mut outcome) = (RefCell::new(ranges), Ok(()));
@@ -64,7 +64,8 @@ impl Served {
         outcome
     }
 
-    /// Tries a call on the fast path. Returns whether that was possible, and the outcome unless `short` took it.
+    /// Tries a call on the fast path. Returns whether that was possible, and the outcome unless `short` has
+    /// accepted the result.
     #[inline(always)]
     fn call_briefly<T: for<'a> Decode<'a>>(
         &self,
@@ -78,10 +79,10 @@ impl Served {
         (brief, outcome)
     }
 
-    /// Reads what one access may have.
+    /// Reads a range that is not too long for one access.
     #[inline(always)]
     fn read_once(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        if into.len() > MAX_BRIEF_READ_BYTES {
+        if into.len() > MAX_FAST_READ_BYTES {
             return self.read_ranges(&mut [(offset, into)]);
         }
         let mut arguments = [0; 20];
@@ -96,7 +97,7 @@ impl Served {
     }
 
     fn write_short(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
-        let mut arguments = [0; 24 + MAX_BRIEF_WRITE_BYTES];
+        let mut arguments = [0; 24 + MAX_FAST_WRITE_BYTES];
         arguments[..8].copy_from_slice(&self.generation.to_be_bytes());
         arguments[8..16].copy_from_slice(&offset.to_be_bytes());
         arguments[16..20].copy_from_slice(&u32::from(notify).to_be_bytes());
@@ -149,7 +150,7 @@ impl Carrier for Served {
 
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
         self.posts.settle()?;
-        if bytes.len() <= MAX_BRIEF_WRITE_BYTES {
+        if bytes.len() <= MAX_FAST_WRITE_BYTES {
             return self.write_short(offset, bytes, notify);
         }
         let offsets = (offset..).step_by(MAX_ACCESS_BYTES);
@@ -228,7 +229,7 @@ impl Carrier for Served {
     }
 }
 
-/// Whether ranges of these lengths are too much for one access.
+/// Returns whether ranges of these lengths are too much for one access.
 fn is_too_much(lengths: impl Iterator<Item = usize>) -> bool {
     let (bytes, names) = lengths.fold((0, RANGE_NAME_BYTES), |(bytes, names): (usize, usize), len| {
         (bytes.saturating_add(len), names + RANGE_NAME_BYTES)
@@ -236,13 +237,13 @@ fn is_too_much(lengths: impl Iterator<Item = usize>) -> bool {
     bytes > MAX_ACCESS_BYTES || MAX_ACCESS_BYTES + names > MAX_ARGUMENT_BYTES
 }
 
-/// Reads of at most this many bytes are tried on the fast path: their results fit a datagram.
-const MAX_BRIEF_READ_BYTES: usize = 1_000;
+/// The most bytes of a read that is tried on the fast path: its result must fit a datagram.
+const MAX_FAST_READ_BYTES: usize = 1_000;
 
-/// Writes of at most this many bytes are tried on the fast path: their arguments are put together first.
-const MAX_BRIEF_WRITE_BYTES: usize = 128;
+/// The most bytes of a write that is tried on the fast path, for which the arguments are copied.
+const MAX_FAST_WRITE_BYTES: usize = 128;
 
-/// Copies opaque data of the length that was asked for, if it needs no padding. Returns false if it is other data.
+/// Copies the bytes of opaque data without padding into `into`. Returns false if the data has another length.
 #[inline(always)]
 fn take_opaque(result: &[u8], into: &mut [u8]) -> bool {
     let Some((length, bytes)) = result.split_first_chunk::<4>() else { return false };
@@ -253,7 +254,7 @@ fn take_opaque(result: &[u8], into: &mut [u8]) -> bool {
     fits
 }
 
-/// Distributes the bytes that were read over the ranges that were asked for.
+/// Distributes the bytes of a result over the requested ranges.
 fn distribute(mut bytes: &[u8], ranges: &mut [(u64, &mut [u8])]) -> std::result::Result<(), CallFailed> {
     let wanted: usize = ranges.iter().map(|(_, into)| into.len()).sum();
     if bytes.len() != wanted {
@@ -268,11 +269,12 @@ fn distribute(mut bytes: &[u8], ranges: &mut [(u64, &mut [u8])]) -> std::result:
 }
 
 #[cold]
-fn other_length(wanted: usize, came: usize) -> CallFailed {
-    CallFailed::new(Kind::BadResult, Ran::Yes).because(format!("{wanted} bytes were asked for, {came} came"))
+fn other_length(wanted: usize, received: usize) -> CallFailed {
+    CallFailed::new(Kind::BadResult, Ran::Yes)
+        .because(format!("{received} bytes were received, {wanted} were requested"))
 }
 
-/// Gives a refusal as it would have come in a reply.
+/// Passes a refusal to the sink in the form in which a reply would have brought it.
 fn refuse(why: &Refused, sink: Sink<'_>) {
     let mut encoded = Vec::new();
     match why.encode(&mut Encoder::new(&mut encoded)) {

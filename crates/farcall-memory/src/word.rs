@@ -4,7 +4,7 @@ use crate::access::Refused;
 use crate::{Memory, Result};
 use farcall_core::{CallFailed, Kind, Ran};
 
-/// A word of some memory, as an atomic number.
+/// A word of a segment as an atomic number.
 ///
 /// ```
 /// use farcall::memory::{Settings, Word};
@@ -24,64 +24,65 @@ pub struct Word<M> {
     offset: u64,
 }
 
-/// How often a word may change between a read and a swap before an update is given up.
+/// The most attempts of an update: how often the word may change between the read and the swap.
 const MAX_TRIES: usize = 1000;
 
 impl<M: Memory> Word<M> {
-    /// The word at an offset that eight divides.
+    /// Returns the word at an offset that eight divides.
     ///
     /// # Errors
-    /// When there is no such word.
+    /// [`Refused`] when there is no word at the offset.
     pub fn new(memory: M, offset: u64) -> Result<Word<M>> {
-        place(&memory, offset, 8)?;
+        check_words(&memory, offset, 8)?;
         Ok(Word { memory, offset })
     }
 
-    /// Reads it.
+    /// Reads the word.
     ///
     /// # Errors
-    /// As [`Memory::load`].
+    /// Those of [`Memory::load`].
     pub fn load(&self) -> Result<u64> {
         self.memory.load(self.offset)
     }
 
-    /// Writes the word. It may return before the word is there.
+    /// Writes the word. May return before the word is written.
     ///
     /// # Errors
-    /// As [`Memory::store`].
+    /// Those of [`Memory::store`].
     pub fn store(&self, new: u64) -> Result<()> {
         self.memory.store(self.offset, new)
     }
 
-    /// Writes `new` if the word is `old`. Returns what the word was.
+    /// Writes `new` if the word is `old`. Returns the word's former value.
     ///
     /// # Errors
-    /// As [`Memory::compare_and_swap`].
+    /// Those of [`Memory::compare_and_swap`].
     pub fn compare_and_swap(&self, old: u64, new: u64) -> Result<u64> {
         self.memory.compare_and_swap(self.offset, old, new)
     }
 
-    /// Writes `new`. Returns what the word was.
+    /// Writes `new`. Returns the word's former value.
     ///
     /// # Errors
-    /// As [`Word::fetch_update`].
+    /// Those of [`Word::fetch_update`].
     pub fn swap(&self, new: u64) -> Result<u64> {
         self.fetch_update(|_| Some(new))
     }
 
-    /// Adds, wrapping around. Returns what the word was.
+    /// Adds `more`, wrapping around. Returns the word's former value.
     ///
     /// # Errors
-    /// As [`Word::fetch_update`].
+    /// Those of [`Word::fetch_update`].
     pub fn fetch_add(&self, more: u64) -> Result<u64> {
         self.fetch_update(|old| Some(old.wrapping_add(more)))
     }
 
-    /// Writes what `f` returns for the word, unless that is `None`. Returns what the word was. `f` is called again whenever
-    /// the word has changed meanwhile.
+    /// Replaces the word by what `f` returns for it, unless that is `None`. Returns the word's former value.
+    /// Calls `f` again whenever the word has changed meanwhile.
     ///
     /// # Errors
-    /// As [`Memory::compare_and_swap`]; and [`Kind::Overloaded`], [`Ran::No`], when the word has changed a thousand times.
+    /// Those of [`Memory::compare_and_swap`]; and [`Kind::Overloaded`] with [`Ran::No`] when the word has
+    /// changed a thousand times.
     pub fn fetch_update(&self, mut f: impl FnMut(u64) -> Option<u64>) -> Result<u64> {
         let mut old = self.load()?;
         for _ in 0..MAX_TRIES {
@@ -91,13 +92,14 @@ impl<M: Memory> Word<M> {
                 found => old = found,
             }
         }
-        let why = format!("the word at {} has changed {MAX_TRIES} times", self.offset);
+        let why =
+            format!("the word at offset {} has changed between read and swap {MAX_TRIES} times", self.offset);
         Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why).into())
     }
 }
 
 /// Checks that the memory has `len` bytes at that offset, and that a word begins there.
-pub(super) fn place(memory: &impl Memory, offset: u64, len: u64) -> Result<()> {
+pub(super) fn check_words(memory: &impl Memory, offset: u64, len: u64) -> Result<()> {
     if !offset.is_multiple_of(8) {
         return Err(Refused::NotAWord.into());
     }

@@ -1,26 +1,26 @@
-//! Bytes of a segment in atomic words: each word is read and written as a whole, and nobody forms a reference to
-//! its bytes.
+//! Copying bytes to and from atomic words. Each word is read and written as a whole, and no reference to its
+//! bytes is ever formed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const WORD: usize = size_of::<u64>();
+const WORD_BYTES: usize = size_of::<u64>();
 
-/// Returns memory for `len` bytes, all zeros.
+/// Returns words for `len` bytes, all zeros.
 pub fn zeros(len: usize) -> Box<[AtomicU64]> {
-    std::iter::repeat_with(AtomicU64::default).take(len.div_ceil(WORD)).collect()
+    std::iter::repeat_with(AtomicU64::default).take(len.div_ceil(WORD_BYTES)).collect()
 }
 
-/// Copies bytes out of words, in ascending order. The bytes must be there. The reader also sees what was written before each
-/// store that it sees (acquire).
+/// Copies bytes out of words, in ascending order. The range must be within the words. Each load acquires: the
+/// reader also sees what the writer of a word had written before it.
 #[inline(always)]
 pub fn read(words: &[AtomicU64], offset: u64, into: &mut [u8]) {
     read_by(words, |word| word.load(Ordering::Acquire), offset, into);
 }
 
-/// Copies bytes out of words that `load` reads, in ascending order. The bytes must be there.
+/// Copies bytes out of words that `load` reads, in ascending order. The range must be within the words.
 #[inline(always)]
 pub fn read_by<W>(words: &[W], load: impl Fn(&W) -> u64, offset: u64, into: &mut [u8]) {
-    let (words, skip) = (&words[offset as usize / WORD..], offset as usize % WORD);
+    let (words, skip) = (&words[offset as usize / WORD_BYTES..], offset as usize % WORD_BYTES);
     match into.as_chunks_mut() {
         (whole, []) if skip == 0 => read_words(words, load, whole),
         _ => read_ragged(words, load, skip, into),
@@ -28,38 +28,38 @@ pub fn read_by<W>(words: &[W], load: impl Fn(&W) -> u64, offset: u64, into: &mut
 }
 
 #[inline(always)]
-fn read_words<W>(words: &[W], load: impl Fn(&W) -> u64, into: &mut [[u8; WORD]]) {
+fn read_words<W>(words: &[W], load: impl Fn(&W) -> u64, into: &mut [[u8; WORD_BYTES]]) {
     let words = &words[..into.len()];
     for (bytes, word) in into.iter_mut().zip(words) {
         *bytes = load(word).to_le_bytes();
     }
 }
 
-/// Copies bytes out of words, of which the first and the last may be copied in part.
+/// Copies bytes out of words. Of the first and the last word it may copy a part.
 fn read_ragged<W>(mut words: &[W], load: impl Fn(&W) -> u64, skip: usize, into: &mut [u8]) {
-    let (begin, rest) = into.split_at_mut(if skip == 0 { 0 } else { into.len().min(WORD - skip) });
+    let (begin, rest) = into.split_at_mut(if skip == 0 { 0 } else { into.len().min(WORD_BYTES - skip) });
     if let (false, Some((word, behind))) = (begin.is_empty(), words.split_first()) {
         begin.copy_from_slice(&load(word).to_le_bytes()[skip..skip + begin.len()]);
         words = behind;
     }
-    let (whole, end) = rest.as_chunks_mut::<WORD>();
+    let (whole, end) = rest.as_chunks_mut::<WORD_BYTES>();
     read_words(words, &load, whole);
     if let (false, Some(word)) = (end.is_empty(), words.get(whole.len())) {
         end.copy_from_slice(&load(word).to_le_bytes()[..end.len()]);
     }
 }
 
-/// Copies bytes into words, in ascending order. There must be room. A word that is written in part keeps what others
-/// write into its other bytes meanwhile.
+/// Copies bytes into words, in ascending order. The range must be within the words. A word that is written in
+/// part keeps what others write into its other bytes meanwhile.
 #[inline]
 pub fn write(words: &[AtomicU64], offset: u64, bytes: &[u8]) {
-    let (mut words, skip) = (&words[offset as usize / WORD..], offset as usize % WORD);
-    let (begin, rest) = bytes.split_at(if skip == 0 { 0 } else { bytes.len().min(WORD - skip) });
+    let (mut words, skip) = (&words[offset as usize / WORD_BYTES..], offset as usize % WORD_BYTES);
+    let (begin, rest) = bytes.split_at(if skip == 0 { 0 } else { bytes.len().min(WORD_BYTES - skip) });
     if let (false, Some((word, behind))) = (begin.is_empty(), words.split_first()) {
         merge(word, skip, begin);
         words = behind;
     }
-    let (whole, end) = rest.as_chunks::<WORD>();
+    let (whole, end) = rest.as_chunks::<WORD_BYTES>();
     let (words, behind) = words.split_at(whole.len());
     for (bytes, word) in whole.iter().zip(words) {
         word.store(u64::from_le_bytes(*bytes), Ordering::Release);
@@ -78,11 +78,11 @@ fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, merged);
 }
 
-/// Compares and swaps the word at an offset that eight divides. Returns what it was before.
+/// Compares and swaps the word at an offset that eight divides. Returns its former value.
 #[inline]
 pub fn compare_and_swap(words: &[AtomicU64], offset: u64, old: u64, new: u64) -> u64 {
     let swapped =
-        words[offset as usize / WORD].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
+        words[offset as usize / WORD_BYTES].compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire);
     swapped.unwrap_or_else(|found| found)
 }
 
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_wherever_they_begin() {
+    fn bytes_are_read_as_they_were_written_at_any_offset() {
         let words = zeros(64);
         for offset in 0..20 {
             for len in 0..40 {

@@ -1,4 +1,4 @@
-//! A directory that only its user can enter, and the few things done in it.
+//! A directory that only its user can enter, and the operations on its files.
 
 #[cfg(not(unix))]
 #[path = "directory/other.rs"]
@@ -17,26 +17,19 @@ pub(crate) use system::{Directory, of_user};
 use crate::{Error, Result};
 
 impl Directory {
-    /// Puts `bytes` in the place of the file `name`, all or nothing. Only in one's turn.
+    /// Replaces the file `name` by these bytes, completely or not at all. The caller must have its turn.
     pub(crate) fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let new = format!("{name}.new");
-        let path = self.path().join(&new);
         let result = self
             .make(&new)
             .and_then(|mut file| {
                 file.write_all(bytes)?;
-                // Some file systems find out only now that the disk is full; and without this a crash
-                // of the machine may leave an empty file under the name.
+                // Some file systems find out only now that the disk is full. Without this, a crash of the
+                // machine could leave an empty file under the name.
                 file.sync_all()
             })
-            .map_err(|source| Error::Io { doing: "writing", path: path.clone(), source })
-            .and_then(|()| {
-                self.rename(&new, name).map_err(|source| Error::Io {
-                    doing: "renaming",
-                    path: path.clone(),
-                    source,
-                })
-            });
+            .map_err(|e| io_error("writing", self.path(), &new, e))
+            .and_then(|()| self.rename(&new, name).map_err(|e| io_error("renaming", self.path(), &new, e)));
         if result.is_err() {
             self.remove(&new);
         }
@@ -44,7 +37,7 @@ impl Directory {
     }
 }
 
-/// Up to `limit + 1` bytes, so that the caller sees when there are too many.
+/// Reads up to `limit + 1` bytes, so that the caller sees when there are too many.
 fn read_bounded(file: File, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);

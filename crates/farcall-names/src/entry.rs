@@ -1,14 +1,14 @@
-//! What a registry holds for one instance.
+//! The entries of a registry.
 
 use crate::{Address, Error, Label, MAX_EXPORT, Owner, Result};
 
-/// The most fingerprints that an entry holds: one for each procedure of an interface.
+/// The most fingerprints of an entry, which has one for each procedure of its interface.
 pub const MAX_FINGERPRINTS: usize = 4096;
 
-/// The most bytes that a public key has.
+/// The most bytes of a public key.
 pub const MAX_PUBLIC_KEY: usize = 1024;
 
-/// What a registry holds for one instance of a type.
+/// A registry's entry for one instance of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
@@ -16,20 +16,20 @@ pub struct Entry {
     pub type_name: Label,
     /// The instance.
     pub instance: Label,
-    /// Where it is exported: Grapevine's connect-site.
+    /// The address at which it is exported: Grapevine's connect-site.
     pub address: Address,
-    /// The export's identifier, random, checked on each call: a restart breaks every binding
+    /// The export's identifier. It is random, and each call checks it, so a restart breaks every binding
     /// (Birrell & Nelson 1984, section 2.3).
     pub export: u64,
-    /// What a binding compares of each procedure. At most [`MAX_FINGERPRINTS`].
+    /// The fingerprints of the procedures, at most [`MAX_FINGERPRINTS`].
     pub fingerprints: Vec<Fingerprint>,
     /// The exporter's public key; empty if it has none. At most [`MAX_PUBLIC_KEY`] bytes.
     pub public_key: Vec<u8>,
-    /// The process that exports it. When that is dead, so is the entry.
+    /// The process that exports it. The entry is void when that process is dead.
     pub owner: Owner,
 }
 
-/// What a binding compares of a procedure.
+/// The part of a procedure's description that a binding compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// The procedure's number.
@@ -41,7 +41,7 @@ pub struct Fingerprint {
 }
 
 impl Entry {
-    /// An entry that this process owns, without fingerprints or public key.
+    /// Returns an entry that this process owns, without fingerprints or a public key.
     pub fn new(type_name: Label, instance: Label, address: Address, export: u64) -> Self {
         Self {
             type_name,
@@ -54,17 +54,17 @@ impl Entry {
         }
     }
 
-    /// The entry's name, as in `FileAccess/ebbets`.
+    /// Returns the entry's name, as in `FileAccess/ebbets`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.type_name, self.instance)
     }
 
-    /// The error that says that this entry has the name already.
+    /// Returns the error that this entry has the name already.
     pub(crate) fn taken(&self) -> Error {
         Error::Taken { name: self.name(), owner: self.owner, address: self.address }
     }
 
-    /// Whether the entry keeps to the bounds. Registries ask before they publish it.
+    /// Checks that the entry keeps within the bounds. Registries call this before they publish it.
     ///
     /// # Errors
     ///

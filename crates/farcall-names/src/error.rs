@@ -1,4 +1,4 @@
-//! What can go wrong with a registry.
+//! The errors of a registry.
 
 use std::fmt;
 use std::io;
@@ -9,9 +9,7 @@ use crate::{Address, Owner};
 /// `Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong with a registry.
-///
-/// None of these changes what the registry holds.
+/// An error of a registry. None of them changes the registry's content.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,9 +17,9 @@ pub enum Error {
     Taken {
         /// The name, as in `FileAccess/ebbets`.
         name: String,
-        /// Who exports it.
+        /// The process that exports it.
         owner: Owner,
-        /// Where.
+        /// The address at which it is exported.
         address: Address,
     },
     /// The file or directory cannot be trusted, because another user may have put it there.
@@ -31,7 +29,7 @@ pub enum Error {
         /// What is wrong with it.
         why: Distrust,
     },
-    /// The registry's file does not read as one. It is left as it is: look at it, then move it away.
+    /// The registry's file cannot be parsed. It is left as it is: look at it, then move it away.
     Corrupt {
         /// The file.
         path: PathBuf,
@@ -47,29 +45,29 @@ pub enum Error {
         /// The version of the format that it claims.
         found: String,
     },
-    /// What was to be published exceeds a bound.
+    /// The entry or the registry exceeds a bound.
     TooLarge {
-        /// What there is too much of.
+        /// The counted things, such as `"fingerprints"`.
         what: &'static str,
-        /// How much of it.
+        /// How many there are.
         size: usize,
-        /// How much is allowed.
+        /// How many are allowed.
         limit: usize,
     },
-    /// Another process held the registry's lock for as long as we cared to wait.
+    /// Another process held the registry's lock for too long.
     Busy {
         /// The lock's file.
         path: PathBuf,
-        /// The process that said it took the lock.
+        /// The process that has written its number into the lock's file.
         holder: Option<u32>,
     },
     /// The operating system refused.
     Io {
-        /// What was being done, such as `"reading"`.
+        /// The operation, such as `"reading"`.
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -84,9 +82,9 @@ pub enum Distrust {
     NotADirectory,
     /// It is no regular file.
     NotAFile,
-    /// This user owns it, not the user that we run as.
+    /// This user owns it, not the user that this process runs as.
     Owner(u32),
-    /// Its permissions let other users in. They ought to be 0700.
+    /// Its permissions let other users in. They must be 0700.
     Mode(u32),
 }
 
@@ -94,7 +92,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taken { name, owner, address } => {
-                write!(f, "{name} is exported already, by {owner} at {address}")
+                write!(f, "{name} is already exported by {owner} at {address}")
             }
             Self::Untrusted { path, why } => {
                 write!(f, "{} cannot be trusted: {why}", path.display())
@@ -113,7 +111,11 @@ impl fmt::Display for Error {
                 write!(f, "{size} {what}; at most {limit} are allowed")
             }
             Self::Busy { path, holder: Some(pid) } => {
-                write!(f, "{} is locked, it seems by process {pid}; is that stopped?", path.display())
+                write!(
+                    f,
+                    "{} is locked, apparently by process {pid}; check whether that process is stopped",
+                    path.display()
+                )
             }
             Self::Busy { path, holder: None } => {
                 write!(f, "{} is locked by another process", path.display())

@@ -11,53 +11,51 @@ use crate::owner::Judge;
 use crate::table::{Held, Table};
 use crate::{Entry, Error, Label, Listing, Owner, Registration, Registry, Result};
 
-/// The registry's file in its directory.
+/// The name of the registry's file in its directory.
 const NAMES: &str = "names";
 
-/// How long a writer waits for its turn, which lasts milliseconds unless a process is stopped in it.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a writer waits for its turn. A turn lasts milliseconds, unless a process is stopped during it.
+const TURN_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A registry that all processes of a user on one machine share, with nothing to install.
 ///
-/// It is one file of text, `names`, in a directory of its own. Readers take no lock: a writer puts
-/// a whole new file in the old one's place, so a reader sees one or the other. Writers take turns
-/// by locks on the files `lock` and `next` beside it; one that gets no turn for about 10 s gives
-/// [`Error::Busy`]. An entry whose owner has died is skipped by readers and removed by the next
-/// writer.
+/// It is one text file, `names`, in a directory of its own. Readers take no lock: a writer replaces the whole
+/// file, so a reader sees the old or the new one. Writers take turns by locks on the files `lock` and `next`
+/// beside it; a writer that gets no turn within 10 s fails with [`Error::Busy`]. Readers skip an entry whose
+/// owner has died, and the next writer removes it.
 ///
-/// A file that cannot be read is never replaced: the error names the file and the line, and what is
-/// there stays there to be looked at. So it is when the disk is full.
+/// A file that cannot be parsed is never replaced: the error names the file and the line, and the file stays
+/// as it is. It also stays as it is when the disk is full.
 ///
 /// # Access control
 ///
-/// The directory is made with mode 0700, and refused, by readers too, if another user owns it, if
-/// its mode lets others in, or if it is a symbolic link: otherwise whoever made it first in `/tmp`
-/// could claim every name. What is in it is opened relative to the directory that was examined.
+/// The directory is created with mode 0700. Readers and writers refuse it if another user owns it, if its
+/// mode lets others in, or if it is a symbolic link: otherwise a user who created it first in `/tmp` could
+/// claim every name. Its files are opened relative to the directory that was examined.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
 }
 
 impl File {
-    /// The registry of the user that this process runs as, in `$XDG_RUNTIME_DIR/farcall` if that
-    /// variable holds an absolute path, else in `/tmp/farcall-<uid>`. Nothing is made or opened
-    /// before it is used.
+    /// Returns the registry of the user that this process runs as: in `$XDG_RUNTIME_DIR/farcall` if that
+    /// variable holds an absolute path, otherwise in `/tmp/farcall-<uid>`. Nothing is created or opened
+    /// before the first use.
     pub fn of_user() -> Self {
         Self::at(crate::directory::of_user())
     }
 
-    /// The registry in this directory, which is made when first something is published. Its parent
-    /// must exist.
+    /// Returns the registry in this directory, which the first publication creates. Its parent must exist.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
         Self { path: directory.into() }
     }
 
-    /// The registry's directory.
+    /// Returns the registry's directory.
     pub fn directory(&self) -> &Path {
         &self.path
     }
 
-    /// What the file holds, dead entries included. No directory or no file is an empty registry.
+    /// Reads the file, with entries of dead owners. A missing directory or file is an empty registry.
     fn load(&self, directory: &Directory) -> Result<Table> {
         let Some(bytes) = directory.read(NAMES, MAX_FILE)? else {
             return Ok(Table::default());
@@ -69,7 +67,7 @@ impl File {
         })
     }
 
-    /// What readers see: the table without the dead.
+    /// Reads the wanted entries whose owners are not dead.
     fn living(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Result<Listing> {
         let Some(directory) = Directory::open(&self.path)? else {
             return Ok(Listing::new(0, Vec::new()));
@@ -80,13 +78,14 @@ impl File {
         Ok(Listing::new(table.version(), entries.cloned().collect()))
     }
 
-    /// Lets `change` alter the table, alone among all processes, after the dead are removed.
+    /// Removes the entries of dead owners, lets `change` alter the table, and writes it, alone among all
+    /// processes.
     fn update<T>(
         &self,
         directory: &Directory,
         change: impl FnOnce(&mut Table, &mut Judge) -> Result<T>,
     ) -> Result<T> {
-        let _turn = directory.turn(PATIENCE)?;
+        let _turn = directory.turn(TURN_PATIENCE)?;
         let mut table = self.load(directory)?;
         let before = table.version();
         let mut judge = Judge::new();
@@ -153,13 +152,13 @@ impl Registry for File {
         Ok(self.living(|_| false)?.version)
     }
 
-    /// All who ask it are on this machine.
+    /// Returns a loopback address: all clients are on this machine.
     fn route(&self) -> Option<IpAddr> {
         Some(Ipv4Addr::LOCALHOST.into())
     }
 }
 
-/// A name that this process keeps published is not published again.
+/// Refuses a name that this process keeps published.
 fn refuse_own(found: Option<&Held>, this: &Owner) -> Result<()> {
     match found {
         Some(held) if held.entry.owner.pid == this.pid && own::has(held) => Err(held.entry.taken()),
@@ -167,7 +166,7 @@ fn refuse_own(found: Option<&Held>, this: &Owner) -> Result<()> {
     }
 }
 
-/// A name that another live process exports is that process's.
+/// Refuses a name that another live process exports.
 fn refuse_taken(found: Option<&Entry>, this: &Owner, judge: &mut Judge) -> Result<()> {
     match found {
         Some(entry) if judge.is_live_other(&entry.owner, this) => Err(entry.taken()),

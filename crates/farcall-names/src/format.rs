@@ -6,10 +6,10 @@
 //! end 1
 //! ```
 //!
-//! The first line gives the version of the format, and that of the registry. The last line counts
-//! the entries, so that a file cut short is noticed. The fields `fingerprints` and `key` are left out
-//! when they are empty. The parser is total: any bytes give a table or a [`Fault`], in linear time,
-//! and it holds no more than a few times what it reads.
+//! The first line has the version of the format, and that of the registry. The last line has the number of
+//! entries, so that a truncated file is noticed. The fields `fingerprints` and `key` are omitted when they
+//! are empty. The parser accepts any bytes, and returns a table or a [`Fault`] in linear time. It needs no
+//! more memory than a few times its input.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -24,16 +24,16 @@ pub const MAX_FILE: usize = 4 << 20;
 const MAGIC: &str = "farcall-names";
 const VERSION: &str = "1";
 
-/// What is wrong with a registry's file.
+/// An error in a registry's file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The format has a version that we do not know.
+    /// The format has an unknown version.
     Version(String),
-    /// A line, counted from 1, does not read as it should.
+    /// A line, counted from 1, cannot be parsed.
     Line(usize, String),
 }
 
-/// The text of a table. It reads back as the same table.
+/// Returns the text of a table, which parses as the same table.
 pub(crate) fn render(table: &Table) -> String {
     let mut text = format!("{MAGIC} {VERSION} {}\n", table.version());
     for held in table.held() {
@@ -63,14 +63,14 @@ fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(what);
 }
 
-/// Reads the text of a table.
+/// Parses the text of a table.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
     if bytes.len() > MAX_FILE {
         return Err(Fault::Line(1, format!("the file has more than {MAX_FILE} bytes")));
     }
     let text = str::from_utf8(bytes).map_err(|e| {
         let line = 1 + bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count();
-        Fault::Line(line, "it is not text in UTF-8".to_owned())
+        Fault::Line(line, "it is not UTF-8 text".to_owned())
     })?;
     let mut lines = text.split_inclusive('\n').zip(1..);
 
@@ -88,14 +88,14 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Table, Fault> {
         }
         let held = whole_line(line).and_then(parse_entry).map_err(|why| Fault::Line(number, why))?;
         if !table.restore(held) {
-            return Err(Fault::Line(number, "the name stands in an earlier line already".to_owned()));
+            return Err(Fault::Line(number, "an earlier line has the same name".to_owned()));
         }
     }
     let number = text.split_inclusive('\n').count() + 1;
-    Err(Fault::Line(number, "the line \"end\" is missing; the file has been cut short".to_owned()))
+    Err(Fault::Line(number, "the line \"end\" is missing; the file is truncated".to_owned()))
 }
 
-/// The registry's version.
+/// Parses the first line. Returns the registry's version.
 fn parse_first(line: &str) -> Result<u64, Fault> {
     let fault = || Fault::Line(1, format!("a registry begins with \"{MAGIC} {VERSION}\" and its version"));
     let mut words = line.strip_suffix('\n').ok_or_else(fault)?.split(' ');
@@ -116,16 +116,16 @@ fn parse_first(line: &str) -> Result<u64, Fault> {
 fn check_end(count: &str, found: usize) -> Result<(), String> {
     match decimal::<usize>(whole_line(count)?) {
         Some(count) if count == found => Ok(()),
-        Some(count) => Err(format!("{count} entries are promised, {found} are here")),
+        Some(count) => Err(format!("{count} entries are announced, {found} are there")),
         None => Err("a number must follow \"end\"".to_owned()),
     }
 }
 
 fn whole_line(line: &str) -> Result<&str, String> {
-    line.strip_suffix('\n').ok_or_else(|| "the line has been cut short".to_owned())
+    line.strip_suffix('\n').ok_or_else(|| "the line is truncated".to_owned())
 }
 
-/// The fields of an entry that stand behind its name and address.
+/// The fields of an entry after its name and address.
 #[derive(Default)]
 struct Fields {
     export: Option<u64>,
@@ -167,7 +167,7 @@ impl Fields {
     fn set(&mut self, word: &str) -> Result<(), String> {
         let shown = || word.chars().take(16).collect::<String>();
         let (field, value) =
-            word.split_once('=').ok_or_else(|| format!("{:?} is no FIELD=VALUE", shown()))?;
+            word.split_once('=').ok_or_else(|| format!("{:?} is not FIELD=VALUE", shown()))?;
         let bad = || format!("the field {field:?} has a bad value");
         match field {
             "export" => once(field, &mut self.export, hex(value).ok_or_else(bad)?),
@@ -183,7 +183,7 @@ impl Fields {
 fn once<T>(field: &str, place: &mut Option<T>, value: T) -> Result<(), String> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(format!("the field {field:?} stands twice")),
+        Some(_) => Err(format!("the field {field:?} occurs twice")),
     }
 }
 
@@ -217,12 +217,12 @@ fn key(value: &str) -> Option<Vec<u8>> {
     digits.chunks_exact(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect()
 }
 
-/// A decimal number; unlike `parse` alone it takes no sign.
+/// Parses a decimal number. Unlike `parse` alone, it accepts no sign.
 fn decimal<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Exactly 16 hexadecimal digits.
+/// Parses exactly 16 hexadecimal digits.
 fn hex(text: &str) -> Option<u64> {
     let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     digits.then(|| u64::from_str_radix(text, 16).ok()).flatten()

@@ -8,9 +8,9 @@
 //!
 //! - [`Name`] is what a user writes: `FileAccess`, `FileAccess/ebbets`,
 //!   `udp://10.0.0.7:7000/FileAccess`, `udp://ebbets.example.org:7000/FileAccess`.
-//! - [`Registry`] is what exporters publish to and importers ask.
-//! - [`Memory`] is one for a single process, and for tests; [`File`] is one that all processes of
-//!   a user on a machine share, with nothing to install.
+//! - [`Registry`] is the trait of registries: exporters publish to a registry, importers ask it.
+//! - [`Memory`] is a registry for a single process, and for tests. [`File`] is a registry that all processes
+//!   of a user on a machine share, with nothing to install.
 //!
 //! ```
 //! use farcall_names::{Entry, Memory, Name, Registry};
@@ -29,10 +29,10 @@
 //!
 //! # Who may export a name
 //!
-//! Whoever can write to a registry can claim to be any server in it, so a registry's access control
-//! decides who may export a name (section 2.3). The embedded registries leave that to the operating
-//! system: [`Memory`] belongs to one process, and [`File`] insists on a directory that only its
-//! user can enter. Neither of them tells two programs of the same user apart.
+//! A process that can write to a registry can claim to be any server in it, so a registry's access control
+//! decides who may export a name (section 2.3). The embedded registries leave that to the operating system:
+//! [`Memory`] belongs to one process, and [`File`] insists on a directory that only its user can enter.
+//! Neither distinguishes two programs of the same user.
 
 #![forbid(unsafe_code)]
 

@@ -1,29 +1,25 @@
 //! A registry within one process.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::table::Table;
 use crate::{Entry, Label, Listing, Registration, Registry, Result};
+use farcall_base::lock;
 
 /// A registry within one process: for programs that are their own servers, and for tests.
 ///
-/// Its clones are the same registry. Everything in it belongs to this process, so nothing in it is
-/// ever dead, and a name stays taken until its registration is dropped.
+/// Clones share one registry. All entries belong to this process, so none is ever dead, and a name stays
+/// taken until its registration is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     table: Arc<Mutex<Table>>,
 }
 
 impl Memory {
-    /// An empty registry.
+    /// Returns an empty registry.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        // No method of the table leaves it half changed, so a panic elsewhere does not spoil it.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -31,7 +27,7 @@ impl Registry for Memory {
     fn publish(&self, entry: &Entry) -> Result<Registration> {
         entry.check()?;
         let revision = {
-            let mut table = self.table();
+            let mut table = lock(&self.table);
             if let Some(found) = table.find(&entry.type_name, &entry.instance) {
                 return Err(found.taken());
             }
@@ -39,32 +35,32 @@ impl Registry for Memory {
         };
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
         Ok(Registration::new(entry.name(), move || {
-            Ok(registry.table().remove_revision(&type_name, &instance, revision))
+            Ok(lock(&registry.table).remove_revision(&type_name, &instance, revision))
         }))
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
-        Ok(self.table().remove(type_name, instance))
+        Ok(lock(&self.table).remove(type_name, instance))
     }
 
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>> {
-        Ok(self.table().entries().filter(|e| e.type_name == *type_name).cloned().collect())
+        Ok(lock(&self.table).entries().filter(|e| e.type_name == *type_name).cloned().collect())
     }
 
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>> {
-        Ok(self.table().find(type_name, instance).cloned())
+        Ok(lock(&self.table).find(type_name, instance).cloned())
     }
 
     fn list(&self) -> Result<Listing> {
-        let table = self.table();
+        let table = lock(&self.table);
         Ok(Listing::new(table.version(), table.entries().cloned().collect()))
     }
 
     fn version(&self) -> Result<u64> {
-        Ok(self.table().version())
+        Ok(lock(&self.table).version())
     }
 
-    /// All who ask it are on this machine.
+    /// Returns a loopback address: all clients are on this machine.
     fn route(&self) -> Option<IpAddr> {
         Some(Ipv4Addr::LOCALHOST.into())
     }

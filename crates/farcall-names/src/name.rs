@@ -1,4 +1,4 @@
-//! The names that users write, taken apart: type, instance, address.
+//! Parses the names that users write: type, instance, address.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -9,14 +9,14 @@ use farcall_base::canonical;
 /// The most bytes of a [`Label`].
 pub const MAX_LABEL: usize = 128;
 
-/// The most bytes of a type and an instance together, with the `/` between them: by both an exporter is asked
-/// for what it exports, in a field that is no longer.
+/// The most bytes of a type and an instance together, with the `/` between them. An importer sends both in
+/// one field, which has no more room.
 pub const MAX_EXPORT: usize = 255;
 
 /// The most bytes of a [`Name`].
 pub const MAX_NAME: usize = 512;
 
-/// What to bind to: a type, an instance of it, or an address.
+/// A name to bind to: a type, an instance of a type, or an address.
 ///
 /// These are the three binding times of Birrell & Nelson 1984, section 2.3.
 ///
@@ -48,17 +48,17 @@ pub enum Name {
         /// The instance.
         instance: Label,
     },
-    /// `udp://10.0.0.7:7000/FileAccess`: what is exported at that address; no registry is asked.
+    /// `udp://10.0.0.7:7000/FileAccess`: the export at that address; no registry is asked.
     At {
         /// The address.
         address: Address,
         /// The type.
         type_name: Label,
-        /// The instance, if the name gives one; else any at that address.
+        /// The instance, if the name has one; otherwise any instance at that address.
         instance: Option<Label>,
     },
-    /// `udp://ebbets.example.org:7000/FileAccess`: what is exported at one of the addresses that the host has
-    /// when the name is bound; no registry is asked.
+    /// `udp://ebbets.example.org:7000/FileAccess`: the export at one of the addresses that the host has when
+    /// the name is bound; no registry is asked.
     AtHost {
         /// The host.
         host: Host,
@@ -66,14 +66,14 @@ pub enum Name {
         port: u16,
         /// The type.
         type_name: Label,
-        /// The instance, if the name gives one; else any at that address.
+        /// The instance, if the name has one; otherwise any instance at that address.
         instance: Option<Label>,
     },
 }
 
-/// Where something is exported, and what carries the calls: a URL's scheme and authority.
+/// The address of an export and the carrier of its calls: a URL's scheme and authority.
 ///
-/// Carriers to come (TCP, in-process) have their place here.
+/// Future carriers will be further variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Address {
@@ -85,20 +85,20 @@ pub enum Address {
 
 /// The name of a type or of an instance, known to be well-formed.
 ///
-/// It has from 1 to [`MAX_LABEL`] bytes: ASCII letters, digits, `.`, `_` and `-`, the first one a
-/// letter, a digit or `_`. Case matters. So a label can stand in a URL, a path, a line of text or a
-/// key of a database without being quoted.
+/// It has from 1 to [`MAX_LABEL`] bytes: ASCII letters, digits, `.`, `_` and `-`, the first one a letter, a
+/// digit or `_`. Case matters. So a label needs no quotes in a URL, a path, a line of text or a database key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Label(Box<str>);
 
 /// The name of a host, known to be well-formed (RFC 952, RFC 1123 section 2.1).
 ///
 /// It has at most 253 bytes in parts with a dot between them: from 1 to 63 ASCII letters, digits, `_` and
-/// `-`, no `-` first or last. What ends in a number is an address, or was meant to be one.
+/// `-`, no `-` first or last. A text that ends in a number is not a host's name, because it is or was meant
+/// to be an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host(Box<str>);
 
-/// What is wrong with a name, and where.
+/// An error in a name, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameError {
     name: Box<str>,
@@ -106,7 +106,7 @@ pub struct NameError {
     fault: Fault,
 }
 
-/// What is wrong with a name. `part` says in which part of it.
+/// The kind of an error in a name. `part` says in which part of the name it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -136,7 +136,7 @@ pub enum Fault {
         /// The character.
         found: char,
     },
-    /// There is something after the instance.
+    /// Something follows the instance.
     TooManyParts,
     /// No carrier has this scheme.
     UnknownScheme(String),
@@ -144,21 +144,21 @@ pub enum Fault {
     ReservedScheme(&'static str),
     /// The scheme is not followed by `//`.
     NoSlashes,
-    /// The address is no IP address with a port; nor, where that may stand, a host's name with one.
+    /// The address is not an IP address with a port, nor, where that is allowed, a host's name with a port.
     Address,
     /// The address has no port.
     NoPort,
-    /// The port is 0, at which nobody can be reached.
+    /// The port is 0, at which no server can be reached.
     PortZero,
 }
 
-/// The schemes of carriers that are to come: a name with one gets an error of its own.
+/// The schemes of future carriers. A name with one of them gets an error of its own.
 const RESERVED: [&str; 2] = ["tcp", "inproc"];
 
-/// An error that does not yet know in which name it is.
+/// A result, or an error with its place, without the name.
 type Found<T> = Result<T, (usize, Fault)>;
 
-/// A part of a name, which knows where it stands.
+/// A part of a name, with its place in bytes.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     text: &'a str,
@@ -186,9 +186,9 @@ fn name(text: &str) -> Found<Name> {
             None => Name::Type(type_name),
         });
     }
-    let (carrier, authority) = authority(whole)?;
+    let (scheme, authority) = authority(whole)?;
     let (socket, rest) = authority.split('/');
-    let place = place(carrier, socket)?;
+    let place = place(scheme, text.starts_with("udp:"), socket)?;
     let (type_name, instance) = interface(rest.unwrap_or(socket.end()))?;
     Ok(match place {
         Place::Address(address) => Name::At { address, type_name, instance },
@@ -196,43 +196,30 @@ fn name(text: &str) -> Found<Name> {
     })
 }
 
-/// A colon in front of any slash can only end a scheme: labels have none.
+/// Returns whether a name has a scheme. A colon before the first slash can only end a scheme, because labels
+/// have none.
 fn has_scheme(text: &str) -> bool {
     text.split('/').next().is_some_and(|first| first.contains(':'))
 }
 
-/// What carries calls to a socket address.
-#[derive(Clone, Copy)]
-enum Carrier {
-    Udp,
-    Shm,
-}
+/// The constructor of the addresses with a scheme.
+type Scheme = fn(SocketAddr) -> Address;
 
-impl Carrier {
-    fn to(self, socket: SocketAddr) -> Address {
-        match self {
-            Carrier::Udp => Address::Udp(socket),
-            Carrier::Shm => Address::Shm(socket),
-        }
-    }
-}
-
-/// What a name may have in front of the type.
+/// The address or host of a name.
 enum Place {
     Address(Address),
     Host(Host, u16),
 }
 
-/// An address, or a host and a port.
-fn place(carrier: Carrier, part: Part<'_>) -> Found<Place> {
-    match (socket_address(part), carrier) {
-        (Ok(socket), _) => Ok(Place::Address(carrier.to(socket))),
-        (Err((at, Fault::Address)), Carrier::Udp) => host_and_port(part).unwrap_or(Err((at, Fault::Address))),
-        (Err(fault), Carrier::Udp | Carrier::Shm) => Err(fault),
+/// Parses an address, or a host and a port.
+fn place(scheme: Scheme, takes_host: bool, part: Part<'_>) -> Found<Place> {
+    match socket_address(part) {
+        Err((at, Fault::Address)) if takes_host => host_and_port(part).unwrap_or(Err((at, Fault::Address))),
+        socket => socket.map(|socket| Place::Address(scheme(socket))),
     }
 }
 
-/// A host and a port, or what is wrong with the port; nothing if there is no host.
+/// Parses a host and a port. Returns the error if the port is wrong, and `None` if there is no host.
 fn host_and_port(part: Part<'_>) -> Option<Found<Place>> {
     let (host, port) = part.split(':');
     let host = Host::parse(host.text)?;
@@ -244,21 +231,21 @@ fn host_and_port(part: Part<'_>) -> Option<Found<Place>> {
     Some(if port == 0 { Err((part.at, Fault::PortZero)) } else { Ok(Place::Host(host, port)) })
 }
 
-/// What stands before `://`, and what follows it.
-fn authority(whole: Part<'_>) -> Found<(Carrier, Part<'_>)> {
+/// Returns the scheme, and the part after `://`.
+fn authority(whole: Part<'_>) -> Found<(Scheme, Part<'_>)> {
     let (scheme, rest) = whole.split(':');
     if let Some(reserved) = RESERVED.iter().find(|s| **s == scheme.text) {
         return Err((scheme.at, Fault::ReservedScheme(reserved)));
     }
-    let (carrier, rest) = match (scheme.text, rest) {
-        ("udp", Some(rest)) => (Carrier::Udp, rest),
-        ("shm", Some(rest)) => (Carrier::Shm, rest),
+    let (address, rest): (Scheme, _) = match (scheme.text, rest) {
+        ("udp", Some(rest)) => (Address::Udp, rest),
+        ("shm", Some(rest)) => (Address::Shm, rest),
         _ => return Err((scheme.at, Fault::UnknownScheme(scheme.text.to_owned()))),
     };
     let Some(text) = rest.text.strip_prefix("//") else {
         return Err((rest.at, Fault::NoSlashes));
     };
-    Ok((carrier, Part { text, at: rest.at + 2 }))
+    Ok((address, Part { text, at: rest.at + 2 }))
 }
 
 fn socket_address(part: Part<'_>) -> Found<SocketAddr> {
@@ -278,7 +265,7 @@ fn is_portless(text: &str) -> bool {
     bare.parse::<IpAddr>().is_ok() || bracketed.is_some_and(|t| t.parse::<Ipv6Addr>().is_ok())
 }
 
-/// A type, and an instance if there is one.
+/// Parses a type, and an instance if there is one.
 fn interface(part: Part<'_>) -> Found<(Label, Option<Label>)> {
     let (type_name, rest) = part.split('/');
     let type_name = label(type_name, "a type")?;
@@ -317,7 +304,7 @@ fn label(label: Part<'_>, part: &'static str) -> Found<Label> {
 }
 
 impl<'a> Part<'a> {
-    /// What stands before the separator, and what stands after it if it occurs.
+    /// Returns the parts before and after the first separator.
     fn split(self, separator: char) -> (Self, Option<Self>) {
         match self.text.split_once(separator) {
             None => (self, None),
@@ -328,14 +315,14 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// The empty part behind this one.
+    /// Returns the empty part after this one.
     fn end(self) -> Self {
         Self { text: "", at: self.at + self.text.len() }
     }
 }
 
 impl Label {
-    /// The label's text.
+    /// Returns the label's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -351,7 +338,7 @@ impl FromStr for Label {
 }
 
 impl Host {
-    /// The name's text.
+    /// Returns the name's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -364,7 +351,7 @@ impl Host {
                 && !part.starts_with('-')
                 && !part.ends_with('-')
         };
-        // Resolvers take these for addresses of IPv4 in old spellings.
+        // Resolvers treat these as IPv4 addresses in old notations.
         let is_number = |part: &str| match part.strip_prefix("0x").or_else(|| part.strip_prefix("0X")) {
             Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
             None => part.bytes().all(|byte| byte.is_ascii_digit()),
@@ -381,13 +368,13 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, NameError> {
         authority(Part { text, at: 0 })
-            .and_then(|(carrier, socket)| socket_address(socket).map(|socket| carrier.to(socket)))
+            .and_then(|(scheme, socket)| socket_address(socket).map(scheme))
             .map_err(|(at, fault)| NameError::new(text, at, fault))
     }
 }
 
 impl Address {
-    /// The socket to which datagrams go, in [canonical] form.
+    /// Returns the socket address to which datagrams are sent, in [canonical] form.
     pub fn socket(&self) -> Option<SocketAddr> {
         match self {
             Self::Udp(socket) | Self::Shm(socket) => Some(canonical(*socket)),
@@ -400,12 +387,12 @@ impl NameError {
         Self { name: name.into(), at, fault }
     }
 
-    /// What is wrong.
+    /// Returns the kind of the error.
     pub fn fault(&self) -> &Fault {
         &self.fault
     }
 
-    /// Where in the name, in bytes from its beginning.
+    /// Returns the place of the error, in bytes from the beginning of the name.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -463,9 +450,9 @@ impl AsRef<str> for Label {
 
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A name may come from anywhere and be of any length: show it escaped, and not all of it.
-        const SHOWN: usize = 80;
-        let shown: String = self.name.chars().take(SHOWN).collect();
+        // A name may come from anywhere and have any length, so it is shown escaped and shortened.
+        const MAX_SHOWN_CHARS: usize = 80;
+        let shown: String = self.name.chars().take(MAX_SHOWN_CHARS).collect();
         let more = if shown.len() < self.name.len() { "..." } else { "" };
         write!(f, "in the name {shown:?}{more}, at byte {}: {}", self.at, self.fault)
     }
@@ -485,18 +472,18 @@ impl fmt::Display for Fault {
             Self::TooManyParts => f.write_str("nothing may follow the instance"),
             Self::UnknownScheme(scheme) => {
                 let shown: String = scheme.chars().take(16).collect();
-                write!(f, "{shown:?} is no scheme; an address is written as in udp://10.0.0.7:7000/FileAccess")
+                write!(f, "{shown:?} is not a scheme; write an address as in udp://10.0.0.7:7000/FileAccess")
             }
             Self::ReservedScheme(scheme) => {
                 write!(f, "this version of farcall has no carrier for {scheme:?}, only \"udp\"")
             }
             Self::NoSlashes => f.write_str("\"//\" is missing, as in udp://10.0.0.7:7000/FileAccess"),
             Self::Address => f.write_str(
-                "an IP address with a port is wanted, such as 10.0.0.7:7000 or [::1]:7000; udp:// takes a host's name too, \
+                "an IP address with a port is expected, such as 10.0.0.7:7000 or [::1]:7000; udp:// also takes a host's name, \
                  such as ebbets.example.org:7000",
             ),
             Self::NoPort => f.write_str("the port is missing, as in 10.0.0.7:7000 or [::1]:7000"),
-            Self::PortZero => f.write_str("nobody can be reached at port 0"),
+            Self::PortZero => f.write_str("no server can be reached at port 0"),
         }
     }
 }

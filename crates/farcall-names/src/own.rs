@@ -1,28 +1,31 @@
 //! The entries that this process keeps published in registry files.
 //!
 //! An entry names its owner by process number and start time, which a process keeps when it executes another
-//! program (execve(2)). So an entry of this process may be what its former program left behind: then nothing
-//! serves it, and the name may be published anew. What is noted here was published by this program.
+//! program (execve(2)). So an entry of this process may have been left by its former program: then nothing
+//! serves it, and the name may be published again. This module notes the entries that the present program has
+//! published.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use crate::Entry;
 use crate::table::Held;
+use farcall_base::lock;
 
-/// An entry as it was published: type and instance, the export's identifier, the revision.
+/// Identifies a published entry: its name, the export's identifier, and the revision.
 type Mark = (String, u64, u64);
 
-/// How many registrations of this process have that mark: more than one only in different directories.
+/// The number of this process's registrations with each mark. There can be several only in different
+/// directories.
 static OWN: Mutex<BTreeMap<Mark, usize>> = Mutex::new(BTreeMap::new());
 
-/// An entry that this process keeps published for as long as it keeps this.
+/// Notes that this process keeps an entry published, until it is dropped.
 pub(crate) struct Own(Mark);
 
 impl Own {
     pub(crate) fn new(entry: &Entry, revision: u64) -> Self {
         let mark = mark(entry, revision);
-        *own().entry(mark.clone()).or_default() += 1;
+        *lock(&OWN).entry(mark.clone()).or_default() += 1;
         Self(mark)
     }
 
@@ -33,7 +36,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        let mut own = own();
+        let mut own = lock(&OWN);
         let Some(count) = own.get_mut(&self.0) else { return };
         *count -= 1;
         if *count == 0 {
@@ -42,18 +45,13 @@ impl Drop for Own {
     }
 }
 
-/// Whether this process keeps the entry published.
+/// Returns whether this process keeps the entry published.
 pub(crate) fn has(held: &Held) -> bool {
-    own().contains_key(&mark(&held.entry, held.revision))
+    lock(&OWN).contains_key(&mark(&held.entry, held.revision))
 }
 
 fn mark(entry: &Entry, revision: u64) -> Mark {
     (entry.name(), entry.export, revision)
-}
-
-fn own() -> MutexGuard<'static, BTreeMap<Mark, usize>> {
-    // Nothing panics while it is held.
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

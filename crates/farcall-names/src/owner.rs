@@ -1,15 +1,15 @@
-//! The process that owns an entry, and whether it still lives.
+//! The process that owns an entry, and whether it is alive.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, Read};
 
-/// A process, told apart from every other that has had or will have its number.
+/// Identifies a process, also among processes that have had or will have the same number.
 ///
-/// Process numbers are used again, so the time at which the process started is kept beside it, and
-/// the boot and the process namespace in which both mean something. On systems other than Linux,
-/// and where `/proc` is not mounted, only the number is known; what is unknown is 0.
+/// The system reuses process numbers, so the start time is kept beside the number, and the boot and the
+/// process namespace in which both have a meaning. On systems other than Linux, and where `/proc` is not
+/// mounted, only the number is known; unknown fields are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Owner {
@@ -23,23 +23,24 @@ pub struct Owner {
     pub namespace: u64,
 }
 
-/// Whether an owner lives, as far as this process can tell.
+/// Whether an owner is alive, as far as this process can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// It runs.
+    /// The process runs.
     Alive,
-    /// It has exited, or the machine has been booted since.
+    /// The process has exited, or the machine was booted since.
     Dead,
-    /// It belongs to another process namespace, such as a container's, or the system does not say.
-    /// Its entries are listed, and whoever exports the same name replaces them.
+    /// The process belongs to another process namespace, such as a container's, or the system does not say.
+    /// Its entries are listed, but a process that exports the same name replaces them.
     Unknown,
 }
 
 impl Owner {
-    /// The process that calls this.
+    /// Returns the calling process.
     pub fn current() -> Self {
         let pid = std::process::id();
-        // A `/proc` that knows us by another number belongs to another namespace: of no use.
+        // A `/proc` that shows another number for this process belongs to another namespace, and is of no
+        // use.
         let stat =
             proc_file("self/stat").ok().filter(|stat| stat.split(' ').next() == Some(&pid.to_string()));
         let Some(stat) = stat else {
@@ -53,7 +54,7 @@ impl Owner {
         }
     }
 
-    /// Whether this process lives, as far as the calling process can tell.
+    /// Returns whether this owner is alive, as far as the calling process can tell.
     pub fn liveness(&self) -> Liveness {
         self.seen_from(&Self::current())
     }
@@ -76,17 +77,17 @@ impl Owner {
         self.judged(stat.as_deref().and_then(parse_stat), || runs(self.pid))
     }
 
-    /// Whether the owner lives. `stat` is the state and the start time of the process that has its number
-    /// now, if they can be read. `runs` says whether there is any process with that number.
+    /// Returns whether the owner is alive. `stat` is the state and the start time of the process that has its
+    /// number now, if they can be read. `runs` says whether there is any process with that number.
     fn judged(&self, stat: Option<(char, u64)>, runs: impl FnOnce() -> Liveness) -> Liveness {
         match stat {
-            // A zombie has exited; its parent has yet to ask how.
+            // A zombie has exited, but its parent has not asked for its exit status.
             Some((state, started)) if started != self.started || matches!(state, 'Z' | 'X' | 'x') => {
                 Liveness::Dead
             }
             Some(_) => Liveness::Alive,
-            // A process may be hidden from us (proc_pid(5), hidepid), or we lack a descriptor to look:
-            // that must not bury the living.
+            // The process may be hidden from this one (proc_pid(5), hidepid), or there may be no descriptor
+            // to look: that does not prove that it is dead.
             None if runs() == Liveness::Dead => Liveness::Dead,
             None => Liveness::Unknown,
         }
@@ -99,7 +100,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Judges many owners from one place, each only once.
+/// Judges whether owners are alive, each only once.
 pub(crate) struct Judge {
     here: Owner,
     judged: BTreeMap<Owner, Liveness>,
@@ -118,14 +119,15 @@ impl Judge {
         self.liveness(owner) == Liveness::Dead
     }
 
-    /// Whether `owner` lives and is not this process.
+    /// Returns whether `owner` is alive and is another process than `this`.
     pub(crate) fn is_live_other(&mut self, owner: &Owner, this: &Owner) -> bool {
         // Two live processes of one namespace have different numbers.
         self.liveness(owner) == Liveness::Alive && owner.pid != this.pid
     }
 }
 
-/// The state and the start time in the text of `/proc/PID/stat` (fields 3 and 22 of proc_pid_stat(5)).
+/// Returns the state and the start time in the text of `/proc/PID/stat` (fields 3 and 22 of
+/// proc_pid_stat(5)).
 fn parse_stat(stat: &str) -> Option<(char, u64)> {
     // The second field is the program's name in parentheses, which may itself hold spaces and parentheses.
     let (_, fields) = stat.rsplit_once(") ")?;
@@ -147,14 +149,14 @@ fn namespace() -> Option<u64> {
 }
 
 fn proc_file(path: &str) -> io::Result<String> {
-    const MOST: u64 = 4096;
+    const MAX_BYTES: u64 = 4096;
     let mut bytes = Vec::new();
-    fs::File::open(format!("/proc/{path}"))?.take(MOST).read_to_end(&mut bytes)?;
+    fs::File::open(format!("/proc/{path}"))?.take(MAX_BYTES).read_to_end(&mut bytes)?;
     // A program may have any bytes in its name.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether some process has that number: all that can be known where start times are not.
+/// Returns whether any process has that number. Where start times are unknown, nothing more can be known.
 #[cfg(unix)]
 fn runs(pid: u32) -> Liveness {
     use rustix::io::Errno;
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_lives() {
+    fn this_process_is_alive() {
         assert_eq!(Owner::current().liveness(), Liveness::Alive);
     }
 

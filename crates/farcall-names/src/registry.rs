@@ -1,4 +1,4 @@
-//! What a registry of names does, and the guard that keeps an entry published.
+//! The trait of registries of names, and the guard that keeps an entry published.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,90 +8,89 @@ use crate::{Entry, Label, Result};
 
 /// A registry of names: exporters publish to it, importers ask it.
 ///
-/// It is an object-safe seam: the rest of farcall holds an `Arc<dyn Registry>`. Every method may
-/// block for as long as the registry's medium does (a lock on a file, a round trip to a server),
-/// so none belongs on the path of a call.
+/// The rest of farcall holds it as an `Arc<dyn Registry>`. Every method except [`Registry::route`] may block
+/// for as long as the registry's medium does (a lock on a file, a round trip to a server), so no call asks a
+/// registry.
 ///
-/// An answer is a hint, as in Cedar: the instance may be gone by the time it is called. That is
-/// found out by the call itself, because the export's identifier is checked on each one.
+/// An answer is a hint, as in Cedar: the instance may be gone when it is called. The call finds that out,
+/// because each call checks the export's identifier.
 pub trait Registry: Send + Sync {
     /// Publishes `entry` until the registration is dropped or withdrawn, or its owner dies.
     ///
-    /// A former entry of the same name is replaced if its owner is dead, or if an earlier program of
+    /// It replaces a former entry of the same name if the owner of that is dead, or if an earlier program of
     /// this process published it (execve(2)).
     ///
     /// # Errors
     ///
     /// [`Error::Taken`](crate::Error::Taken) if a live process, this one included, exports that name;
-    /// [`Error::TooLarge`](crate::Error::TooLarge) if the entry exceeds a bound; else what went
-    /// wrong with the registry's medium. After an error the registry holds what it held before.
+    /// [`Error::TooLarge`](crate::Error::TooLarge) if the entry exceeds a bound; otherwise an error of the registry's medium.
+    /// An error leaves the registry unchanged.
     fn publish(&self, entry: &Entry) -> Result<Registration>;
 
-    /// Withdraws the entry of this name, if this process or a dead one owns it. True if there was
+    /// Withdraws the entry of this name, if this process or a dead one owns it. Returns whether there was
     /// one.
     ///
     /// # Errors
     ///
-    /// [`Error::Taken`](crate::Error::Taken) if another live process owns it; else what went wrong
-    /// with the registry's medium.
+    /// [`Error::Taken`](crate::Error::Taken) if another live process owns it; otherwise an error of the registry's medium.
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool>;
 
-    /// The members of a type's group whose owners are not known to be dead, by ascending instance
-    /// name. A type that nobody exports is an empty group.
+    /// Returns the instances of a type whose owners are not known to be dead, by ascending name. A type that
+    /// nobody exports has none.
     ///
     /// # Errors
     ///
-    /// What went wrong with the registry's medium.
+    /// An error of the registry's medium.
     fn instances(&self, type_name: &Label) -> Result<Vec<Entry>>;
 
-    /// The entry of one instance, unless there is none or its owner is known to be dead.
+    /// Returns the entry of one instance, unless there is none or its owner is known to be dead.
     ///
     /// # Errors
     ///
-    /// What went wrong with the registry's medium.
+    /// An error of the registry's medium.
     fn lookup(&self, type_name: &Label, instance: &Label) -> Result<Option<Entry>>;
 
-    /// Every entry whose owner is not known to be dead, by ascending name, and the version at
-    /// which they were read.
+    /// Returns all entries whose owners are not known to be dead, by ascending name, and the version at which
+    /// they were read.
     ///
     /// # Errors
     ///
-    /// What went wrong with the registry's medium.
+    /// An error of the registry's medium.
     fn list(&self) -> Result<Listing>;
 
-    /// A number that differs whenever something was published or withdrawn since.
+    /// Returns a number that changes whenever an entry is published or withdrawn.
     ///
-    /// This is the place of watches: who follows a group asks for this and lists again when it
-    /// differs from [`Listing::version`]. It need not change when an owner dies, until a writer
-    /// notices.
+    /// A client that follows a group polls this number, and lists the group again when it differs from
+    /// [`Listing::version`]. It need not change when an owner dies, until a writer notices.
     ///
     /// # Errors
     ///
-    /// What went wrong with the registry's medium.
+    /// An error of the registry's medium.
     fn version(&self) -> Result<u64>;
 
-    /// An address of the registry: a server at all addresses of its host (`0.0.0.0`) publishes the one from
-    /// which its host sends there, because those who ask the registry can be expected to reach that too. A
-    /// loopback address says that all who ask are on this machine. Does not block.
+    /// Returns an address of the registry. A server that is bound to all addresses of its host (`0.0.0.0`)
+    /// publishes the address from which its host sends to this one, because the registry's clients can be
+    /// expected to reach that too. A loopback address says that all clients are on this machine. Does not
+    /// block.
     ///
-    /// By default none: such a server must then be told what to publish.
+    /// The default is `None`: then such a server must be told which address to publish.
     fn route(&self) -> Option<IpAddr> {
         None
     }
 }
 
-/// All that a registry held at one version of it.
+/// The content of a registry at one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listing {
-    /// What [`Registry::version`] was when this was read.
+    /// The value of [`Registry::version`] when this was read.
     pub version: u64,
     /// The entries, by ascending type and instance.
     pub entries: Vec<Entry>,
 }
 
 impl Listing {
-    /// A listing, for those who implement [`Registry`].
+    /// Returns a listing. For implementations of [`Registry`].
     pub fn new(version: u64, entries: Vec<Entry>) -> Self {
         Self { version, entries }
     }
@@ -99,8 +98,8 @@ impl Listing {
 
 /// Keeps an entry published; dropping it withdraws the entry.
 ///
-/// It withdraws what it published and nothing else: once that was withdrawn otherwise and the name
-/// published anew, the older registration has no effect. Nor has the copy that a forked child inherits.
+/// It withdraws only the entry that it published. If that was withdrawn otherwise and the name was published
+/// again, the older registration has no effect. Nor has the copy that a forked child inherits.
 #[must_use = "dropping a registration withdraws its entry"]
 pub struct Registration {
     name: String,
@@ -111,17 +110,17 @@ pub struct Registration {
 type Undo = Box<dyn FnOnce() -> Result<bool> + Send + Sync>;
 
 impl Registration {
-    /// A registration of `name` that `undo` takes back, for those who implement [`Registry`].
-    /// `undo` runs at most once, and says whether there was still something to withdraw.
+    /// Returns a registration of `name` that `undo` withdraws. `undo` runs at most once, and returns whether
+    /// the entry was still there. For implementations of [`Registry`].
     pub fn new(name: impl fmt::Display, undo: impl FnOnce() -> Result<bool> + Send + Sync + 'static) -> Self {
         Self { name: name.to_string(), process: std::process::id(), undo: Some(Box::new(undo)) }
     }
 
-    /// Withdraws the entry, and says whether it was still there.
+    /// Withdraws the entry. Returns whether it was still there.
     ///
     /// # Errors
     ///
-    /// What went wrong with the registry's medium; the entry may then stay until its owner exits.
+    /// An error of the registry's medium. The entry may then stay until its owner exits.
     pub fn withdraw(mut self) -> Result<bool> {
         self.take_back()
     }
@@ -130,7 +129,7 @@ impl Registration {
         let Some(undo) = self.undo.take() else {
             return Ok(false);
         };
-        // After `fork` the child holds a copy of a registration that is its parent's.
+        // After `fork` the child holds a copy of its parent's registration.
         if self.process != std::process::id() {
             return Ok(false);
         }
@@ -140,7 +139,8 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // Nobody is left to tell. The entry then stays until this process exits, when readers skip it.
+        // An error cannot be reported. The entry then stays until this process exits, and readers skip it
+        // from then on.
         let _ = self.take_back();
     }
 }

@@ -1,4 +1,4 @@
-//! The entries of a registry and their versions, wherever they are kept.
+//! A table of entries with versions, which every registry keeps.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use crate::{Entry, Label};
 /// The entries of a registry, by type and instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Table {
-    /// Counts the changes.
+    /// The number of changes.
     version: u64,
     held: BTreeMap<(Label, Label), Held>,
 }
 
-/// An entry and the version of the table that it came with: what was published under the same name
-/// before or after has another.
+/// An entry, and the version of the table at which it was added. An earlier or later entry of the same name
+/// has another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) entry: Entry,
@@ -21,7 +21,7 @@ pub(crate) struct Held {
 }
 
 impl Table {
-    /// An empty table that has come to this version.
+    /// Returns an empty table with this version.
     pub(crate) fn at_version(version: u64) -> Self {
         Self { version, ..Self::default() }
     }
@@ -46,12 +46,13 @@ impl Table {
         self.held.get(&key(type_name, instance))
     }
 
-    /// Puts an entry as it was read; false if there is one of that name.
+    /// Adds an entry with its revision, as it was read from a file. Returns false if there is one of that
+    /// name.
     pub(crate) fn restore(&mut self, held: Held) -> bool {
         self.held.insert(key(&held.entry.type_name, &held.entry.instance), held).is_none()
     }
 
-    /// Adds or replaces an entry; the revision that it has from now on.
+    /// Adds or replaces an entry. Returns its new revision.
     pub(crate) fn put(&mut self, entry: Entry) -> u64 {
         let revision = self.changed();
         self.held.insert(key(&entry.type_name, &entry.instance), Held { entry, revision });
@@ -66,7 +67,7 @@ impl Table {
         there
     }
 
-    /// Removes the entry if it is still the one that was put at `revision`.
+    /// Removes the entry if it still has that revision.
     pub(crate) fn remove_revision(&mut self, type_name: &Label, instance: &Label, revision: u64) -> bool {
         let same = self.held.get(&key(type_name, instance)).is_some_and(|held| held.revision == revision);
         same && self.remove(type_name, instance)

@@ -20,12 +20,12 @@
 //! # }
 //! ```
 //!
-//! **Addresses** are `tcp://HOST:PORT`, `udp://HOST:PORT` and `unix:PATH`; [`import`] and [`Builder::find`] also take
-//! `HOST`, and ask its port mapper. Prefer TCP: over UDP a call that is not
-//! answered in time is sent again, by the same identifier, and a server that does not remember it executes it again.
+//! **Addresses** are `tcp://HOST:PORT`, `udp://HOST:PORT` and `unix:PATH`; [`import`] and [`Builder::find`]
+//! also take `HOST`, and ask its port mapper. Prefer TCP: over UDP a call that is not answered in time is
+//! sent again, by the same identifier, and a server that does not remember it executes it again.
 //!
-//! **Time.** A server cannot be asked whether it is still at it. So a call whose caller says nothing fails after 25
-//! seconds ([`Builder::patience`]), unlike other calls of farcall.
+//! **Time.** A server cannot be asked whether it is still at it. So a call whose caller says nothing fails
+//! after 25 seconds ([`Builder::patience`]), unlike other calls of farcall.
 //!
 //! If nothing comes over a connection between the sending of a call and the call's deadline, or only part of
 //! a reply, the connection may be dead: the next call makes another. Other calls under way stay on the old
@@ -40,16 +40,16 @@
 //! forward. Three refused tries in a row, over at least half a second, end the calls. Those that did not run
 //! are made again once on a new connection, and so are others whose procedure is `#[idempotent]`.
 //!
-//! **Threads.** The thread that waits for a reply receives, for all that wait at the same connection. Started calls
-//! gather, and leave together when their thread waits, or by the word of one thread that the process has for all
-//! connections; calls that are only made and waited for need no thread.
+//! **Threads.** The thread that waits for a reply receives, for all that wait at the same connection. Started
+//! calls gather, and leave together when their thread waits, or by the word of one thread that the process
+//! has for all connections; calls that are only made and waited for need no thread.
 //!
 //! ```text
 //! client     settings, connections          bound    a program as a stub's channel
 //! link       one connection                 table    who waits for what, and who receives
 //! carrier    sockets, and the seam for TLS  auth     credentials, and the seam for RPCSEC_GSS
 //! find       who has a program, and where   rpcbind  a host's port mapper, as its clients use it
-//! copies     calls sealed anew              gather   a thread that waits for any of several calls
+//! resealer   calls whose copies differ      gather   a thread that waits for any of several calls
 //! refusals   a port that takes no datagrams incoming what has come, and for whom it is
 //!                                           timers   when a thread that waits must act
 //! ```
@@ -58,13 +58,13 @@ mod address;
 pub mod auth;
 mod bound;
 pub mod carrier;
-mod copies;
 mod find;
 mod gather;
 mod incoming;
 pub(crate) mod link;
 pub(crate) mod model;
 mod refusals;
+mod resealer;
 pub(crate) mod rpcbind;
 mod table;
 #[cfg(test)]
@@ -91,9 +91,10 @@ pub(crate) use bound::{NO_VERSION, spelled};
 use carrier::{Address, Dial, Plain};
 pub use find::import;
 use link::{Back, Link};
-use table::Lost;
+use table::TransportError;
 
-/// A connection to one server, or a socket by which it is sent datagrams, and how it is called. Clones share it.
+/// A connection to one server, or a socket by which it is sent datagrams, and how it is called. Clones share
+/// it.
 #[derive(Clone)]
 pub struct Client {
     connection: Arc<Connection>,
@@ -151,8 +152,8 @@ impl Client {
         }
     }
 
-    /// The same connection, for calls that have no reply: they return once they are sent, and nobody knows whether they
-    /// ran. Their procedures have no result (RFC 5531 section 8.4.1 calls it batching).
+    /// The same connection, for calls that have no reply: they return once they are sent, and nobody knows
+    /// whether they ran. Their procedures have no result (RFC 5531 section 8.4.1 calls it batching).
     #[must_use]
     pub fn one_way(&self) -> Client {
         Client { settings: Settings { one_way: true, ..self.settings.clone() }, ..self.clone() }
@@ -231,15 +232,16 @@ impl Builder {
         self
     }
 
-    /// How long a call waits over UDP before it is sent again; a second by default, an hour at most. Each pause is twice
-    /// the last, up to 16 seconds.
+    /// How long a call waits over UDP before it is sent again; a second by default, an hour at most. Each
+    /// pause is twice the last, up to 16 seconds.
     #[must_use]
     pub fn retransmit(mut self, first: Duration) -> Builder {
         self.settings.retransmit = first.clamp(Duration::from_millis(1), Duration::from_secs(3600));
         self
     }
 
-    /// Takes results that RFC 4506 forbids but older servers send: padding that is not zero, bytes after the end.
+    /// Takes results that RFC 4506 forbids but older servers send: padding that is not zero, bytes after the
+    /// end.
     #[must_use]
     pub fn lenient(mut self) -> Builder {
         self.settings.lenient = true;
@@ -253,8 +255,8 @@ impl Builder {
         self
     }
 
-    /// Whether a connection that has ended is made again by the next call; it is by default. Not where the server keeps
-    /// state with the connection.
+    /// Whether a connection that has ended is made again by the next call; it is by default. Not where the
+    /// server keeps state with the connection.
     #[must_use]
     pub fn reconnect(mut self, reconnect: bool) -> Builder {
         self.reconnect = reconnect;
@@ -370,8 +372,8 @@ struct Connection {
     link: Mutex<Current>,
     /// One thread has ended making a new link.
     dialled: Condition,
-    /// The identifier of the next call. They begin by chance, so that a server that remembers the calls of another
-    /// process at the same port does not take ours for those.
+    /// The identifier of the next call. They begin by chance, so that a server that remembers the calls of
+    /// another process at the same port does not take ours for those.
     next: AtomicU32,
 }
 
@@ -393,7 +395,7 @@ impl Connection {
 
     /// The link, a new one if the last is broken and one can be made until then.
     #[inline]
-    fn link(&self, now: Time, until: Option<Time>) -> Result<Arc<Link>, Lost> {
+    fn link(&self, now: Time, until: Option<Time>) -> Result<Arc<Link>, TransportError> {
         let mut current = self.lock();
         if now > current.stale {
             current.stale = now + IDLE;
@@ -410,19 +412,20 @@ impl Connection {
         self.renew(current, until)
     }
 
-    /// One thread makes the new link, with nothing locked; the others wait for it, no longer than they have time.
+    /// One thread makes the new link, with nothing locked; the others wait for it, no longer than they have
+    /// time.
     #[cold]
     fn renew<'a>(
         &'a self,
         mut current: MutexGuard<'a, Current>,
         until: Option<Time>,
-    ) -> Result<Arc<Link>, Lost> {
+    ) -> Result<Arc<Link>, TransportError> {
         if !self.reconnect {
             let broken = current.link.lock().broken.clone();
             return Err(broken.unwrap_or_else(|| unreachable_by("the connection has ended")));
         }
         let left = || until.map(|until| until.since(self.env.now()));
-        let late = || Lost::new(Kind::Deadline, Ran::No, "connection");
+        let late = || TransportError::new(Kind::Deadline, Ran::No, "connection");
         while mem::replace(&mut current.dialling, true) {
             let left = left();
             if left.is_some_and(|left| left.is_zero()) {
@@ -482,6 +485,6 @@ impl Drop for Connection {
 }
 
 #[cold]
-fn unreachable_by(why: &str) -> Lost {
-    Lost::new(Kind::Unreachable, Ran::No, why)
+fn unreachable_by(why: &str) -> TransportError {
+    TransportError::new(Kind::Unreachable, Ran::No, why)
 }

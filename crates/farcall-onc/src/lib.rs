@@ -46,8 +46,8 @@
 //! ```
 //!
 //! **An `.x` file** gives the same kind of traits, one for each version of each program, and the types:
-//! [`include_x!("nfs3.x")`](include_x). `docs/onc.md` leads from such a file to a server, a client, and a client
-//! in C, and says what is promised.
+//! [`include_x!("nfs3.x")`](include_x). `docs/onc.md` leads from such a file to a server, a client, and a
+//! client in C, and says what is promised.
 //!
 //! A package that only speaks ONC RPC needs no other crate of farcall: what its code names is here too
 //! (`examples/calculator`). A package that depends on `farcall` as well may use the names of either.
@@ -99,8 +99,8 @@ pub use client::{Builder, Client, import};
 #[cfg(unix)]
 pub use server::Server;
 
-/// Puts the types and traits of an `.x` file in its place: constants, types, and a trait for each version of each
-/// program. The path is relative to the package. What becomes of each name is in `docs/x-names.md`.
+/// Puts the types and traits of an `.x` file in its place: constants, types, and a trait for each version of
+/// each program. The path is relative to the package. What becomes of each name is in `docs/x-names.md`.
 ///
 /// ```
 /// mod mount {

@@ -1,4 +1,5 @@
-//! What the port mapper's clients and our port mapper share: its number, its procedures and types, its addresses.
+//! What the port mapper's clients and our port mapper share: its number, its procedures and types, its
+//! addresses.
 
 pub(crate) mod address;
 pub mod protocol;

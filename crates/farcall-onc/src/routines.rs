@@ -1,5 +1,6 @@
-//! Ready to use: what one line asks of a host. The simplest of three levels (Sun's "Networking on the Sun Workstation"
-//! has them too); below it are the stubs of any program ([`import`](crate::import)), and [`Client`] with all its settings.
+//! Ready to use: what one line asks of a host. The simplest of three levels (Sun's "Networking on the Sun
+//! Workstation" has them too); below it are the stubs of any program ([`import`](crate::import)), and
+//! [`Client`] with all its settings.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,8 +10,8 @@ use farcall::{CallFailed, Kind, Ran, System};
 
 use crate::client::{Builder, Client, NO_VERSION, OtherVersions, spelled};
 
-/// How long a program takes to answer at all: calls its null procedure, which does nothing (RFC 5531 section 12). One that
-/// has no such procedure, as there are, has answered too.
+/// How long a program takes to answer at all: calls its null procedure, which does nothing (RFC 5531 section
+/// 12). One that has no such procedure, as there are, has answered too.
 ///
 /// ```no_run
 /// println!("NFS answers in {:?}", farcall_onc::routines::ping("10.0.0.7", 100_003, 3)?);
@@ -30,7 +31,8 @@ pub fn ping(address: &str, program: u32, version: u32) -> Result<Duration, CallF
     }
 }
 
-/// The lowest and the highest version of a program that a server has: what it says of a call of one that it cannot have.
+/// The lowest and the highest version of a program that a server has: what it says of a call of one that it
+/// cannot have.
 ///
 /// # Errors
 /// If the program does not answer, or takes any version. As [`Builder::find`](crate::Builder::find).

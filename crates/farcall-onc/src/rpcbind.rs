@@ -1,7 +1,8 @@
-//! Where programs are found on a host: the port mapper's protocol (RFC 1833), versions 2 to 4, and a mapper of our own for
-//! hosts that have none.
+//! Where programs are found on a host: the port mapper's protocol (RFC 1833), versions 2 to 4, and a mapper
+//! of our own for hosts that have none.
 //!
-//! The host's own is `rpcbind`. Where there is none (in containers, on systems without one), a [`Mapper`] does its work:
+//! The host's own is `rpcbind`. Where there is none (in containers, on systems without one), a [`Mapper`]
+//! does its work:
 //!
 //! ```
 //! use farcall_onc::Server;

@@ -28,7 +28,6 @@
 
 mod back;
 mod caller;
-mod crew;
 mod datagrams;
 mod dispatcher;
 mod duplicates;
@@ -39,6 +38,7 @@ pub(crate) mod mapper;
 pub(crate) mod model;
 mod outgoing;
 mod peer;
+mod pool;
 mod programs;
 mod shorts;
 mod stopper;
@@ -67,17 +67,17 @@ pub use stopper::Stopper;
 use crate::client::rpcbind::{Registration, Rpcbind};
 use crate::wire::auth::{AuthStat, Flavor};
 use crate::wire::record;
-use crew::Crew;
 use datagrams::Datagrams;
 use duplicates::Duplicates;
 use mapper::{Mapper, Offered};
+use pool::Pool;
 use programs::Programs;
 use shorts::Shorts;
 use streams::{StreamLimits, Streams};
 
 /// Programs that are being served, until it is dropped.
 pub struct Server {
-    crew: Arc<Crew>,
+    pool: Arc<Pool>,
     streams: Option<Arc<Streams>>,
     programs: Arc<Programs>,
     addresses: Vec<(Transport, SocketAddr)>,
@@ -94,8 +94,9 @@ impl Server {
         ServerBuilder::default()
     }
 
-    /// Serves until the process ends, or [`Stopper::stop`] is called: then what it registered is taken back. (To be ended by a
-    /// signal takes nothing back: whoever wants that has a thread that waits for the signal call the stopper.)
+    /// Serves until the process ends, or [`Stopper::stop`] is called: then what it registered is taken back.
+    /// (To be ended by a signal takes nothing back: whoever wants that has a thread that waits for the signal
+    /// call the stopper.)
     pub fn wait(self) {
         self.stopper.wait();
     }
@@ -150,15 +151,15 @@ impl Server {
     }
 }
 
-/// Nobody waits at the sockets any more when this returns, and their addresses are free. Procedures that run end by
-/// themselves; one that was called over UDP keeps its socket as long, for its reply.
+/// Nobody waits at the sockets any more when this returns, and their addresses are free. Procedures that run
+/// end by themselves; one that was called over UDP keeps its socket as long, for its reply.
 impl Drop for Server {
     fn drop(&mut self) {
         self.registrations.clear();
         self.each_place(|mapper, program, version, stream, address| {
             mapper.unregister(program, version, stream, address);
         });
-        self.crew.stop();
+        self.pool.stop();
         if let Some(streams) = &self.streams {
             streams.close();
         }
@@ -233,7 +234,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Is the host's port mapper, in its versions 2 to 4, and found there itself; called at [`rpcbind::PORT`](crate::rpcbind::PORT) by those who do not know better.
+    /// Is the host's port mapper, in its versions 2 to 4, and found there itself; called at
+    /// [`rpcbind::PORT`](crate::rpcbind::PORT) by those who do not know better.
     pub fn mapper(self, mapper: &Mapper) -> Self {
         let offers = Offered::new(mapper).offers();
         offers.into_iter().fold(self, ServerBuilder::offer).register_at(mapper)
@@ -275,7 +277,8 @@ impl ServerBuilder {
         self.at(Place::Both(address))
     }
 
-    /// Is called over a Unix socket at this path, which must not exist yet, and does not when the server is dropped.
+    /// Is called over a Unix socket at this path, which must not exist yet, and does not when the server is
+    /// dropped.
     pub fn unix(self, path: impl AsRef<Path>) -> Self {
         self.at(Place::Unix(path.as_ref().to_owned()))
     }
@@ -293,23 +296,23 @@ impl ServerBuilder {
     /// With `workers(1)` a procedure begins while another one waits in a call of its own: guard what
     /// procedures share by a [`Mutex`](std::sync::Mutex).
     ///
-    /// The server never has more threads than these, those that wait, one for each UDP socket, one for all connections
-    /// together, and one that looks after the others.
+    /// The server never has more threads than these, those that wait, one for each UDP socket, one for all
+    /// connections together, and one that looks after the others.
     pub fn workers(mut self, most: usize) -> Self {
         self.workers = most;
         self
     }
 
-    /// How many procedures may wait in a call of ONC RPC themselves, at most; 1,024 by default. A procedure beyond that cannot
-    /// make such a call: it fails as overloaded, and did not run. So servers that call one another, or themselves, never
-    /// all wait for one another.
+    /// How many procedures may wait in a call of ONC RPC themselves, at most; 1,024 by default. A procedure
+    /// beyond that cannot make such a call: it fails as overloaded, and did not run. So servers that call one
+    /// another, or themselves, never all wait for one another.
     pub fn waiting(mut self, most: usize) -> Self {
         self.waiting = most;
         self
     }
 
-    /// How long a thread looks for the next call before it sleeps; it does not by default. Worth a processor where every
-    /// microsecond counts.
+    /// How long a thread looks for the next call before it sleeps; it does not by default. Worth a processor
+    /// where every microsecond counts.
     pub fn spin(mut self, time: Duration) -> Self {
         self.limits.spin = time;
         self
@@ -338,8 +341,8 @@ impl ServerBuilder {
         self
     }
 
-    /// How long a connection may be silent; six minutes by default, a minute more than clients usually wait before they
-    /// close it.
+    /// How long a connection may be silent; six minutes by default, a minute more than clients usually wait
+    /// before they close it.
     pub fn idle(mut self, time: Duration) -> Self {
         self.limits.idle = time;
         self
@@ -357,30 +360,31 @@ impl ServerBuilder {
         self
     }
 
-    /// Accepts arguments that RFC 4506 forbids but old clients send: padding that is not zero, any number but 0 as true,
-    /// bytes after the arguments.
+    /// Accepts arguments that RFC 4506 forbids but old clients send: padding that is not zero, any number but
+    /// 0 as true, bytes after the arguments.
     pub fn lenient(mut self) -> Self {
         self.programs.lenient = true;
         self
     }
 
-    /// Keeps replies, so that a call that is sent again is answered and not run again; `None`, and no room for any, keeps none.
-    /// NULL and what is `#[idempotent]` is not kept.
+    /// Keeps replies, so that a call that is sent again is answered and not run again; `None`, and no room
+    /// for any, keeps none. NULL and what is `#[idempotent]` is not kept.
     pub fn retention(mut self, retention: Option<Retention>) -> Self {
         self.retention = retention.filter(|kept| kept.bytes > 0);
         self
     }
 
-    /// Asks before each call whether its caller is served; if not, it is told why. If this panics the call is refused.
+    /// Asks before each call whether its caller is served; if not, it is told why. If this panics the call is
+    /// refused.
     pub fn allow(mut self, allow: impl Fn(&Caller) -> Result<(), AuthStat> + Send + Sync + 'static) -> Self {
         self.programs.allow = Some(Box::new(allow));
         self
     }
 
-    /// Gives an AUTH_SHORT for each AUTH_SYS (RFC 5531 appendix A): 16 bytes that stand for the credential, of which so many
-    /// are known at most, in half a kilobyte each. None are given by default. A client whose AUTH_SHORT is not known any
-    /// more, after so many others or since the server is a new one, is told so (AUTH_REJECTEDCRED) and sends its
-    /// credential again.
+    /// Gives an AUTH_SHORT for each AUTH_SYS (RFC 5531 appendix A): 16 bytes that stand for the credential,
+    /// of which so many are known at most, in half a kilobyte each. None are given by default. A client whose
+    /// AUTH_SHORT is not known any more, after so many others or since the server is a new one, is told so
+    /// (AUTH_REJECTEDCRED) and sends its credential again.
     pub fn short_credentials(mut self, most: usize) -> Self {
         self.programs.shorts = Some(Shorts::new(most));
         self
@@ -401,10 +405,10 @@ impl ServerBuilder {
         self.programs.duplicates = self.retention.map(Duplicates::new);
         let (env, spin) = (System::current(), self.limits.spin);
         let programs = Arc::new(self.programs);
-        let crew = Crew::new(env.clone(), self.workers, self.waiting);
-        crew.start_keeper()?;
+        let pool = Pool::new(env.clone(), self.workers, self.waiting);
+        pool.start_watchdog()?;
         let mut server = Server {
-            crew,
+            pool,
             streams: None,
             programs,
             addresses: Vec::new(),
@@ -436,8 +440,8 @@ impl ServerBuilder {
         }
         for socket in sockets {
             server.addresses.push((Transport::Udp, socket.local_address()));
-            let datagrams = Datagrams::new(env.clone(), socket, spin, &server.crew, &server.programs);
-            server.crew.man(Arc::new(datagrams));
+            let datagrams = Datagrams::new(env.clone(), socket, spin, &server.pool, &server.programs);
+            server.pool.receive_at(Arc::new(datagrams))?;
         }
         for listener in &listeners {
             if let Some(address) = listener.local_address() {
@@ -445,9 +449,9 @@ impl ServerBuilder {
             }
         }
         if !listeners.is_empty() {
-            let streams = Streams::new(env, listeners, self.limits, &server.crew, &server.programs)?;
+            let streams = Streams::new(env, listeners, self.limits, &server.pool, &server.programs)?;
             server.streams = Some(streams.clone());
-            server.crew.man(streams);
+            server.pool.receive_at(streams)?;
         }
         if let Some(rpcbind) = self.rpcbind {
             let is_stream = |transport: &Transport| *transport == Transport::Tcp;

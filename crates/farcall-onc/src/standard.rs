@@ -1,4 +1,5 @@
-//! What is the same everywhere: definitions of protocols that many speak, and what the numbers of programs mean.
+//! What is the same everywhere: definitions of protocols that many speak, and what the numbers of programs
+//! mean.
 
 /// The `.x` file of a protocol: `nfs3`, `mount`, `rpcbind` or `vxi11`.
 ///
@@ -31,7 +32,8 @@ pub fn program_number(name: &str) -> Option<u32> {
     PROGRAMS.iter().find(|(_, known)| *known == name).map(|(number, _)| *number)
 }
 
-/// As `/etc/rpc` lists them; those that are met today (RFC 5531 section 14, IANA's registry of RPC program numbers).
+/// As `/etc/rpc` lists them; those that are met today (RFC 5531 section 14, IANA's registry of RPC program
+/// numbers).
 const PROGRAMS: &[(u32, &str)] = &[
     (100_000, "rpcbind"),
     (100_001, "rstatd"),

@@ -3,12 +3,12 @@
 //! A client's link says so for each thread that waits. Only a thread of a worker pool has one to tell.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The worker pool that a thread belongs to.
 pub(crate) trait WorkerPool {
-    /// A procedure on this thread is about to wait. Returns false if as many wait as may: if it waited all the same,
-    /// nobody might be left to serve the call that it waits for.
+    /// A procedure on this thread is about to wait. Returns false if as many wait as may: if it waited all
+    /// the same, nobody might be left to serve the call that it waits for.
     fn may_wait(&self) -> bool;
 
     /// The wait begins: other threads take over what this thread has read and not served.
@@ -18,12 +18,15 @@ pub(crate) trait WorkerPool {
     fn end_wait(&self);
 }
 
+/// What a call is told that such a procedure makes and that must not be waited for.
+pub(crate) const TOO_MANY_WAIT: &str = "too many procedures of this server wait in calls of their own";
+
 thread_local! {
-    static POOL: RefCell<Option<Rc<dyn WorkerPool>>> = const { RefCell::new(None) };
+    static POOL: RefCell<Option<Arc<dyn WorkerPool>>> = const { RefCell::new(None) };
 }
 
 /// Makes this thread a member of a worker pool, or of none.
-pub(crate) fn join(pool: Option<Rc<dyn WorkerPool>>) {
+pub(crate) fn join(pool: Option<Arc<dyn WorkerPool>>) {
     POOL.set(pool);
 }
 
@@ -31,7 +34,7 @@ pub(crate) fn join(pool: Option<Rc<dyn WorkerPool>>) {
 pub(crate) struct TooManyWait;
 
 /// Until it is dropped, this thread does not count as one that executes.
-pub(crate) struct WaitGuard(Option<Rc<dyn WorkerPool>>);
+pub(crate) struct WaitGuard(Option<Arc<dyn WorkerPool>>);
 
 impl WaitGuard {
     /// # Errors

@@ -30,7 +30,8 @@ pub(crate) fn interval(patience: Duration) -> Duration {
     (patience / WORDS).max(SHORTEST_INTERVAL)
 }
 
-/// The longest arguments and results that are accepted by default: a GiB, and a little for what stands around it.
+/// The longest arguments and results that are accepted by default: a GiB, and a little for what stands around
+/// it.
 const LONGEST: u32 = (1 << 30) + (4 << 10);
 
 /// Settings of the calling end.
@@ -111,7 +112,8 @@ pub struct ServerConfig {
     pub reassembly_budget: usize,
     /// Bytes of results held for retransmission, for all conversations together.
     pub held_budget: usize,
-    /// Bytes of results being sent in fragments, for all conversations together; one result more if it is alone.
+    /// Bytes of results being sent in fragments, for all conversations together; one result more if it is
+    /// alone.
     pub sending_budget: usize,
     /// How long a result that nobody acknowledges is held.
     pub hold: Duration,

@@ -5,7 +5,8 @@ use crate::scheme::{Direction, Scheme, Seal};
 pub use crate::wire::kinds;
 use crate::wire::{self, HEADER, Numbers, Target};
 
-/// A datagram of the open scheme with these frames, correctly sealed. `conversation` is the receiver's identifier.
+/// A datagram of the open scheme with these frames, correctly sealed. `conversation` is the receiver's
+/// identifier.
 pub fn seal(conversation: u64, number: u64, frames: &[u8]) -> Vec<u8> {
     let mut datagram = vec![0; HEADER + frames.len() + Scheme::Open.tag()];
     datagram[HEADER..HEADER + frames.len()].copy_from_slice(frames);

@@ -38,8 +38,8 @@ pub use wire::{Fingerprint, MAX_NAME, Route, VERSION, route};
 /// Procedures with these numbers and greater ones access memory: whoever receives their calls executes them.
 pub const ACCESSES: u32 = 0xffff_4000;
 
-/// Of them, procedures with these numbers and greater ones only read: a server holds no result of theirs, and executes them again
-/// when their call comes again.
+/// Of them, procedures with these numbers and greater ones only read: a server holds no result of theirs, and
+/// executes them again when their call comes again.
 pub const READINGS: u32 = 0xffff_8000;
 
 /// The most bytes of a POST. That many fit a datagram of 1,200 bytes with a tag of 16, beside a TICKET whose

@@ -37,7 +37,8 @@ mutants! {
     RestartSaysNo = "restart-says-no",
     /// A refusal because of the horizon always says that the call did not run.
     HorizonSaysNo = "horizon-says-no",
-    /// A refusal of the ticket says that a call did not run though the former end was heard after the new one began.
+    /// A refusal of the ticket says that a call did not run though the former end was heard after the new one
+    /// began.
     StaleIgnoresSilence = "stale-ignores-silence",
     /// A client believes a hint that its ticket is not accepted, and reports that nothing ran.
     StaleBelieved = "stale-believed",
@@ -83,7 +84,8 @@ mutants! {
     SendingUnbounded = "sending-unbounded",
     /// A probe is sent even when no call is outstanding.
     IdleProbes = "idle-probes",
-    /// An access that comes again when its result is no longer held is executed again, as if it were a reading.
+    /// An access that comes again when its result is no longer held is executed again, as if it were a
+    /// reading.
     AccessRunsAgain = "access-runs-again",
     /// A reading that was answered at once does not consume its number.
     ReadingUnrecorded = "reading-not-recorded",

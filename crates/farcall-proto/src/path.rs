@@ -1,10 +1,92 @@
 //! What is known of the way to a peer: round-trip time, congestion window, datagram size.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Time;
 use crate::config::BASE_DATAGRAM;
-use crate::transfer::Room;
+use crate::transfer::{Heard, Next, Outgoing, Room};
+use crate::wire::Select;
+
+/// The way to a peer, and the fragments that are under way there: of arguments at a client, of results at a
+/// server.
+#[derive(Debug, Default)]
+pub(crate) struct Path {
+    pub round_trip: RoundTrip,
+    pub congestion: Congestion,
+    /// Bytes of fragments that are under way, of all messages.
+    pub in_flight: u32,
+    /// How far the peer lets a message go before it has any of it, by its word on the last.
+    granted: u32,
+    /// Activities whose messages wait for room in the congestion window. While there is room, one of them is
+    /// in the queue of those that send, and wakes the next when it has had its turn.
+    pub waiting: VecDeque<u32>,
+}
+
+impl Path {
+    /// A message of `total` bytes, of which nothing was sent.
+    pub fn begin(&self, total: usize) -> Box<Outgoing> {
+        Box::new(Outgoing::new(total as u32, self.granted))
+    }
+
+    /// Chooses what of a message is sent next, in datagram `number`: at most `max` bytes of a datagram of
+    /// `datagram` bytes. No more than `window` bytes are to be under way.
+    pub fn send_next(
+        &mut self,
+        (now, number): (Time, u64),
+        outgoing: &mut Outgoing,
+        (max, datagram): (usize, usize),
+        window: u32,
+    ) -> Next {
+        let room = self.congestion.room(datagram, self.in_flight, self.waiting.len(), window);
+        let next = outgoing.next(max as u32, room);
+        if let Next::Range { start, end, ask, .. } = next {
+            self.in_flight += end - start;
+            outgoing.sent(now, number, start, end, ask);
+        }
+        next
+    }
+
+    /// Lets a message wait for room in the congestion window. `waits` is whether it waits.
+    pub fn wait(&mut self, activity: u32, waits: &mut bool) {
+        if !std::mem::replace(waits, true) {
+            self.waiting.push_back(activity);
+        }
+    }
+
+    /// Learns from what the receiver of a message has. What was sent more than `patience` ago is lost if the
+    /// receiver has waited in vain.
+    pub fn heard(
+        &mut self,
+        (now, patience): (Time, Duration),
+        outgoing: &mut Outgoing,
+        select: &Select<'_>,
+        (datagram, window): (usize, u32),
+    ) -> Heard {
+        let (before, in_flight) = (outgoing.in_flight(), self.in_flight);
+        let heard = outgoing.heard(now, select, patience);
+        self.in_flight -= before - outgoing.in_flight();
+        self.granted = heard.granted.unwrap_or(self.granted);
+        if let Some(sent) = heard.answered {
+            self.round_trip.sample(now.nanos_since(sent));
+            self.congestion.took(now.since(sent));
+        }
+        self.congestion.arrived(heard.arrived, in_flight, datagram, window);
+        if let Some(since) = heard.lost_since {
+            self.congestion.lost(now, since, datagram);
+        }
+        heard
+    }
+
+    /// Takes what was sent of a message more than `patience` ago as lost, because its receiver has waited in
+    /// vain. Returns when the earliest of it was sent.
+    pub fn overdue(&mut self, now: Time, outgoing: &mut Outgoing, patience: Duration) -> Option<Time> {
+        let before = outgoing.in_flight();
+        let lost = outgoing.overdue(now, patience);
+        self.in_flight -= before - outgoing.in_flight();
+        lost
+    }
+}
 
 /// The smoothed round-trip time (RFC 6298 section 2, without the variance: the first retransmission
 /// waits for three round trips, which leaves room enough).
@@ -76,7 +158,8 @@ pub(crate) struct Congestion {
     window: u32,
     threshold: u32,
     recovering_since: Option<Time>,
-    /// The shortest round trip of a fragment, and how many in a row were longer than that by much, while it doubles.
+    /// The shortest round trip of a fragment, and how many in a row were longer than that by much, while it
+    /// doubles.
     least: Duration,
     slower: u8,
 }
@@ -99,9 +182,9 @@ impl Congestion {
         (4 * datagram).max(8 * BASE_DATAGRAM) as u32
     }
 
-    /// What is left of it with so many bytes under way, for one message while `others` wait. Its receiver is asked
-    /// often enough for no more than a quarter of the window to wait for that, and for bursts to be short.
-    /// No more than `most` is to be under way.
+    /// What is left of it with so many bytes under way, for one message while `others` wait. Its receiver is
+    /// asked often enough for no more than a quarter of the window to wait for that, and for bursts to be
+    /// short. No more than `most` is to be under way.
     pub fn room(&self, datagram: usize, in_flight: u32, others: usize, most: u32) -> Room {
         let window = self.window(datagram).min(most);
         let share = u32::try_from(others + 1).map_or(0, |sharers| window / 4 / sharers);
@@ -109,8 +192,8 @@ impl Congestion {
         Room { window, left: window.saturating_sub(in_flight), quantum, shared: others > 0 }
     }
 
-    /// `bytes` of the `in_flight` that were under way have arrived. The window grows only if it was in the way
-    /// (RFC 9002 section 7.8), and up to `most`.
+    /// `bytes` of the `in_flight` that were under way have arrived. The window grows only if it was in the
+    /// way (RFC 9002 section 7.8), and up to `most`.
     pub fn arrived(&mut self, bytes: u32, in_flight: u32, datagram: usize, most: u32) {
         let window = self.window(datagram);
         if in_flight < window / 2 {
@@ -124,8 +207,9 @@ impl Congestion {
         self.window = window.saturating_add(more).min(most.max(window));
     }
 
-    /// A fragment's round trip took so long. When they grow a queue does, and the window shall not double into
-    /// it, for everybody there would lose much at once (RFC 9406, simplified: a few samples in a row decide).
+    /// A fragment's round trip took so long. When they grow a queue does, and the window shall not double
+    /// into it, for everybody there would lose much at once (RFC 9406, simplified: a few samples in a row
+    /// decide).
     pub fn took(&mut self, sample: Duration) {
         const IN_A_ROW: u8 = 3;
         if self.window >= self.threshold {

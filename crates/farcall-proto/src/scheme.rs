@@ -100,8 +100,9 @@ impl Seal {
         Seal { scheme, key: Key::NONE, direction }
     }
 
-    /// Writes the tag into the last bytes of the datagram of this number, for the receiver's `conversation`. If some of
-    /// the datagram's bytes, `inserted`, stand elsewhere, the seal must [allow it](Seal::closes_around).
+    /// Writes the tag into the last bytes of the datagram of this number, for the receiver's `conversation`.
+    /// If some of the datagram's bytes, `inserted`, stand elsewhere, the seal must [allow
+    /// it](Seal::closes_around).
     #[inline(always)]
     pub fn close(&self, datagram: &mut [u8], (conversation, number): (u64, u64), inserted: usize) {
         debug_assert!(inserted == 0 || self.closes_around());

@@ -95,52 +95,29 @@ impl Issuer {
         horizon: u64,
         client: u64,
         conversation: u64,
-        to: SocketAddr,
+        address: SocketAddr,
     ) -> Ticket<'static> {
         let clock = now.since(self.born).as_nanos() as u64;
         self.issued = clock.max(self.issued + 1).max(horizon.saturating_add(1));
-        self.date(self.issued, client, conversation, to, Cow::Borrowed(&[]))
+        self.date(&Holder { client, issued: self.issued, conversation, address }, Cow::Borrowed(&[]))
     }
 
-    /// Makes a conversation's ticket anew, for another address. It keeps its date, so that a call which ran
-    /// under the old address does not run again under the new one.
-    pub fn renew(
-        &mut self,
-        now: Time,
-        horizon: u64,
-        old: &Ticket<'_>,
-        conversation: u64,
-        to: SocketAddr,
-        m: Mutant,
-    ) -> Ticket<'static> {
-        if m.breaks(Rule::RenewalDatedAnew) {
-            return self.issue(now, horizon, old.client, conversation, to);
-        }
-        self.date(old.issued, old.client, conversation, to, old.rest.to_vec().into())
-    }
-
-    /// Makes a ticket with the date of `ticket` and another rest.
-    #[cfg(feature = "test-scheme")]
-    pub fn with_rest(
+    /// Makes a ticket with the date of `ticket`, for another address or with another rest. Because it keeps its
+    /// date, a call that ran under the old ticket does not run again under the new one.
+    pub fn dated_as(
         &self,
-        ticket: &Ticket<'_>,
+        Ticket { client, issued, .. }: &Ticket<'_>,
         conversation: u64,
-        to: SocketAddr,
+        address: SocketAddr,
         rest: Vec<u8>,
     ) -> Ticket<'static> {
-        self.date(ticket.issued, ticket.client, conversation, to, rest.into())
+        self.date(&Holder { client: *client, issued: *issued, conversation, address }, rest.into())
     }
 
-    fn date<'r>(
-        &self,
-        issued: u64,
-        client: u64,
-        conversation: u64,
-        to: SocketAddr,
-        rest: Cow<'r, [u8]>,
-    ) -> Ticket<'r> {
+    fn date<'r>(&self, holder: &Holder, rest: Cow<'r, [u8]>) -> Ticket<'r> {
+        let Holder { client, issued, conversation, address } = *holder;
         let mut ticket = Ticket { client, incarnation: self.incarnation, issued, mac: [0; 16], rest };
-        ticket.mac = self.mac(&ticket, conversation, to);
+        ticket.mac = self.mac(&ticket, conversation, address);
         ticket
     }
 
@@ -164,12 +141,10 @@ impl Issuer {
         Ok(())
     }
 
-    /// The [answer] that proves this incarnation to the holder of one of its tickets. For anybody else's ticket it is
-    /// some number.
+    /// The [answer] that proves this incarnation to the holder of one of its tickets. For anybody else's
+    /// ticket it is some number.
     pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
-        let Holder { client, issued, conversation, address } = *holder;
-        let ticket = self.date(issued, client, conversation, address, Cow::Borrowed(&[]));
-        answer(&ticket.mac, question)
+        answer(&self.date(holder, Cow::Borrowed(&[])).mac, question)
     }
 
     fn mac(&self, ticket: &Ticket<'_>, conversation: u64, address: SocketAddr) -> [u8; 16] {

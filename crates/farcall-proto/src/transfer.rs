@@ -86,8 +86,8 @@ pub(crate) enum Taken {
 }
 
 impl Incoming {
-    /// A message of `total` bytes of which nothing has arrived, to be put together in `buffer`, which is empty. The
-    /// first `window` bytes may come unasked, and the first `widest` are taken.
+    /// A message of `total` bytes of which nothing has arrived, to be put together in `buffer`, which is
+    /// empty. The first `window` bytes may come unasked, and the first `widest` are taken.
     pub fn new(total: u32, buffer: Vec<u8>, window: u32, widest: u32) -> Incoming {
         debug_assert!(buffer.is_empty());
         let lent = buffer.capacity();
@@ -315,6 +315,9 @@ pub(crate) struct Outgoing {
     order: u64,
     /// The latest transmission that is known to have arrived.
     latest: u64,
+    /// What the newest SELECT said: the largest number of a datagram that the receiver had received, and up
+    /// to which byte it had everything.
+    newest: (u64, u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -365,8 +368,8 @@ pub(crate) struct Heard {
 }
 
 impl Outgoing {
-    /// A message of `total` bytes of which nothing was sent. `granted` is what its receiver let us send before it
-    /// had anything, or so we believe: of the message before.
+    /// A message of `total` bytes of which nothing was sent. `granted` is what its receiver let us send
+    /// before it had anything, or so we believe: of the message before.
     pub fn new(total: u32, granted: u32) -> Outgoing {
         Outgoing { total, limit: INITIAL_WINDOW.max(granted & !3), ..Outgoing::default() }
     }
@@ -378,8 +381,8 @@ impl Outgoing {
 
     /// The next range to send, of at most `max` bytes (a multiple of four).
     ///
-    /// The receiver is asked what it has by the last that may be sent without its word, and now and then before,
-    /// for that word to come while there is more to send.
+    /// The receiver is asked what it has by the last that may be sent without its word, and now and then
+    /// before, for that word to come while there is more to send.
     pub fn next(&self, max: u32, room: Room) -> Next {
         let (start, last, again) = match self.lost.front() {
             Some(&(start, end)) => (start, end, true),
@@ -460,13 +463,31 @@ impl Outgoing {
             overtaken || late || sent.order + REORDER <= latest
         });
         heard.complete = select.extent.through == self.total;
-        let all_had_arrived = self.flight.is_empty() && self.lost.is_empty() && self.next == self.total;
-        if all_had_arrived && !heard.complete {
-            // The receiver has forgotten what it had acknowledged: it was restored from an earlier state.
-            self.lost.push_back((select.extent.through, self.total));
+        if self.has_forgotten(&select.extent) {
+            self.go_back(&select.extent);
         }
+        self.newest = self.newest.max((select.extent.largest, select.extent.through));
         heard.granted = (!heard.complete).then(|| select.extent.limit.saturating_sub(select.extent.through));
         heard
+    }
+
+    /// Whether the receiver has forgotten bytes that it had acknowledged, because it was restored from an
+    /// earlier state. Either it has received more datagrams than when it acknowledged more bytes, or it lacks
+    /// bytes although everything sent was acknowledged. A SELECT that was overtaken on its way can look like
+    /// the second case; then bytes are sent twice, without harm.
+    fn has_forgotten(&self, extent: &Extent) -> bool {
+        let (largest, through) = self.newest;
+        let all_had_arrived = self.flight.is_empty() && self.lost.is_empty();
+        extent.through < through && extent.largest > largest || all_had_arrived && extent.through < self.next
+    }
+
+    /// Goes on from the first byte that the receiver lacks, within the limit that it gives now.
+    #[cold]
+    fn go_back(&mut self, extent: &Extent) {
+        (self.next, self.limit) = (extent.through, extent.limit & !3);
+        self.flight.clear();
+        self.lost.clear();
+        (self.in_flight, self.newest) = (0, (0, 0));
     }
 
     /// The receiver has waited in vain: what was sent longer than a round trip ago is lost. Gives

@@ -323,7 +323,8 @@ fn two_fragments_are_four_datagrams_and_a_last_word() {
     assert_eq!(pair.server.held_bytes(), 0);
 }
 
-/// A pair on one machine, where datagrams are large, with a long result under way. What the server sent, in order.
+/// A pair on one machine, where datagrams are large, with a long result under way. What the server sent, in
+/// order.
 fn long_result_on_one_machine() -> (Pair, Vec<Datagram>) {
     let client = ClientConfig { loopback: true, ..ClientConfig::default() };
     let mut pair = Pair::with(client, ServerConfig::default());

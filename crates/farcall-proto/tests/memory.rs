@@ -545,7 +545,8 @@ fn however_many_conversations_were_forgotten_long_results_stay_within_their_budg
     }
 }
 
-/// Room for three long results of each conversation; and calls that the server has, which have not been executed.
+/// Room for three long results of each conversation; and calls that the server has, which have not been
+/// executed.
 fn with_calls(many: u64) -> (Pair, Vec<CallKey>) {
     let server = ServerConfig { sending_budget: 16 * 3 * LONG, ..ServerConfig::default() };
     let mut pair = Pair::acquainted_with(client(), server);

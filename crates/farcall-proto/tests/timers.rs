@@ -185,7 +185,8 @@ fn a_call_that_was_sent_twice_or_in_fragments_does_not_tell_how_long_its_procedu
     assert_eq!((pair.told.len(), patience(&mut pair)), (1, least));
 }
 
-/// A call on the fast path, of which the conversation knows the number only, unless something else than its result comes.
+/// A call on the fast path, of which the conversation knows the number only, unless something else than its
+/// result comes.
 fn leave(pair: &mut Pair) -> (Lone, Datagram) {
     let mut out = vec![0; 65_536];
     let lone = pair.client.start_lone((EXPORT, 1), b"usual...", &mut out).expect("there is no other");
@@ -254,8 +255,8 @@ fn a_call_that_left_by_itself_is_sent_again() {
     assert_eq!(pair.told, [told(1, b"usual..."), told(2, b"another.")]);
 }
 
-/// A server that is gone has as many calls as were begun since, and each has an error of its own: to look at all of them
-/// for each would be quadratic.
+/// A server that is gone has as many calls as were begun since, and each has an error of its own: to look at
+/// all of them for each would be quadratic.
 #[test]
 fn errors_of_a_server_that_is_gone_are_heeded_no_more_often_than_its_calls_can_be_looked_at() {
     const CALLS: u64 = 5_000;

@@ -1,109 +1,118 @@
-//! The calling half: slots, requests in them, and waiting for their turns. It trusts no word that it reads.
+//! The calling half of a connection's memory: slots, the requests in them, and waiting for answers. It trusts
+//! no word that it reads.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::bell::Recall;
+use crate::bulk_ring::{BulkConsumer, BulkProducer, Carries, fetched};
 use crate::copy::{append, put};
-use crate::lane::{Emptier, Filler, Way, fetched};
-use crate::layout::{BITMAP, FETCHED, INLINE, LANES, PART, PARTS, SLOTS, Shared, Slot, place};
-use crate::server::{ADDED, CALL, Call, FETCH, FORGET, KIND_SHIFT, LANE_SHIFT, MOST, TRACED, stream};
-use crate::{Lying, Page, Status};
+use crate::layout::{
+    BITMAP_WORDS, FETCH_PARTS, PART_BYTES, RING_COUNT, RING_PARTS, SLOT_BODY_BYTES, SLOT_COUNT, Shared, Slot,
+    bit_of,
+};
+use crate::server::{BULK, CALL, Call, FETCH, FORGET, KIND_SHIFT, RING_SHIFT, TRACED, VALUE_MASK, ring_word};
+use crate::wake_word::PrivateWake;
+use crate::{CallMemory, SleepIntent, Status};
 
-/// The calling half of a memory file. Any thread may use it.
+/// The calling half of a connection's memory. Any thread may use it.
 #[derive(Debug)]
 pub struct Caller {
-    page: Arc<Page>,
-    /// A bit for each slot that nobody has.
-    free: [AtomicU64; BITMAP],
-    /// The number of each slot's last request. Whoever has the slot writes it.
-    numbers: Box<[AtomicU64; SLOTS]>,
+    memory: Arc<CallMemory>,
+    /// A bit for each free slot.
+    free: [AtomicU64; BITMAP_WORDS],
+    /// The number of each slot's last request. Written by the thread that has claimed the slot.
+    numbers: Box<[AtomicU64; SLOT_COUNT]>,
     /// The number of each slot's last request that was given up.
-    given_up: Box<[AtomicU64; SLOTS]>,
-    /// Lanes that nobody has.
-    lanes: Mutex<Vec<Idle>>,
+    given_up: Box<[AtomicU64; SLOT_COUNT]>,
+    /// The rings for arguments that no thread has.
+    idle_rings: Mutex<Vec<IdleRing>>,
+    /// Notified when a ring is returned.
     returned: Condvar,
-    /// How many lanes are held beyond the moment in which they are emptied.
+    /// How many rings are held beyond the moment in which they are emptied.
     held: AtomicUsize,
-    /// Slots whose requests were given up, and are answered some time.
+    /// Slots that no thread waits for any more, and that the server has yet to answer.
     abandoned: Mutex<Vec<Abandoned>>,
-    abandonments: AtomicUsize,
+    /// The length of `abandoned`, to be read without its lock.
+    abandoned_count: AtomicUsize,
     /// Wakes the service thread.
-    recall: Recall,
+    service_wake: PrivateWake,
 }
 
-/// A request that was made: where, and its number.
+/// Identifies a request: its slot, and its number among the requests of that slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct RequestId {
     slot: usize,
     number: u64,
 }
 
-/// A request for whose answer nobody waits.
+/// A request for whose answer no thread waits.
 #[derive(Clone, Copy, Debug)]
 struct Abandoned {
-    ticket: Ticket,
-    /// Whether it is the last request of its slot: the server was told that nobody wants what it keeps.
-    told: bool,
+    id: RequestId,
+    /// Whether this request tells the server that what it keeps of the slot's reply is not wanted. Then it is
+    /// the slot's last one.
+    forgets: bool,
 }
 
-/// A lane that nobody has.
+/// A ring for arguments that no thread has.
 #[derive(Debug)]
-struct Idle {
-    filler: Filler,
-    /// Until then the server may touch it: until it has emptied it, or has answered that.
-    until: Until,
+struct IdleRing {
+    producer: BulkProducer,
+    free: Free,
 }
 
+/// When the server has ceased to use a ring.
 #[derive(Clone, Copy, Debug)]
-enum Until {
+enum Free {
     Now,
-    Emptied,
-    Answered(Ticket),
+    OnceEmptied,
+    OnceAnswered(RequestId),
 }
 
-/// A lane that nobody else has until it is dropped.
+/// A ring for arguments that one thread has until this is dropped.
 #[derive(Debug)]
-pub struct Lane {
+pub struct ArgumentRing {
     caller: Arc<Caller>,
-    /// Always there, until it is dropped.
-    filler: Option<Filler>,
-    until: Until,
+    /// `Some` until this is dropped.
+    ring: Option<IdleRing>,
     held: bool,
 }
 
-/// So many lanes may be held; the others are free as soon as they are emptied.
-const MOST_HELD: usize = LANES / 2;
+/// The most rings that may be held. The others are free as soon as they are emptied.
+const MAX_HELD_RINGS: usize = RING_COUNT / 2;
 
 impl Caller {
-    /// The calling half of this memory, which nobody has called through yet.
-    pub fn new(page: Arc<Page>) -> Caller {
-        let idle = |which| Idle { filler: Filler::new(&page, Way::Arguments, which), until: Until::Now };
+    /// Returns the calling half of this memory, through which nobody has called yet.
+    pub fn new(memory: Arc<CallMemory>) -> Caller {
+        let idle = |index| IdleRing {
+            producer: BulkProducer::new(&memory, Carries::Arguments, index),
+            free: Free::Now,
+        };
         Caller {
-            lanes: Mutex::new((0..LANES).map(idle).collect()),
-            page,
-            free: [const { AtomicU64::new(u64::MAX) }; BITMAP],
-            numbers: Box::new([const { AtomicU64::new(0) }; SLOTS]),
-            given_up: Box::new([const { AtomicU64::new(0) }; SLOTS]),
+            idle_rings: Mutex::new((0..RING_COUNT).map(idle).collect()),
+            memory,
+            free: [const { AtomicU64::new(u64::MAX) }; BITMAP_WORDS],
+            numbers: Box::new([const { AtomicU64::new(0) }; SLOT_COUNT]),
+            given_up: Box::new([const { AtomicU64::new(0) }; SLOT_COUNT]),
             returned: Condvar::new(),
             held: AtomicUsize::new(0),
             abandoned: Mutex::default(),
-            abandonments: AtomicUsize::new(0),
-            recall: Recall::new(),
+            abandoned_count: AtomicUsize::new(0),
+            service_wake: PrivateWake::new(),
         }
     }
 
     #[inline]
     fn shared(&self) -> &Shared {
-        self.page.shared()
+        self.memory.shared()
     }
 
     fn slot(&self, slot: usize) -> &Slot {
-        &self.shared().slots[slot % SLOTS]
+        &self.shared().slots[slot % SLOT_COUNT]
     }
 
-    /// A slot that nobody has, the lowest first, so that few are ever touched. To be given back by
+    /// Claims the lowest free slot, so that few slots are ever touched. The caller gives it back by
     /// [`Caller::release`] or [`Caller::abandon`].
     #[inline]
     pub fn claim(&self) -> Option<usize> {
@@ -128,7 +137,7 @@ impl Caller {
         None
     }
 
-    /// Slots that somebody has, or whose requests were given up and are not answered yet.
+    /// Returns how many slots are claimed, or abandoned and not answered yet.
     pub fn outstanding(&self) -> usize {
         self.free.iter().map(|free| free.load(Ordering::Relaxed).count_zeros() as usize).sum()
     }
@@ -136,272 +145,285 @@ impl Caller {
     /// Gives back a slot whose request was answered, or that had none.
     #[inline]
     pub fn release(&self, slot: usize) {
-        let (word, bit) = place(slot);
+        let (word, bit) = bit_of(slot);
         self.free[word].fetch_or(bit, Ordering::Release);
     }
 
-    /// Gives back a slot whose request is not answered yet: it can be used again once it is.
-    pub fn abandon(&self, ticket: Ticket) {
+    /// Gives back a slot whose request is not answered yet. It becomes free once the answer is there.
+    pub fn abandon(&self, id: RequestId) {
         self.reclaim();
-        let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
-        abandoned.push(Abandoned { ticket, told: false });
-        self.abandonments.store(abandoned.len(), Ordering::Relaxed);
+        let mut abandoned = lock(&self.abandoned);
+        abandoned.push(Abandoned { id, forgets: false });
+        self.abandoned_count.store(abandoned.len(), Ordering::Relaxed);
     }
 
-    /// Takes back abandoned slots that were answered since, and the lanes by which those answers came.
+    /// Frees abandoned slots that were answered since, and the rings by which those answers came.
     #[cold]
     pub fn reclaim(&self) {
-        if self.abandonments.load(Ordering::Relaxed) == 0 {
+        if self.abandoned_count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let mut abandoned = self.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
-        abandoned.retain_mut(|Abandoned { ticket, told }| {
-            if !self.is_answered(*ticket) {
+        let mut abandoned = lock(&self.abandoned);
+        abandoned.retain_mut(|Abandoned { id, forgets }| {
+            if !self.is_answered(*id) {
                 return true;
             }
-            if let Some(mut emptier) = self.stream(*ticket) {
-                emptier.skip(self.streamed(*ticket));
+            if let Some(mut consumer) = self.result_ring(*id) {
+                consumer.skip(self.ring_bytes(*id));
             }
-            if !std::mem::replace(told, true) && self.may_be_kept(*ticket) {
-                *ticket = self.forget(ticket.slot);
+            if !std::mem::replace(forgets, true) && self.may_be_kept(*id) {
+                *id = self.forget(id.slot);
                 return true;
             }
-            self.release(ticket.slot);
+            self.release(id.slot);
             false
         });
-        self.abandonments.store(abandoned.len(), Ordering::Relaxed);
+        self.abandoned_count.store(abandoned.len(), Ordering::Relaxed);
     }
 
-    /// Whether the server may keep something behind an answer that is there: what a slot does not hold, or
+    /// Returns whether the server may keep more of an answer that is there: what a slot does not hold, or
     /// further parts.
-    fn may_be_kept(&self, ticket: Ticket) -> bool {
-        let len = self.slot(ticket.slot).reply.len.load(Ordering::Relaxed);
-        len > INLINE as u64 || self.is_part(ticket)
+    fn may_be_kept(&self, id: RequestId) -> bool {
+        let len = self.slot(id.slot).reply.len.load(Ordering::Relaxed);
+        len > SLOT_BODY_BYTES as u64 || self.is_part(id)
     }
 
-    /// Makes a call with at most [`INLINE`] bytes of arguments, which follow those that went by the lane.
+    /// Makes a call with at most [`SLOT_BODY_BYTES`] of arguments, which follow those in the ring.
     #[inline]
-    pub fn call(&self, slot: usize, call: &Call, arguments: &[u8], lane: Option<&mut Lane>) -> Ticket {
+    pub fn call(
+        &self,
+        slot: usize,
+        call: &Call,
+        arguments: &[u8],
+        ring: Option<&mut ArgumentRing>,
+    ) -> RequestId {
         let request = &self.slot(slot).request;
         put(&request.body, arguments);
         let mut more = CALL << KIND_SHIFT;
-        if let Some(lane) = lane {
-            request.added.store(lane.commit(), Ordering::Relaxed);
-            more |= ADDED;
+        if let Some(ring) = ring {
+            request.bulk.store(ring.commit(), Ordering::Relaxed);
+            more |= BULK;
         }
         if let Some(within) = call.within {
-            more |= u64::try_from(within.as_nanos()).unwrap_or(MOST).clamp(1, MOST);
+            more |= u64::try_from(within.as_nanos()).unwrap_or(VALUE_MASK).clamp(1, VALUE_MASK);
         }
         if let Some(trace) = &call.trace {
             put(&request.trace, trace);
             more |= TRACED;
         }
-        self.publish(
-            slot,
-            call.export,
-            u64::from(call.procedure) << 32 | arguments.len().min(INLINE) as u64,
-            more,
-        )
+        let size = u64::from(call.procedure) << 32 | arguments.len().min(SLOT_BODY_BYTES) as u64;
+        self.publish(slot, call.export, size, more)
     }
 
-    /// Asks for a part of a slot's reply, to stand in that part of a lane.
-    pub fn fetch(&self, slot: usize, lane: &mut Lane, part: usize, offset: u64) -> Ticket {
-        let what = (lane.which() * FETCHED + part % FETCHED) as u64;
-        let ticket = self.publish(slot, what, 0, FETCH << KIND_SHIFT | offset & MOST);
-        lane.until = Until::Answered(ticket);
-        ticket
+    /// Asks the server to copy the part of a slot's reply at `offset` into that part of the ring's fetch
+    /// buffer.
+    pub fn fetch(&self, slot: usize, ring: &mut ArgumentRing, part: usize, offset: u64) -> RequestId {
+        let what = (ring.index() * FETCH_PARTS + part % FETCH_PARTS) as u64;
+        let id = self.publish(slot, what, 0, FETCH << KIND_SHIFT | offset & VALUE_MASK);
+        ring.free_again(Free::OnceAnswered(id));
+        id
     }
 
-    /// Says that nobody wants what the server keeps of a slot's reply.
-    pub fn forget(&self, slot: usize) -> Ticket {
+    /// Tells the server that what it keeps of a slot's reply is not wanted.
+    pub fn forget(&self, slot: usize) -> RequestId {
         self.publish(slot, 0, 0, FORGET << KIND_SHIFT)
     }
 
     #[inline]
-    fn publish(&self, slot: usize, what: u64, size: u64, more: u64) -> Ticket {
-        let slot = slot % SLOTS;
+    fn publish(&self, slot: usize, what: u64, size: u64, more: u64) -> RequestId {
+        let slot = slot % SLOT_COUNT;
         let request = &self.slot(slot).request;
         request.what.store(what, Ordering::Relaxed);
         request.size.store(size, Ordering::Relaxed);
         request.more.store(more, Ordering::Relaxed);
-        let number = self.last(slot) + 1;
+        let number = self.last_number(slot) + 1;
         self.numbers[slot].store(number, Ordering::Relaxed);
-        let (word, bit) = place(slot);
+        let (word, bit) = bit_of(slot);
         let calls = &self.shared().calls;
         calls.ready[word].fetch_xor(bit, Ordering::AcqRel);
-        calls.bell.ring();
-        Ticket { slot, number }
+        calls.wake.wake();
+        RequestId { slot, number }
     }
 
-    /// The number of a slot's last request.
-    fn last(&self, slot: usize) -> u64 {
+    fn last_number(&self, slot: usize) -> u64 {
         self.numbers[slot].load(Ordering::Relaxed)
     }
 
-    /// Whether the server has taken the slot's last request. One that has not, and is dead, never will.
-    pub fn is_taken(&self, ticket: Ticket) -> bool {
-        let (word, bit) = place(ticket.slot);
+    /// Returns whether the server has taken the slot's last request. A dead server that has not never will.
+    pub fn is_taken(&self, id: RequestId) -> bool {
+        let (word, bit) = bit_of(id.slot);
         let (ready, taken) = (&self.shared().calls.ready[word], &self.shared().taken.bits[word]);
         (ready.load(Ordering::Acquire) ^ taken.load(Ordering::Acquire)) & bit == 0
     }
 
-    /// Tells the server that nobody waits for a request any more. It is answered nevertheless.
-    pub fn give_up(&self, ticket: Ticket) {
-        // Once: to invert the bit again would take the word back.
-        if self.given_up[ticket.slot].swap(ticket.number, Ordering::Relaxed) == ticket.number {
+    /// Tells the server that nobody waits for a request any more. The server answers it all the same.
+    pub fn give_up(&self, id: RequestId) {
+        // Only once: inverting the bit again would take the message back.
+        if self.given_up[id.slot].swap(id.number, Ordering::Relaxed) == id.number {
             return;
         }
-        let (word, bit) = place(ticket.slot);
+        let (word, bit) = bit_of(id.slot);
         let calls = &self.shared().calls;
         self.shared().cancels.given_up[word].fetch_xor(bit, Ordering::AcqRel);
         calls.cancels.fetch_add(1, Ordering::AcqRel);
-        calls.bell.ring();
+        calls.wake.wake();
     }
 
     /// Tells the server that nobody waits for a request, which is to go on also when this process is gone.
-    pub fn detach(&self, ticket: Ticket) {
-        self.slot(ticket.slot).request.detached.store(ticket.number, Ordering::Release);
+    pub fn detach(&self, id: RequestId) {
+        self.slot(id.slot).request.detached.store(id.number, Ordering::Release);
     }
 
-    /// Whether the answer is there. Then, and until the next request, the slot's reply is ours to read.
+    /// Returns whether the answer is there. If so, this side may read the slot's reply until it makes the
+    /// next request.
     #[inline]
-    pub fn is_answered(&self, ticket: Ticket) -> bool {
-        self.slot(ticket.slot).reply.turn.is(ticket.number)
+    pub fn is_answered(&self, id: RequestId) -> bool {
+        self.slot(id.slot).reply.answer.has(id.number)
     }
 
-    /// Whether the answer comes by a lane, or has come.
+    /// Returns whether the answer begins in a result ring, complete or not.
     #[inline]
-    pub fn is_streamed(&self, ticket: Ticket) -> bool {
-        self.streams_by(ticket).is_some()
+    pub fn has_result_ring(&self, id: RequestId) -> bool {
+        self.result_ring_index(id).is_some()
     }
 
     #[inline]
-    fn streams_by(&self, ticket: Ticket) -> Option<usize> {
-        let word = self.slot(ticket.slot).reply.stream.load(Ordering::Acquire);
-        let which = (word as usize & 0xff).wrapping_sub(1);
-        (which < LANES && word == stream(ticket.number, which)).then_some(which)
+    fn result_ring_index(&self, id: RequestId) -> Option<usize> {
+        let word = self.slot(id.slot).reply.ring.load(Ordering::Acquire);
+        let index = (word as usize & 0xff).wrapping_sub(1);
+        (index < RING_COUNT && word == ring_word(id.number, index)).then_some(index)
     }
 
-    /// Who empties the lane by which the answer comes, if it comes by one.
-    pub fn stream(&self, ticket: Ticket) -> Option<Emptier> {
-        self.streams_by(ticket).map(|which| Emptier::new(&self.page, Way::Results, which))
+    /// Returns the consumer of the ring in which the answer begins, if it begins in one.
+    pub fn result_ring(&self, id: RequestId) -> Option<BulkConsumer> {
+        self.result_ring_index(id).map(|index| BulkConsumer::new(&self.memory, Carries::Results, index))
     }
 
-    /// How long an answer that comes by a lane will be, perhaps.
-    pub fn expected(&self, ticket: Ticket) -> u64 {
-        self.slot(ticket.slot).reply.expected.load(Ordering::Relaxed)
+    /// Returns the server's estimate of the bytes that the result ring will carry.
+    pub fn expected_bytes(&self, id: RequestId) -> u64 {
+        self.slot(id.slot).reply.expected.load(Ordering::Relaxed)
     }
 
-    /// How much of an answer that is there came by a lane.
-    pub fn streamed(&self, ticket: Ticket) -> u64 {
-        self.slot(ticket.slot).reply.streamed.load(Ordering::Relaxed)
+    /// Returns how many bytes of an answer that is there the result ring carried.
+    pub fn ring_bytes(&self, id: RequestId) -> u64 {
+        self.slot(id.slot).reply.ring_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until the answer may be there, or comes by a lane and `streamed` is false, or for `most`.
+    /// Sleeps until the answer may be there, for at most `most`. Unless `knows_ring`, it also wakes when the
+    /// answer begins in a result ring.
     #[inline]
-    pub fn sleep(&self, ticket: Ticket, streamed: bool, most: Duration) {
-        let has_work = || !streamed && self.is_streamed(ticket);
-        self.slot(ticket.slot).reply.turn.sleep(ticket.number, most, has_work);
+    pub fn sleep(&self, id: RequestId, knows_ring: bool, most: Duration) {
+        let has_work = || !knows_ring && self.has_result_ring(id);
+        self.slot(id.slot).reply.answer.sleep(id.number, most, has_work);
     }
 
-    /// Has the bell rung when the answer comes. False: it may be there already.
-    pub fn watch(&self, ticket: Ticket) -> bool {
-        self.slot(ticket.slot).reply.turn.watch(ticket.number)
+    /// Asks that the service thread be woken when the answer comes. Returns false if the answer may be there
+    /// already.
+    pub fn watch(&self, id: RequestId) -> bool {
+        self.slot(id.slot).reply.answer.watch(id.number)
     }
 
-    /// Of an answer that is there: what it is, and how long, but for what came by a lane. So many bytes are appended to
-    /// `body`, except for what exceeds [`INLINE`].
+    /// Reads an answer that is there: its status, and its length without what a ring carried. Appends those
+    /// bytes to `body`, except what exceeds [`SLOT_BODY_BYTES`].
     #[inline]
-    pub fn answer(&self, ticket: Ticket, body: &mut Vec<u8>) -> (Status, u64) {
-        let reply = &self.slot(ticket.slot).reply;
+    pub fn answer(&self, id: RequestId, body: &mut Vec<u8>) -> (Status, u64) {
+        let reply = &self.slot(id.slot).reply;
         let status = Status::from_code(reply.status.load(Ordering::Relaxed));
         let len = reply.len.load(Ordering::Relaxed);
         append(&reply.body, usize::try_from(len).unwrap_or(usize::MAX), body);
         (status, len)
     }
 
-    /// Whether an answer that is there is that of a part.
-    pub fn is_part(&self, ticket: Ticket) -> bool {
-        Status::from_code(self.slot(ticket.slot).reply.status.load(Ordering::Relaxed)) == Status::Part
+    /// Returns whether an answer that is there says that a part was copied.
+    pub fn is_part(&self, id: RequestId) -> bool {
+        Status::from_code(self.slot(id.slot).reply.status.load(Ordering::Relaxed)) == Status::Part
     }
 
-    /// Waits for a lane to be free, for `most`. The lowest, so that few are ever touched.
-    pub fn lane(self: &Arc<Self>, most: Duration) -> Option<Lane> {
-        let is_free = |idle: &Idle| match idle.until {
-            Until::Now => true,
-            Until::Emptied => idle.filler.is_over(),
-            Until::Answered(ticket) => self.is_answered(ticket) || self.last(ticket.slot) != ticket.number,
+    /// Waits for a free ring for arguments, for at most `most`. Returns the lowest, so that few are ever
+    /// touched.
+    pub fn argument_ring(self: &Arc<Self>, most: Duration) -> Option<ArgumentRing> {
+        let is_free = |ring: &IdleRing| match ring.free {
+            Free::Now => true,
+            Free::OnceEmptied => ring.producer.is_over(),
+            Free::OnceAnswered(id) => self.is_answered(id) || self.last_number(id.slot) != id.number,
         };
-        let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let none = |lanes: &mut Vec<Idle>| !lanes.iter().any(is_free);
-        let waited = self.returned.wait_timeout_while(lanes, most, none);
-        let mut lanes = waited.unwrap_or_else(PoisonError::into_inner).0;
-        let free = lanes.iter().enumerate().filter(|(_, idle)| is_free(idle));
-        let (place, _) = free.min_by_key(|(_, idle)| idle.filler.which())?;
-        let mut filler = lanes.swap_remove(place).filler;
-        filler.begin();
-        Some(Lane { caller: self.clone(), filler: Some(filler), until: Until::Now, held: false })
+        let none = |rings: &mut Vec<IdleRing>| !rings.iter().any(is_free);
+        let waited = self.returned.wait_timeout_while(lock(&self.idle_rings), most, none);
+        let mut rings = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let free = rings.iter().enumerate().filter(|(_, ring)| is_free(ring));
+        let (place, _) = free.min_by_key(|(_, ring)| ring.producer.index())?;
+        let mut ring = rings.swap_remove(place);
+        ring.producer.begin();
+        ring.free = Free::Now;
+        Some(ArgumentRing { caller: self.clone(), ring: Some(ring), held: false })
     }
 
-    /// The service thread is about to sleep: it looks once more before [`Caller::rest`].
-    pub fn lie_down(&self) -> Lying {
-        let made = self.recall.made();
-        self.shared().returns.bell.lie_down();
-        Lying(made)
+    /// Announces that the service thread is about to sleep. It must look once more for work before
+    /// [`Caller::sleep_until_woken`].
+    pub fn announce_sleep(&self) -> SleepIntent {
+        self.service_wake.announce_sleep(&self.shared().returns.wake)
     }
 
-    /// Sleeps until something that is watched was answered, or for `most`; without that until
-    /// [`Caller::wake`] at the latest.
-    pub fn rest(&self, lying: Lying, most: Option<Duration>) {
-        let bell = &self.shared().returns.bell;
+    /// Sleeps as the service thread until a watched request is answered, for at most `most`. Without `most`
+    /// it also wakes at [`Caller::wake`].
+    pub fn sleep_until_woken(&self, intent: SleepIntent, most: Option<Duration>) {
+        let wake = &self.shared().returns.wake;
         match most {
-            Some(most) => bell.sleep(most),
-            None => bell.sleep_until_recalled(&self.recall, lying.0),
+            Some(most) => wake.sleep(most),
+            None => wake.sleep_until_private_wake(&self.service_wake, intent),
         }
     }
 
     /// Wakes the service thread, whatever the server did to it.
     pub fn wake(&self) {
-        self.recall.make(&self.shared().returns.bell);
+        self.service_wake.wake(&self.shared().returns.wake);
     }
 }
 
-impl Ticket {
-    /// The slot.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RequestId {
+    /// Returns the slot.
     pub fn slot(self) -> usize {
         self.slot
     }
 
-    /// The number of the request among those of its slot.
+    /// Returns the number of the request among those of its slot.
     pub fn number(self) -> u64 {
         self.number
     }
 }
 
-impl Lane {
-    fn filler(&self) -> &Filler {
-        self.filler.as_ref().expect("a lane has its filler until it is dropped")
+impl ArgumentRing {
+    fn producer(&self) -> &BulkProducer {
+        &self.ring.as_ref().expect("it has its ring until it is dropped").producer
     }
 
-    fn which(&self) -> usize {
-        self.filler().which()
+    fn index(&self) -> usize {
+        self.producer().index()
     }
 
-    /// What a call says of its arguments: from now on the server may need them.
+    fn free_again(&mut self, when: Free) {
+        self.ring.iter_mut().for_each(|ring| ring.free = when);
+    }
+
+    /// Returns what a call says of its arguments. From now on the server may need them.
     fn commit(&mut self) -> u64 {
-        self.until = Until::Emptied;
-        (self.which() as u64) << LANE_SHIFT | self.filler().len()
+        self.free_again(Free::OnceEmptied);
+        (self.index() as u64) << RING_SHIFT | self.producer().len()
     }
 
-    /// Puts arguments in, as many bytes as there is room for, and says how many.
+    /// Puts in the first of these bytes, as many as there is room for. Returns how many.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
-        let Some(filler) = &mut self.filler else { return 0 };
+        let Some(IdleRing { producer, .. }) = &mut self.ring else { return 0 };
         let calls = &self.caller.shared().calls;
         let mut taken = 0;
-        for part in bytes.chunks(PART) {
-            let len = filler.put(part);
+        for part in bytes.chunks(PART_BYTES) {
+            let len = producer.put(part);
             calls.parts.fetch_add(1, Ordering::AcqRel);
-            calls.bell.ring();
+            calls.wake.wake();
             taken += len;
             if len < part.len() {
                 break;
@@ -410,63 +432,62 @@ impl Lane {
         taken
     }
 
-    /// What is put in is to stand there until the lane is dropped, to be copied. False: too many lanes are held.
+    /// Keeps what is put in until the ring is dropped, so that it can be copied. Returns false if too many
+    /// rings are held.
     pub fn hold(&mut self) -> bool {
-        let one_more = |held| (held < MOST_HELD).then_some(held + 1);
+        let one_more = |held| (held < MAX_HELD_RINGS).then_some(held + 1);
         let held = &self.caller.held;
         self.held = self.held || held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok();
         self.held
     }
 
-    /// It is not to be held any more.
+    /// Ends what [`ArgumentRing::hold`] began.
     pub fn let_go(&mut self) {
         if std::mem::take(&mut self.held) {
             self.caller.held.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Whether it is held: what was put in stands there, whatever the server does.
+    /// Returns whether it is held: what was put in stays there, whatever the server does.
     pub fn is_held(&self) -> bool {
         self.held
     }
 
-    /// How many more bytes it has room for that are held.
+    /// Returns how many more bytes it can hold.
     pub fn rest(&self) -> usize {
-        (PARTS * PART).saturating_sub(self.filler().len() as usize)
+        (RING_PARTS * PART_BYTES).saturating_sub(self.producer().len() as usize)
     }
 
-    /// Appends all that was put in and is held.
+    /// Appends everything that was put in. The ring must be held.
     pub fn copy(&self, into: &mut Vec<u8>) {
-        self.filler().copy(into);
+        self.producer().copy(into);
     }
 
-    /// What was fetched is there.
+    /// Notes that the answer to a fetch has come, so that the ring is free once it is dropped.
     pub fn fetched(&mut self) {
-        self.until = Until::Now;
+        self.free_again(Free::Now);
     }
 
-    /// Whether there is room for a byte.
+    /// Returns whether there is room for a byte.
     pub fn has_room(&self) -> bool {
-        self.filler().has_room()
+        self.producer().has_room()
     }
 
-    /// Sleeps until there may be room, or for `most`.
+    /// Sleeps until there may be room, for at most `most`.
     pub fn sleep(&self, most: Duration) {
-        self.filler().sleep(most);
+        self.producer().sleep(most);
     }
 
-    /// Appends `len` bytes of a part that was fetched, no more than it has.
+    /// Appends the first `len` bytes of a part that was fetched.
     pub fn drain(&self, part: usize, len: usize, into: &mut Vec<u8>) {
-        append(fetched(&self.caller.page, self.which(), part), len, into);
+        append(fetched(&self.caller.memory, self.index(), part), len, into);
     }
 }
 
-impl Drop for Lane {
+impl Drop for ArgumentRing {
     fn drop(&mut self) {
         self.let_go();
-        let Some(filler) = self.filler.take() else { return };
-        let idle = Idle { filler, until: self.until };
-        self.caller.lanes.lock().unwrap_or_else(PoisonError::into_inner).push(idle);
+        lock(&self.caller.idle_rings).extend(self.ring.take());
         self.caller.returned.notify_one();
     }
 }
@@ -474,65 +495,67 @@ impl Drop for Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Server, Taker};
+    use crate::{RequestCursor, Server};
 
-    /// A turn has room for 30 bits of a number.
-    const TURNS: u64 = 1 << 30;
+    /// An answer word has room for 30 bits of a number.
+    const ANSWER_NUMBERS: u64 = 1 << 30;
 
-    fn halves() -> (Caller, Server, Taker) {
-        let page = Page::alone();
-        (Caller::new(page.clone()), Server::new(page), Taker::new())
+    fn halves() -> (Caller, Server, RequestCursor) {
+        let memory = CallMemory::alone();
+        (Caller::new(memory.clone()), Server::new(memory), RequestCursor::new())
     }
 
     #[test]
-    fn a_result_that_came_by_a_lane_is_not_that_of_a_call_a_billion_later() {
-        let (caller, server, mut taker) = halves();
+    fn a_result_in_a_ring_is_not_taken_for_that_of_a_call_a_billion_later() {
+        let (caller, server, mut cursor) = halves();
         let call = Call { export: 7, procedure: 1, within: None, trace: None };
-        let ticket = caller.call(caller.claim().unwrap(), &call, &[], None);
-        let (slot, number) = server.take(&mut taker).unwrap();
-        let mut filler = server.fillers().into_iter().next().unwrap();
-        filler.begin();
-        server.stream(slot, number, &filler, 9);
-        filler.put(&[1; 9]);
-        server.streamed(slot, filler.len());
+        let id = caller.call(caller.claim().unwrap(), &call, &[], None);
+        let (slot, number) = server.take(&mut cursor).unwrap();
+        let mut producer = server.producers().into_iter().next().unwrap();
+        producer.begin();
+        server.start_result(slot, number, &producer, 9);
+        producer.put(&[1; 9]);
+        server.end_result(slot, producer.len());
         server.answer(slot, number, Status::Result, &[]);
-        assert!(caller.is_streamed(ticket) && caller.is_answered(ticket));
+        assert!(caller.has_result_ring(id) && caller.is_answered(id));
         caller.release(slot);
-        caller.give_up(ticket);
+        caller.give_up(id);
         // (All those between were short.)
-        caller.numbers[slot].store(TURNS, Ordering::Relaxed);
-        taker.skip_to(slot, TURNS);
-        let ticket = caller.call(caller.claim().unwrap(), &call, &[], None);
-        let (slot, number) = server.take(&mut taker).unwrap();
+        caller.numbers[slot].store(ANSWER_NUMBERS, Ordering::Relaxed);
+        cursor.skip_to(slot, ANSWER_NUMBERS);
+        let id = caller.call(caller.claim().unwrap(), &call, &[], None);
+        let (slot, number) = server.take(&mut cursor).unwrap();
         server.answer(slot, number, Status::Result, &[2; 9]);
-        assert!(caller.is_answered(ticket) && !caller.is_streamed(ticket));
+        assert!(caller.is_answered(id) && !caller.has_result_ring(id));
         // Nor is it the one that was given up.
-        assert_eq!(server.given_up(&mut taker), Some(slot));
-        caller.give_up(ticket);
-        assert_eq!(server.given_up(&mut taker), Some(slot));
+        assert_eq!(server.given_up(&mut cursor), Some(slot));
+        caller.give_up(id);
+        assert_eq!(server.given_up(&mut cursor), Some(slot));
     }
 
     #[test]
     fn a_sleeping_caller_is_woken_early_for_a_long_result_only() {
-        let (caller, server, mut taker) = halves();
+        let (caller, server, mut cursor) = halves();
         let call = Call { export: 7, procedure: 1, within: None, trace: None };
-        let ticket = caller.call(caller.claim().unwrap(), &call, &[], None);
-        let (slot, number) = server.take(&mut taker).unwrap();
-        let filler = server.fillers().into_iter().next().unwrap();
-        let turn = &caller.slot(slot).reply.turn;
-        for (expected, sleeps) in [(0, true), (2 * PART as u64, true), (2 * PART as u64 + 1, false)] {
-            caller.sleep(ticket, true, Duration::ZERO);
-            assert!(turn.has_sleeper());
-            server.stream(slot, number, &filler, expected);
-            assert_eq!(turn.has_sleeper(), sleeps, "{expected} bytes");
+        let id = caller.call(caller.claim().unwrap(), &call, &[], None);
+        let (slot, number) = server.take(&mut cursor).unwrap();
+        let producer = server.producers().into_iter().next().unwrap();
+        let word = &caller.slot(slot).reply.answer;
+        for (expected, sleeps) in
+            [(0, true), (2 * PART_BYTES as u64, true), (2 * PART_BYTES as u64 + 1, false)]
+        {
+            caller.sleep(id, true, Duration::ZERO);
+            assert!(word.has_sleeper());
+            server.start_result(slot, number, &producer, expected);
+            assert_eq!(word.has_sleeper(), sleeps, "{expected} bytes");
         }
     }
 
     #[test]
-    fn recalls_are_counted_so_that_none_ends_a_later_sleep() {
+    fn wake_ups_are_counted_so_that_none_ends_a_later_sleep() {
         let (caller, server, _) = halves();
-        for made in 0..3 {
-            assert_eq!((caller.lie_down().0, server.lie_down().0), (made, made));
+        for count in 0..3 {
+            assert_eq!((caller.announce_sleep().0, server.announce_sleep().0), (count, count));
             caller.wake();
             server.wake();
         }

@@ -1,4 +1,4 @@
-//! Copies bytes out of words and into words that another process may write at the same time.
+//! Copies bytes out of and into words that another process may write at the same time.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::AtomicU64;
@@ -9,14 +9,14 @@ use crate::words;
 #[inline]
 pub(crate) fn put(words: &[AtomicU64], bytes: &[u8]) {
     let len = bytes.len().min(size_of_val(words));
-    if len < MANY {
+    if len < ASM_COPY_MIN_BYTES {
         return words::put(words, bytes);
     }
-    // SAFETY: both have `len` bytes; that others write the words too is allowed there, and nobody else has the bytes.
+    // SAFETY: both have `len` bytes; others may write the words too, and nobody else has the bytes.
     unsafe { copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) }
 }
 
-/// Writes bytes into words from byte `at` on, as many as there is room for. Nobody else may write these
+/// Writes bytes into words from byte `at` on, as many as there is room for. No other process may write these
 /// words.
 pub(crate) fn put_at(words: &[AtomicU64], at: usize, bytes: &[u8]) {
     let Some((word, behind)) = words.get(at / 8..).and_then(<[AtomicU64]>::split_first) else { return };
@@ -26,30 +26,31 @@ pub(crate) fn put_at(words: &[AtomicU64], at: usize, bytes: &[u8]) {
     }
 }
 
-/// Appends the first `len` bytes that stand in words, as many as there are.
+/// Appends the first `len` bytes of words, or as many as there are.
 #[inline]
 pub(crate) fn append(words: &[AtomicU64], len: usize, into: &mut Vec<u8>) {
     let len = len.min(size_of_val(words));
     into.reserve(len);
     let start = into.len();
-    if len < MANY {
+    if len < ASM_COPY_MIN_BYTES {
         into.resize(start + len, 0);
         return words::get(words, &mut into[start..]);
     }
-    // SAFETY: the words have `len` bytes, and others may write them; `into` has room for as many behind its own, which
-    // are all initialised then.
+    // SAFETY: the words have `len` bytes, and others may write them; `into` has room for as many after its
+    // own, and all of them are initialised then.
     unsafe {
         copy(into.as_mut_ptr().add(start), words.as_ptr().cast(), len);
         into.set_len(start + len);
     }
 }
 
-/// From so many bytes on [`copy`] is worth its beginning; where there is none, never.
-pub(crate) const MANY: usize = if cfg!(all(target_arch = "x86_64", not(miri))) { 256 } else { usize::MAX };
+/// The least bytes for which [`copy`] is worth its start-up time. On machines that lack it no length is.
+pub(crate) const ASM_COPY_MIN_BYTES: usize =
+    if cfg!(all(target_arch = "x86_64", not(miri))) { 256 } else { usize::MAX };
 
-/// Copies by an instruction that the compiler does not look into: as if byte by byte, each read and written once in no
-/// certain order, which is all that one may do with bytes that another process writes. It goes by whole cache lines,
-/// three times as fast as words do between two processors.
+/// Copies by an instruction that the compiler does not look into: each byte is read and written once, in any
+/// order. More must not be assumed of bytes that another process writes. The processor copies whole cache
+/// lines, which between two processors is three times as fast as copying words.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.

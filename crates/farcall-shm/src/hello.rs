@@ -1,36 +1,36 @@
-//! What an importer says first when it meets an exporter: what it wants, and the question that the exporter
-//! must answer.
+//! The first message that an importer sends to an exporter: what it wants, and a question that proves the
+//! exporter's identity by its answer.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// What an importer says first.
+/// The first message of an importer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The export that it was told of over UDP.
+    /// The export, whose identifier it was told over UDP.
     pub export: u64,
-    /// What it wants of that.
+    /// What it wants of the export.
     pub wants: Wants,
-    /// Chosen at random for this meeting.
+    /// A number chosen at random for this connection.
     pub nonce: [u8; 16],
-    /// The ticket that it was given over UDP, but for the MAC: the exporter proves itself by that.
+    /// The ticket that it was given over UDP, without the MAC, by which the exporter proves its identity.
     pub ticket: TicketHolder,
 }
 
 /// What an importer wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wants {
-    /// To call. A file for large arguments comes with it.
+    /// To call. The message comes with a file for large arguments.
     Calls,
-    /// To map the segment, of that generation.
+    /// To map that generation of the segment.
     Segment(u64),
 }
 
-/// Whom a ticket was given to (docs/protocol.md, section 4.3).
+/// The holder of a ticket (docs/protocol.md, section 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketHolder {
     /// The client's identifier of the conversation.
     pub client: u64,
-    /// The ticket's date.
+    /// The date at which the ticket was issued.
     pub issued: u64,
     /// The server's identifier of the conversation.
     pub conversation: u64,
@@ -38,13 +38,13 @@ pub struct TicketHolder {
     pub address: SocketAddr,
 }
 
-/// Bytes of the longest hello, and some more: a longer message is none.
-pub const MAX_HELLO: usize = 128;
-/// Bytes of the exporter's answer.
-pub const PROOF: usize = 16;
+/// More bytes than the longest hello has: a longer message is no hello.
+pub const MAX_HELLO_BYTES: usize = 128;
+/// The bytes of the exporter's answer.
+pub const PROOF_BYTES: usize = 16;
 
 impl Hello {
-    /// The message.
+    /// Encodes the message.
     pub fn to_bytes(&self) -> Vec<u8> {
         let TicketHolder { client, issued, conversation, address } = self.ticket;
         let ip = match address.ip() {
@@ -67,7 +67,7 @@ impl Hello {
         bytes
     }
 
-    /// What a message says, if it is a hello.
+    /// Decodes a message. Returns `None` if it is not a hello.
     pub fn from_bytes(bytes: &[u8]) -> Option<Hello> {
         let (nonce, bytes) = bytes.split_first_chunk()?;
         let (words, bytes) = bytes.split_first_chunk::<32>()?;
@@ -89,8 +89,8 @@ impl Hello {
         })
     }
 
-    /// The question that it asks an exporter whose callers meet it at `name`: there and nowhere else, so that
-    /// no exporter can be made to answer for somebody at another name.
+    /// Returns the question to the exporter that accepts callers at `name`. The name is part of it, so that
+    /// no exporter can be made to answer for a process at another name.
     pub fn question(nonce: &[u8; 16], name: SocketAddr) -> Vec<u8> {
         [&nonce[..], b"farcall shared memory ", name.to_string().as_bytes()].concat()
     }

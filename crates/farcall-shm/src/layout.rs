@@ -1,35 +1,38 @@
-//! What stands where in the memory file: atomic words and nothing else, so that any content is valid.
+//! The structure of the shared memory. It consists of atomic words, so any content is valid.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::bell::Bell;
-use crate::turn::Turn;
+use crate::answer_word::AnswerWord;
+use crate::wake_word::WakeWord;
 
-/// Miri looks at all of the memory at each access.
+/// Whether to make everything small: Miri examines all of the memory at each access.
 const SMALL: bool = cfg!(miri);
 
-/// Requests that may be outstanding at once.
-pub const SLOTS: usize = if SMALL { 64 } else { 256 };
-/// Bytes that a slot itself holds, each way.
-pub const INLINE: usize = if SMALL { 512 } else { 4096 };
-/// Lanes for what is larger, each way.
-pub const LANES: usize = if SMALL { 1 } else { 8 };
-/// Bytes of a part of it: between two processors 64 KiB go fastest.
-pub const PART: usize = if SMALL { 1024 } else { 64 << 10 };
-/// Parts of a lane: a MiB, and what stands around it.
-pub const PARTS: usize = if SMALL { 4 } else { 17 };
-/// Parts that one who fetches has room for: it empties one while the server fills the other.
-pub const FETCHED: usize = 2;
-/// The longest sentence of a failure, in bytes.
-pub const DETAIL: usize = 512;
+/// The number of slots: the most requests that may be outstanding at once.
+pub const SLOT_COUNT: usize = if SMALL { 64 } else { 256 };
+/// The bytes of arguments, and of a reply, that a slot itself holds.
+pub const SLOT_BODY_BYTES: usize = if SMALL { 512 } else { 4096 };
+/// The number of bulk rings in each direction.
+pub const RING_COUNT: usize = if SMALL { 1 } else { 8 };
+/// The bytes of a part of a bulk ring: between two processors 64 KiB are fastest.
+pub const PART_BYTES: usize = if SMALL { 1024 } else { 64 << 10 };
+/// The number of parts of a bulk ring: room for 1 MiB of data and what encoding adds to it.
+pub const RING_PARTS: usize = if SMALL { 4 } else { 17 };
+/// The number of parts into which a caller fetches the rest of a reply: the server fills one while the caller
+/// empties the other.
+pub const FETCH_PARTS: usize = 2;
+/// The most bytes of a failure's message.
+pub const MAX_DETAIL_BYTES: usize = 512;
 
-pub(crate) const BITMAP: usize = SLOTS / 64;
-const WORDS: usize = INLINE / 8;
+/// The number of words of a bitmap with a bit for each slot.
+pub(crate) const BITMAP_WORDS: usize = SLOT_COUNT / 64;
+const BODY_WORDS: usize = SLOT_BODY_BYTES / 8;
 
-/// Bytes of the lanes of arguments. They are a file of their own: the caller's, which the server can only read.
-pub(crate) const ARGUMENTS: usize = LANES * PARTS * PART;
+/// The bytes of all rings for arguments. They are a file of the caller's, which the server can only read.
+pub(crate) const ARGUMENT_BYTES: usize = RING_COUNT * RING_PARTS * PART_BYTES;
 
-/// The memory file. Each group of lines is written by one side only, except bells and turns.
+/// The memory that the server makes. Each group of cache lines is written by one side, except wake words and
+/// answer words.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -37,44 +40,48 @@ pub(crate) struct Shared {
     pub(crate) cancels: Cancels,
     pub(crate) taken: Taken,
     pub(crate) returns: Returns,
-    pub(crate) slots: [Slot; SLOTS],
-    pub(crate) arguments: [Flow; LANES],
-    /// Written by the server: what was asked for.
-    pub(crate) fetched: [[Part; FETCHED]; LANES],
-    pub(crate) results: [Lane; LANES],
+    pub(crate) slots: [Slot; SLOT_COUNT],
+    pub(crate) arguments: [Flow; RING_COUNT],
+    /// Written by the server: the parts that the caller has asked for.
+    pub(crate) fetched: [[Part; FETCH_PARTS]; RING_COUNT],
+    pub(crate) results: [ResultRing; RING_COUNT],
 }
 
-/// Written by the caller: a slot's bit is inverted by each request. The server sleeps at the bell.
+/// Written by the caller.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Calls {
-    pub(crate) ready: [AtomicU64; BITMAP],
-    pub(crate) bell: Bell,
-    /// Counts inversions in [`Cancels`].
+    /// A bit for each slot, which each request inverts.
+    pub(crate) ready: [AtomicU64; BITMAP_WORDS],
+    /// The server's receiving thread sleeps here.
+    pub(crate) wake: WakeWord,
+    /// Counts the inversions in [`Cancels`].
     pub(crate) cancels: AtomicU32,
-    /// Counts parts of arguments.
+    /// Counts the parts of arguments that were filled.
     pub(crate) parts: AtomicU32,
 }
 
-/// Written by the caller: a slot's bit is inverted when the caller gives its request up.
+/// Written by the caller.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Cancels {
-    pub(crate) given_up: [AtomicU64; BITMAP],
+    /// A bit for each slot, which is inverted when the caller gives its request up.
+    pub(crate) given_up: [AtomicU64; BITMAP_WORDS],
 }
 
-/// Written by the server: a slot's bit follows `ready` before the request is acted on.
+/// Written by the server.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Taken {
-    pub(crate) bits: [AtomicU64; BITMAP],
+    /// A bit for each slot, which follows `ready` before the server acts on the request.
+    pub(crate) bits: [AtomicU64; BITMAP_WORDS],
 }
 
-/// The caller's service thread sleeps here.
+/// Where the caller's service thread sleeps.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Returns {
-    pub(crate) bell: Bell,
+    pub(crate) wake: WakeWord,
 }
 
 #[repr(C, align(128))]
@@ -84,54 +91,57 @@ pub(crate) struct Slot {
     pub(crate) reply: Reply,
 }
 
-/// Written by the caller while the slot has no request outstanding.
+/// Written by the caller while the slot has no outstanding request.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The export; of a part where it is to stand: lane and part.
+    /// Of a call: the export. Of a fetch: the ring and the part into which the server copies.
     pub(crate) what: AtomicU64,
     /// The procedure in the upper half, the body's length in the lower.
     pub(crate) size: AtomicU64,
-    /// What kind of request in the upper four bits; below them nanoseconds to the deadline, or a part's place.
+    /// The kind of request in the upper four bits. Below them: of a call, the nanoseconds to the deadline; of
+    /// a fetch, the offset in the reply.
     pub(crate) more: AtomicU64,
-    pub(crate) body: [AtomicU64; WORDS],
+    pub(crate) body: [AtomicU64; BODY_WORDS],
     pub(crate) trace: [AtomicU64; 3],
-    /// Of arguments that went by a lane: which (the upper 16 bits), and how many bytes.
-    pub(crate) added: AtomicU64,
-    /// The number of the slot's last request that goes on though its caller is gone. Written at any time.
+    /// Of arguments in a bulk ring: which ring (the upper 16 bits), and how many bytes.
+    pub(crate) bulk: AtomicU64,
+    /// The number of the slot's last request that goes on when its caller is gone. Written at any time.
     pub(crate) detached: AtomicU64,
 }
 
-/// Written by the server while the slot has a request outstanding.
+/// Written by the server while the slot has an outstanding request.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(crate) struct Reply {
-    pub(crate) turn: Turn,
+    pub(crate) answer: AnswerWord,
     pub(crate) status: AtomicU32,
-    /// Of the reply, but for what came by a lane; what is more than [`INLINE`] is fetched in parts.
+    /// The bytes of the reply without those in a bulk ring. What exceeds [`SLOT_BODY_BYTES`] is fetched in
+    /// parts.
     pub(crate) len: AtomicU64,
-    pub(crate) body: [AtomicU64; WORDS],
-    /// For the request of which number (above 8 bits) something comes by a lane: which, from 1.
-    pub(crate) stream: AtomicU64,
-    /// How long that will be, perhaps.
+    pub(crate) body: [AtomicU64; BODY_WORDS],
+    /// The number of the request whose reply begins in a bulk ring (above 8 bits), and that ring, counted
+    /// from 1.
+    pub(crate) ring: AtomicU64,
+    /// The bytes that the ring will carry, as estimated when it is begun.
     pub(crate) expected: AtomicU64,
-    /// How long it is, when the answer is there.
-    pub(crate) streamed: AtomicU64,
+    /// The bytes that the ring carried, once the answer is there.
+    pub(crate) ring_bytes: AtomicU64,
 }
 
-/// A ring of parts for results. Each use of the ring begins at its first part. The parts of arguments are in
-/// the caller's own file.
+/// A ring of parts for results. Each use of the ring begins at its first part. (The parts of arguments are in
+/// the caller's own file.)
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct ResultRing {
     pub(crate) flow: Flow,
-    pub(crate) parts: [Part; PARTS],
+    pub(crate) parts: [Part; RING_PARTS],
 }
 
-pub(crate) type Part = [AtomicU64; PART / 8];
-const _: () = assert!(size_of::<Part>() == PART, "the words of a part hold its bytes");
+pub(crate) type Part = [AtomicU64; PART_BYTES / 8];
+const _: () = assert!(size_of::<Part>() == PART_BYTES, "the words of a part hold its bytes");
 
-/// How far a lane is filled and emptied.
+/// How far a bulk ring is filled and emptied.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -139,21 +149,23 @@ pub(crate) struct Flow {
     pub(crate) emptied: Emptied,
 }
 
-/// Written by who fills: which use it is (upper half), and how many whole parts it has filled.
+/// Written by the producer: the number of the ring's use (upper half), and how many whole parts it has
+/// filled.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Filled(pub(crate) AtomicU64);
 
-/// Written by who empties: the same of the parts that it has emptied. Who fills sleeps at the bell.
+/// Written by the consumer: the number of the use, and how many parts it has emptied. The producer sleeps at
+/// `wake`.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub(crate) struct Emptied {
     pub(crate) parts: AtomicU64,
-    pub(crate) bell: Bell,
+    pub(crate) wake: WakeWord,
 }
 
-/// The word and the bit of a slot in a bitmap.
+/// Returns the word and the bit of a slot in a bitmap.
 #[inline]
-pub(crate) fn place(slot: usize) -> (usize, u64) {
-    (slot / 64 % BITMAP, 1 << (slot % 64))
+pub(crate) fn bit_of(slot: usize) -> (usize, u64) {
+    (slot / 64 % BITMAP_WORDS, 1 << (slot % 64))
 }

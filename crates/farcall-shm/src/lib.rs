@@ -1,68 +1,68 @@
-//! Calls between two processes of one Linux machine through memory that both of them write.
+//! Calls between two processes of one Linux machine, through memory that both of them write.
 //!
-//! Bytes only: what a call means is `farcall`'s affair. `docs/shared-memory.md` says who owns which word, and why
-//! nothing that the other side writes can do harm.
+//! This crate moves bytes only; the crate `farcall` gives them the meaning of calls. `docs/shared-memory.md`
+//! says which process writes which word, and why a hostile peer cannot do harm by what it writes.
 //!
 //! ```text
-//! caller     the calling half: slots, requests, waiting for their turns
-//! server     the serving half: which calls are there, answering them
-//! layout     what stands where: atomic words, nothing else
-//! lane       what a slot cannot hold: one side fills parts while the other empties those before
-//! turn       a slot's answer, and how one sleeps until it is there;  bell: how one sleeps until there is work
-//! sync       futexes: how long one may sleep where the other side could strand him
-//! page       the memory file;  area: memory files for arguments and segments;  copy: bytes out of words and into
-//!            words. Only these three have unsafe code.
-//! meeting    Unix sockets: finding one another, passing the file, noticing a death;  disposal: closing them
-//! hello      what an importer says first, and the question by which an exporter proves itself
+//! caller       the calling half: claims slots, makes requests, waits for answers
+//! server       the serving half: takes requests and answers them
+//! layout       the structure of the shared memory, which consists of atomic words
+//! bulk_ring    rings for what a slot cannot hold: one side fills parts, the other empties earlier ones
+//! answer_word  the word of a slot at which its caller sleeps until the answer is there
+//! wake_word    the word at which a thread sleeps until the other process has work for it
+//! sync         futexes, and the bound on a sleep that only the other process could end
+//! call_memory  the memory of a connection;  mapped_file: a mapped memory file;  copy: bytes to and from shared
+//!              words. Only these three have unsafe code.
+//! words        short runs of bytes to and from atomic words
+//! meeting      Unix sockets that pass memory files and close when a process dies;  disposal: closing them
+//! hello        an importer's first message, with the question by which the exporter proves its identity
 //! ```
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 
-mod area;
-mod bell;
+mod answer_word;
+mod bulk_ring;
+mod call_memory;
 mod caller;
 mod copy;
 mod disposal;
 mod hello;
-mod lane;
 mod layout;
+mod mapped_file;
 mod meeting;
-mod page;
 mod server;
 mod sync;
-mod turn;
+mod wake_word;
 mod words;
 
-pub use area::{Area, May, Sight, punch, written};
-pub use caller::{Caller, Lane, Ticket};
+pub use bulk_ring::{BulkConsumer, BulkProducer};
+pub use call_memory::CallMemory;
+pub use caller::{ArgumentRing, Caller, RequestId};
 pub use disposal::unclosed;
-pub use hello::{Hello, MAX_HELLO, PROOF, TicketHolder, Wants};
-pub use lane::{Emptier, Filler};
-pub use layout::{DETAIL, FETCHED, INLINE, LANES, PART, PARTS, SLOTS};
-pub use meeting::{Alarm, Ear, Heard, Listener, Wire, file_limit};
-pub use page::Page;
-pub use server::{Added, Call, Request, Seen, Server, Taker};
+pub use hello::{Hello, MAX_HELLO_BYTES, PROOF_BYTES, TicketHolder, Wants};
+pub use layout::{
+    FETCH_PARTS, MAX_DETAIL_BYTES, PART_BYTES, RING_COUNT, RING_PARTS, SLOT_BODY_BYTES, SLOT_COUNT,
+};
+pub use mapped_file::{AccessRights, MappedFile, ReadOnlyWord, punch_hole, written_ranges};
+pub use meeting::{Alarm, EpollSet, Listener, Received, UnixChannel, file_limit};
+pub use server::{BulkArguments, Call, Request, RequestCursor, SeenWork, Server};
+pub use wake_word::SleepIntent;
 
-/// A thread that has said that it is about to sleep at a bell: how often its own process had called it back
-/// before.
-#[derive(Clone, Copy, Debug)]
-pub struct Lying(u32);
-
-/// What the answer to a request is.
+/// The kind of a reply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// The procedure's result.
     Result,
-    /// Its declared exception.
+    /// The procedure's declared exception.
     Exception,
-    /// Neither: a kind, and whether it ran, by their numbers; the body is a sentence for people.
+    /// The call failed. The body is a message for people.
     Failed {
-        /// The kind's number.
+        /// The number of the failure's kind.
         kind: u16,
-        /// The number of whether it ran.
+        /// The number that says whether the call ran.
         ran: u8,
     },
-    /// A part was given.
+    /// A part of an earlier reply was copied to where the caller asked for it.
     Part,
 }
 
@@ -76,7 +76,7 @@ impl Status {
         }
     }
 
-    /// Total: whatever stands there is some status.
+    /// Decodes a word of shared memory. Every value is some status.
     fn from_code(code: u32) -> Status {
         match code & 0xff {
             0 => Status::Result,

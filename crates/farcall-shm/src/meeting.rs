@@ -1,7 +1,9 @@
-//! Where the two sides meet: a Unix socket by which the memory file is passed, and which closes when one of them dies.
+//! Unix sockets by which caller and server pass their memory files, and which close when one of the processes
+//! dies.
 //!
-//! Its name is abstract, so no file is left behind by those who are killed, and it belongs to a network namespace, as
-//! the server's address does. Whoever is at the other end must be the same user.
+//! The name of a server's socket is abstract, so a killed server leaves no file behind, and it belongs to a
+//! network namespace, as the server's address does. The process at the other end must belong to the same
+//! user.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,37 +24,37 @@ use rustix::process::Pid;
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
-/// A connection with one other process. Nothing here blocks, but what says so.
+/// A connection with one other process. No method blocks unless its documentation says so.
 ///
-/// A peer may pass files that block whoever looks at them or closes them, also when only the connection is
-/// closed in which they stand. So no file is received but by [`Wire::receive_file`], and dropping a
-/// connection leaves what the peer has left in it to a thread that nobody waits for.
+/// A peer may pass files that block the thread which examines or closes them, even if it only closes the
+/// connection in which they wait. So only [`UnixChannel::receive_file`] receives files, and a dropped
+/// connection in which the peer has left something is closed by a thread that nobody waits for.
 #[derive(Debug)]
-pub struct Wire {
-    /// Always there, until it is dropped.
+pub struct UnixChannel {
+    /// `Some` until this is dropped.
     socket: Option<OwnedFd>,
-    /// The process that made it: a child of that closes its own descriptor, and not the connection.
+    /// The process that made it. A forked child closes only its copy of the descriptor, not the connection.
     maker: Pid,
 }
 
-/// What was received.
+/// What [`UnixChannel::receive`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     /// A message of that many bytes.
     Message(usize),
-    /// A message that files come with: it is received by [`Wire::receive_file`] or not at all.
+    /// A message with files. Only [`UnixChannel::receive_file`] receives it.
     Files,
-    /// Nothing so far.
+    /// No message yet.
     Nothing,
-    /// The other side is gone.
+    /// The other side has closed the connection, or is dead.
     Gone,
 }
 
 impl Listener {
-    /// Where the server at `address` meets callers.
+    /// Binds the socket at which the server at `address` accepts callers.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn bind(address: SocketAddr) -> io::Result<Listener> {
         let socket = socket()?;
         rustix::net::bind(&socket, &name(address)?)?;
@@ -60,11 +62,12 @@ impl Listener {
         Ok(Listener(socket))
     }
 
-    /// One who has arrived and is the same user, and its process; `None` when nobody else has.
+    /// Accepts a connection from a process of the same user. Returns it with the number of that process, or
+    /// `None` if there is none.
     ///
     /// # Errors
-    /// What the operating system says: perhaps there are too many files.
-    pub fn accept(&self) -> io::Result<Option<(Wire, i32)>> {
+    /// The operating system's error: perhaps too many files are open.
+    pub fn accept(&self) -> io::Result<Option<(UnixChannel, i32)>> {
         loop {
             let socket = match rustix::net::accept_with(&self.0, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
             {
@@ -73,7 +76,7 @@ impl Listener {
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(why) => return Err(why.into()),
             };
-            let wire = Wire::new(socket);
+            let wire = UnixChannel::new(socket);
             if let Some(process) = wire.same_user() {
                 return Ok(Some((wire, process)));
             }
@@ -82,43 +85,44 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// Whoever has arrived and was not accepted may have left something.
+    /// Accepts and drops the waiting connections, in which their callers may have left something.
     fn drop(&mut self) {
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
         while let Ok(Some(_)) = self.accept() {}
     }
 }
 
-impl Wire {
-    /// A connection with the server at `address`, if it meets callers there and is the same user.
+impl UnixChannel {
+    /// Connects to the server at `address`, if it accepts callers and belongs to the same user.
     ///
     /// # Errors
-    /// What the operating system says.
-    pub fn connect(address: SocketAddr) -> io::Result<Wire> {
+    /// The operating system's error.
+    pub fn connect(address: SocketAddr) -> io::Result<UnixChannel> {
         let socket = socket()?;
         rustix::net::connect(&socket, &name(address)?)?;
-        let wire = Wire::new(socket);
+        let wire = UnixChannel::new(socket);
         if wire.same_user().is_none() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         Ok(wire)
     }
 
-    fn new(socket: OwnedFd) -> Wire {
-        Wire { socket: Some(socket), maker: rustix::process::getpid() }
+    fn new(socket: OwnedFd) -> UnixChannel {
+        UnixChannel { socket: Some(socket), maker: rustix::process::getpid() }
     }
 
     fn socket(&self) -> &OwnedFd {
         self.socket.as_ref().expect("a connection has its socket until it is dropped")
     }
 
-    /// The other process, if its user is ours.
+    /// Returns the number of the other process, if its user is ours.
     fn same_user(&self) -> Option<i32> {
         let peer = rustix::net::sockopt::socket_peercred(self.socket()).ok()?;
         (peer.uid == rustix::process::geteuid()).then_some(peer.pid.as_raw_nonzero().get())
     }
 
-    /// Sends a message, with a file if there is one. False: there is no room, or nobody there.
+    /// Sends a message, with a file if one is given. Returns false if there is no room, or the other side is
+    /// gone.
     pub fn send(&self, bytes: &[u8], file: Option<BorrowedFd<'_>>) -> bool {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -129,35 +133,35 @@ impl Wire {
         rustix::net::sendmsg(self.socket(), &[IoSlice::new(bytes)], &mut control, flags).is_ok()
     }
 
-    /// Blocks until there is something to receive, or for `most`.
+    /// Blocks until there is something to receive, for at most `most`.
     pub fn wait(&self, most: Duration) {
         let most = Timespec::try_from(most).ok();
         let _ = rustix::event::poll(&mut [PollFd::new(self.socket(), PollFlags::IN)], most.as_ref());
     }
 
-    /// Closes it for both sides.
+    /// Closes the connection for both sides.
     pub fn close(&self) {
         let _ = rustix::net::shutdown(self.socket(), rustix::net::Shutdown::Both);
     }
 
-    /// Receives a message if there is one. A longer one is cut.
-    pub fn receive(&self, buffer: &mut [u8]) -> Heard {
-        // First only looked at: files that there is no room for are closed when a message is received, here.
+    /// Receives a message if there is one. Cuts a message that is longer than the buffer.
+    pub fn receive(&self, buffer: &mut [u8]) -> Received {
+        // The message is peeked at first: to receive it without room for its files would close them here.
         match self.receive_plain(buffer, RecvFlags::PEEK) {
-            Ok((_, true)) => Heard::Files,
-            Ok((0, false)) => Heard::Gone,
+            Ok((_, true)) => Received::Files,
+            Ok((0, false)) => Received::Gone,
             Ok(_) => match self.receive_plain(buffer, RecvFlags::empty()) {
-                Ok((len, _)) => Heard::Message(len),
-                Err(why) => heard(why),
+                Ok((len, _)) => Received::Message(len),
+                Err(why) => interpret(why),
             },
-            Err(why) => heard(why),
+            Err(why) => interpret(why),
         }
     }
 
-    /// Receives a message that one file comes with. What else comes with it is closed.
+    /// Receives a message with a file. Closes further files that come with it.
     ///
-    /// This may block for ever, and so may looking at the file or closing it: to be called where nobody waits
-    /// for it.
+    /// May block for ever, and so may examining the file or closing it. It must be called by a thread that
+    /// nobody waits for.
     pub fn receive_file(&self, buffer: &mut [u8]) -> Option<(usize, OwnedFd)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -171,28 +175,29 @@ impl Wire {
         Some((received.bytes, files?.last()?))
     }
 
-    /// A message without any file: its length, and whether there is more to it.
+    /// Receives without room for files. Returns the message's length, and whether more came with it.
     fn receive_plain(&self, buffer: &mut [u8], flags: RecvFlags) -> rustix::io::Result<(usize, bool)> {
         let (flags, control) = (flags | RecvFlags::DONTWAIT, &mut RecvAncillaryBuffer::default());
         let received = rustix::net::recvmsg(self.socket(), &mut [IoSliceMut::new(buffer)], control, flags)?;
         Ok((received.bytes, received.flags.contains(ReturnFlags::CTRUNC)))
     }
 
-    /// Whether the peer has left nothing in it, and can leave nothing any more.
+    /// Closes the connection. Returns whether the peer has left nothing in it, and can leave nothing any
+    /// more.
     fn end(&self) -> bool {
-        // With credentials there is more to each message, also to an empty one; to the end there is not.
+        // With credentials, more comes with each message, even with an empty one; nothing comes with the end.
         if rustix::net::sockopt::set_socket_passcred(self.socket(), true).is_err() {
             return false;
         }
         self.close();
         let look = || self.receive_plain(&mut [0], RecvFlags::PEEK);
-        // (That it was reset is said once, before what was received.)
+        // A reset is reported once, before what was received.
         let found = look().or_else(|_| look());
         found == Ok((0, false))
     }
 }
 
-impl Drop for Wire {
+impl Drop for UnixChannel {
     fn drop(&mut self) {
         if self.maker != rustix::process::getpid() || self.end() {
             return;
@@ -203,61 +208,61 @@ impl Drop for Wire {
     }
 }
 
-/// Wakes the one thread that waits at an [`Ear`].
+/// An event that wakes the thread which waits at an [`EpollSet`].
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
 impl Alarm {
-    /// Not set.
+    /// Returns an event that is not set.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn new() -> io::Result<Alarm> {
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         Ok(Alarm(rustix::event::eventfd(0, flags)?))
     }
 
-    /// Sets it. Never blocks.
+    /// Sets the event. Never blocks.
     pub fn set(&self) {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// It is not set any more.
+    /// Clears the event.
     pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
 
-/// Hears many at once: an alarm, a listener, wires. Each has a name. (One that says nothing costs nothing, unlike in a
-/// list that is polled.)
+/// Waits for events of many sources at once: alarms, listeners and channels. Each has a token. Idle sources
+/// cost nothing, unlike those of poll(2).
 #[derive(Debug)]
-pub struct Ear(OwnedFd);
+pub struct EpollSet(OwnedFd);
 
-impl Ear {
-    /// One that hears nobody.
+impl EpollSet {
+    /// Returns an empty set.
     ///
     /// # Errors
-    /// What the operating system says.
-    pub fn new() -> io::Result<Ear> {
-        Ok(Ear(epoll::create(epoll::CreateFlags::CLOEXEC)?))
+    /// The operating system's error.
+    pub fn new() -> io::Result<EpollSet> {
+        Ok(EpollSet(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Hears what has this name.
+    /// Adds a source under a token.
     ///
     /// # Errors
-    /// What the operating system says.
-    pub fn hear(&self, what: &impl AsFd, name: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.0, what, epoll::EventData::new_u64(name), epoll::EventFlags::IN)?)
+    /// The operating system's error.
+    pub fn add(&self, source: &impl AsFd, token: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.0, source, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
     }
 
-    /// Hears it no longer.
-    pub fn ignore(&self, what: &impl AsFd) {
-        let _ = epoll::delete(&self.0, what);
+    /// Removes a source.
+    pub fn remove(&self, source: &impl AsFd) {
+        let _ = epoll::delete(&self.0, source);
     }
 
-    /// Blocks until somebody has something to say, or for `most`; appends the names of some who have.
-    pub fn wait(&self, most: Option<Duration>, names: &mut Vec<u64>) {
-        // Not by epoll's own time-out: that may be of milliseconds only.
+    /// Blocks until a source is readable, for at most `most`. Appends the tokens of some readable sources.
+    pub fn wait(&self, most: Option<Duration>, tokens: &mut Vec<u64>) {
+        // epoll's own time-out may be in milliseconds only.
         let most = most.and_then(|most| Timespec::try_from(most).ok());
         if rustix::event::poll(&mut [PollFd::new(&self.0, PollFlags::IN)], most.as_ref()).is_err() {
             return;
@@ -265,7 +270,7 @@ impl Ear {
         let mut events = [const { MaybeUninit::uninit() }; 64];
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
         if let Ok((events, _)) = epoll::wait(&self.0, &mut events[..], Some(&none)) {
-            names.extend(events.iter().map(|event| event.data.u64()));
+            tokens.extend(events.iter().map(|event| event.data.u64()));
         }
     }
 }
@@ -282,7 +287,7 @@ impl AsFd for Listener {
     }
 }
 
-impl AsFd for Wire {
+impl AsFd for UnixChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket().as_fd()
     }
@@ -293,22 +298,22 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// The name has the user in it, so that nobody takes another's by accident.
+/// Returns the socket's name. It has the user in it, so that no user takes another's name by accident.
 fn name(address: SocketAddr) -> io::Result<SocketAddrUnix> {
     let user = rustix::process::geteuid().as_raw();
     Ok(SocketAddrUnix::new_abstract_name(format!("farcall/1/{user}/{address}").as_bytes())?)
 }
 
-/// What an error at receiving means. Only some say that the peer is gone; others that there is no memory at
-/// the moment, no descriptor, or a signal.
-fn heard(why: Errno) -> Heard {
+/// Interprets an error of receiving. Only some errors say that the peer is gone; others report a signal, or a
+/// lack of memory or descriptors at the moment.
+fn interpret(why: Errno) -> Received {
     match why {
-        Errno::CONNRESET | Errno::NOTCONN | Errno::PIPE => Heard::Gone,
-        _ => Heard::Nothing,
+        Errno::CONNRESET | Errno::NOTCONN | Errno::PIPE => Received::Gone,
+        _ => Received::Nothing,
     }
 }
 
-/// How many files this process may have open.
+/// Returns how many files this process may have open.
 pub fn file_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
@@ -325,24 +330,24 @@ mod tests {
         let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = port.local_addr().unwrap();
         let listener = Listener::bind(address).unwrap();
-        let wire = Wire::connect(address).unwrap();
+        let wire = UnixChannel::connect(address).unwrap();
         let (theirs, _) = listener.accept().unwrap().unwrap();
-        let mut childs = Wire::new(wire.socket().try_clone().unwrap());
+        let mut childs = UnixChannel::new(wire.socket().try_clone().unwrap());
         childs.maker = Pid::from_raw(i32::MAX).unwrap();
         drop(childs);
         assert!(wire.send(b"x", None));
-        assert_eq!(theirs.receive(&mut [0; 8]), Heard::Message(1));
+        assert_eq!(theirs.receive(&mut [0; 8]), Received::Message(1));
     }
 
     #[test]
-    fn only_an_end_is_the_end() {
+    fn only_errors_that_report_the_peer_gone_end_a_connection() {
         for why in [Errno::CONNRESET, Errno::NOTCONN, Errno::PIPE] {
-            assert_eq!(heard(why), Heard::Gone);
+            assert_eq!(interpret(why), Received::Gone);
         }
         for why in
             [Errno::INTR, Errno::AGAIN, Errno::NOBUFS, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::IO]
         {
-            assert_eq!(heard(why), Heard::Nothing);
+            assert_eq!(interpret(why), Received::Nothing);
         }
     }
 }

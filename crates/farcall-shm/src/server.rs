@@ -1,39 +1,44 @@
-//! The serving half: which requests are there, what they say, and answering them. It trusts no word that it reads.
+//! The serving half of a connection's memory: takes requests, reads them and answers them. It trusts no word
+//! that it reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::bell::Recall;
+use crate::bulk_ring::{BulkConsumer, BulkProducer, Carries, fetched};
 use crate::copy::{append, put};
-use crate::lane::{Emptier, Filler, Way, fetched};
-use crate::layout::{BITMAP, FETCHED, INLINE, LANES, PART, SLOTS, Shared, Slot, place};
+use crate::layout::{
+    BITMAP_WORDS, FETCH_PARTS, PART_BYTES, RING_COUNT, SLOT_BODY_BYTES, SLOT_COUNT, Shared, Slot, bit_of,
+};
+use crate::wake_word::PrivateWake;
 use crate::words::get;
-use crate::{Lying, Page, Status};
+use crate::{CallMemory, SleepIntent, Status};
 
-/// The serving half of a memory file. Any thread may answer; one at a time takes (it has the [`Taker`]).
+/// The serving half of a connection's memory. Any thread may answer; only the thread that has the
+/// [`RequestCursor`] takes requests.
 #[derive(Clone, Debug)]
 pub struct Server {
-    page: Arc<Page>,
-    /// Wakes the thread that takes.
-    recall: Arc<Recall>,
+    memory: Arc<CallMemory>,
+    /// Wakes the receiving thread.
+    receiver_wake: Arc<PrivateWake>,
 }
 
-/// What the server alone knows: how far it has followed the caller's bits.
+/// How far the server has followed the caller's bits. Only the server knows it.
 #[derive(Debug)]
-pub struct Taker {
-    seen: Seen,
-    given_up: [u64; BITMAP],
-    /// Requests that were there at the last look and are not taken yet: each has its turn before any comes again.
-    batch: [u64; BITMAP],
+pub struct RequestCursor {
+    seen: SeenWork,
+    given_up: [u64; BITMAP_WORDS],
+    /// Requests that were there at the last look and are not taken yet. All of them are taken before the next
+    /// look, so no slot is passed over.
+    batch: [u64; BITMAP_WORDS],
     /// The number of each slot's last request.
-    numbers: Box<[u64; SLOTS]>,
+    numbers: Box<[u64; SLOT_COUNT]>,
 }
 
-/// The caller's bits and its counts, as followed so far.
+/// The caller's bits and counts, as far as the server has followed them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    ready: [u64; BITMAP],
+pub struct SeenWork {
+    ready: [u64; BITMAP_WORDS],
     cancels: u32,
     parts: u32,
 }
@@ -41,35 +46,35 @@ pub struct Seen {
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Execute this.
+    /// Execute a call.
     Call {
-        /// What.
+        /// The call.
         call: Call,
-        /// How many bytes of arguments the slot holds, at most [`INLINE`].
+        /// How many bytes of arguments the slot holds, at most [`SLOT_BODY_BYTES`].
         len: usize,
-        /// They follow those that came by a lane.
-        added: Option<Added>,
+        /// The arguments in a bulk ring, which those in the slot follow.
+        bulk: Option<BulkArguments>,
     },
-    /// Put a part of the slot's reply there.
+    /// Copy a part of the slot's reply to where the caller can read it.
     Fetch {
-        /// The lane, less than [`LANES`].
-        lane: usize,
-        /// The part, less than [`FETCHED`].
+        /// The ring whose fetch buffer it is, less than [`RING_COUNT`].
+        ring: usize,
+        /// The part, less than [`FETCH_PARTS`].
         part: usize,
-        /// Where in the reply it begins.
+        /// Where in the reply the part begins, in bytes.
         offset: u64,
     },
-    /// The slot's reply is no longer wanted.
+    /// Forget the slot's reply.
     Forget,
-    /// Nothing that an honest caller writes.
+    /// Something that no honest caller writes.
     Nonsense,
 }
 
-/// Arguments that came by a lane.
+/// Arguments in a bulk ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Added {
-    /// The lane, less than [`LANES`].
-    pub lane: usize,
+pub struct BulkArguments {
+    /// The ring, less than [`RING_COUNT`].
+    pub ring: usize,
     /// How many bytes.
     pub len: u64,
 }
@@ -77,7 +82,7 @@ pub struct Added {
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The export.
+    /// The identifier of the export.
     pub export: u64,
     /// The procedure's number.
     pub procedure: u32,
@@ -87,35 +92,37 @@ pub struct Call {
     pub trace: Option<[u8; 24]>,
 }
 
-/// Kinds of requests.
+/// The kinds of requests, in the bits of `more` from [`KIND_SHIFT`] on.
 pub(crate) const CALL: u64 = 0;
 pub(crate) const FETCH: u64 = 1;
 pub(crate) const FORGET: u64 = 2;
-/// Of a call: there is a trace.
+/// Flag of a call: there is a trace.
 pub(crate) const TRACED: u64 = 1 << 62;
-/// Of a call: arguments came by a lane.
-pub(crate) const ADDED: u64 = 1 << 63;
+/// Flag of a call: there are arguments in a bulk ring.
+pub(crate) const BULK: u64 = 1 << 63;
 pub(crate) const KIND_SHIFT: u32 = 60;
-/// Of those arguments: the lane stands above so many bits, the length below.
-pub(crate) const LANE_SHIFT: u32 = 48;
-/// The largest number that stands below the kind.
-pub(crate) const MOST: u64 = (1 << KIND_SHIFT) - 1;
+/// The bits of `more` below the kind: a time or an offset.
+pub(crate) const VALUE_MASK: u64 = (1 << KIND_SHIFT) - 1;
+/// In the word that describes bulk arguments, the ring's index stands from this bit on, and the length below
+/// it.
+pub(crate) const RING_SHIFT: u32 = 48;
 
-impl Taker {
-    /// Of a memory file that nobody has used yet.
+impl RequestCursor {
+    /// Returns the cursor of memory that nobody has used yet.
     #[expect(clippy::new_without_default)]
-    pub fn new() -> Taker {
-        let none = [0; BITMAP];
-        Taker { seen: Seen::default(), given_up: none, batch: none, numbers: Box::new([0; SLOTS]) }
+    pub fn new() -> RequestCursor {
+        let none = [0; BITMAP_WORDS];
+        let numbers = Box::new([0; SLOT_COUNT]);
+        RequestCursor { seen: SeenWork::default(), given_up: none, batch: none, numbers }
     }
 
-    /// What was seen so far, to look for more without the taker.
+    /// Returns what was seen so far, to look for more without the cursor.
     #[inline]
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> SeenWork {
         self.seen
     }
 
-    /// The number of a slot's last request.
+    /// Returns the number of a slot's last request.
     pub fn number(&self, slot: usize) -> u64 {
         self.numbers[slot]
     }
@@ -127,23 +134,23 @@ impl Taker {
 }
 
 impl Server {
-    /// The serving half of this memory.
-    pub fn new(page: Arc<Page>) -> Server {
-        Server { page, recall: Arc::new(Recall::new()) }
+    /// Returns the serving half of this memory.
+    pub fn new(memory: Arc<CallMemory>) -> Server {
+        Server { memory, receiver_wake: Arc::new(PrivateWake::new()) }
     }
 
     #[inline]
     fn shared(&self) -> &Shared {
-        self.page.shared()
+        self.memory.shared()
     }
 
     fn slot(&self, slot: usize) -> &Slot {
-        &self.shared().slots[slot % SLOTS]
+        &self.shared().slots[slot % SLOT_COUNT]
     }
 
-    /// Whether there is more than was seen.
+    /// Returns whether there is more than was seen.
     #[inline]
-    pub fn is_rung(&self, seen: &Seen) -> bool {
+    pub fn has_work(&self, seen: &SeenWork) -> bool {
         let calls = &self.shared().calls;
         let differs = |(ready, seen): (&AtomicU64, &u64)| ready.load(Ordering::Acquire) != *seen;
         calls.ready.iter().zip(&seen.ready).any(differs)
@@ -151,60 +158,61 @@ impl Server {
             || calls.parts.load(Ordering::Acquire) != seen.parts
     }
 
-    /// Whether there are parts of arguments since the last look.
+    /// Returns whether parts of arguments were filled since the last look.
     #[inline]
-    pub fn has_parts(&self, taker: &mut Taker) -> bool {
+    pub fn has_parts(&self, cursor: &mut RequestCursor) -> bool {
         let parts = self.shared().calls.parts.load(Ordering::Acquire);
-        std::mem::replace(&mut taker.seen.parts, parts) != parts
+        std::mem::replace(&mut cursor.seen.parts, parts) != parts
     }
 
-    /// Takes a request: its slot and its number. From now on it may have run.
+    /// Takes a request, and returns its slot and its number. From now on it may have run.
     #[inline]
-    pub fn take(&self, taker: &mut Taker) -> Option<(usize, u64)> {
-        if taker.batch == [0; BITMAP] {
+    pub fn take(&self, cursor: &mut RequestCursor) -> Option<(usize, u64)> {
+        if cursor.batch == [0; BITMAP_WORDS] {
             let ready = &self.shared().calls.ready;
-            for ((ready, seen), batch) in ready.iter().zip(taker.seen.ready).zip(&mut taker.batch) {
+            for ((ready, seen), batch) in ready.iter().zip(cursor.seen.ready).zip(&mut cursor.batch) {
                 *batch = ready.load(Ordering::Acquire) ^ seen;
             }
         }
-        let word = taker.batch.iter().position(|batch| *batch != 0)?;
-        let slot = word * 64 + taker.batch[word].trailing_zeros() as usize;
-        let (_, bit) = place(slot);
-        taker.batch[word] &= !bit;
-        taker.seen.ready[word] ^= bit;
-        // A server that is killed after this has taken the call, one that is killed before has not and never will.
-        self.shared().taken.bits[word].store(taker.seen.ready[word], Ordering::Release);
-        let number = taker.numbers[slot] + 1;
-        taker.numbers[slot] = number;
+        let word = cursor.batch.iter().position(|batch| *batch != 0)?;
+        let slot = word * 64 + cursor.batch[word].trailing_zeros() as usize;
+        let (_, bit) = bit_of(slot);
+        cursor.batch[word] &= !bit;
+        cursor.seen.ready[word] ^= bit;
+        // A server that is killed after this store has taken the request. One that is killed before has not,
+        // and never will.
+        self.shared().taken.bits[word].store(cursor.seen.ready[word], Ordering::Release);
+        let number = cursor.numbers[slot] + 1;
+        cursor.numbers[slot] = number;
         Some((slot, number))
     }
 
-    /// A slot whose caller has given its request up since the last look. (Whoever gives a request up has made it before:
-    /// of one that is not taken yet this waits until it is.)
-    pub fn given_up(&self, taker: &mut Taker) -> Option<usize> {
+    /// Returns a slot whose caller has given its request up since the last look. A request that was given up
+    /// before it is taken is returned once it is taken.
+    pub fn given_up(&self, cursor: &mut RequestCursor) -> Option<usize> {
         let Shared { calls, cancels, .. } = self.shared();
         let count = calls.cancels.load(Ordering::Acquire);
-        if count == taker.seen.cancels {
+        if count == cursor.seen.cancels {
             return None;
         }
         let mut left = false;
-        for word in 0..BITMAP {
-            let new = cancels.given_up[word].load(Ordering::Acquire) ^ taker.given_up[word];
-            let untaken = calls.ready[word].load(Ordering::Acquire) ^ taker.seen.ready[word];
-            let ripe = new & !untaken;
-            if ripe != 0 {
-                taker.given_up[word] ^= ripe & ripe.wrapping_neg();
-                return Some(word * 64 + ripe.trailing_zeros() as usize);
+        for word in 0..BITMAP_WORDS {
+            let new = cancels.given_up[word].load(Ordering::Acquire) ^ cursor.given_up[word];
+            let untaken = calls.ready[word].load(Ordering::Acquire) ^ cursor.seen.ready[word];
+            let taken = new & !untaken;
+            if taken != 0 {
+                cursor.given_up[word] ^= taken & taken.wrapping_neg();
+                return Some(word * 64 + taken.trailing_zeros() as usize);
             }
             left |= new != 0;
         }
         if !left {
-            taker.seen.cancels = count;
+            cursor.seen.cancels = count;
         }
         None
     }
 
-    /// Whether the request of that number in that slot goes on when its caller is gone.
+    /// Returns whether the request of that number in that slot goes on when its caller is gone.
     pub fn is_detached(&self, slot: usize, number: u64) -> bool {
         self.slot(slot).request.detached.load(Ordering::Acquire) == number
     }
@@ -213,121 +221,120 @@ impl Server {
     #[inline]
     pub fn request(&self, slot: usize) -> Request {
         let request = &self.slot(slot).request;
-        // Each word once: the caller may change it meanwhile.
+        // Each word is read once, because the caller may change it meanwhile.
         let what = request.what.load(Ordering::Relaxed);
         let size = request.size.load(Ordering::Relaxed);
         let more = request.more.load(Ordering::Relaxed);
         let (procedure, len) = ((size >> 32) as u32, size as u32 as usize);
-        let (lane, part, offset) = (what as usize / FETCHED, what as usize % FETCHED, more & MOST);
+        let (ring, part, value) =
+            (what as usize / FETCH_PARTS, what as usize % FETCH_PARTS, more & VALUE_MASK);
         match more >> KIND_SHIFT & 3 {
-            CALL if len <= INLINE => {
-                let within = (offset != 0).then(|| Duration::from_nanos(offset));
+            CALL if len <= SLOT_BODY_BYTES => {
+                let within = (value != 0).then(|| Duration::from_nanos(value));
                 let trace = (more & TRACED != 0).then(|| {
                     let mut trace = [0; 24];
                     get(&request.trace, &mut trace);
                     trace
                 });
-                let added = (more & ADDED != 0).then(|| {
-                    let added = request.added.load(Ordering::Relaxed);
-                    Added {
-                        lane: (added >> LANE_SHIFT) as usize % LANES,
-                        len: added & ((1 << LANE_SHIFT) - 1),
-                    }
+                let bulk = (more & BULK != 0).then(|| {
+                    let bulk = request.bulk.load(Ordering::Relaxed);
+                    let ring = (bulk >> RING_SHIFT) as usize % RING_COUNT;
+                    BulkArguments { ring, len: bulk & ((1 << RING_SHIFT) - 1) }
                 });
-                Request::Call { call: Call { export: what, procedure, within, trace }, len, added }
+                Request::Call { call: Call { export: what, procedure, within, trace }, len, bulk }
             }
-            FETCH if lane < LANES => Request::Fetch { lane, part, offset },
+            FETCH if ring < RING_COUNT => Request::Fetch { ring, part, offset: value },
             FORGET => Request::Forget,
             _ => Request::Nonsense,
         }
     }
 
-    /// Appends the bytes that a slot holds.
+    /// Appends the first `len` bytes of arguments that a slot holds.
     #[inline]
     pub fn arguments(&self, slot: usize, len: usize, into: &mut Vec<u8>) {
         append(&self.slot(slot).request.body, len, into);
     }
 
-    /// Those who empty the lanes of arguments.
-    pub fn emptiers(&self) -> [Emptier; LANES] {
-        std::array::from_fn(|which| Emptier::new(&self.page, Way::Arguments, which))
+    /// Returns the consumers of all rings for arguments.
+    pub fn consumers(&self) -> [BulkConsumer; RING_COUNT] {
+        std::array::from_fn(|index| BulkConsumer::new(&self.memory, Carries::Arguments, index))
     }
 
-    /// Those who fill the lanes of results.
-    pub fn fillers(&self) -> [Filler; LANES] {
-        std::array::from_fn(|which| Filler::new(&self.page, Way::Results, which))
+    /// Returns the producers of all rings for results.
+    pub fn producers(&self) -> [BulkProducer; RING_COUNT] {
+        std::array::from_fn(|index| BulkProducer::new(&self.memory, Carries::Results, index))
     }
 
-    /// Fills a part that was asked for.
-    pub fn fill(&self, which: usize, part: usize, bytes: &[u8]) {
-        put(fetched(&self.page, which, part), bytes.get(..PART).unwrap_or(bytes));
+    /// Copies bytes into the part of a fetch buffer that the caller asked for.
+    pub fn fill(&self, ring: usize, part: usize, bytes: &[u8]) {
+        put(fetched(&self.memory, ring, part), bytes.get(..PART_BYTES).unwrap_or(bytes));
     }
 
-    /// Says that what answers a request comes by a lane, as it is made, and how long it will be, perhaps.
-    pub fn stream(&self, slot: usize, number: u64, filler: &Filler, expected: u64) {
+    /// Says that the answer to a request begins in a ring, while that is being filled, and about how many
+    /// bytes it will carry.
+    pub fn start_result(&self, slot: usize, number: u64, producer: &BulkProducer, expected: u64) {
         let reply = &self.slot(slot).reply;
         reply.expected.store(expected, Ordering::Relaxed);
-        reply.stream.store(stream(number, filler.which()), Ordering::Release);
-        // What is shorter is there as soon as a sleeper would be awake.
-        if expected > 2 * PART as u64 {
-            reply.turn.nudge();
+        reply.ring.store(ring_word(number, producer.index()), Ordering::Release);
+        // A shorter result is complete by the time a sleeping caller would be awake.
+        if expected > 2 * PART_BYTES as u64 {
+            reply.answer.wake_early();
         }
+    }
+
+    /// Says how many bytes of the answer the ring carried. The slot's body follows them.
+    pub fn end_result(&self, slot: usize, len: u64) {
+        self.slot(slot).reply.ring_bytes.store(len, Ordering::Relaxed);
     }
 
     /// Answers the request of that number in that slot.
     #[inline]
     pub fn answer(&self, slot: usize, number: u64, status: Status, body: &[u8]) {
         self.prepare(slot, status, body);
-        self.give(slot, number);
+        self.publish(slot, number);
     }
 
-    /// Says how much of the answer came by a lane; the body follows that.
-    pub fn streamed(&self, slot: usize, len: u64) {
-        self.slot(slot).reply.streamed.store(len, Ordering::Relaxed);
-    }
-
-    /// Writes an answer that nobody looks at yet. Of a body longer than [`INLINE`] the beginning stands in the slot, and
-    /// the caller fetches the rest by parts.
+    /// Writes an answer without publishing it. Of a body longer than [`SLOT_BODY_BYTES`] the slot holds the
+    /// beginning, and the caller fetches the rest in parts.
     #[inline]
     pub fn prepare(&self, slot: usize, status: Status, body: &[u8]) {
         let reply = &self.slot(slot).reply;
-        put(&reply.body, body.get(..INLINE).unwrap_or(body));
+        put(&reply.body, body.get(..SLOT_BODY_BYTES).unwrap_or(body));
         reply.len.store(body.len() as u64, Ordering::Relaxed);
         reply.status.store(status.code(), Ordering::Relaxed);
     }
 
-    /// Says that the answer is there.
+    /// Publishes the answer to the request of that number, and wakes the thread that waits for it.
     #[inline]
-    pub fn give(&self, slot: usize, number: u64) {
-        if self.slot(slot).reply.turn.give(number) {
-            self.shared().returns.bell.ring();
+    pub fn publish(&self, slot: usize, number: u64) {
+        if self.slot(slot).reply.answer.publish(number) {
+            self.shared().returns.wake.wake();
         }
     }
 
-    /// Says that this side is about to sleep: look once more before [`Server::sleep`].
-    pub fn lie_down(&self) -> Lying {
-        let made = self.recall.made();
-        self.shared().calls.bell.lie_down();
-        Lying(made)
+    /// Announces that the receiving thread is about to sleep. It must look once more for work before
+    /// [`Server::sleep`].
+    pub fn announce_sleep(&self) -> SleepIntent {
+        self.receiver_wake.announce_sleep(&self.shared().calls.wake)
     }
 
-    /// Sleeps until there may be requests, or [`Server::wake`].
-    pub fn sleep(&self, lying: Lying) {
-        self.shared().calls.bell.sleep_until_recalled(&self.recall, lying.0);
+    /// Sleeps until there may be requests, or until [`Server::wake`].
+    pub fn sleep(&self, intent: SleepIntent) {
+        self.shared().calls.wake.sleep_until_private_wake(&self.receiver_wake, intent);
     }
 
-    /// This side is awake.
-    pub fn get_up(&self) {
-        self.shared().calls.bell.get_up();
+    /// Announces that the receiving thread is awake.
+    pub fn announce_awake(&self) {
+        self.shared().calls.wake.announce_awake();
     }
 
-    /// Wakes the thread of this side that sleeps, whatever the caller did to it.
+    /// Wakes the receiving thread, whatever the caller did to it.
     pub fn wake(&self) {
-        self.recall.make(&self.shared().calls.bell);
+        self.receiver_wake.wake(&self.shared().calls.wake);
     }
 }
 
-/// What a reply says of the lane that it comes by.
-pub(crate) fn stream(number: u64, which: usize) -> u64 {
-    number << 8 | (which + 1) as u64
+/// Returns the word by which a reply says that it begins in the ring of that index.
+pub(crate) fn ring_word(number: u64, index: usize) -> u64 {
+    number << 8 | (index + 1) as u64
 }

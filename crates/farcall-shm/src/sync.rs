@@ -1,8 +1,9 @@
-//! The futexes by which `bell` and `turn` sleep and wake. (tests/wakeups.rs puts loom's in their place.)
+//! The futexes by which `wake_word` and `answer_word` sleep and wake. (tests/wakeups.rs puts loom's in their
+//! place.)
 //!
 //! A peer can move a thread that sleeps at a shared word to a word of its own (FUTEX_REQUEUE), and its own
-//! sleepers can make our wake-up fail (FUTEX_LOCK_PI at the same word gives EINVAL). So nobody sleeps where
-//! the peer's memory alone could wake him: a sleep has a bound, or a second word that is private to this
+//! sleepers can make our wake-up fail (FUTEX_LOCK_PI at the same word gives EINVAL). So no thread sleeps
+//! where only the peer's memory could wake it: a sleep has a bound, or a second word that is private to this
 //! process (futex_waitv).
 
 use std::sync::atomic::AtomicBool;
@@ -15,42 +16,42 @@ use rustix::thread::{ClockId, Timespec};
 pub(super) use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The longest sleep that only the peer can end.
-const LONGEST_SLEEP: Duration = Duration::from_millis(250);
+const MAX_SHARED_SLEEP: Duration = Duration::from_millis(250);
 
-/// There is no futex_waitv: the system is older than Linux 5.16, or a filter forbids it.
+/// Whether there is no futex_waitv: the system is older than Linux 5.16, or a filter forbids it.
 static NO_WAITV: AtomicBool = AtomicBool::new(cfg!(miri));
 
-/// Sleeps while the word has that value, no longer than `most` or [`LONGEST_SLEEP`]; may return without a
-/// reason.
+/// Sleeps while the word has that value, for at most `most` and [`MAX_SHARED_SLEEP`]. May return earlier.
 pub(super) fn sleep(word: &AtomicU32, value: u32, most: Duration) {
-    let most = Timespec::try_from(most.min(LONGEST_SLEEP)).ok();
+    let most = Timespec::try_from(most.min(MAX_SHARED_SLEEP)).ok();
     debug_assert!(most.is_some(), "so short a time fits a timespec");
     let _ = wait(word, Flags::empty(), value, most.as_ref());
 }
 
-/// Sleeps while the shared word has that value and the private one has that; may return without a reason.
+/// Sleeps while both words, a shared and a private one, have the values that stand beside them. May return
+/// earlier.
 pub(super) fn sleep_at_either(shared: (&AtomicU32, u32), private: (&AtomicU32, u32)) {
     if !NO_WAITV.load(Ordering::Relaxed) {
         let words = [waiter(shared, WaitFlags::empty()), waiter(private, WaitFlags::PRIVATE)];
         match waitv(&words, WaitvFlags::empty(), None, ClockId::Monotonic) {
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => return,
-            // (What a filter forbids is said to be not permitted.)
+            // A filter that forbids the call reports PERM.
             Err(Errno::NOSYS | Errno::PERM) => NO_WAITV.store(true, Ordering::Relaxed),
-            // There is no memory for it now, perhaps.
+            // Perhaps the system has no memory for it now.
             Err(_) => {}
         }
     }
     if private.0.load(Ordering::Acquire) == private.1 {
-        sleep(shared.0, shared.1, LONGEST_SLEEP);
+        sleep(shared.0, shared.1, MAX_SHARED_SLEEP);
     }
 }
 
-/// Wakes the one who sleeps at a shared word, if somebody does.
+/// Wakes one thread that sleeps at a shared word.
 pub(super) fn wake_one(word: &AtomicU32) {
     let _ = wake(word, Flags::empty(), 1);
 }
 
-/// Wakes all who sleep at a private word.
+/// Wakes all threads that sleep at a private word.
 pub(super) fn wake_private(word: &AtomicU32) {
     let _ = wake(word, Flags::PRIVATE, i32::MAX as u32);
 }

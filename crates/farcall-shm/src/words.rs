@@ -1,4 +1,5 @@
-//! A few bytes in and out of atomic words: each word is read or written once, and no reference to shared bytes is formed.
+//! Copies a few bytes to and from atomic words: each word is read or written once, and no reference to shared
+//! bytes is formed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +17,8 @@ pub(crate) fn put(words: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// Writes bytes into the word at which they begin in the middle, at `at`, and returns those behind it. Nobody else writes it.
+/// Writes the first of these bytes into the rest of a word, from byte `at` of it on. Returns the bytes for
+/// the words after it. No other process may write the word.
 #[inline]
 pub(crate) fn begin<'a>(word: &AtomicU64, at: usize, bytes: &'a [u8]) -> &'a [u8] {
     let mut whole = word.load(Ordering::Relaxed).to_ne_bytes();
@@ -26,7 +28,7 @@ pub(crate) fn begin<'a>(word: &AtomicU64, at: usize, bytes: &'a [u8]) -> &'a [u8
     rest
 }
 
-/// Fills bytes from words, as many as there are.
+/// Fills bytes from words, as far as there are words.
 #[inline]
 pub(crate) fn get(words: &[AtomicU64], bytes: &mut [u8]) {
     let (chunks, rest) = bytes.as_chunks_mut::<8>();

@@ -1,15 +1,15 @@
-//! Bells and turns, in every interleaving that loom finds: nobody sleeps while there is something for him.
-//! A binary of its own: it compiles the library's files with loom's types.
+//! Wake words and answer words in every interleaving that loom finds: no thread sleeps while there is work
+//! for it. This is a binary of its own because it compiles the library's files with loom's types.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
-#[path = "../src/bell.rs"]
+#[path = "../src/answer_word.rs"]
 #[allow(dead_code)]
-mod bell;
+mod answer_word;
 mod futex;
-#[path = "../src/turn.rs"]
+#[path = "../src/wake_word.rs"]
 #[allow(dead_code)]
-mod turn;
+mod wake_word;
 
 mod sync {
     pub(super) use crate::futex::{sleep, sleep_at_either, wake_one, wake_private};
@@ -19,15 +19,15 @@ mod sync {
 use std::sync::Arc;
 use std::time::Duration;
 
-use bell::{Bell, Recall};
+use answer_word::AnswerWord;
 use futex::Kernel;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
-use turn::Turn;
+use wake_word::{PrivateWake, WakeWord};
 
-const LONG: Duration = Duration::MAX;
+const FOREVER: Duration = Duration::MAX;
 
-/// Two threads with one kernel.
+/// Runs two threads with one honest kernel.
 fn both(other: impl FnOnce() + 'static, one: impl FnOnce()) {
     both_in(Kernel::new(false), other, one);
 }
@@ -42,32 +42,32 @@ fn both_in(kernel: Arc<Kernel>, other: impl FnOnce() + 'static, one: impl FnOnce
     thread.join().unwrap();
 }
 
-/// What `Receiver::wait` does.
-fn receive(ready: &AtomicU64, bell: &Bell, seen: u64) -> u64 {
+/// Waits as the server's receiving thread does.
+fn receive(ready: &AtomicU64, word: &WakeWord, seen: u64) -> u64 {
     loop {
         let found = ready.load(Ordering::Acquire);
         if found != seen {
             return found;
         }
-        bell.lie_down();
+        word.announce_sleep();
         if ready.load(Ordering::Acquire) == seen {
-            bell.sleep(LONG);
+            word.sleep(FOREVER);
         }
-        bell.get_up();
+        word.announce_awake();
     }
 }
 
 #[test]
-fn a_receiver_hears_of_each_request() {
+fn a_receiver_finds_each_request() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let shared = Arc::new((AtomicU64::new(0), Bell::new()));
+        let shared = Arc::new((AtomicU64::new(0), WakeWord::new()));
         let caller = shared.clone();
         let call = move || {
             for bit in [1, 2] {
                 caller.0.fetch_xor(bit, Ordering::AcqRel);
-                caller.1.ring();
+                caller.1.wake();
             }
         };
         both(call, || {
@@ -80,20 +80,20 @@ fn a_receiver_hears_of_each_request() {
 }
 
 #[test]
-fn a_receiver_hears_of_two_callers() {
+fn a_receiver_finds_the_requests_of_two_callers() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let shared = Arc::new((AtomicU64::new(0), Bell::new()));
+        let shared = Arc::new((AtomicU64::new(0), WakeWord::new()));
         let (first, second) = (shared.clone(), shared.clone());
         let kernel = Kernel::new(false);
         kernel.enter();
-        let call = |shared: Arc<(AtomicU64, Bell)>, bit: u64| {
+        let call = |shared: Arc<(AtomicU64, WakeWord)>, bit: u64| {
             let kernel = kernel.clone();
             thread::spawn(move || {
                 kernel.enter();
                 shared.0.fetch_xor(bit, Ordering::AcqRel);
-                shared.1.ring();
+                shared.1.wake();
             })
         };
         let threads = [call(first, 1), call(second, 2)];
@@ -105,27 +105,26 @@ fn a_receiver_hears_of_two_callers() {
     });
 }
 
-/// `Post::close` and `Receiver::wait` in three cases: the peer is honest; the peer moves the sleeping
-/// receiver to a word of its own; the system cannot wait at two words.
+/// A session is closed while its receiving thread waits, in three cases: the peer is honest; the peer moves
+/// the sleeping thread to a word of its own; the system cannot wait at two words.
 #[test]
-fn whoever_sleeps_at_a_bell_is_recalled_whatever_the_peer_does() {
+fn a_sleeping_thread_is_woken_by_its_own_process_whatever_the_peer_does() {
     for kernel in [|| Kernel::new(false), || Kernel::new(true), Kernel::without_waitv] {
         loom::model(move || {
-            let shared = Arc::new((Bell::new(), Recall::new(), AtomicBool::new(false)));
+            let shared = Arc::new((WakeWord::new(), PrivateWake::new(), AtomicBool::new(false)));
             let closing = shared.clone();
             let close = move || {
                 closing.2.store(true, Ordering::Release);
-                closing.1.make(&closing.0);
+                closing.1.wake(&closing.0);
             };
             both_in(kernel(), close, || {
-                let (bell, recall, closed) = &*shared;
+                let (word, private, closed) = &*shared;
                 while !closed.load(Ordering::Acquire) {
-                    let made = recall.made();
-                    bell.lie_down();
+                    let intent = private.announce_sleep(word);
                     if !closed.load(Ordering::Acquire) {
-                        bell.sleep_until_recalled(recall, made);
+                        word.sleep_until_private_wake(private, intent);
                     }
-                    bell.get_up();
+                    word.announce_awake();
                 }
             });
         });
@@ -133,44 +132,44 @@ fn whoever_sleeps_at_a_bell_is_recalled_whatever_the_peer_does() {
 }
 
 #[test]
-fn a_caller_who_sleeps_has_its_answer_with_all_that_belongs_to_it() {
+fn a_sleeping_caller_gets_its_answer_with_all_that_belongs_to_it() {
     loom::model(|| {
-        let shared = Arc::new((AtomicU64::new(0), Turn::new()));
+        let shared = Arc::new((AtomicU64::new(0), AnswerWord::new()));
         let server = shared.clone();
         let answer = move || {
             server.0.store(42, Ordering::Relaxed);
-            assert!(!server.1.give(1));
+            assert!(!server.1.publish(1));
         };
         both(answer, || {
-            while !shared.1.is(1) {
-                shared.1.sleep(1, LONG, || false);
+            while !shared.1.has(1) {
+                shared.1.sleep(1, FOREVER, || false);
             }
             assert_eq!(shared.0.load(Ordering::Relaxed), 42);
         });
     });
 }
 
-/// What `Service::live` and `Awaited::add` do: somebody else than who waits is told.
+/// Another thread than the one that waits is told of the answer, as a caller's service thread is.
 #[test]
-fn an_answer_that_is_watched_rings() {
+fn a_watched_answer_wakes_the_service_thread() {
     loom::model(|| {
-        let shared = Arc::new((Turn::new(), Bell::new()));
+        let shared = Arc::new((AnswerWord::new(), WakeWord::new()));
         let server = shared.clone();
         let answer = move || {
-            if server.0.give(1) {
-                server.1.ring();
+            if server.0.publish(1) {
+                server.1.wake();
             }
         };
         both(answer, || {
             if !shared.0.watch(1) {
-                return assert!(shared.0.is(1));
+                return assert!(shared.0.has(1));
             }
             loop {
-                shared.1.lie_down();
-                if shared.0.is(1) {
+                shared.1.announce_sleep();
+                if shared.0.has(1) {
                     return;
                 }
-                shared.1.sleep(LONG);
+                shared.1.sleep(FOREVER);
             }
         });
     });
@@ -180,19 +179,19 @@ fn an_answer_that_is_watched_rings() {
 #[test]
 fn one_slot_answers_twice() {
     loom::model(|| {
-        let shared = Arc::new((Turn::new(), AtomicU64::new(0)));
+        let shared = Arc::new((AnswerWord::new(), AtomicU64::new(0)));
         let server = shared.clone();
         let answer = move || {
-            server.0.give(1);
+            server.0.publish(1);
             while server.1.load(Ordering::Acquire) == 0 {
                 thread::yield_now();
             }
-            server.0.give(2);
+            server.0.publish(2);
         };
         both(answer, || {
             for number in [1, 2] {
-                while !shared.0.is(number) {
-                    shared.0.sleep(number, LONG, || false);
+                while !shared.0.has(number) {
+                    shared.0.sleep(number, FOREVER, || false);
                 }
                 shared.1.store(1, Ordering::Release);
             }
@@ -200,31 +199,31 @@ fn one_slot_answers_twice() {
     });
 }
 
-/// Something to do comes before the answer: who sleeps hears of both.
+/// Work for the caller comes before the answer: the sleeping caller learns of both.
 #[test]
-fn a_caller_is_nudged_before_its_answer() {
+fn a_caller_is_woken_before_its_answer() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
-        let shared = Arc::new((Turn::new(), AtomicU64::new(0), AtomicU64::new(0)));
+        let shared = Arc::new((AnswerWord::new(), AtomicU64::new(0), AtomicU64::new(0)));
         let server = shared.clone();
         let answer = move || {
             server.1.store(1, Ordering::Release);
-            server.0.nudge();
+            server.0.wake_early();
             // The answer waits until the caller has begun.
             while server.2.load(Ordering::Acquire) == 0 {
                 thread::yield_now();
             }
-            server.0.give(1);
+            server.0.publish(1);
         };
         both(answer, || {
             let has_work = || shared.1.load(Ordering::Acquire) == 1;
             while !has_work() {
-                shared.0.sleep(1, LONG, has_work);
+                shared.0.sleep(1, FOREVER, has_work);
             }
             shared.2.store(1, Ordering::Release);
-            while !shared.0.is(1) {
-                shared.0.sleep(1, LONG, || false);
+            while !shared.0.has(1) {
+                shared.0.sleep(1, FOREVER, || false);
             }
         });
     });

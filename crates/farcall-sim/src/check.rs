@@ -9,12 +9,13 @@ use crate::sim::{self, Outcome, Sim};
 /// Runs a test of programs that call one another, once for each of `seeds` seeds, in a simulated
 /// network.
 ///
-/// The test starts processes, and does to them and to the network what it likes. What runs in a
-/// process are unchanged functions: they call [`farcall::export`] and [`farcall::import`], block in
-/// calls, start calls, serve. Servers and clients of ONC RPC (`farcall-onc`) run there too, at ports of UDP and TCP. Each thread of them is a thread, but only one runs at a time, and the
-/// next one runs when it waits: in a call, in [`sim::sleep`]. Time is virtual: it passes when
-/// everybody waits, and an hour of waiting costs nothing. What runs next, what the network loses,
-/// what [`sim::random`] gives: the seed decides it, so that a failure can be replayed.
+/// The test starts processes, and does to them and to the network what it likes. What runs in a process are
+/// unchanged functions: they call [`farcall::export`] and [`farcall::import`], block in calls, start calls,
+/// serve. Servers and clients of ONC RPC (`farcall-onc`) run there too, at ports of UDP and TCP. Each thread
+/// of them is a thread, but only one runs at a time, and the next one runs when it waits: in a call, in
+/// [`sim::sleep`]. Time is virtual: it passes when everybody waits, and an hour of waiting costs nothing.
+/// What runs next, what the network loses, what [`sim::random`] gives: the seed decides it, so that a failure
+/// can be replayed.
 ///
 /// ```
 /// use std::sync::Arc;

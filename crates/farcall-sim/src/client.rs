@@ -36,7 +36,8 @@ pub struct ClientNode {
     inbox: Vec<(SocketAddr, Vec<u8>)>,
     armed: Nanos,
     pub(crate) conversations: Vec<Option<Talk>>,
-    /// How long the process is stopped between reading its clock and sending, and how much later it sends for that.
+    /// How long the process is stopped between reading its clock and sending, and how much later it sends for
+    /// that.
     gap: Nanos,
     pub(crate) later: Nanos,
     /// It has done nothing for long.
@@ -357,7 +358,8 @@ impl ClientNode {
         }
     }
 
-    /// What it takes for the time at which something leaves: read before that, and before the process is stopped.
+    /// What it takes for the time at which something leaves: read before that, and before the process is
+    /// stopped.
     fn leaving(&self, g: &Ground) -> Time {
         self.clock.read(g.now() + self.gap - self.later)
     }
@@ -694,8 +696,8 @@ fn end(oracle: &mut Oracle, ended: &mut Vec<Ended>, (at, heard): When, call: usi
     ended.push(Ended::Call { call, rebind, reply });
 }
 
-/// Whether a datagram that was accepted is a word of the server that the client's ticket is of: a frame about a call, or a
-/// welcome that was asked for and grants something. (A hint that the ticket is no good is not.)
+/// Whether a datagram that was accepted is a word of the server that the client's ticket is of: a frame about
+/// a call, or a welcome that was asked for and grants something. (A hint that the ticket is no good is not.)
 fn is_word(datagram: &[u8], duplicate: bool) -> bool {
     // The length of the rest of the ticket, behind a nonce, a conversation and what comes before it.
     const REST_AT: usize = 20 + 4 + 8 + 8 + 40;

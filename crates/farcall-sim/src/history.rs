@@ -48,7 +48,8 @@ struct Events<O> {
 struct Operation<O> {
     what: O,
     begun: u64,
-    /// Never, for one whose end nobody has seen: it may take effect at any time after its beginning, or not at all.
+    /// Never, for one whose end nobody has seen: it may take effect at any time after its beginning, or not
+    /// at all.
     ended: u64,
 }
 
@@ -73,8 +74,8 @@ impl<O: Clone + fmt::Debug> History<O> {
         Begun(events.operations.len() - 1)
     }
 
-    /// It has ended, and that is what it was. Of one that failed, and may have happened or may yet happen, no end is
-    /// noted.
+    /// It has ended, and that is what it was. Of one that failed, and may have happened or may yet happen, no
+    /// end is noted.
     pub fn end(&self, begun: Begun, what: O) {
         let mut events = self.lock();
         let ended = events.tick();
@@ -91,11 +92,13 @@ impl<O: Clone + fmt::Debug> History<O> {
         )
     }
 
-    /// Whether there is an order of the operations, each at some moment between its beginning and its end, in which
-    /// `step` allows them all: it gives the state after an operation, if that could have happened in the state before.
+    /// Whether there is an order of the operations, each at some moment between its beginning and its end, in
+    /// which `step` allows them all: it gives the state after an operation, if that could have happened in
+    /// the state before.
     ///
-    /// It is the search of Wing and Gong (1993), which looks at each state with each set of operations once (Lowe
-    /// 2017). It takes no longer than that while few operations overlap, as in a history of some dozens.
+    /// It is the search of Wing and Gong (1993), which looks at each state with each set of operations once
+    /// (Lowe 2017). It takes no longer than that while few operations overlap, as in a history of some
+    /// dozens.
     ///
     /// # Errors
     /// There is none.
@@ -173,7 +176,8 @@ impl Done {
     }
 }
 
-/// No order of the operations explains what was seen. As text: the history, and how far an order could be found.
+/// No order of the operations explains what was seen. As text: the history, and how far an order could be
+/// found.
 #[derive(Clone, Debug)]
 pub struct NotLinearizable(String);
 

@@ -43,6 +43,8 @@ mod ground;
 pub mod history;
 mod hostile;
 mod memory;
+#[cfg(target_os = "linux")]
+pub mod model;
 pub mod net;
 #[cfg(target_os = "linux")]
 pub mod onc;
@@ -63,5 +65,5 @@ pub use net::Faults as FaultCounts;
 pub use oracle::{Outcomes, Violation};
 pub use sim::{Faults, Process, Sim};
 #[cfg(target_os = "linux")]
-pub use soak::{Failing, Onc, SharedMemory, Soak, Summary};
+pub use soak::{Failing, Soak, Summary};
 pub use world::{Report, run};

@@ -246,9 +246,9 @@ fn replay(args: &ReplayArgs) -> ExitCode {
         "seed {}: {} calls, {} datagrams, trace hash {:016x}",
         report.seed, report.calls, report.datagrams, report.trace_hash
     );
-    println!("through shared memory: {} calls, trace hash {:016x}", memory.calls, memory.trace_hash);
+    println!("through shared memory: {} calls, trace hash {:016x}", memory.tally.calls, memory.trace_hash);
     let onc = onc::run(args.seed, args.calls.div_ceil(4), args.broken.and_then(Broken::onc));
-    println!("by ONC RPC: {} calls, trace hash {:016x}", onc.calls, onc.trace_hash);
+    println!("by ONC RPC: {} calls, trace hash {:016x}", onc.tally.calls, onc.trace_hash);
     let violations = [report.violation, memory.violation, onc.violation];
     violations.iter().flatten().for_each(|violation| println!("{violation}"));
     if violations.iter().any(Option::is_some) { ExitCode::FAILURE } else { ExitCode::SUCCESS }

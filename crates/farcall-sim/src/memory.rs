@@ -1,5 +1,5 @@
-//! Accesses to memory, as the proofs of the protocol make them: which there are, what is in their results and in what is posted,
-//! and what is true of the writes that each import has posted.
+//! Accesses to memory, as the proofs of the protocol make them: which there are, what is in their results and
+//! in what is posted, and what is true of the writes that each import has posted.
 
 use farcall_proto::{ACCESSES, READINGS};
 

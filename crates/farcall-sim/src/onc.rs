@@ -20,11 +20,10 @@ use std::time::Duration;
 use farcall::env::Time;
 use farcall_onc::model::{Calls, Line, Remembered};
 use farcall_onc::wire::record::{Limits, Records};
-use farcall_proto::Ran;
 
+use crate::model::{Ended, Report, content};
 use crate::net::{MILLIS, Nanos, SECS};
-use crate::oracle::Violation;
-use crate::rng::{Rng, mix};
+use crate::rng::Rng;
 use callee::Callee;
 use caller::Caller;
 
@@ -68,31 +67,6 @@ impl Rule {
             Rule::RepeatedSaysNo => "onc-repeated-says-no",
         }
     }
-}
-
-/// What is known of a run when it has ended.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// Calls made.
-    pub calls: u64,
-    /// Executions.
-    pub executed: u64,
-    /// Calls that returned.
-    pub returned: u64,
-    /// Calls that failed and were said not to have run.
-    pub no: u64,
-    /// Calls that failed and may have run.
-    pub maybe: u64,
-    /// Messages that were not executed because the server remembered their call.
-    pub remembered: u64,
-    /// Servers and clients that died.
-    pub deaths: u64,
-    /// Streams that ended before their calls did.
-    pub broken: u64,
-    /// The first invariant that did not hold.
-    pub violation: Option<Violation>,
-    /// A hash of everything that happened.
-    pub trace_hash: u64,
 }
 
 /// Runs `calls` calls under the faults that `seed` decides.
@@ -154,14 +128,6 @@ struct Run {
     copied: bool,
     /// When it was answered, and how many bytes the server had been given to remember then.
     answered: Option<(Nanos, usize)>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
-    Returned,
-    Failed(Ran),
-    /// Its caller died.
-    Abandoned,
 }
 
 /// A connection of a client, or the socket from which it sends datagrams.
@@ -371,7 +337,7 @@ impl Model {
         else {
             return;
         };
-        self.report.broken += 1;
+        self.report.tally.broken += 1;
         let soon = self.rng.spread(1, self.faults.delay);
         match self.rng.below(4) {
             // Nobody hears of it. (Keep-alives would end it in a minute.)
@@ -396,7 +362,7 @@ impl Model {
 
     /// A call is executed.
     fn ran(&mut self, id: usize, link: usize, copied: bool) {
-        self.report.executed += 1;
+        self.report.tally.executed += 1;
         self.trace(3, id);
         let life = self.callee.life;
         let former = self.records[id].runs.iter().rev().find(|run| run.life == life).copied();
@@ -420,16 +386,7 @@ impl Model {
     }
 
     fn ended(&mut self, id: usize, ended: Ended) {
-        self.trace(4 + ended_code(ended), id);
-        match ended {
-            Ended::Returned => self.report.returned += 1,
-            Ended::Failed(Ran::No) => self.report.no += 1,
-            Ended::Failed(_) => self.report.maybe += 1,
-            Ended::Abandoned => {}
-        }
-        if self.records[id].ended.replace(ended).is_some() {
-            self.violated("ends-once", format!("call {id} ended twice"));
-        }
+        self.report.ended(self.now, id, ended, &mut self.records[id].ended);
     }
 
     /// No more faults: the server is there, and has the program.
@@ -447,26 +404,19 @@ impl Model {
         if open > 0 {
             self.violated("every-call-ends", format!("{open} calls have not ended"));
         }
-        for id in 0..self.records.len() {
-            let record = &self.records[id];
-            // The network may have made two datagrams of one: a server without the program refused one of
-            // them, and its next life, which has it, executed the other. RFC 5531 gives a client no means to
-            // know (docs/onc.md).
-            let ran = record.runs.iter().any(|run| !run.copied);
-            if record.ended == Some(Ended::Failed(Ran::No)) && ran {
-                self.violated("no-means-never", format!("call {id} was said not to have run, and did"));
-            }
-        }
+        // The network may have made two datagrams of one: a server without the program refused one of them,
+        // and its next life, which has it, executed the other. RFC 5531 gives a client no means to know
+        // (docs/onc.md).
+        let calls = self.records.iter().map(|call| (call.ended, call.runs.iter().any(|run| !run.copied)));
+        self.report.judge(self.now, calls);
     }
 
     fn trace(&mut self, what: u64, which: usize) {
-        let fact = mix(what << 48 ^ which as u64 ^ self.now << 8);
-        self.report.trace_hash = mix(self.report.trace_hash ^ fact);
+        self.report.trace(self.now, what, which);
     }
 
     fn violated(&mut self, rule: &'static str, what: String) {
-        let at = self.now;
-        self.report.violation.get_or_insert(Violation { rule, at, what });
+        self.report.violated(self.now, rule, what);
     }
 }
 
@@ -474,25 +424,9 @@ fn records() -> Records {
     Records::new(Limits::default())
 }
 
-/// Bytes that belong to one call alone; they begin with its number.
-fn content(id: usize, len: usize) -> Vec<u8> {
-    let mut bytes = (id as u64).to_be_bytes().to_vec();
-    bytes.extend((8..len.max(8)).map(|at| (at ^ at >> 8 ^ id.wrapping_mul(31)) as u8));
-    bytes
-}
-
 /// Whose bytes they are.
 fn id_of(bytes: &[u8]) -> usize {
     bytes.first_chunk().map_or(usize::MAX, |id| u64::from_be_bytes(*id) as usize)
-}
-
-fn ended_code(ended: Ended) -> u64 {
-    match ended {
-        Ended::Returned => 0,
-        Ended::Failed(Ran::No) => 1,
-        Ended::Failed(_) => 2,
-        Ended::Abandoned => 3,
-    }
 }
 
 /// A server's memory with the model's clock.
@@ -503,21 +437,15 @@ fn remembered(retention: farcall_onc::server::Retention) -> Remembered {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Tally;
 
     #[test]
     fn calls_of_onc_rpc_keep_their_promises_under_losses_and_deaths() {
-        let mut total = Report::default();
+        let mut total = Tally::default();
         for seed in 0..200 {
             let report = run(seed, 200, None);
             assert_eq!(report.violation, None, "seed {seed}");
-            total.calls += report.calls;
-            total.executed += report.executed;
-            total.returned += report.returned;
-            total.no += report.no;
-            total.maybe += report.maybe;
-            total.remembered += report.remembered;
-            total.deaths += report.deaths;
-            total.broken += report.broken;
+            total.add(&report.tally);
         }
         println!("{total:?}");
         assert!(total.calls >= 30_000 && total.returned > total.calls / 3);

@@ -395,7 +395,8 @@ impl Oracle {
         (index < self.calls.len() && self.token(index) == token).then_some(index)
     }
 
-    /// A server is asked for a reading that it may answer at once, in so much room: the length of what it says, if it does.
+    /// A server is asked for a reading that it may answer at once, in so much room: the length of what it
+    /// says, if it does.
     pub fn read(
         &mut self,
         now: Nanos,
@@ -603,7 +604,8 @@ impl Oracle {
         }
     }
 
-    /// Whether an access may have had a result with that in front: of a reading, whether it was so at one moment of it.
+    /// Whether an access may have had a result with that in front: of a reading, whether it was so at one
+    /// moment of it.
     fn is_right(&self, call: &Call, head: Head) -> bool {
         if !call.reads() {
             return head == call.head;

@@ -472,7 +472,8 @@ impl ServerNode {
         }
     }
 
-    /// The caller has given a call up: one that waits, or an access that does, is refused, one that executes may stop early.
+    /// The caller has given a call up: one that waits, or an access that does, is refused, one that executes
+    /// may stop early.
     fn give_up(&mut self, g: &mut Ground, key: CallKey) {
         let found = self.jobs.iter().find(|(_, job)| job.key == key);
         let Some(&(number, Job { call, again, executing, .. })) = found else { return };
@@ -549,7 +550,8 @@ impl ServerNode {
             g.oracle.violate("answers-are-bounded", at, || format!("{answered} bytes, not {most}"));
         }
         let config = &g.plan.server;
-        // What came last may be larger than its budget; one result that is being sent in fragments too, but nothing beside it.
+        // What came last may be larger than its budget; one result that is being sent in fragments too, but
+        // nothing beside it.
         let budget = 2 * config.held_budget
             + config.reassembly_budget
             + config.sending_budget.max(g.plan.largest as usize);

@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use farcall_proto::{Kind, Ran};
 use farcall_shm::{
-    Caller, Emptier, FETCHED, INLINE, LANES, Lane, PART, Page, Request, Server, Status, Taker, Ticket,
+    ArgumentRing, BulkConsumer, CallMemory, Caller, FETCH_PARTS, PART_BYTES, RING_COUNT, Request,
+    RequestCursor, RequestId, SLOT_BODY_BYTES, Server, Status,
 };
 
-use crate::oracle::Violation;
+use crate::model::{Ended, Report, content};
 use crate::rng::{Rng, mix};
 
 /// A rule of shared memory that can be broken on purpose.
@@ -28,7 +29,7 @@ pub enum Rule {
     LateResult,
     /// A server goes on taking requests when its caller has seen it close the connection.
     TakesAfterClose,
-    /// A server does not notice that a lane has a new use.
+    /// A server does not notice that a ring has a new use.
     LaneNotRenewed,
 }
 
@@ -49,30 +50,9 @@ impl Rule {
             Rule::SlotUsedAgain => "shm-slot-used-again",
             Rule::LateResult => "shm-late-result",
             Rule::TakesAfterClose => "shm-takes-after-close",
-            Rule::LaneNotRenewed => "shm-lane-not-renewed",
+            Rule::LaneNotRenewed => "shm-ring-not-renewed",
         }
     }
-}
-
-/// What is known of a run when it has ended.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// Calls made.
-    pub calls: u64,
-    /// Executions.
-    pub executed: u64,
-    /// Calls that returned.
-    pub returned: u64,
-    /// Calls that failed and were said not to have run.
-    pub no: u64,
-    /// Calls that failed and may have run.
-    pub maybe: u64,
-    /// Processes that died.
-    pub deaths: u64,
-    /// The first invariant that did not hold.
-    pub violation: Option<Violation>,
-    /// A hash of everything that happened.
-    pub trace_hash: u64,
 }
 
 /// Runs `calls` calls under the faults that `seed` decides.
@@ -102,14 +82,6 @@ struct Record {
     ended: Option<Ended>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
-    Returned,
-    Failed(Ran),
-    /// Its caller died.
-    Abandoned,
-}
-
 /// A call that its caller waits for.
 #[derive(Clone, Copy)]
 struct Waiting {
@@ -120,12 +92,12 @@ struct Waiting {
 
 /// How far a call is at its caller.
 enum Stage {
-    /// Arguments go into the lane.
-    Filling(Lane, Vec<u8>),
-    /// The request was made. (Its lane is kept until it is answered, as the driver does.)
-    Asked(Ticket, Option<Lane>),
+    /// Arguments go into the ring.
+    Filling(ArgumentRing, Vec<u8>),
+    /// The request was made. (Its ring is kept until it is answered, as the driver does.)
+    Asked(RequestId, Option<ArgumentRing>),
     /// The result is long, and what the slot does not hold is fetched by parts.
-    Fetching { ticket: Ticket, lane: Lane, body: Vec<u8>, len: usize, expected: usize },
+    Fetching { request: RequestId, ring: ArgumentRing, body: Vec<u8>, len: usize, expected: usize },
 }
 
 /// What a server does with a call.
@@ -141,9 +113,9 @@ struct Connection {
     caller: Arc<Caller>,
     waiting: Vec<(Waiting, Stage)>,
     server: Server,
-    taker: Taker,
-    emptiers: [Emptier; LANES],
-    /// Arguments that came by each lane.
+    cursor: RequestCursor,
+    consumers: [BulkConsumer; RING_COUNT],
+    /// Arguments that came by each ring.
     emptied: Vec<Vec<u8>>,
     work: VecDeque<Work>,
     /// The whole results of slots whose results are long.
@@ -155,15 +127,15 @@ struct Connection {
 
 impl Connection {
     fn new() -> Connection {
-        let page = Page::alone();
+        let page = CallMemory::alone();
         let server = Server::new(page.clone());
         Connection {
             caller: Arc::new(Caller::new(page)),
             waiting: Vec::new(),
-            emptiers: server.emptiers(),
+            consumers: server.consumers(),
             server,
-            taker: Taker::new(),
-            emptied: vec![Vec::new(); LANES],
+            cursor: RequestCursor::new(),
+            emptied: vec![Vec::new(); RING_COUNT],
             work: VecDeque::new(),
             kept: Vec::new(),
             server_lives: true,
@@ -208,13 +180,17 @@ impl Model {
         self.broken == Some(rule)
     }
 
+    /// The time of this model: how many calls were made.
+    fn now(&self) -> u64 {
+        self.records.len() as u64
+    }
+
     fn violated(&mut self, rule: &'static str, what: String) {
-        let at = self.records.len() as u64;
-        self.report.violation.get_or_insert(Violation { rule, at, what });
+        self.report.violated(self.now(), rule, what);
     }
 
     fn trace(&mut self, what: u64, id: usize) {
-        self.report.trace_hash = mix(self.report.trace_hash ^ mix(what << 32 ^ id as u64));
+        self.report.trace(self.now(), what, id);
     }
 
     /// One thread of one process goes one step on.
@@ -244,17 +220,20 @@ impl Model {
                 format!("slot {slot} is used again while its last request is served"),
             );
         }
-        let len =
-            if self.rng.chance(self.long) { self.rng.spread(INLINE as u64, 3 * PART as u64) } else { 64 }
-                as usize;
+        let len = if self.rng.chance(self.long) {
+            self.rng.spread(SLOT_BODY_BYTES as u64, 3 * PART_BYTES as u64)
+        } else {
+            64
+        } as usize;
         let id = self.records.len();
         let arguments = content(id, len);
         self.trace(1, id);
         self.records.push(Record { len, ..Record::default() });
-        let lane = if len > INLINE { self.connection.caller.lane(Duration::ZERO) } else { None };
-        let stage = match lane {
-            Some(lane) => Stage::Filling(lane, arguments),
-            None if len > INLINE => {
+        let ring =
+            if len > SLOT_BODY_BYTES { self.connection.caller.argument_ring(Duration::ZERO) } else { None };
+        let stage = match ring {
+            Some(ring) => Stage::Filling(ring, arguments),
+            None if len > SLOT_BODY_BYTES => {
                 self.connection.caller.release(slot);
                 return self.ended(id, Ended::Failed(Ran::No));
             }
@@ -274,10 +253,10 @@ impl Model {
         let place = self.rng.index(self.connection.waiting.len());
         let (mut waiting, stage) = self.connection.waiting.swap_remove(place);
         let next = match stage {
-            Stage::Filling(lane, rest) => self.fill(waiting, lane, rest),
-            Stage::Asked(ticket, lane) => self.ask(&mut waiting, ticket, lane),
-            Stage::Fetching { ticket, lane, body, len, expected } => {
-                self.take_part(waiting, ticket, lane, (body, len, expected))
+            Stage::Filling(ring, rest) => self.fill(waiting, ring, rest),
+            Stage::Asked(request, ring) => self.ask(&mut waiting, request, ring),
+            Stage::Fetching { request, ring, body, len, expected } => {
+                self.take_part(waiting, request, ring, (body, len, expected))
             }
         };
         if let Some(stage) = next {
@@ -291,86 +270,91 @@ impl Model {
     fn fill(
         &mut self,
         Waiting { id, slot, .. }: Waiting,
-        mut lane: Lane,
+        mut ring: ArgumentRing,
         mut rest: Vec<u8>,
     ) -> Option<Stage> {
-        // (A deadline may pass before the call is made; what is in the lane is of no call then.)
+        // (A deadline may pass before the call is made; what is in the ring is of no call then.)
         if self.connection.closed || self.rng.chance(self.cancel) {
             self.connection.caller.release(slot);
             self.ended(id, Ended::Failed(Ran::No));
             return None;
         }
-        let most = self.rng.within(1, PART as u64) as usize;
-        let taken = lane.put(&rest[..rest.len().min(most)]);
+        let most = self.rng.within(1, PART_BYTES as u64) as usize;
+        let taken = ring.put(&rest[..rest.len().min(most)]);
         rest.drain(..taken);
-        if rest.len() > INLINE {
-            return Some(Stage::Filling(lane, rest));
+        if rest.len() > SLOT_BODY_BYTES {
+            return Some(Stage::Filling(ring, rest));
         }
-        let ticket = self.connection.caller.call(slot, &call(), &rest, Some(&mut lane));
-        Some(Stage::Asked(ticket, Some(lane)))
+        let request = self.connection.caller.call(slot, &call(), &rest, Some(&mut ring));
+        Some(Stage::Asked(request, Some(ring)))
     }
 
-    fn ask(&mut self, waiting: &mut Waiting, ticket: Ticket, lane: Option<Lane>) -> Option<Stage> {
-        if self.connection.caller.is_answered(ticket) {
-            return self.answered(*waiting, ticket);
+    fn ask(
+        &mut self,
+        waiting: &mut Waiting,
+        request: RequestId,
+        ring: Option<ArgumentRing>,
+    ) -> Option<Stage> {
+        if self.connection.caller.is_answered(request) {
+            return self.answered(*waiting, request);
         }
         if self.connection.closed {
-            let taken = self.connection.caller.is_taken(ticket) && !self.breaks(Rule::TakenIgnored);
+            let taken = self.connection.caller.is_taken(request) && !self.breaks(Rule::TakenIgnored);
             self.ended(waiting.id, Ended::Failed(if taken { Ran::Maybe } else { Ran::No }));
             return None;
         }
         if !waiting.cancelled && self.rng.chance(self.cancel) {
             waiting.cancelled = true;
-            self.connection.caller.give_up(ticket);
+            self.connection.caller.give_up(request);
             // A caller waits for the server's word, or does not.
             if self.rng.chance(500_000) {
-                self.leave(waiting.slot, ticket);
+                self.leave(waiting.slot, request);
                 self.ended(waiting.id, Ended::Failed(Ran::Maybe));
                 return None;
             }
         }
-        Some(Stage::Asked(ticket, lane))
+        Some(Stage::Asked(request, ring))
     }
 
     fn take_part(
         &mut self,
         Waiting { id, slot, .. }: Waiting,
-        ticket: Ticket,
-        mut lane: Lane,
+        request: RequestId,
+        mut ring: ArgumentRing,
         (mut body, len, expected): (Vec<u8>, usize, usize),
     ) -> Option<Stage> {
-        if !self.connection.caller.is_answered(ticket) {
+        if !self.connection.caller.is_answered(request) {
             if self.connection.closed {
                 self.ended(id, Ended::Failed(Ran::Yes));
                 return None;
             }
-            return Some(Stage::Fetching { ticket, lane, body, len, expected });
+            return Some(Stage::Fetching { request, ring, body, len, expected });
         }
-        if !self.connection.caller.is_part(ticket) {
+        if !self.connection.caller.is_part(request) {
             self.violated("result-is-the-executions", format!("of call {id} a part is lacking"));
         }
-        lane.drain(part_of(&body), expected, &mut body);
-        lane.fetched();
+        ring.drain(part_of(&body), expected, &mut body);
+        ring.fetched();
         if body.len() >= len {
             self.connection.caller.release(slot);
             self.returned(id, &body);
             return None;
         }
-        Some(self.fetch(slot, lane, body, len))
+        Some(self.fetch(slot, ring, body, len))
     }
 
     /// A call was given up by its caller: its slot is used again when it is answered.
-    fn leave(&mut self, slot: usize, ticket: Ticket) {
+    fn leave(&mut self, slot: usize, request: RequestId) {
         if self.breaks(Rule::SlotUsedAgain) {
             self.connection.caller.release(slot);
         } else {
-            self.connection.caller.abandon(ticket);
+            self.connection.caller.abandon(request);
         }
     }
 
-    fn answered(&mut self, waiting: Waiting, ticket: Ticket) -> Option<Stage> {
+    fn answered(&mut self, waiting: Waiting, request: RequestId) -> Option<Stage> {
         let mut body = Vec::new();
-        let (status, len) = self.connection.caller.answer(ticket, &mut body);
+        let (status, len) = self.connection.caller.answer(request, &mut body);
         let (id, slot, len) = (waiting.id, waiting.slot, len as usize);
         if let Status::Failed { ran, .. } = status {
             self.connection.caller.release(slot);
@@ -385,21 +369,21 @@ impl Model {
         if waiting.cancelled {
             self.violated("cancelled-gets-nothing", format!("call {id} was cancelled and returned"));
         }
-        if len <= INLINE {
+        if len <= SLOT_BODY_BYTES {
             self.connection.caller.release(slot);
             self.returned(id, &body);
             return None;
         }
-        match self.connection.caller.lane(Duration::ZERO) {
-            Some(lane) => Some(self.fetch(slot, lane, body, len)),
-            None => Some(Stage::Asked(ticket, None)),
+        match self.connection.caller.argument_ring(Duration::ZERO) {
+            Some(ring) => Some(self.fetch(slot, ring, body, len)),
+            None => Some(Stage::Asked(request, None)),
         }
     }
 
-    fn fetch(&mut self, slot: usize, mut lane: Lane, body: Vec<u8>, len: usize) -> Stage {
-        let expected = (len - body.len()).min(PART);
-        let ticket = self.connection.caller.fetch(slot, &mut lane, part_of(&body), body.len() as u64);
-        Stage::Fetching { ticket, lane, body, len, expected }
+    fn fetch(&mut self, slot: usize, mut ring: ArgumentRing, body: Vec<u8>, len: usize) -> Stage {
+        let expected = (len - body.len()).min(PART_BYTES);
+        let request = self.connection.caller.fetch(slot, &mut ring, part_of(&body), body.len() as u64);
+        Stage::Fetching { request, ring, body, len, expected }
     }
 
     fn returned(&mut self, id: usize, body: &[u8]) {
@@ -420,16 +404,7 @@ impl Model {
     }
 
     fn ended(&mut self, id: usize, ended: Ended) {
-        self.trace(2 + ended_code(ended), id);
-        match ended {
-            Ended::Returned => self.report.returned += 1,
-            Ended::Failed(Ran::No) => self.report.no += 1,
-            Ended::Failed(_) => self.report.maybe += 1,
-            Ended::Abandoned => {}
-        }
-        if self.records[id].ended.replace(ended).is_some() {
-            self.violated("ends-once", format!("call {id} ended twice"));
-        }
+        self.report.ended(self.now(), id, ended, &mut self.records[id].ended);
     }
 
     // The server
@@ -449,43 +424,43 @@ impl Model {
 
     fn empty_lanes(&mut self) {
         let not_renewed = self.breaks(Rule::LaneNotRenewed);
-        let Connection { server, taker, emptiers, emptied, .. } = &mut self.connection;
-        if !server.has_parts(taker) {
+        let Connection { server, cursor, consumers, emptied, .. } = &mut self.connection;
+        if !server.has_parts(cursor) {
             return;
         }
-        for (emptier, emptied) in emptiers.iter_mut().zip(emptied) {
-            if emptier.renew() && !not_renewed {
+        for (consumer, emptied) in consumers.iter_mut().zip(emptied) {
+            if consumer.renew() && !not_renewed {
                 emptied.clear();
             }
-            while emptier.has_part() {
-                emptier.take(Some(emptied));
+            while consumer.has_part() {
+                consumer.take(Some(emptied));
             }
         }
     }
 
     fn take(&mut self) {
         let not_renewed = self.breaks(Rule::LaneNotRenewed);
-        let Connection { server, taker, emptiers, emptied, kept, .. } = &mut self.connection;
-        let Some((slot, number)) = server.take(taker) else { return };
+        let Connection { server, cursor, consumers, emptied, kept, .. } = &mut self.connection;
+        let Some((slot, number)) = server.take(cursor) else { return };
         match server.request(slot) {
-            Request::Call { len, added, .. } => {
+            Request::Call { len, bulk, .. } => {
                 let mut arguments = Vec::new();
-                if let Some(added) = added {
-                    let (emptier, emptied) = (&mut emptiers[added.lane], &mut emptied[added.lane]);
-                    if emptier.renew() && !not_renewed {
+                if let Some(bulk) = bulk {
+                    let (consumer, emptied) = (&mut consumers[bulk.ring], &mut emptied[bulk.ring]);
+                    if consumer.renew() && !not_renewed {
                         emptied.clear();
                     }
-                    emptier.finish(added.len, Some(emptied));
+                    consumer.finish(bulk.len, Some(emptied));
                     arguments = std::mem::take(emptied);
                 }
                 server.arguments(slot, len, &mut arguments);
                 kept.retain(|(of, _)| *of != slot);
                 self.taken(slot, number, &arguments);
             }
-            Request::Fetch { lane, part, offset } => {
+            Request::Fetch { ring, part, offset } => {
                 let whole = kept.iter().find(|(of, _)| *of == slot).map_or(&[][..], |(_, whole)| whole);
                 let from = whole.get(offset as usize..).unwrap_or_default();
-                server.fill(lane, part, &from[..from.len().min(PART)]);
+                server.fill(ring, part, &from[..from.len().min(PART_BYTES)]);
                 server.answer(slot, number, Status::Part, &[]);
             }
             Request::Forget => {
@@ -509,8 +484,8 @@ impl Model {
     }
 
     fn look_for_cancels(&mut self) {
-        let Connection { server, taker, work, .. } = &mut self.connection;
-        let Some(slot) = server.given_up(taker) else { return };
+        let Connection { server, cursor, work, .. } = &mut self.connection;
+        let Some(slot) = server.given_up(cursor) else { return };
         // One that is executed is told so, and answers some time.
         let Some(place) = work.iter().position(|work| work.slot == slot && !work.running) else { return };
         let Some(Work { slot, number, .. }) = work.remove(place) else { return };
@@ -527,7 +502,7 @@ impl Model {
         if !work.running {
             work.running = true;
             self.trace(9, id);
-            self.report.executed += 1;
+            self.report.tally.executed += 1;
             self.records[id].executed += 1;
             if self.records[id].executed > 1 {
                 self.violated("at-most-once", format!("call {id} was executed again"));
@@ -536,11 +511,12 @@ impl Model {
         }
         self.connection.work.remove(place);
         let long = self.rng.chance(self.long);
-        let len = if long { self.rng.spread(INLINE as u64, 3 * PART as u64) as usize } else { 32 };
+        let len =
+            if long { self.rng.spread(SLOT_BODY_BYTES as u64, 3 * PART_BYTES as u64) as usize } else { 32 };
         self.records[id].result = len;
         let result = content(id, len);
         self.connection.server.answer(slot, number, Status::Result, &result);
-        if len > INLINE {
+        if len > SLOT_BODY_BYTES {
             self.connection.kept.push((slot, result));
         }
     }
@@ -548,7 +524,7 @@ impl Model {
     // Deaths
 
     fn server_dies(&mut self) {
-        self.report.deaths += u64::from(self.connection.server_lives);
+        self.report.tally.deaths += u64::from(self.connection.server_lives);
         self.connection.server_lives = false;
         if !self.breaks(Rule::TakesAfterClose) {
             self.connection.work.clear();
@@ -556,7 +532,7 @@ impl Model {
     }
 
     fn caller_dies(&mut self) {
-        self.report.deaths += 1;
+        self.report.tally.deaths += 1;
         for (waiting, _) in std::mem::take(&mut self.connection.waiting) {
             self.ended(waiting.id, Ended::Abandoned);
         }
@@ -599,15 +575,12 @@ impl Model {
                 self.violated("memory-returns", format!("{left} slots are not free in the end"));
             }
         }
-        for (id, record) in self.records.clone().into_iter().enumerate() {
-            if record.ended == Some(Ended::Failed(Ran::No)) && record.executed > 0 {
-                self.violated("no-means-never", format!("call {id} was said not to have run, and did"));
-            }
-        }
+        let calls = self.records.iter().map(|call| (call.ended, call.executed > 0));
+        self.report.judge(self.now(), calls);
     }
 
     fn report(mut self) -> Report {
-        self.report.calls = self.records.len() as u64;
+        self.report.tally.calls = self.records.len() as u64;
         self.report
     }
 }
@@ -616,42 +589,23 @@ fn call() -> farcall_shm::Call {
     farcall_shm::Call { export: 1, procedure: 2, within: None, trace: None }
 }
 
-/// The part of a lane by which what comes after these bytes of a result is fetched.
+/// The part of a ring by which what comes after these bytes of a result is fetched.
 fn part_of(body: &[u8]) -> usize {
-    body.len() / PART % FETCHED
-}
-
-/// Bytes that belong to one call alone; they begin with its number.
-fn content(id: usize, len: usize) -> Vec<u8> {
-    let mut bytes = (id as u64).to_be_bytes().to_vec();
-    bytes.extend((8..len.max(8)).map(|at| (at ^ at >> 8 ^ id.wrapping_mul(31)) as u8));
-    bytes
-}
-
-fn ended_code(ended: Ended) -> u64 {
-    match ended {
-        Ended::Returned => 0,
-        Ended::Failed(Ran::No) => 1,
-        Ended::Failed(_) => 2,
-        Ended::Abandoned => 3,
-    }
+    body.len() / PART_BYTES % FETCH_PARTS
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Tally;
 
     #[test]
     fn calls_through_shared_memory_keep_their_promises_under_deaths_and_cancels() {
-        let mut total = Report::default();
+        let mut total = Tally::default();
         for seed in 0..100 {
             let report = run(seed, 200, None);
             assert_eq!(report.violation, None, "seed {seed}");
-            total.calls += report.calls;
-            total.returned += report.returned;
-            total.no += report.no;
-            total.maybe += report.maybe;
-            total.deaths += report.deaths;
+            total.add(&report.tally);
         }
         println!("{total:?}");
         assert!(total.calls >= 15_000 && total.returned > total.calls / 4);

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use farcall_proto::Mutant;
 
+use crate::model::Tally;
 use crate::net::{Faults, Nanos, SECS};
 use crate::oracle::{Outcomes, Violation};
 use crate::rng::mix;
 use crate::world::{Report, run};
-use crate::{onc, shared_memory};
+use crate::{model, onc, shared_memory};
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -62,43 +63,13 @@ pub struct Summary {
     /// Virtual time.
     pub simulated: u128,
     /// What the same seeds did in the model of shared memory.
-    pub shared_memory: SharedMemory,
+    pub shared_memory: Tally,
     /// What the same seeds did in the model of ONC RPC.
-    pub onc: Onc,
+    pub onc: Tally,
     /// Seeds that failed, in their order.
     pub failing: Vec<Failing>,
     /// A hash of all traces.
     pub trace_hash: u64,
-}
-
-/// What runs of the model of shared memory add up to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SharedMemory {
-    /// Calls made.
-    pub calls: u64,
-    /// Executions.
-    pub executed: u64,
-    /// Calls that returned.
-    pub returned: u64,
-    /// Processes that died.
-    pub deaths: u64,
-}
-
-/// What runs of the model of ONC RPC add up to.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Onc {
-    /// Calls made.
-    pub calls: u64,
-    /// Executions.
-    pub executed: u64,
-    /// Calls that returned.
-    pub returned: u64,
-    /// Messages that were not executed because the server remembered their call.
-    pub remembered: u64,
-    /// Processes that died.
-    pub deaths: u64,
-    /// Streams that ended before their calls did.
-    pub broken: u64,
 }
 
 impl Soak {
@@ -127,8 +98,9 @@ impl Soak {
                         let calls = self.calls_of(seed);
                         let report = run_caught(seed, calls, self.mutant);
                         done(&report);
-                        let memory = run_memory_caught(seed, calls.div_ceil(4), self.broken);
-                        let onc = run_onc_caught(seed, calls.div_ceil(4), self.broken_onc);
+                        let part = calls.div_ceil(4);
+                        let memory = run_model_caught(|| shared_memory::run(seed, part, self.broken));
+                        let onc = run_model_caught(|| onc::run(seed, part, self.broken_onc));
                         let violations = [&report.violation, &memory.violation, &onc.violation];
                         let failed = violations.iter().any(|violation| violation.is_some());
                         if self.first && failed {
@@ -159,18 +131,10 @@ fn run_caught(seed: u64, calls: u64, mutant: Mutant) -> Report {
     })
 }
 
-/// Runs a seed of the model of shared memory; a panic there is a violation.
-fn run_memory_caught(seed: u64, calls: u64, broken: Option<shared_memory::Rule>) -> shared_memory::Report {
-    caught(|| shared_memory::run(seed, calls, broken)).unwrap_or_else(|violation| shared_memory::Report {
-        violation: Some(violation),
-        ..shared_memory::Report::default()
-    })
-}
-
-/// Runs a seed of the model of ONC RPC; a panic there is a violation.
-fn run_onc_caught(seed: u64, calls: u64, broken: Option<onc::Rule>) -> onc::Report {
-    caught(|| onc::run(seed, calls, broken))
-        .unwrap_or_else(|violation| onc::Report { violation: Some(violation), ..onc::Report::default() })
+/// Runs a model; a panic there is a violation.
+fn run_model_caught(run: impl FnOnce() -> model::Report) -> model::Report {
+    caught(run)
+        .unwrap_or_else(|violation| model::Report { violation: Some(violation), ..model::Report::default() })
 }
 
 fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Violation> {
@@ -182,7 +146,7 @@ fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Violation> {
 }
 
 impl Summary {
-    fn add(&mut self, report: Report, memory: shared_memory::Report, onc: onc::Report, calls: u64) {
+    fn add(&mut self, report: Report, memory: model::Report, onc: model::Report, calls: u64) {
         self.seeds += 1;
         self.calls += report.calls;
         self.outcomes.add(&report.outcomes);
@@ -192,18 +156,8 @@ impl Summary {
         // A sum, so that the order in which runs end does not matter.
         let part = mix(report.seed ^ mix(report.trace_hash ^ mix(memory.trace_hash ^ mix(onc.trace_hash))));
         self.trace_hash = self.trace_hash.wrapping_add(part);
-        let total = &mut self.shared_memory;
-        total.calls += memory.calls;
-        total.executed += memory.executed;
-        total.returned += memory.returned;
-        total.deaths += memory.deaths;
-        let total = &mut self.onc;
-        total.calls += onc.calls;
-        total.executed += onc.executed;
-        total.returned += onc.returned;
-        total.remembered += onc.remembered;
-        total.deaths += onc.deaths;
-        total.broken += onc.broken;
+        self.shared_memory.add(&memory.tally);
+        self.onc.add(&onc.tally);
         let seed = report.seed;
         let violations = [report.violation, memory.violation, onc.violation].into_iter().flatten();
         self.failing.extend(violations.map(|violation| Failing { seed, calls, violation }));
@@ -251,12 +205,12 @@ impl Summary {
             self.datagrams,
             self.simulated_hours()
         );
-        let SharedMemory { calls, executed, returned, deaths } = self.shared_memory;
+        let Tally { calls, executed, returned, deaths, .. } = self.shared_memory;
         let _ = write!(
             line,
             r#","shared_memory":{{"calls":{calls},"executed":{executed},"returned":{returned},"deaths":{deaths}}}"#
         );
-        let Onc { calls, executed, returned, remembered, deaths, broken } = self.onc;
+        let Tally { calls, executed, returned, remembered, deaths, broken, .. } = self.onc;
         let _ = write!(
             line,
             r#","onc":{{"calls":{calls},"executed":{executed},"returned":{returned},"remembered":{remembered},"deaths":{deaths},"broken":{broken}}}}}"#

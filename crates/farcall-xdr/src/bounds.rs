@@ -1,4 +1,5 @@
-//! Encodes and decodes values whose length is declared to be at most so much (RFC 4506 sections 4.10 to 4.13).
+//! Encodes and decodes values whose length is declared to be at most so much (RFC 4506 sections 4.10 to
+//! 4.13).
 
 use crate::schema::{Type, Types};
 use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};

@@ -224,75 +224,46 @@ fn decode_each<'a, T: Decode<'a>>(
     })
 }
 
-macro_rules! maps {
-    ($($map:ident<$($bound:path),*> $(, $hasher:ident)?;)*) => {$(
-        impl<K: Encode, V: Encode $(, $hasher)?> Encode for $map<K, V $(, $hasher)?> {
+/// A collection of parts, the first of which has bounds; its elements; and how one is added, which says whether it
+/// is new.
+macro_rules! collections {
+    ($($collection:ident<$first:ident: $($bound:path),+ $(; $value:ident)?> $(with $hasher:ident)?
+        of $element:ty, $insert:expr;)*) => {$(
+        impl<$first: Encode $(, $value: Encode)? $(, $hasher)?> Encode for $collection<$first $(, $value)? $(, $hasher)?> {
             fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
                 encode_each(self.iter(), e)
             }
         }
 
-        impl<'a, K, V, $($hasher)?> Decode<'a> for $map<K, V $(, $hasher)?>
+        impl<'a, $first $(, $value)? $(, $hasher)?> Decode<'a> for $collection<$first $(, $value)? $(, $hasher)?>
         where
-            K: Decode<'a> $(+ $bound)*,
-            V: Decode<'a>,
+            $first: Decode<'a> $(+ $bound)+,
+            $($value: Decode<'a>,)?
             $($hasher: BuildHasher + Default,)?
         {
             const MIN_SIZE: usize = 4;
 
             fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
-                let mut map = Self::default();
-                decode_each(d, |(key, value)| map.insert(key, value).is_none())?;
-                Ok(map)
+                let mut all = Self::default();
+                let insert: fn(&mut Self, $element) -> bool = $insert;
+                decode_each(d, |element| insert(&mut all, element))?;
+                Ok(all)
             }
         }
 
-        impl<K: Schema, V: Schema $(, $hasher)?> Schema for $map<K, V $(, $hasher)?> {
+        impl<$first: Schema $(, $value: Schema)? $(, $hasher)?> Schema for $collection<$first $(, $value)? $(, $hasher)?> {
             fn schema(types: &mut Types) -> Type {
-                list(<(K, V)>::schema(types))
+                list(<$element>::schema(types))
             }
         }
     )*};
 }
 
-maps! {
-    BTreeMap<Ord>;
-    HashMap<Eq, Hash>, S;
-}
-
-macro_rules! sets {
-    ($($set:ident<$($bound:path),*> $(, $hasher:ident)?;)*) => {$(
-        impl<T: Encode $(, $hasher)?> Encode for $set<T $(, $hasher)?> {
-            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-                encode_each(self.iter(), e)
-            }
-        }
-
-        impl<'a, T, $($hasher)?> Decode<'a> for $set<T $(, $hasher)?>
-        where
-            T: Decode<'a> $(+ $bound)*,
-            $($hasher: BuildHasher + Default,)?
-        {
-            const MIN_SIZE: usize = 4;
-
-            fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
-                let mut set = Self::default();
-                decode_each(d, |item| set.insert(item))?;
-                Ok(set)
-            }
-        }
-
-        impl<T: Schema $(, $hasher)?> Schema for $set<T $(, $hasher)?> {
-            fn schema(types: &mut Types) -> Type {
-                list(T::schema(types))
-            }
-        }
-    )*};
-}
-
-sets! {
-    BTreeSet<Ord>;
-    HashSet<Eq, Hash>, S;
+collections! {
+    BTreeMap<K: Ord; V> of (K, V), |map, (key, value)| map.insert(key, value).is_none();
+    HashMap<K: Eq, Hash; V> with S of (K, V), |map, (key, value)| map.insert(key, value).is_none();
+    BTreeSet<T: Ord> of T, Self::insert;
+    HashSet<T: Eq, Hash> with S of T, Self::insert;
 }
 
 // Optional data, references and boxes.
@@ -467,7 +438,8 @@ void! {
     (<T: ?Sized>) PhantomData<T> = PhantomData;
 }
 
-/// What begins with a count of bytes or elements, so that `#[xdr(max = N)]` can bound it; or may, if optional.
+/// What begins with a count of bytes or elements, so that `#[xdr(max = N)]` can bound it; or may, if
+/// optional.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no length that `max` could bound",
     note = "`max` goes with strings, opaque data, lists, sets and maps, and options of them"

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::encode::padding;
-use crate::{DEPTH, EMPTY, Error, ErrorKind, MEMORY};
+use crate::{Error, ErrorKind, MAX_DEPTH, MAX_EMPTY_ELEMENTS, MAX_MEMORY_BYTES};
 
 /// How large a value a [`Decoder`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { depth: DEPTH, bytes: MEMORY }
+        Limits { depth: MAX_DEPTH, bytes: MAX_MEMORY_BYTES }
     }
 }
 
@@ -57,16 +57,16 @@ impl<'a> Decoder<'a> {
     /// A strict decoder with the default limits.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
-        let limits = Limits { depth: DEPTH, bytes: MEMORY };
+        let limits = Limits { depth: MAX_DEPTH, bytes: MAX_MEMORY_BYTES };
         Decoder {
             rest: bytes,
             end: bytes.len(),
             packet: None,
             lenient: false,
             limits,
-            depth: DEPTH,
-            memory: MEMORY,
-            empty: EMPTY,
+            depth: MAX_DEPTH,
+            memory: MAX_MEMORY_BYTES,
+            empty: MAX_EMPTY_ELEMENTS,
         }
     }
 
@@ -78,7 +78,8 @@ impl<'a> Decoder<'a> {
     }
 
     /// Accepts what older peers send though RFC 4506 forbids it: padding that is not zero or, at the very
-    /// end, missing; any value but 0 as true; a key twice in a map (the last one counts); bytes after the value.
+    /// end, missing; any value but 0 as true; a key twice in a map (the last one counts); bytes after the
+    /// value.
     pub fn lenient(mut self) -> Self {
         self.lenient = true;
         self
@@ -310,7 +311,7 @@ impl<'a> Decoder<'a> {
     #[inline]
     fn spend_empty(&mut self) -> Result<(), Error> {
         if self.empty == 0 {
-            return Err(self.error(ErrorKind::TooManyEmpty(EMPTY)));
+            return Err(self.error(ErrorKind::TooManyEmpty(MAX_EMPTY_ELEMENTS)));
         }
         self.empty -= 1;
         Ok(())

@@ -1,29 +1,19 @@
 //! What `#[derive(Xdr)]` expands to calls; not for others, and free to change with the macro.
 
 use crate::schema::{Type, Types};
-use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, onc};
+use crate::{Decoder, Encoder, Error, ErrorKind, Schema};
 
 pub use crate::bounds::{decode_max, encode_max, schema_max};
-pub use crate::schema::{Arm, Body, Field};
-
-/// Encodes the elements of a `Vec` as a linked list.
-#[inline]
-pub fn encode_chain<T: Encode>(items: &[T], e: &mut Encoder<'_>) -> Result<(), Error> {
-    onc::encode_chain(items, e)
-}
-
-/// Decodes a linked list.
-#[inline]
-pub fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, Error> {
-    onc::decode_chain(d)
-}
+pub use crate::onc::{decode_chain, encode_chain};
+pub use crate::schema::{Arm, Body, Field, arm, field};
 
 /// The wire form of a linked list of what is in a `Vec`.
 pub fn schema_chain<V: IntoIterator<Item: Schema>>(types: &mut Types) -> Type {
     Type::Chain(Box::new(V::Item::schema(types)))
 }
 
-/// What selects a union's arm: an integer of either sign, a boolean, or an enumeration, for which the derive implements it.
+/// What selects a union's arm: an integer of either sign, a boolean, or an enumeration, for which the derive
+/// implements it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot select a variant",
     label = "not an integer of 32 bits, a boolean or an enumeration",
@@ -108,16 +98,6 @@ pub fn define<T: ?Sized>(
     // Neither is unique by itself: names by macros and versions of crates, places by generics.
     let key = format!("{place} {}", std::any::type_name::<T>());
     types.define(&key, name, docs, body)
-}
-
-/// A field of a definition.
-pub fn field(name: &str, docs: &str, ty: Type, defaulted: bool) -> Field {
-    Field { name: name.into(), docs: docs.into(), ty, defaulted }
-}
-
-/// An arm of a definition.
-pub fn arm(name: &str, docs: &str, tag: Option<i32>, fields: Vec<Field>) -> Arm {
-    Arm { name: name.into(), docs: docs.into(), tag, fields }
 }
 
 /// The name of `T` without the modules, as a parameter of a generic type's name.

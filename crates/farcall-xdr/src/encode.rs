@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::{DEPTH, Error, ErrorKind};
+use crate::{Error, ErrorKind, MAX_DEPTH};
 
 /// The bytes that bring `length` up to a multiple of four (RFC 4506 section 3).
 pub(crate) const fn padding(length: usize) -> usize {
@@ -40,20 +40,20 @@ pub struct Encoder<'b> {
 
 /// Takes an encoding while it is made, so that long opaque data needs no copy in the encoder's buffer.
 pub trait Spill {
-    /// Takes `before`, then `bytes` from their beginning: returns how many of these, or `None` if nothing. Where that
-    /// is not all of them it is not asked again. `more` bytes, at least, will follow `bytes`.
+    /// Takes `before`, then `bytes` from their beginning: returns how many of these, or `None` if nothing.
+    /// Where that is not all of them it is not asked again. `more` bytes, at least, will follow `bytes`.
     fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize>;
 
-    /// Keeps bytes that then belong behind the first `at` of those that the encoder's buffer will hold. If it does it is
-    /// not asked again.
+    /// Keeps bytes that then belong behind the first `at` of those that the encoder's buffer will hold. If it
+    /// does it is not asked again.
     fn keep(&mut self, at: usize, bytes: &Bytes) -> bool {
         let _ = (at, bytes);
         false
     }
 }
 
-/// Opaque data of so many bytes is worth a [`Spill`].
-const LONG: usize = 8 << 10;
+/// The fewest bytes of opaque data that are worth a [`Spill`].
+const SPILL_THRESHOLD_BYTES: usize = 8 << 10;
 
 impl<'b> Encoder<'b> {
     /// An encoder that appends to `out`.
@@ -66,11 +66,11 @@ impl<'b> Encoder<'b> {
     #[inline]
     pub fn with_limit(out: &'b mut Vec<u8>, limit: usize) -> Self {
         let start = out.len();
-        Encoder { out, start, end: start.saturating_add(limit), depth: DEPTH, spill: None, spilled: 0 }
+        Encoder { out, start, end: start.saturating_add(limit), depth: MAX_DEPTH, spill: None, spilled: 0 }
     }
 
-    /// An encoder whose long opaque data goes to `spill`, after all that stands in `out` by then. What `out` holds at
-    /// the end follows that.
+    /// An encoder whose long opaque data goes to `spill`, after all that stands in `out` by then. What `out`
+    /// holds at the end follows that.
     #[inline]
     pub fn with_spill(out: &'b mut Vec<u8>, spill: &'b mut dyn Spill) -> Self {
         Encoder { spill: Some(spill), ..Self::new(out) }
@@ -143,7 +143,7 @@ impl<'b> Encoder<'b> {
     /// multiple of four.
     #[inline]
     pub fn opaque(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if bytes.len() >= LONG {
+        if bytes.len() >= SPILL_THRESHOLD_BYTES {
             return self.long(bytes);
         }
         let padding = padding(bytes.len());
@@ -197,7 +197,7 @@ impl<'b> Encoder<'b> {
     #[inline]
     pub fn shared(&mut self, bytes: &Bytes) -> Result<(), Error> {
         self.count(bytes.len())?;
-        if bytes.len() < LONG || !self.keep(bytes) {
+        if bytes.len() < SPILL_THRESHOLD_BYTES || !self.keep(bytes) {
             return self.opaque(bytes);
         }
         self.out.extend_from_slice(&[0; 3][..padding(bytes.len())]);
@@ -235,7 +235,7 @@ impl<'b> Encoder<'b> {
     #[inline]
     pub fn nested(&mut self, inner: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
         if self.depth == 0 {
-            return Err(self.error(ErrorKind::TooDeep(DEPTH)));
+            return Err(self.error(ErrorKind::TooDeep(MAX_DEPTH)));
         }
         self.depth -= 1;
         let result = inner(self);

@@ -1,7 +1,8 @@
 //! External Data Representation (RFC 4506): the form in which values cross between machines.
 //!
 //! [`Encode`] writes a value to an [`Encoder`], [`Decode`] reads it from a [`Decoder`], [`Schema`] describes
-//! its wire form, and [`Xdr`] is all three for owned values. `#[derive(Xdr)]` of farcall implements them for structs and enums.
+//! its wire form, and [`Xdr`] is all three for owned values. `#[derive(Xdr)]` of farcall implements them for
+//! structs and enums.
 //!
 //! ```
 //! let packet = farcall_xdr::to_vec(&(7u32, "seven"))?;
@@ -54,12 +55,12 @@ pub use onc::{Bounded, ByteString, Chain, Foreign, Linked};
 
 use schema::{Type, Types};
 
-/// How deep values nest by default, both ways: what we send, a peer of ours takes.
-const DEPTH: u32 = 128;
+/// How deep values nest by default. Encoders and decoders agree, so that a peer takes what we send.
+const MAX_DEPTH: u32 = 128;
 /// How much memory a decoded value takes at most by default, in bytes.
-const MEMORY: usize = 1 << 30;
+const MAX_MEMORY_BYTES: usize = 1 << 30;
 /// How many elements of no bytes a value has at most.
-const EMPTY: u32 = 1 << 16;
+const MAX_EMPTY_ELEMENTS: u32 = 1 << 16;
 
 /// A value that can be put on the wire.
 #[diagnostic::on_unimplemented(

@@ -1,4 +1,5 @@
-//! Wire forms that `.x` files (RFC 4506 section 6) have and Rust's own types do not: byte strings, chains, bounds.
+//! Wire forms that `.x` files (RFC 4506 section 6) have and Rust's own types do not: byte strings, chains,
+//! bounds.
 
 use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
@@ -24,12 +25,13 @@ use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema,
 #[derive(Clone)]
 pub struct ByteString(Repr);
 
-/// How many bytes need no allocation: enough for most names, and for all that the string takes 32 bytes itself.
-const SHORT: usize = 30;
+/// The most bytes of a string that needs no allocation. They suffice for most names, and the string takes 32 bytes
+/// in all.
+const INLINE_BYTES: usize = 30;
 
 #[derive(Clone)]
 enum Repr {
-    Short { length: u8, bytes: [u8; SHORT] },
+    Short { length: u8, bytes: [u8; INLINE_BYTES] },
     Long(Vec<u8>),
 }
 
@@ -58,7 +60,7 @@ impl ByteString {
 
 impl Default for ByteString {
     fn default() -> Self {
-        ByteString(Repr::Short { length: 0, bytes: [0; SHORT] })
+        ByteString(Repr::Short { length: 0, bytes: [0; INLINE_BYTES] })
     }
 }
 
@@ -69,7 +71,7 @@ impl Deref for ByteString {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             // Never longer than there are bytes.
-            Repr::Short { length, bytes } => &bytes[..usize::from(*length).min(SHORT)],
+            Repr::Short { length, bytes } => &bytes[..usize::from(*length).min(INLINE_BYTES)],
             Repr::Long(bytes) => bytes,
         }
     }
@@ -78,7 +80,7 @@ impl Deref for ByteString {
 impl DerefMut for ByteString {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            Repr::Short { length, bytes } => &mut bytes[..usize::from(*length).min(SHORT)],
+            Repr::Short { length, bytes } => &mut bytes[..usize::from(*length).min(INLINE_BYTES)],
             Repr::Long(bytes) => bytes,
         }
     }
@@ -154,7 +156,7 @@ impl From<String> for ByteString {
 impl From<&[u8]> for ByteString {
     #[inline]
     fn from(bytes: &[u8]) -> Self {
-        let mut short = [0; SHORT];
+        let mut short = [0; INLINE_BYTES];
         ByteString(match (short.get_mut(..bytes.len()), bytes.len() as u8) {
             (Some(room), length) => {
                 room.copy_from_slice(bytes);
@@ -203,7 +205,7 @@ impl Decode<'_> for ByteString {
     fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
         let ahead = d.ahead();
         let bytes = d.bytes()?;
-        if bytes.len() > SHORT {
+        if bytes.len() > INLINE_BYTES {
             d.charge(bytes.len())?;
             return Ok(ByteString(Repr::Long(bytes.to_vec())));
         }
@@ -228,8 +230,10 @@ impl Counted for ByteString {
     }
 }
 
-/// Encodes the elements as a linked list (RFC 4506 section 4.19): before each an integer 1, after the last a 0.
-pub(crate) fn encode_chain<T: Encode>(items: &[T], e: &mut Encoder<'_>) -> Result<(), Error> {
+/// Encodes the elements as a linked list (RFC 4506 section 4.19): before each an integer 1, after the last a
+/// 0.
+#[inline]
+pub fn encode_chain<T: Encode>(items: &[T], e: &mut Encoder<'_>) -> Result<(), Error> {
     e.nested(|e| {
         for (index, item) in items.iter().enumerate() {
             e.bool(true)?;
@@ -240,7 +244,8 @@ pub(crate) fn encode_chain<T: Encode>(items: &[T], e: &mut Encoder<'_>) -> Resul
 }
 
 /// Decodes a linked list, by a loop: a peer makes it as long as its packets allow.
-pub(crate) fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, Error> {
+#[inline]
+pub fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, Error> {
     d.nested(|d| {
         let mut items = Vec::new();
         while d.bool()? {
@@ -251,7 +256,8 @@ pub(crate) fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec
     })
 }
 
-/// A list that crosses as a linked list of `.x` files (`entry *next`) rather than as an array: a `Vec` in all else.
+/// A list that crosses as a linked list of `.x` files (`entry *next`) rather than as an array: a `Vec` in all
+/// else.
 ///
 /// ```
 /// use farcall_xdr::Chain;
@@ -341,7 +347,8 @@ impl<T: Schema> Schema for Chain<T> {
     }
 }
 
-/// The first node of a linked list where it stands by itself, and so is always there; then the others, as a [`Chain`].
+/// The first node of a linked list where it stands by itself, and so is always there; then the others, as a
+/// [`Chain`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Linked<T> {
     /// The first element.
@@ -386,8 +393,8 @@ impl<T: Schema> Schema for Linked<T> {
     }
 }
 
-/// A string, opaque data or a list of at most `MAX` bytes or elements, where no `#[xdr(max = …)]` can stand: within
-/// another list, or as a result. Checked when it crosses.
+/// A string, opaque data or a list of at most `MAX` bytes or elements, where no `#[xdr(max = …)]` can stand:
+/// within another list, or as a result. Checked when it crosses.
 ///
 /// ```
 /// use farcall_xdr::{Bounded, ByteString};

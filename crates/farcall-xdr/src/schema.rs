@@ -76,7 +76,8 @@ pub enum Type {
     },
     /// Optional data (4.19).
     Optional(Box<Type>),
-    /// A linked list: optional data (4.19) whose last part is again such, as many times as there are elements.
+    /// A linked list: optional data (4.19) whose last part is again such, as many times as there are
+    /// elements.
     Chain(Box<Type>),
     /// A struct without names (4.14).
     Tuple(Vec<Type>),
@@ -205,8 +206,9 @@ impl Types {
         self.places.get(key).copied()
     }
 
-    /// Says what the integers are called that select the arm of all others in the union at `place`, as the enumeration does that
-    /// it switches on. Tools show them so; they are no part of the description, and are neither compared nor sent.
+    /// Says what the integers are called that select the arm of all others in the union at `place`, as the
+    /// enumeration does that it switches on. Tools show them so; they are no part of the description, and are
+    /// neither compared nor sent.
     pub fn name_others(&mut self, place: u32, names: impl FnOnce() -> Vec<(i32, String)>) {
         self.others.entry(place).or_insert_with(names);
     }
@@ -246,4 +248,16 @@ impl Types {
     pub fn check(&self, roots: &[Type]) -> Result<(), Error> {
         check::check(self, roots)
     }
+}
+
+/// A field of a definition.
+#[doc(hidden)]
+pub fn field(name: &str, docs: &str, ty: Type, defaulted: bool) -> Field {
+    Field { name: name.into(), docs: docs.into(), ty, defaulted }
+}
+
+/// An arm of a definition.
+#[doc(hidden)]
+pub fn arm(name: &str, docs: &str, tag: Option<i32>, fields: Vec<Field>) -> Arm {
+    Arm { name: name.into(), docs: docs.into(), tag, fields }
 }

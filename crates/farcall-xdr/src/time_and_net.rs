@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::schema::{Arm, Body, Field, Type, Types};
-use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
+use crate::schema::{Body, Field, Type, Types};
+use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, derive};
 
 fn define_struct(types: &mut Types, name: &str, docs: &str, fields: &[(&str, Type)]) -> Type {
     let fields = self::fields(fields);
@@ -12,24 +12,12 @@ fn define_struct(types: &mut Types, name: &str, docs: &str, fields: &[(&str, Typ
 }
 
 fn fields(fields: &[(&str, Type)]) -> Vec<Field> {
-    let field = |(name, ty): &(&str, Type)| Field {
-        name: (*name).into(),
-        docs: String::new(),
-        ty: ty.clone(),
-        defaulted: false,
-    };
-    fields.iter().map(field).collect()
+    fields.iter().map(|(name, ty)| derive::field(name, "", ty.clone(), false)).collect()
 }
 
 /// A union of two arms, 4 and 6.
-fn define_versions(types: &mut Types, name: &str, docs: &str, arms: [&[(&str, Type)]; 2]) -> Type {
-    let arm = |name: &str, tag, fields| Arm {
-        name: name.into(),
-        docs: String::new(),
-        tag: Some(tag),
-        fields: self::fields(fields),
-    };
-    let arms = vec![arm("V4", 4, arms[0]), arm("V6", 6, arms[1])];
+fn define_versions(types: &mut Types, name: &str, docs: &str, [v4, v6]: [&[(&str, Type)]; 2]) -> Type {
+    let arms = vec![derive::arm("V4", "", Some(4), fields(v4)), derive::arm("V6", "", Some(6), fields(v6))];
     types.define(&format!("std {name}"), name, docs, |_| Body::Union { arms })
 }
 

@@ -1,5 +1,6 @@
-//! Memory without calls: `memory serve` exports a segment in one terminal; `memory HELLO` in another reads it, counts itself in it,
-//! and writes a word of its own there. (Calls through shared memory are `shared_memory_calls`.)
+//! Memory without calls: `memory serve` exports a segment in one terminal; `memory HELLO` in another reads
+//! it, counts itself in it, and writes a word of its own there. (Calls through shared memory are
+//! `shared_memory_calls`.)
 
 use farcall::memory::{self, Memory, Notify, Rights, Settings, Word};
 

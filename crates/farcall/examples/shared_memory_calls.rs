@@ -1,4 +1,5 @@
-//! What a call through shared memory costs, for a look at it: `bench/` measures. (Segments, memory without calls, are `memory`.)
+//! What a call through shared memory costs, for a look at it: `bench/` measures. (Segments, memory without
+//! calls, are `memory`.)
 //!
 //! ```text
 //! taskset -c 1 shared_memory_calls serve &

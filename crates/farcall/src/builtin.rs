@@ -1,7 +1,7 @@
 //! What every exporter answers besides its interface: that it is well, and what it exports.
 //!
-//! They are procedures with numbers that no interface can have. They cost the others nothing: a number is looked up
-//! here only after the interface did not know it.
+//! They are procedures with numbers that no interface can have. They cost the others nothing: a number is
+//! looked up here only after the interface did not know it.
 
 use std::time::Duration;
 

@@ -12,8 +12,7 @@
 //! own_call         the call of the receiving thread itself, and how each end reaches its caller
 //! peer             a server endpoint and the conversation with it;  owners: who waits for what in it
 //! waiter           a thread that waits;  result_slot: where outcomes stay until they are fetched
-//! lead             which thread receives: leader and followers;  timers: until when the leader sleeps
-//! flush_signal     whether the service thread sends what was queued;  awake: whether polling pays
+//! awake            whether polling pays
 //! receive_buffers  buffers in which results stay until they are fetched
 //! ```
 //!
@@ -27,9 +26,7 @@ mod brief;
 mod call;
 mod caller;
 mod drive;
-mod flush_signal;
 mod gathered;
-mod lead;
 mod own_call;
 mod owners;
 mod peer;
@@ -38,15 +35,7 @@ mod request;
 mod result_slot;
 mod service;
 mod started;
-mod timers;
 mod waiter;
-
-mod sync {
-    //! What `lead`, `timers` and `flush_signal` are made of. The tests named after them put loom's types in its
-    //! place.
-    pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
-    pub(super) use std::sync::{Mutex, MutexGuard};
-}
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -66,12 +55,10 @@ pub(crate) use started::Started;
 
 use crate::env::{Env, Socket};
 use crate::sys::fork;
+use crate::wait::{FlushSignal, Lead, Timers};
 use crate::{CallFailed, stats};
 use awake::Awake;
-use flush_signal::FlushSignal;
-use lead::Lead;
 use service::Service;
-use timers::Timers;
 use waiter::Waiter;
 
 /// A socket from which servers are called.
@@ -122,12 +109,12 @@ impl Endpoint {
             config,
             generation: fork::generation(),
             peers: RwLock::default(),
-            lead: Lead::new(),
-            timers: Timers::new(),
+            lead: Lead::default(),
+            timers: Timers::default(),
             active: Mutex::default(),
             active_count: AtomicUsize::new(0),
             service: OnceLock::new(),
-            flush_signal: FlushSignal::new(),
+            flush_signal: FlushSignal::default(),
             awake: Awake::default(),
             unsent: Mutex::default(),
             left: AtomicU64::new(0),
@@ -202,7 +189,8 @@ impl Peers {
     }
 }
 
-/// Identifiers of peers are random: each is its hash. They are this side's, so nobody else chooses what stands in the table.
+/// Identifiers of peers are random: each is its hash. They are this side's, so nobody else chooses what
+/// stands in the table.
 #[derive(Default)]
 struct Random(u64);
 

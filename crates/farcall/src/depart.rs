@@ -26,8 +26,8 @@ const TOGETHER: usize = 60 << 10;
 /// How long the buffer is that datagrams are written into: one can be written where a train is already.
 pub(crate) const ROOM: usize = TOGETHER + farcall_proto::MAX_DATAGRAM;
 
-/// Sends all that `write` writes into `out`, of [`ROOM`] bytes, until it writes nothing or says that there is no more.
-/// `failed` is told of what the system refuses: it is lost, like any datagram.
+/// Sends all that `write` writes into `out`, of [`ROOM`] bytes, until it writes nothing or says that there is
+/// no more. `failed` is told of what the system refuses: it is lost, like any datagram.
 pub(crate) fn depart(
     socket: &dyn Socket,
     out: &mut [u8],

@@ -49,8 +49,8 @@ pub struct Dynamic {
 }
 
 impl Dynamic {
-    /// Binds to what is exported under a name, asks for its description, and binds to that: wherever later calls go,
-    /// the procedures have the types that are described.
+    /// Binds to what is exported under a name, asks for its description, and binds to that: wherever later
+    /// calls go, the procedures have the types that are described.
     ///
     /// # Errors
     /// When nobody exports the name, nobody answers, or the exporter does not describe itself.
@@ -81,7 +81,8 @@ impl Dynamic {
         &self.description
     }
 
-    /// Calls a procedure with encoded arguments, and gives its encoded result, or the exception that it declares.
+    /// Calls a procedure with encoded arguments, and gives its encoded result, or the exception that it
+    /// declares.
     ///
     /// # Errors
     /// As any call. `Declared` holds the encoded exception.
@@ -127,8 +128,8 @@ pub struct Instances {
 }
 
 impl Instances {
-    /// Asks one instance for its description, and binds to all that export the same. Where another one has other types
-    /// its calls fail.
+    /// Asks one instance for its description, and binds to all that export the same. Where another one has
+    /// other types its calls fail.
     ///
     /// # Errors
     /// When nobody exports the name, nobody answers, or the exporter does not describe itself.

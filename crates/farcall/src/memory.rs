@@ -1,7 +1,8 @@
 //! Memory that others read and write without a call: segments (Thekkath, Levy & Lazowska 1994).
 //!
-//! A process *exports* a segment of memory under a name; others *import* it, and read, write, and compare and swap at
-//! any offset. Nothing of the exporter's is scheduled for that, unless the exporter asks for [notices](Notify).
+//! A process *exports* a segment of memory under a name; others *import* it, and read, write, and compare and
+//! swap at any offset. Nothing of the exporter's is scheduled for that, unless the exporter asks for
+//! [notices](Notify).
 //!
 //! ```no_run
 //! use farcall::memory::{Memory, Rights, Settings};
@@ -18,18 +19,18 @@
 //!
 //! `cargo run --example memory` is a whole program, both ends.
 //!
-//! **Words.** Eight bytes at an offset that eight divides are a word: a number in little-endian order, read and written
-//! as a whole by everybody, near and far. An access of several words takes them in ascending order, one by one: a load
-//! sees what was written before the store that it sees (acquire and release), so a later word of one access is never
-//! older than what an earlier word of it has made known. Of several words together nothing is atomic: [`Memory`]
-//! has no references into it, because others change it at any time.
+//! **Words.** Eight bytes at an offset that eight divides are a word: a number in little-endian order, read
+//! and written as a whole by everybody, near and far. An access of several words takes them in ascending
+//! order, one by one: a load sees what was written before the store that it sees (acquire and release), so a
+//! later word of one access is never older than what an earlier word of it has made known. Of several words
+//! together nothing is atomic: [`Memory`] has no references into it, because others change it at any time.
 //!
-//! **Writes** of one importer are done in the order in which it made them. [`Memory::write`] returns when it may, which is when
-//! the bytes are there wherever that is known today; [`Remote::post`] does so before. Only [`Memory::flush`] says that
-//! all are done, or that one was refused.
+//! **Writes** of one importer are done in the order in which it made them. [`Memory::write`] returns when it
+//! may, which is when the bytes are there wherever that is known today; [`Remote::post`] does so before. Only
+//! [`Memory::flush`] says that all are done, or that one was refused.
 //!
-//! **Refusals** are [`Refused`], the declared exception of every access; whether an access that *failed* was done is
-//! what [`CallFailed::ran`](crate::CallFailed::ran) says, as for a call.
+//! **Refusals** are [`Refused`], the declared exception of every access; whether an access that *failed* was
+//! done is what [`CallFailed::ran`](crate::CallFailed::ran) says, as for a call.
 
 mod counters;
 
@@ -49,15 +50,16 @@ pub use farcall_memory::{
 };
 
 pub mod clerk {
-    //! The segment name service: a clerk on each machine, which read one another's memory (Thekkath et al. 1994,
-    //! section 4).
+    //! The segment name service: a clerk on each machine, which read one another's memory (Thekkath et al.
+    //! 1994, section 4).
     //!
-    //! A clerk knows the segments that are exported on its machine. It keeps them in a hash table in a segment of its own,
-    //! so to look a name up on another machine costs one remote read, and nothing runs there.
+    //! A clerk knows the segments that are exported on its machine. It keeps them in a hash table in a
+    //! segment of its own, so to look a name up on another machine costs one remote read, and nothing runs
+    //! there.
     //!
     //! [`Runtime::export_segment`](crate::Runtime::export_segment) and
-    //! [`Runtime::import_segment`](crate::Runtime::import_segment) go through the machine's clerk. The first process on a
-    //! machine that exports or imports a segment starts it, if [`Clerk::start`] has not.
+    //! [`Runtime::import_segment`](crate::Runtime::import_segment) go through the machine's clerk. The first
+    //! process on a machine that exports or imports a segment starts it, if [`Clerk::start`] has not.
     #[doc(hidden)]
     pub use farcall_memory::clerk::fuzz_record;
     pub use farcall_memory::clerk::{Clerk, Entry, Fault, MAX_NAME, Settings};
@@ -96,8 +98,8 @@ impl Runtime {
         names::import_segment(self, name)
     }
 
-    /// Imports the segment that is exported under a name on the machine whose clerk is at the hint. The name is looked up
-    /// there, unless this machine's clerk has learnt it before and it is still so.
+    /// Imports the segment that is exported under a name on the machine whose clerk is at the hint. The name
+    /// is looked up there, unless this machine's clerk has learnt it before and it is still so.
     ///
     /// # Errors
     /// When nobody exports the name there, or nobody answers.
@@ -105,8 +107,8 @@ impl Runtime {
         names::import_segment_at(self, name, hint)
     }
 
-    /// Imports a segment, believing nothing that this machine's clerk has learnt before: for a program that knows, from an
-    /// access that failed, that it is no longer so.
+    /// Imports a segment, believing nothing that this machine's clerk has learnt before: for a program that
+    /// knows, from an access that failed, that it is no longer so.
     ///
     /// # Errors
     /// When nobody exports the name, or nobody answers.

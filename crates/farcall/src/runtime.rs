@@ -73,7 +73,7 @@ use tasks::Tasks;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Runtime(Arc<Inner>);
+pub struct Runtime(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     env: Arc<dyn Env>,
@@ -143,9 +143,9 @@ pub fn export_async<S: AsyncServer>(name: &str, server: S) -> crate::Result<Expo
 /// instance, the most responsive), a type and an instance (`"Store/ebbets"`), or an address
 /// (`"udp://10.0.0.7:7000/Store"`, which asks no registry).
 ///
-/// It asks who exports the name, and returns when the first of them answers. If none does, because a machine is down or
-/// a process stopped, that takes the whole [patience](Builder::patience), 10 s by default: [`import_within`] bounds it.
-/// (`within` of the user-stub bounds its calls, not this.)
+/// It asks who exports the name, and returns when the first of them answers. If none does, because a machine
+/// is down or a process stopped, that takes the whole [patience](Builder::patience), 10 s by default:
+/// [`import_within`] bounds it. (`within` of the user-stub bounds its calls, not this.)
 ///
 /// # Errors
 /// When nobody exports the name, nobody answers, or the interfaces differ.
@@ -153,8 +153,8 @@ pub fn import<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<T::Clien
     Runtime::current()?.import::<T>(name)
 }
 
-/// As [`import`], but waits no longer than `time` for those who export the name to answer. (A registry that blocks is not
-/// interrupted.)
+/// As [`import`], but waits no longer than `time` for those who export the name to answer. (A registry that
+/// blocks is not interrupted.)
 ///
 /// ```no_run
 /// # #[farcall::interface]
@@ -181,8 +181,8 @@ pub fn import_all<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<Grou
     Runtime::current()?.import_all::<T>(name)
 }
 
-/// The user-stubs of these names, as a group that stays these: whoever of them is down now is called like the others,
-/// and answers when it is back. Only the names decide what a [majority](crate::Multi::majority) is.
+/// The user-stubs of these names, as a group that stays these: whoever of them is down now is called like the
+/// others, and answers when it is back. Only the names decide what a [majority](crate::Multi::majority) is.
 ///
 /// ```no_run
 /// # #[farcall::interface]
@@ -404,7 +404,7 @@ impl Inner {
     }
 
     /// The server of all exports, made when first needed.
-    fn server(self: &Arc<Self>) -> Result<Arc<Server>, CallFailed> {
+    pub(crate) fn server(self: &Arc<Self>) -> Result<Arc<Server>, CallFailed> {
         let mut state = self.lock();
         if let Some(server) = &state.server {
             return Ok(server.clone());

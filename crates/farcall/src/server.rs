@@ -1,75 +1,48 @@
 //! The serving end: one socket, threads that take turns at receiving from it, and what they offer.
 //!
 //! ```text
-//! work       a worker's life: receive, execute, give back;  call: what is executed;  errands: what else it does
-//! crew       who receives, who executes, who rests; when another is needed;  staff: how one is had
-//! queue      calls that wait for a worker, fairly;  payer: for whom
-//! exported   an interface that is offered, and what is known of its procedures;  executor: what executes its calls
-//! apart      long bytes of a result that are not copied
-//! task       calls that are executed as futures;  finish: what the end of a dispatch means to the protocol
-//! watched    interceptors around what executes calls
-//! accesses   what is executed by whoever receives: reading and writing memory
-//! handed     calls that came otherwise than by the socket;  reply_to: where their outcomes go
-//! tally      what was counted, where others read it
-//! sentinel   looks after a receiver that executes;  watch: what it finds
+//! work             a worker's life: it receives, executes and sends;  call: what is executed
+//! workers          how the pool of worker threads (farcall-core) works with the server's socket
+//! queue            calls that wait for a worker, fairly;  payer: for whom
+//! exported         an interface that is offered;  executor: what executes its calls
+//! parts            long bytes of a result that are not copied
+//! task             calls that are executed as futures;  finish: what a dispatch's end means to the protocol
+//! watched          interceptors around what executes calls
+//! accesses         reading and writing memory, which the receiving thread executes itself
+//! external         calls that came otherwise than by the socket;  reply_to: where their outcomes go
+//! counter_segment  what was counted, where others read it
+//! watchdog         looks after a lone receiver, and acts on the protocol's timers
 //! ```
 //!
-//! **Who receives.** While calls are rare, or not quick, two workers wait in the socket: the one that
-//! the kernel wakes executes whatever came, and the other still receives. No thread is woken but
-//! by a datagram, and none but to receive or to execute. Where quick calls come fast one worker
-//! receives, executes them itself, and keeps the socket meanwhile. Any other procedure (one that is marked
-//! `#[blocking]`, is known to be slow, or not known yet) a worker executes only once another
-//! receives. Three things guard one that receives alone:
+//! **Who receives.** `farcall_core::workers` says which worker receives. While calls are rare, or not quick,
+//! two workers wait in the socket: the kernel wakes one, which executes what came, and the other still
+//! receives. Where quick calls come fast one worker receives, executes them itself, and keeps the socket
+//! meanwhile. Two threads at the socket need no watchdog, but a plain ping-pong alternates between them,
+//! which costs 3 % of its time; a watchdog's looks cost more than rare calls do. So the rate decides. Where
+//! the receiving thread spins, one thread does.
 //!
-//! - A quick procedure may turn out slow once. The *sentinel*, a thread that naps while calls come
-//!   fast, sees that the receiver has made no progress, and has another worker receive. It also
-//!   acts on the protocol's timers.
-//! - A procedure that waits in a call of its own says so first ([`wait_guard`](crate::serving::wait_guard)). While it waits it
-//!   does not count as a worker, so calls in a circle are served.
-//! - When every worker executes, the receiver does not: it queues calls, and refuses them when the
-//!   queue is full.
+//! **What waits.** When the limit of workers is reached, calls wait in a queue that is bounded and fair. When
+//! there can be no more threads, calls wait for one, at most for [`Limits::queue_time`].
 //!
-//! **Who counts.** The number of workers bounds how many procedures compute at the same time; the number of
-//! threads bounds everything. A thread that only waits does not count as a worker: while its procedure waits
-//! in a call of its own, while it executes a `#[blocking]` procedure, and, if other calls wait for a worker,
-//! once the sentinel finds it in the same call at two looks. Threads are counted over all carriers
-//! ([`Threads`]). Where there can be no more, calls wait for one, at most for [`Limits::queue_time`]. But if
-//! all threads wait in calls of their own, a new call is refused at once, because each of them may wait for
-//! that very call. Nor may the last thread that could receive begin to wait ([`may_wait`](crate::serving::may_wait)). Threads that rest
-//! for long end.
-//!
-//! Quick calls that came together are executed one after the other, and their results leave together,
-//! some at a time. They wait where every worker finds them, so that one that gets stuck holds up no other.
-//!
-//! Two threads at the socket need no sentinel, but a plain ping-pong alternates between them, which
-//! costs 3 % of its time; a sentinel's looks cost more than rare calls do. So the rate decides. Where who receives
-//! spins, one does.
+//! Quick calls that came together are executed one after the other, and their results leave together, some at
+//! a time. They wait where every worker finds them, so that one that gets stuck holds up no other.
 
 mod accesses;
-mod apart;
 mod call;
-mod crew;
+mod counter_segment;
 mod executor;
 mod exported;
+mod external;
 mod finish;
-mod handed;
+mod parts;
 mod payer;
 mod queue;
 mod reply_to;
-mod sentinel;
-#[cfg(test)]
-mod shares;
-mod staff;
-mod tally;
 mod task;
-mod watch;
+mod watchdog;
 mod watched;
 mod work;
-
-mod sync {
-    //! What `crew` is made of. tests/crew.rs puts loom's types in its place.
-    pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-}
+mod workers;
 
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -82,7 +55,6 @@ use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, server as proto};
 
 use accesses::Backlog;
 pub(crate) use call::Work;
-pub(crate) use crew::{Crew, Pace, Plan, Quota, Relief, Rested, Seat, Threads};
 pub use executor::Task;
 pub(crate) use executor::{Direct, Executor, Spawned};
 pub(crate) use exported::Exported;
@@ -96,11 +68,12 @@ use crate::depart::{Departing, depart};
 use crate::env::{Env, Event, Socket};
 use crate::notice::{Notice, Notices};
 use crate::sys::fork;
+use crate::workers::{Pace, Pool, Replacement, Threads, start};
 use crate::{CallFailed, stats};
+use counter_segment::CounterSegment;
+use external::Offers;
 use farcall_memory::Accessor;
-use handed::Offers;
 use queue::Queue;
-use tally::Tally;
 
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
@@ -128,21 +101,15 @@ pub(crate) struct Server {
     env: Arc<dyn Env>,
     socket: Arc<dyn Socket>,
     generation: u64,
-    /// Calls that take longer, waiting for a worker included, are logged.
-    slow: Option<Duration>,
-    /// Calls of one export that may execute as futures at the same time.
-    tasks: usize,
-    workers: usize,
-    /// The threads of this server, by whatever its calls come.
+    limits: Limits,
+    /// The budget of threads, which the carriers of this server share.
     threads: Arc<Threads>,
-    /// The longest that a call waits for a worker.
-    queue_time: Duration,
     core: Mutex<Core>,
     /// The exports again, for calls that came otherwise than by the socket.
     offers: RwLock<Offers>,
-    /// Wakes the sentinel.
-    sentinel: Arc<dyn Event>,
-    /// What time it was when the sentinel last looked, in nanoseconds; 0 while it does not watch.
+    /// Wakes the watchdog.
+    watchdog: Arc<dyn Event>,
+    /// What time it was when the watchdog last looked, in nanoseconds; 0 while it does not watch.
     looked: AtomicU64,
     stopped: AtomicBool,
     /// Whether [`Core::cancelled`] has any.
@@ -164,24 +131,24 @@ struct Core {
     /// Quick calls that came in one train, of which one or more are being executed.
     batch: VecDeque<Work>,
     queue: Queue,
-    crew: Crew,
+    pool: Pool,
     /// None if nobody is to read what is counted.
-    tally: Option<Tally>,
+    counter_segment: Option<CounterSegment>,
     /// Calls that execute, and whose callers have given them up.
     cancelled: HashSet<CallKey>,
-    /// When the sentinel is to look at the queue, while there is any.
+    /// When the watchdog is to look at the queue, while there is any.
     queue_look: Option<Time>,
-    /// Until when the sentinel sleeps; `None` if it does until it is woken.
+    /// Until when the watchdog sleeps; `None` if it does until it is woken.
     sleeping: Option<Time>,
 }
 
-/// How often the sentinel looks at a queue.
-const QUEUE_LOOK: Duration = Duration::from_millis(20);
+/// How often the watchdog looks at a queue.
+const QUEUE_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Who is to see to calls that wait.
-enum Summons {
+enum Assignee {
     /// A worker that is woken or started to execute the calls that wait.
-    Relief(Relief),
+    Worker(Replacement),
     /// Whoever receives: there can be no other thread.
     Receiver,
 }
@@ -203,43 +170,44 @@ impl Core {
         self.queue.push(work, held)
     }
 
-    /// Has the sentinel look at the queue soon.
+    /// Has the watchdog look at the queue soon.
     fn watch_queue(&mut self, now: Time) {
-        self.queue_look.get_or_insert(now + QUEUE_LOOK);
+        self.queue_look.get_or_insert(now + QUEUE_LOOK_EVERY);
     }
 
     /// Who is to see to the calls that wait, if anybody may.
-    fn summon(&mut self) -> Option<Summons> {
+    fn assign_queue(&mut self) -> Option<Assignee> {
         let pace = if self.batch.is_empty() { self.next_pace()? } else { Pace::Quick };
-        if !self.crew.has_room(pace, 1) {
+        if !self.pool.has_room(pace, 1) {
             return None;
         }
-        let relief = self.crew.relieve_for_queue(pace);
-        Some(relief.map_or(Summons::Receiver, Summons::Relief))
+        let helper = self.pool.one_more_for_queue(pace);
+        Some(helper.map_or(Assignee::Receiver, Assignee::Worker))
     }
 
     /// Somebody to execute what is queued, if there may be.
-    fn relieve_for_queue(&mut self) -> Option<Relief> {
+    fn replacement_for_queue(&mut self) -> Option<Replacement> {
         let pace = self.next_pace()?;
-        self.crew.relieve_for_queue(pace)
+        self.pool.one_more_for_queue(pace)
     }
 
     /// The pace of the call that is to begin next.
     fn next_pace(&mut self) -> Option<Pace> {
-        let crew = &self.crew;
-        self.queue.next_pace(|work| crew.may_begin(work.host(), work.pace()))
+        let pool = &self.pool;
+        self.queue.next_pace(|work| pool.may_begin(work.host(), work.pace()))
     }
 
     /// Takes out the waiting call that is to begin next.
     fn next_waiting(&mut self) -> Option<Work> {
-        let crew = &self.crew;
-        self.queue.pop(|work| crew.may_begin(work.host(), work.pace()))
+        let pool = &self.pool;
+        self.queue.pop(|work| pool.may_begin(work.host(), work.pace()))
     }
 
     /// The failure of a call for which there is no thread.
     #[cold]
-    fn stuck(&self, threads: &Threads) -> Failure {
-        let why = format!("all {} threads wait in calls of their own (FARCALL_THREADS)", threads.most());
+    fn stuck(&self) -> Failure {
+        let max = self.pool.max_threads();
+        let why = format!("all {max} threads wait in calls of their own (FARCALL_THREADS)");
         Failure::new(Kind::Overloaded, Ran::No).with_detail(why)
     }
 
@@ -267,7 +235,7 @@ impl Core {
         }
     }
 
-    /// Whether the sentinel is to be woken because the protocol has an earlier timer than it knows.
+    /// Whether the watchdog is to be woken because the protocol has an earlier timer than it knows.
     #[inline]
     fn alarm(&mut self) -> bool {
         let timer = match (self.protocol.timeout(), self.queue_look) {
@@ -300,7 +268,7 @@ impl Server {
         let mut secret = [0; 32];
         env.entropy(&mut secret);
         let threads = Threads::new(limits.threads.max(limits.workers + 1));
-        let crew = Crew::new(limits.workers, threads.clone());
+        let pool = Pool::new(limits.workers, threads.clone());
         let core = Core {
             protocol: proto::Server::new(config, env.now(), secret),
             exports: Exports::default(),
@@ -308,22 +276,19 @@ impl Server {
             accessor: Accessor::default(),
             batch: VecDeque::new(),
             queue: Queue::new(limits.queue, limits.queue_bytes),
-            crew: if limits.spins { crew } else { crew.in_pairs() },
-            tally: None,
+            pool: if limits.spins { pool } else { pool.in_pairs() },
+            counter_segment: None,
             cancelled: HashSet::new(),
             queue_look: None,
             sleeping: None,
         };
         let server = Arc::new(Server {
-            sentinel: env.event(),
+            watchdog: env.event(),
             env,
             socket,
             generation: fork::generation(),
-            slow: limits.slow,
-            tasks: limits.workers + limits.queue,
-            workers: limits.workers,
+            limits,
             threads,
-            queue_time: limits.queue_time,
             core: Mutex::new(core),
             offers: RwLock::default(),
             looked: AtomicU64::new(0),
@@ -332,9 +297,9 @@ impl Server {
             notices: Notices::default(),
             enter,
         });
-        server.lock().crew.born();
-        server.clone().spawn_worker()?;
-        server.clone().spawn_sentinel().inspect_err(|_| server.stop())?;
+        server.lock().pool.add_first();
+        start(&server)?;
+        server.clone().spawn_watchdog().inspect_err(|_| server.stop())?;
         Ok(server)
     }
 
@@ -391,10 +356,10 @@ impl Server {
         if self.generation != fork::generation() || self.stopped.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.sentinel.set();
+        self.watchdog.set();
         let (receiving, resting) = {
             let core = self.lock();
-            (core.crew.receiving(), core.crew.resting())
+            (core.pool.receiving(), core.pool.resting())
         };
         resting.iter().for_each(|seat| seat.wake());
         (0..receiving.max(1)).for_each(|_| self.socket.wake());
@@ -403,7 +368,7 @@ impl Server {
     /// What the protocol, and each export, counted.
     pub(crate) fn stats(&self) -> (proto::Stats, Vec<stats::Export>) {
         let core = self.lock();
-        (*core.protocol.stats(), tally::exports(&core.protocol, &core.exports).collect())
+        (*core.protocol.stats(), counter_segment::exports(&core.protocol, &core.exports).collect())
     }
 
     pub(crate) fn env(&self) -> &Arc<dyn Env> {
@@ -415,7 +380,7 @@ impl Server {
         self.env.now()
     }
 
-    /// About what time it is. To look at the clock costs as much as a quick procedure, so while the sentinel
+    /// About what time it is. To look at the clock costs as much as a quick procedure, so while the watchdog
     /// watches it is the time of its last look.
     #[inline]
     fn about_now(&self) -> Time {
@@ -482,16 +447,6 @@ impl Server {
     }
 }
 
-/// What a thread that must not wait fails with.
-#[cold]
-pub(crate) fn last_thread(threads: &Threads) -> CallFailed {
-    let why = format!(
-        "this is the last of the server's {} threads (FARCALL_THREADS): it must not wait",
-        threads.most()
-    );
-    CallFailed::new(Kind::Overloaded, Ran::No).because(why)
-}
-
 impl CallServer for Server {
     fn env(&self) -> &Arc<dyn Env> {
         &self.env
@@ -504,8 +459,8 @@ impl CallServer for Server {
 
     fn notify(&self, key: CallKey, notice: &Arc<Notice>) {
         if self.notices.add(key, notice) {
-            // The sentinel is to know of the deadline.
-            self.sentinel.set();
+            // The watchdog is to know of the deadline.
+            self.watchdog.set();
         }
     }
 

@@ -15,8 +15,8 @@
 //! session    one caller, and the threads that take turns at receiving from it;  bulk: its memory
 //! ```
 //!
-//! `farcall-shm` has the memory itself, and `docs/shared-memory.md` the rules. What a call means here is what it means
-//! over UDP; how it is executed is the same code (`server/`). Binding asks by UDP in any case.
+//! `farcall-shm` has the memory itself, and `docs/shared-memory.md` the rules. What a call means here is what
+//! it means over UDP; how it is executed is the same code (`server/`). Binding asks by UDP in any case.
 
 mod budget;
 mod bulk;
@@ -58,8 +58,9 @@ use std::time::Duration;
 
 use crate::env::Env;
 
-/// How long to look for the next part of something large, which the other side is copying: where there are processors
-/// for both, this is over long before a thread could be woken. (The machine's: the two may be bound to one each.)
+/// How long to look for the next part of something large, which the other side is copying: where there are
+/// processors for both, this is over long before a thread could be woken. (The machine's: the two may be
+/// bound to one each.)
 fn brisk(spin: Duration) -> Duration {
     const BRISK: Duration = Duration::from_micros(20);
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();

@@ -102,8 +102,8 @@ impl Counters {
 pub struct Stats {
     /// What it exports now.
     pub exports: Vec<Export>,
-    /// What its server's packet protocol did, if it ever exported anything: calls through shared memory are not among its
-    /// counts, but among those of the exports' procedures.
+    /// What its server's packet protocol did, if it ever exported anything: calls through shared memory are
+    /// not among its counts, but among those of the exports' procedures.
     pub server: Option<farcall_proto::server::Stats>,
     /// The servers that it calls.
     pub peers: Vec<Peer>,

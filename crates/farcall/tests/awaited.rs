@@ -5,9 +5,9 @@
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
-#[path = "../../farcall-shm/src/bell.rs"]
+#[path = "../../farcall-shm/src/answer_word.rs"]
 #[allow(dead_code)]
-mod bell;
+mod answer_word;
 #[path = "../../farcall-shm/tests/futex/mod.rs"]
 #[allow(dead_code)]
 mod futex;
@@ -16,9 +16,9 @@ mod handover;
 mod modelled;
 #[path = "../src/shm/service.rs"]
 mod service;
-#[path = "../../farcall-shm/src/turn.rs"]
+#[path = "../../farcall-shm/src/wake_word.rs"]
 #[allow(dead_code)]
-mod turn;
+mod wake_word;
 
 mod sync {
     pub(super) use crate::futex::{sleep, sleep_at_either, wake_one, wake_private};
@@ -54,11 +54,11 @@ mod link {
     use loom::sync::atomic::{AtomicBool, Ordering};
     use loom::thread::{self, JoinHandle};
 
-    use crate::bell::{Bell, Recall};
+    use crate::answer_word::AnswerWord;
     use crate::env::Time;
     use crate::futex::Kernel;
     use crate::service::{Connection, Service};
-    use crate::turn::Turn;
+    use crate::wake_word::{PrivateWake, SleepIntent, WakeWord};
 
     pub(super) struct Link {
         pub(super) env: Env,
@@ -67,11 +67,11 @@ mod link {
         pub(super) watch: Watch,
     }
 
-    /// The calling half: `farcall_shm::Caller`, of which a call's ticket is its slot. Each has one call.
+    /// The calling half: `farcall_shm::Caller`, in which a slot identifies its one call.
     pub(super) struct Caller {
-        pub(super) turns: [Turn; 2],
-        pub(super) bell: Bell,
-        recall: Recall,
+        pub(super) answers: [AnswerWord; 2],
+        pub(super) wake: WakeWord,
+        private: PrivateWake,
         /// The service thread knows of a time at which it is to look.
         timed: AtomicBool,
         late: AtomicBool,
@@ -114,9 +114,15 @@ mod link {
             let kernel = Kernel::new(false);
             kernel.enter();
             let [timed, late, dead, broken] = [false, false, dead, false].map(AtomicBool::new);
-            let turns = [Turn::new(), Turn::new()];
-            let caller =
-                Arc::new(Caller { turns, bell: Bell::new(), recall: Recall::new(), timed, late, dead });
+            let answers = [AnswerWord::new(), AnswerWord::new()];
+            let caller = Arc::new(Caller {
+                answers,
+                wake: WakeWord::new(),
+                private: PrivateWake::new(),
+                timed,
+                late,
+                dead,
+            });
             let watch = Watch { caller: caller.clone(), broken };
             let (threads, scarce) = (Mutex::new(Vec::new()), Mutex::new(scarce));
             let env = Env { caller: caller.clone(), threads, scarce, kernel };
@@ -164,39 +170,37 @@ mod link {
 
     impl Caller {
         pub(super) fn is_answered(&self, slot: usize) -> bool {
-            self.turns[slot].is(NUMBER)
+            self.answers[slot].has(NUMBER)
         }
 
         pub(super) fn watch(&self, slot: usize) -> bool {
-            self.turns[slot].watch(NUMBER)
+            self.answers[slot].watch(NUMBER)
         }
 
-        /// What the server does: `farcall_shm::Server::give`.
+        /// Answers as `farcall_shm::Server::publish` does.
         pub(super) fn give(&self, slot: usize) {
-            if self.turns[slot].give(NUMBER) {
-                self.bell.ring();
+            if self.answers[slot].publish(NUMBER) {
+                self.wake.wake();
             }
         }
 
-        pub(super) fn lie_down(&self) -> u32 {
-            let made = self.recall.made();
-            self.bell.lie_down();
-            made
+        pub(super) fn announce_sleep(&self) -> SleepIntent {
+            self.private.announce_sleep(&self.wake)
         }
 
         /// A nap is as long as it takes until somebody ends it, unless there is a time at which to look, or
         /// the server is dead: nobody else would end it.
-        pub(super) fn rest(&self, made: u32, most: Option<Duration>) {
+        pub(super) fn sleep_until_woken(&self, intent: SleepIntent, most: Option<Duration>) {
             match most {
-                None => self.bell.sleep_until_recalled(&self.recall, made),
+                None => self.wake.sleep_until_private_wake(&self.private, intent),
                 Some(_) if self.dead.load(Ordering::SeqCst) => {}
                 Some(_) if self.timed.load(Ordering::SeqCst) => self.late.store(true, Ordering::SeqCst),
-                Some(most) => self.bell.sleep(most),
+                Some(most) => self.wake.sleep(most),
             }
         }
 
         pub(super) fn wake(&self) {
-            self.recall.make(&self.bell);
+            self.private.wake(&self.wake);
         }
 
         pub(super) fn note(&self, until: Option<Time>) {
@@ -302,9 +306,9 @@ mod started {
             if let Some(ended) = self.handover.give() {
                 return ended;
             }
-            let turn = &self.link.caller.turns[self.ticket];
-            while !turn.is(NUMBER) {
-                turn.sleep(NUMBER, Duration::MAX, || false);
+            let answer = &self.link.caller.answers[self.ticket];
+            while !answer.has(NUMBER) {
+                answer.sleep(NUMBER, Duration::MAX, || false);
             }
             if self.handover.take() {
                 return Ended::Answered;

@@ -1,16 +1,19 @@
-//! Memory that is mapped, and processes that die, write what they should not, or have it taken away meanwhile.
+//! Mapped memory, with processes that die, that write what they should not, or from which the memory is taken
+//! away.
 //!
-//! The test program runs itself again as the others. Nothing here waits for time to pass.
+//! The test program runs itself again as the other processes. No test waits for time to pass.
 //!
-//! A binary of its own: it counts the descriptors and the mappings of the whole process.
+//! This is a binary of its own because it counts the descriptors and the mappings of the whole process.
 #![cfg(target_os = "linux")]
 
 mod common;
+#[path = "common/open_resources.rs"]
+mod open_resources;
 #[path = "common/other.rs"]
 mod other;
 
 use std::env;
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -21,7 +24,8 @@ use std::time::Duration;
 use farcall::memory::{Memory, Record, Refused, Remote, Rights, Ring, Segment, Settings, Unread};
 use farcall::names::Registry;
 use farcall::{Error, Kind, Ran, Runtime};
-use farcall_shm::{Area, Heard, May, Wants, Wire, punch};
+use farcall_shm::{AccessRights, MappedFile, Received, UnixChannel, Wants, punch_hole};
+use open_resources::OpenResources;
 use other::{Other, ROLE, URL};
 
 fn runtime() -> Runtime {
@@ -82,18 +86,16 @@ fn a_process_that_a_test_starts() {
             let (segment, importer) = (taken_twice(), runtime());
             // What is made once stays: sockets, threads, a connection for calls.
             drop(importer.import_segment(&segment.url()).unwrap());
-            let before = Left::now();
+            let before = OpenResources::now();
             for _ in 0..20 {
                 let remotes: Vec<_> =
                     (0..5).map(|_| importer.import_segment(&segment.url()).unwrap()).collect();
-                assert!(Left::now().mappings > before.mappings);
+                assert!(OpenResources::now().mappings > before.mappings);
                 segment.export_again();
                 assert!(remotes.iter().all(|remote| remote.load(0).is_err()));
             }
-            // The exporter's host hears of it at once. (What was made before was perhaps not all gone when we counted.)
-            while !Left::now().is_within(&before) {
-                std::thread::yield_now();
-            }
+            // The exporter's host notices it at once.
+            OpenResources::wait_until_no_more_than(&before);
             println!("nothing is left");
             rest(&segment);
         }
@@ -107,26 +109,6 @@ fn taken_twice() -> Segment {
     runtime().import_segment(&segment.url()).unwrap();
     segment.export_again();
     segment
-}
-
-/// What a process has of others.
-struct Left {
-    descriptors: usize,
-    mappings: usize,
-}
-
-impl Left {
-    fn is_within(&self, most: &Left) -> bool {
-        self.descriptors <= most.descriptors && self.mappings <= most.mappings
-    }
-
-    fn now() -> Left {
-        let maps = fs::read_to_string("/proc/self/maps").unwrap();
-        Left {
-            descriptors: fs::read_dir("/proc/self/fd").unwrap().count(),
-            mappings: maps.lines().filter(|line| line.contains("memfd:farcall")).count(),
-        }
-    }
 }
 
 static RING: LazyLock<Ring> = LazyLock::new(|| Ring::new(0, 7, 16));
@@ -223,17 +205,18 @@ fn an_importer_that_scribbles_harms_what_it_may_write_and_nothing_else() {
     scribbler.kill();
 }
 
-/// The files that an importer is passed who speaks the protocol by hand: the control word's, and the memory's.
-fn passed(exporter: &Runtime, hello: impl FnOnce(u64) -> Vec<u8>) -> Option<(Wire, OwnedFd, OwnedFd)> {
+/// The files that an importer is passed who speaks the protocol by hand: the control word's, and the
+/// memory's.
+fn passed(exporter: &Runtime, hello: impl FnOnce(u64) -> Vec<u8>) -> Option<(UnixChannel, OwnedFd, OwnedFd)> {
     let entry = exporter.registry().instances(&"Memory".parse().unwrap()).unwrap().remove(0);
-    let wire = Wire::connect(exporter.address().unwrap()).unwrap();
+    let wire = UnixChannel::connect(exporter.address().unwrap()).unwrap();
     assert!(wire.send(&hello(entry.export), None));
     let receive = || loop {
         wire.wait(Duration::from_secs(60));
         match wire.receive(&mut [0; 8]) {
-            Heard::Files => return wire.receive_file(&mut [0; 8]).map(|(_, file)| file),
-            Heard::Nothing => {}
-            Heard::Message(_) | Heard::Gone => return None,
+            Received::Files => return wire.receive_file(&mut [0; 8]).map(|(_, file)| file),
+            Received::Nothing => {}
+            Received::Message(_) | Received::Gone => return None,
         }
     };
     let (control, data) = (receive()?, receive()?);
@@ -252,8 +235,8 @@ fn tamper(file: &OwnedFd) {
         .open(format!("/proc/self/fd/{}", file.as_raw_fd()))
         .unwrap();
     for file in [file.try_clone().unwrap(), again.into()] {
-        punch(&file, 4096);
-        if let Ok(area) = Area::open(&file, 4096, May::Write) {
+        punch_hole(&file, 4096);
+        if let Ok(area) = MappedFile::open(&file, 4096, AccessRights::Write) {
             area.words().unwrap().iter().for_each(|word| word.store(u64::MAX, Ordering::SeqCst));
         }
         let file = std::fs::File::from(file);
@@ -390,7 +373,8 @@ fn what_was_written_while_it_was_taken_away_is_there_if_it_was_said_so() {
                     surely += u64::from(found == old);
                     old = if found == old { old + 1 } else { found };
                     remote.store(8, stores + 1).map_err(|why| {
-                        // The swap is counted; whether the store was done does not matter: the next one is the same.
+                        // The swap is counted; whether the store was done does not matter: the next one is
+                        // the same.
                         if why.ran() == Ran::Maybe { Error::Declared(Refused::Stale) } else { why }
                     })?;
                     stores += 1;

@@ -70,8 +70,8 @@ impl Member for Meeting {
     }
 }
 
-/// The most bytes that the caller of so many members has allocated meanwhile, in the second call: the first leaves what
-/// later ones use again.
+/// The most bytes that the caller of so many members has allocated meanwhile, in the second call: the first
+/// leaves what later ones use again.
 fn bytes(members: usize) -> isize {
     let registry = Memory::new();
     let runtime = || {

@@ -17,7 +17,7 @@ mod parts {
     use std::sync::Arc;
 
     pub(super) use crate::modelled::AtomicU64;
-    pub(super) use farcall_shm::{May, PROOF};
+    pub(super) use farcall_shm::{AccessRights, PROOF_BYTES};
     pub(super) use loom::sync::atomic::{Ordering, fence};
     pub(super) use loom::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub(super) use std::sync::PoisonError;
@@ -27,11 +27,11 @@ mod parts {
     pub(super) struct OwnedFd(Arc<[AtomicU64]>);
 
     #[derive(Debug)]
-    pub(super) struct Area(OwnedFd);
+    pub(super) struct MappedFile(OwnedFd);
 
     /// What is passed by it, in that order.
     #[derive(Default)]
-    pub(super) struct Wire(pub(super) std::sync::Mutex<Vec<OwnedFd>>);
+    pub(super) struct UnixChannel(pub(super) std::sync::Mutex<Vec<OwnedFd>>);
 
     pub(super) trait AsFd {
         fn as_fd(&self) -> &Self {
@@ -47,10 +47,10 @@ mod parts {
         }
     }
 
-    impl Area {
-        pub(super) fn create(len: usize, _: May) -> std::io::Result<(Area, OwnedFd)> {
+    impl MappedFile {
+        pub(super) fn create(len: usize, _: AccessRights) -> std::io::Result<(MappedFile, OwnedFd)> {
             let file = OwnedFd(zeros(len).into());
-            Ok((Area(file.clone()), file))
+            Ok((MappedFile(file.clone()), file))
         }
 
         pub(super) fn len(&self) -> usize {
@@ -70,7 +70,7 @@ mod parts {
         }
     }
 
-    impl Wire {
+    impl UnixChannel {
         pub(super) fn send(&self, _: &[u8], file: Option<&OwnedFd>) -> bool {
             self.0.lock().unwrap().extend(file.cloned());
             true
@@ -81,12 +81,12 @@ mod parts {
         (0..len / size_of::<u64>()).map(|_| AtomicU64::new(0)).collect()
     }
 
-    /// (Parts that were never written are an affair of the system's.)
-    pub(super) fn written(_: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>> {
+    /// Says that everything was written: the system alone knows which parts never were.
+    pub(super) fn written_ranges(_: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>> {
         std::iter::once(0..len).collect()
     }
 
-    pub(super) fn punch(file: &OwnedFd, _: usize) {
+    pub(super) fn punch_hole(file: &OwnedFd, _: usize) {
         file.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
@@ -99,13 +99,13 @@ mod parts {
 
 use std::sync::Arc;
 
-use farcall_shm::{May, PROOF};
+use farcall_shm::{AccessRights, PROOF_BYTES};
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
 use loom::thread;
 
 use control::{has_read, has_written};
 use modelled::{AtomicU64, check};
-use parts::{OwnedFd, Wire};
+use parts::{OwnedFd, UnixChannel};
 use shared::SharedMapping;
 
 /// An importer: `Mapped`, of one word.
@@ -118,15 +118,15 @@ struct Mapped {
 impl Mapped {
     /// Maps a generation, if it is that which is offered.
     fn map(mapping: &SharedMapping, generation: u64) -> Option<Mapped> {
-        let wire = Wire::default();
-        if !mapping.pass(generation, false, &[0; PROOF], &wire) {
+        let wire = UnixChannel::default();
+        if !mapping.pass(generation, false, &[0; PROOF_BYTES], &wire) {
             return None;
         }
         let [control, data] = wire.0.into_inner().unwrap().try_into().expect("two files are passed");
         Some(Mapped { control, data, generation })
     }
 
-    /// `Sight::load`.
+    /// `ReadOnlyWord::load`.
     fn look(file: &OwnedFd) -> u64 {
         let word = file.words()[0].load(Ordering::Relaxed);
         fence(Ordering::Acquire);
@@ -178,7 +178,7 @@ impl Mapped {
 
 /// A segment of one word, of generation 1, that an importer has mapped.
 fn mapped(word: u64) -> (Arc<SharedMapping>, Mapped) {
-    let mapping = SharedMapping::new(size_of::<u64>(), May::Write, 1).unwrap();
+    let mapping = SharedMapping::new(size_of::<u64>(), AccessRights::Write, 1).unwrap();
     mapping.with(|words| words[0].store(word, Ordering::Release));
     let mapped = Mapped::map(&mapping, 1).expect("it is offered");
     (Arc::new(mapping), mapped)

@@ -1,5 +1,5 @@
-//! What `#[farcall::interface]` says to what cannot be an interface. Only its own words are compared, so that no
-//! other version of the compiler breaks the test. `TRYBUILD=overwrite` writes them anew.
+//! What `#[farcall::interface]` says to what cannot be an interface. Only its own words are compared, so that
+//! no other version of the compiler breaks the test. `TRYBUILD=overwrite` writes them anew.
 
 #[test]
 fn refusals() {

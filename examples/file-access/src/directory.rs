@@ -20,10 +20,10 @@ pub use more::{Itself, Statistics};
 
 /// Serves the files below a directory, and nothing else.
 ///
-/// No path leads out of it, whatever is renamed or linked meanwhile: on Linux the kernel resolves the path with
-/// `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`, so symbolic links that stay inside are followed and others are
-/// [`FileError::NotPermitted`]; elsewhere, and on Linux before 5.6, the path is walked name by name and no symbolic
-/// link is followed at all. Mount points below the directory are served.
+/// No path leads out of it, whatever is renamed or linked meanwhile: on Linux the kernel resolves the path
+/// with `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`, so symbolic links that stay inside are followed and others
+/// are [`FileError::NotPermitted`]; elsewhere, and on Linux before 5.6, the path is walked name by name and
+/// no symbolic link is followed at all. Mount points below the directory are served.
 ///
 /// Nothing is kept between calls, so nothing can be used up: one call holds a descriptor or two and at most
 /// [`MAX_READ`] bytes or two pages of entries.

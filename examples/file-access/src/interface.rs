@@ -16,17 +16,18 @@ pub const MAX_READ: u32 = 1 << 20;
 
 /// Files of one server, read-only.
 ///
-/// A path is relative to the directory that is served: names joined by `/`, in UTF-8, at most [`MAX_PATH`] bytes. The
-/// directory itself is `""` or `"."`. Paths that begin with `/`, that contain `..` as a name, or a NUL, are
-/// [`FileError::BadPath`]. A symbolic link is followed where the server can be sure that it stays inside; else it is
-/// [`FileError::NotPermitted`].
+/// A path is relative to the directory that is served: names joined by `/`, in UTF-8, at most [`MAX_PATH`]
+/// bytes. The directory itself is `""` or `"."`. Paths that begin with `/`, that contain `..` as a name, or a
+/// NUL, are [`FileError::BadPath`]. A symbolic link is followed where the server can be sure that it stays
+/// inside; else it is [`FileError::NotPermitted`].
 ///
-/// Every procedure is idempotent and keeps nothing at the server: a call that was interrupted is simply repeated, here
-/// or at another server of the same files.
+/// Every procedure is idempotent and keeps nothing at the server: a call that was interrupted is simply
+/// repeated, here or at another server of the same files.
 #[farcall::interface]
 pub trait FileAccess {
-    /// The entries of a directory whose names come after `after`, in ascending order of the names' bytes, at most
-    /// [`MAX_PAGE`] of them. `""` begins at the beginning. Where [`Page::more`] is set, ask again with the last name.
+    /// The entries of a directory whose names come after `after`, in ascending order of the names' bytes, at
+    /// most [`MAX_PAGE`] of them. `""` begins at the beginning. Where [`Page::more`] is set, ask again with
+    /// the last name.
     ///
     /// An entry that stays while a directory is listed is listed exactly once, whatever else comes and goes.
     #[idempotent]
@@ -36,8 +37,8 @@ pub trait FileAccess {
     #[idempotent]
     fn stat(&self, path: &str) -> farcall::Result<Attributes, FileError>;
 
-    /// At most `length` bytes of a file, from byte `offset` on. There are fewer where the file ends, none past its
-    /// end, and never more than [`MAX_READ`].
+    /// At most `length` bytes of a file, from byte `offset` on. There are fewer where the file ends, none
+    /// past its end, and never more than [`MAX_READ`].
     #[idempotent]
     fn read(&self, path: &str, offset: u64, length: u32) -> farcall::Result<Contents, FileError>;
 }
@@ -69,7 +70,8 @@ pub struct Entry {
 pub struct Attributes {
     /// What it is.
     pub kind: FileKind,
-    /// Its size in bytes; what that means of something other than a regular file is up to the server's system.
+    /// Its size in bytes; what that means of something other than a regular file is up to the server's
+    /// system.
     pub size: u64,
     /// When its contents last changed.
     pub modified: SystemTime,
@@ -107,8 +109,8 @@ pub enum FileError {
     /// There is nothing of that name.
     #[xdr(tag = 1)]
     NotFound,
-    /// It is there, but not for you: the server may not read it, or a symbolic link on the way may lead out of the
-    /// directory that is served.
+    /// It is there, but not for you: the server may not read it, or a symbolic link on the way may lead out
+    /// of the directory that is served.
     #[xdr(tag = 2)]
     NotPermitted,
     /// It is not a regular file.

@@ -1,8 +1,8 @@
 //! `FileAccess`, an interface to somebody else's files, and [`Directory`], a server of it.
 //!
-//! It is the interface of the example in Birrell & Nelson 1984, section 2, and the running example of farcall: the
-//! command serves it, its demo measures it, and what farcall learns later is shown on it. A program is written against
-//! the trait, and does not know whether the files are near or far:
+//! It is the interface of the example in Birrell & Nelson 1984, section 2, and the running example of
+//! farcall: the command serves it, its demo measures it, and what farcall learns later is shown on it. A
+//! program is written against the trait, and does not know whether the files are near or far:
 //!
 //! ```
 //! use farcall_file_access::{FileAccess, FileError};

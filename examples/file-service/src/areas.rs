@@ -1,4 +1,4 @@
-//! Where things stand in the server's segment, and what is kept there of files.
+//! The layout of the server's segment, and the entries that it holds.
 //!
 //! ```text
 //! counter            how many letters the server has answered: a null ping reads it
@@ -20,23 +20,23 @@ use crate::letter::Mailbox;
 use crate::table::{Key, Table, hash};
 use crate::{BLOCK, Found, Handle, Names, Shape};
 
-/// How many clerks a server has at most.
+/// The most clerks of a server.
 pub(crate) const CLERKS: u32 = 64;
 
-/// Where the counter stands.
+/// The offset of the counter of letters.
 pub(crate) const COUNTER: u64 = 0;
 
-/// Where the number stands that no other server has.
+/// The offset of the number that identifies the server.
 pub(crate) const IDENTITY: u64 = 8;
 
-/// The most bytes of names in a page: a page has at most so many.
+/// The most bytes of a page of names.
 pub(crate) const PAGE: usize = 4096;
 
-/// The bytes of a mailbox for requests: for a block, a path, and what stands around them.
-const REQUEST: u64 = 16384;
+/// The bytes of a mailbox for requests: room for a block, a path, and a header.
+const REQUEST_BYTES: u64 = 16384;
 
-/// Where the mailboxes stand.
-const MAILBOXES: Range<u64> = 64..64 + CLERKS as u64 * REQUEST;
+/// The offsets of the mailboxes.
+const MAILBOXES: Range<u64> = 64..64 + CLERKS as u64 * REQUEST_BYTES;
 
 /// The parts of a server's segment.
 #[derive(Clone, Copy, Debug)]
@@ -49,14 +49,14 @@ pub(crate) struct Areas {
     pub(crate) blocks: Table,
 }
 
-/// What is kept of a name. It is compared: two names may have one hash.
+/// The entry of a name. It holds the name itself, because two names may have the same hash.
 #[derive(Clone, Debug, Xdr)]
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) found: Found,
 }
 
-/// What is kept of a directory.
+/// The entry of a page of a directory.
 #[derive(Clone, Debug, Xdr)]
 pub(crate) struct Paged {
     pub(crate) after: String,
@@ -64,19 +64,20 @@ pub(crate) struct Paged {
 }
 
 impl Named {
-    /// How many bytes are kept of a name.
+    /// Returns how many bytes the entry of a name has.
     pub(crate) fn length(name: &str) -> usize {
         4 + name.len().next_multiple_of(4) + 20
     }
 }
 
 impl Areas {
-    /// Of a server's segment, behind the mailboxes.
+    /// Returns the areas of a server's segment, which follow the mailboxes.
     pub(crate) fn new(shape: &Shape) -> Areas {
         Areas::at(MAILBOXES.end, shape, 0)
     }
 
-    /// Tables of this shape from `base` on, each value with so many more bytes than it takes at a server.
+    /// Returns tables of this shape from `base` on. Each value has room for `more` bytes more than at a
+    /// server.
     pub(crate) fn at(base: u64, shape: &Shape, more: usize) -> Areas {
         let statistics = Table::new(base, 1, more + 64);
         let attributes = Table::new(statistics.end(), shape.attributes, more + 64);
@@ -87,38 +88,38 @@ impl Areas {
         Areas { statistics, attributes, names, links, pages, blocks }
     }
 
-    /// How many bytes they take.
+    /// Returns the size of the segment in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.blocks.end()
     }
 }
 
-/// Where a clerk's requests are written.
+/// Returns the mailbox for the requests of a clerk.
 pub(crate) fn mailbox(number: u32) -> Mailbox {
-    Mailbox::new(MAILBOXES.start + u64::from(number) * REQUEST, REQUEST)
+    Mailbox::new(MAILBOXES.start + u64::from(number) * REQUEST_BYTES, REQUEST_BYTES)
 }
 
-/// The mailboxes of which bytes of the segment are a part.
+/// Returns the mailboxes that overlap these bytes of the segment.
 pub(crate) fn mailboxes(bytes: Range<u64>) -> Range<u32> {
     let number =
-        |offset: u64| (offset.saturating_sub(MAILBOXES.start) / REQUEST).min(u64::from(CLERKS)) as u32;
+        |offset: u64| (offset.saturating_sub(MAILBOXES.start) / REQUEST_BYTES).min(u64::from(CLERKS)) as u32;
     if bytes.end <= MAILBOXES.start {
         return 0..0;
     }
     number(bytes.start)..number(bytes.end - 1).saturating_add(1).min(CLERKS)
 }
 
-/// The key of what there is one of for each file: attributes, a link.
+/// Returns the key of a file's attributes or link.
 pub(crate) fn of_file(file: Handle) -> Key {
     [file.device, file.inode, 0]
 }
 
-/// The key of a name in a directory, or of the page that comes after it.
+/// Returns the key of a name in a directory, or of the page after that name.
 pub(crate) fn of_name(directory: Handle, name: &str) -> Key {
     [directory.device, directory.inode, hash(name)]
 }
 
-/// The key of a block.
+/// Returns the key of a block.
 pub(crate) fn of_block(file: Handle, block: u64) -> Key {
     [file.device, file.inode, block]
 }

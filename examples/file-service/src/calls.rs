@@ -1,4 +1,4 @@
-//! A clerk that asks the server by calls: the structure RPC, and, over Hybrid-1, the structure HY.
+//! A clerk that calls the server: the structure RPC, and over Hybrid-1 the structure HY.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use farcall_file_access::{
 use crate::paths::{Paths, check_name, child};
 use crate::{BLOCK, Files, Found, Handle, MoreFiles, MoreFilesClient, Names, Tally};
 
-/// One call for each operation, and nothing kept but paths.
+/// Makes one call for each operation, and keeps only paths.
 #[derive(Clone)]
 pub(crate) struct ByCalls {
     files: FileAccessClient,
@@ -20,7 +20,7 @@ pub(crate) struct ByCalls {
 }
 
 impl ByCalls {
-    /// Asks the server for its root.
+    /// Returns a clerk that has asked the server for its root.
     pub(crate) fn new(
         files: FileAccessClient,
         more: MoreFilesClient,
@@ -30,6 +30,10 @@ impl ByCalls {
         Ok(ByCalls { files, more, paths: Arc::new(Paths::new(root)), tally })
     }
 
+    fn count(&self) {
+        self.tally.count(|counts| counts.calls += 1);
+    }
+
     pub(crate) fn paths(&self) -> &Arc<Paths> {
         &self.paths
     }
@@ -37,7 +41,7 @@ impl ByCalls {
 
 impl Files for ByCalls {
     fn null(&self) -> Result<(), FileError> {
-        self.tally.called();
+        self.count();
         self.more.null()
     }
 
@@ -47,7 +51,7 @@ impl Files for ByCalls {
 
     fn attributes(&self, file: Handle) -> Result<Attributes, FileError> {
         let known = self.paths.of(file)?;
-        self.tally.called();
+        self.count();
         match known.kind {
             FileKind::Link => Ok(self.more.look_up(&known.path)?.attributes),
             _ => self.files.stat(&known.path),
@@ -57,7 +61,7 @@ impl Files for ByCalls {
     fn look_up(&self, directory: Handle, name: &str) -> Result<Found, FileError> {
         check_name(name)?;
         let directory = self.paths.directory(directory)?;
-        self.tally.called();
+        self.count();
         let found = self.more.look_up(&child(&directory, name))?.found;
         self.paths.learn(&directory, name, found);
         Ok(found)
@@ -65,37 +69,37 @@ impl Files for ByCalls {
 
     fn read_link(&self, link: Handle) -> Result<String, FileError> {
         let known = self.paths.of(link)?;
-        self.tally.called();
+        self.count();
         self.more.read_link(&known.path)
     }
 
     fn read(&self, file: Handle, offset: u64, length: u32) -> Result<Contents, FileError> {
         let known = self.paths.file(file)?;
-        self.tally.called();
+        self.count();
         self.files.read(&known.path, offset, length.min(BLOCK as u32))
     }
 
     fn read_directory(&self, directory: Handle, after: &str) -> Result<Names, FileError> {
         let known = self.paths.directory(directory)?;
-        self.tally.called();
+        self.count();
         let page = self.files.list(&known.path, after)?;
         Ok(Names { names: page.entries.into_iter().map(|entry| entry.name).collect(), more: page.more })
     }
 
     fn write(&self, file: Handle, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
         let known = self.paths.file(file)?;
-        self.tally.called();
+        self.count();
         self.more.write(&known.path, offset, bytes)
     }
 
     fn statistics(&self) -> Result<Statistics, FileError> {
-        self.tally.called();
+        self.count();
         self.more.statistics()
     }
 
     fn commit(&self, file: Handle) -> Result<(), FileError> {
         let known = self.paths.file(file)?;
-        self.tally.called();
+        self.count();
         self.more.commit(&known.path)
     }
 }

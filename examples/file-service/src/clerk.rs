@@ -1,4 +1,4 @@
-//! Clerks: a client's side of the service, in one of the structures.
+//! Clerks: the client's side of the service, in one of the structures.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,25 +19,26 @@ use crate::table::Hints;
 use crate::tally::Counted;
 use crate::{Addresses, Files, MoreFiles, MoreFilesClient, Shape, Tally};
 
-/// How a clerk gets what its clients ask for.
+/// How a clerk executes its clients' requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Structure {
-    /// It reads the server's memory, and transfers control only for what is not there.
+    /// The clerk reads the server's memory, and transfers control only for entries that are not there.
     Dx,
-    /// It reads the server's memory, and keeps copies of what it read; of each it asks the server's memory
-    /// whether it is current.
+    /// The clerk reads the server's memory and keeps copies. Before it uses a copy, it reads in the server's
+    /// memory whether the copy is current.
     DxCopies,
-    /// It writes a request into the server's memory, with notice; the server writes the answer into the clerk's.
+    /// The clerk writes a request into the server's memory, with notice; the server writes the answer into
+    /// the clerk's memory.
     Hy,
-    /// It calls the server.
+    /// The clerk calls the server.
     Rpc,
 }
 
 impl Structure {
-    /// All of them.
+    /// All structures.
     pub const ALL: [Structure; 4] = [Structure::Dx, Structure::DxCopies, Structure::Hy, Structure::Rpc];
 
-    /// What the paper calls it.
+    /// Returns the paper's name of the structure.
     pub fn name(self) -> &'static str {
         match self {
             Structure::Dx => "DX",
@@ -50,14 +51,14 @@ impl Structure {
 
 /// A clerk of a server.
 pub struct Clerk {
-    /// What its clients call: see [`client`](crate::client).
+    /// The interface that its clients call: see [`client`](crate::client).
     pub files: Arc<dyn Files>,
-    /// What it has done.
+    /// The counts of its accesses and calls.
     pub tally: Arc<Tally>,
 }
 
 impl Clerk {
-    /// A clerk in this process. Server and clerk may be anywhere, as far as addresses reach.
+    /// Starts a clerk in this process. The server may be on any machine that this one can reach.
     ///
     /// # Errors
     /// When the server does not answer, or has too many clerks.
@@ -81,7 +82,7 @@ impl Clerk {
 }
 
 struct Attached {
-    /// What the clerk is called.
+    /// The clerk's name.
     name: String,
     post: Arc<Post>,
     shape: Shape,
@@ -108,12 +109,12 @@ fn by_letters(
     ByCalls::new(stub(post, files), stub(post, more), tally.clone())
 }
 
-/// A stub whose calls are letters.
+/// Returns a stub whose calls are carried by letters.
 fn stub<C: Client>(post: &Arc<Post>, object: Object) -> C {
     Binding::new(Arc::new(Hybrid { post: post.clone(), object })).into()
 }
 
-/// Makes the clerk known to the server, by a call.
+/// Registers the clerk with the server by a call.
 fn attach(
     runtime: &Runtime,
     server: &Addresses,
@@ -122,7 +123,7 @@ fn attach(
 ) -> Result<Attached, FileError> {
     static CLERKS: AtomicU32 = AtomicU32::new(0);
     let name = format!("clerk-{}-{}", std::process::id(), CLERKS.fetch_add(1, Ordering::Relaxed));
-    // All rights, so that a server on this machine maps it.
+    // The server gets all rights, so that it maps the segment if it is on this machine.
     let settings = Settings::new(ANSWERS.end() as usize).anyone(Rights::ALL);
     let answers = runtime.export_segment(&name, settings)?;
 
@@ -132,7 +133,7 @@ fn attach(
     let (runtime, memory, tally) = (runtime.clone(), server.memory.clone(), tally.clone());
     let import = move || {
         let memory = runtime.import_segment(&memory)?;
-        // Another server of this name may keep things elsewhere, and does not know this clerk.
+        // Another server of this name may have another layout, and does not know this clerk.
         if memory.load(IDENTITY).ok() != Some(attached.identity) {
             return Err(CallFailed::new(Kind::ServerRestarted, Ran::Maybe).into());
         }

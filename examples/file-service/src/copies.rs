@@ -1,7 +1,8 @@
-//! A clerk's own areas: copies of what it has read, each used only while the server's entry is still the same.
+//! A clerk's copies of entries, each used only while the server's entry is unchanged.
 //!
-//! A copy is kept with the place and the version of the entry that it is of. One read of that entry's two version words
-//! says whether it would be read the same now: versions never come back. It saves the bytes, not the read.
+//! A copy is kept with the place and the version of its entry. One read of that entry's two version words
+//! shows whether the entry is unchanged, because versions never repeat. A copy saves the transfer of the
+//! value, not the read.
 
 use farcall::memory::{Rights, Segment, Settings};
 use farcall::{Result, Runtime, memory};
@@ -11,27 +12,27 @@ use crate::areas::Areas;
 use crate::imported::Imported;
 use crate::table::{Entry, Hints, Key, Look, Table};
 
-/// A clerk's tables, which are those of the server but for [`OF`] bytes in front of each value.
+/// A clerk's tables. They are those of the server with [`ORIGIN_BYTES`] more in front of each value.
 pub(crate) struct Copies {
     areas: Areas,
     memory: Segment,
 }
 
-/// Which of the tables.
+/// Selects one of the tables.
 pub(crate) type Which = fn(&Areas) -> &Table;
 
-/// The bytes of a place and a version.
-const OF: usize = 16;
+/// The bytes of the place and the version of a copied entry.
+const ORIGIN_BYTES: usize = 16;
 
 impl Copies {
-    /// Nothing yet. The segment is the clerk's own: nobody else may do anything with it.
+    /// Returns empty tables in a segment to which no other process has any right.
     pub(crate) fn new(runtime: &Runtime, name: &str, shape: &Shape) -> Result<Copies> {
-        let areas = Areas::at(0, shape, OF);
+        let areas = Areas::at(0, shape, ORIGIN_BYTES);
         let settings = Settings::new(areas.size() as usize).anyone(Rights::NONE);
         Ok(Copies { areas, memory: runtime.export_segment(name, settings)? })
     }
 
-    /// A copy, if the server's entry is still what it is a copy of.
+    /// Returns a copy if the server's entry is unchanged.
     pub(crate) fn look(
         &self,
         server: &Imported,
@@ -49,12 +50,12 @@ impl Copies {
         if now != (version, version) {
             return Ok(None);
         }
-        copy.bytes = copy.bytes.slice(OF.min(copy.bytes.len())..);
+        copy.bytes = copy.bytes.slice(ORIGIN_BYTES.min(copy.bytes.len())..);
         copy.length = copy.bytes.len();
         Ok(Some(copy))
     }
 
-    /// Keeps a copy of a whole entry, unless another thread is about to change what would have to go.
+    /// Keeps a copy of a whole entry, unless another thread is changing the entry that it would replace.
     pub(crate) fn keep(&self, which: Which, entry: &Entry) -> memory::Result<()> {
         let (own, memory) = (which(&self.areas), &self.memory);
         let place = own.spot(memory, entry.key, entry.version)?;

@@ -1,4 +1,5 @@
-//! A clerk that reads the server's memory: the structure DX. Control goes to the server only for what is not there.
+//! A clerk of the structure DX: it reads the server's memory, and asks the server only for entries that are
+//! not there.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,18 +17,18 @@ use crate::paths::check_name;
 use crate::table::{Entry, Hints, Key, Look};
 use crate::{BLOCK, Files, Found, Handle, Names};
 
-/// Reads where the server keeps things; asks it, by Hybrid-1, to keep what was missing.
+/// Reads the server's tables. Asks the server by Hybrid-1 to add missing entries.
 pub(crate) struct Direct {
     pub(crate) server: Arc<Imported>,
     pub(crate) areas: Areas,
     pub(crate) hints: Hints,
-    /// What it keeps of what it has read, if anything.
+    /// Copies of entries that it has read, if it keeps any.
     pub(crate) copies: Option<Copies>,
     pub(crate) missing: ByCalls,
 }
 
 impl Direct {
-    /// A part of what the server keeps under a key, if it does.
+    /// Returns a part of the value of a key, if the server's table has it.
     fn look(&self, which: Which, key: Key, part: Range<usize>) -> Result<Option<Entry>, FileError> {
         let Some(copies) = &self.copies else {
             return self.read_entry(which, key, part);
@@ -50,7 +51,7 @@ impl Direct {
         }
     }
 
-    /// A value that seldom has more than `guess` bytes.
+    /// Returns and decodes the value of a key. The value seldom has more than `guess` bytes.
     fn value<T: for<'a> Decode<'a>>(
         &self,
         which: Which,
@@ -61,11 +62,11 @@ impl Direct {
         if entry.as_ref().is_some_and(|entry| entry.length > guess) {
             entry = self.look(which, key, 0..which(&self.areas).room())?;
         }
-        // What cannot be decoded is as good as missing: the server says what is so.
+        // A value that cannot be decoded counts as missing, and the server is asked.
         Ok(entry.and_then(|entry| xdr::from_slice(&entry.bytes).ok()))
     }
 
-    /// A part of one block.
+    /// Returns a part of a block, and the block's length.
     fn read_block(
         &self,
         file: Handle,
@@ -76,13 +77,14 @@ impl Direct {
         Ok(entry.map(|entry| (entry.bytes, entry.length)))
     }
 
-    /// Writes into a block that the server keeps, if clerks may, it has so many bytes, and nobody else is writing.
+    /// Writes into a block in the server's memory. Returns false if it cannot: the block is not there, clerks
+    /// may not write it, the write would extend it, or another clerk is writing.
     fn write_block(&self, memory: &dyn Memory, key: Key, at: usize, bytes: &[u8]) -> memory::Result<bool> {
         let blocks = &self.areas.blocks;
         let Look::Found(entry) = blocks.look(memory, key, 0..0, &self.hints)? else {
             return Ok(false);
         };
-        // What the file does not have yet must not be mixed with what may come to nothing.
+        // A write that the file does not have yet must not be mixed with one that may fail.
         let pending = !entry.version.is_multiple_of(2);
         if pending || !entry.writable || at + bytes.len() > entry.length {
             return Ok(false);
@@ -140,7 +142,7 @@ impl Files for Direct {
         let Some((bytes, of_block)) = self.read_block(file, block, first)? else {
             return self.missing.read(file, offset, length as u32);
         };
-        // The file ends in a block that is not full.
+        // A block that is not full is the file's last one.
         if rest == 0 || of_block < BLOCK {
             return Ok(Contents(bytes));
         }

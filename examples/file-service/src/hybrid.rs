@@ -1,7 +1,7 @@
-//! Hybrid-1 (section 5.1) as what carries calls: the request is one write with notice into the server's memory, the
-//! answer one write into the caller's, which waits for a word of its own memory to change.
+//! Hybrid-1 (section 5.1) as a carrier of calls: the request is one write with notice into the server's
+//! memory, and the answer one write into the caller's memory, where the caller waits for a word to change.
 //!
-//! Any interface's stubs work over it, those that a clerk needs are served ([`Object`]).
+//! The stubs of any interface work over it. The server serves the interfaces that clerks need ([`Object`]).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use crate::areas::COUNTER;
 use crate::imported::Imported;
 use crate::letter::Mailbox;
 
-/// What is called.
+/// The object of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
     /// The directory.
     Files,
-    /// What a directory does not offer.
+    /// The procedures that a directory does not offer.
     More,
-    /// The directory, and what it gives is kept in the server's memory.
+    /// The directory; results are kept in the server's memory.
     FilesAndKeep,
-    /// What a directory does not offer, and what it gives is kept in the server's memory.
+    /// The procedures that a directory does not offer; results are kept in the server's memory.
     MoreAndKeep,
 }
 
@@ -36,21 +36,22 @@ pub(crate) struct Post {
     pub(crate) answers: Segment,
     /// The number of the last letter.
     pub(crate) last: Mutex<u64>,
-    /// How long nothing may come until the server is asked whether it is there, and the letter repeated.
+    /// How long to wait for an answer before the clerk checks that the server is there, and repeats the
+    /// letter.
     pub(crate) patience: Duration,
 }
 
-/// Calls of one object by letter.
+/// Carries the calls of one object by letters.
 pub(crate) struct Hybrid {
     pub(crate) post: Arc<Post>,
     pub(crate) object: Object,
 }
 
-/// Where answers are written in a clerk's segment: there is room for the longest page of a directory.
+/// The mailbox for answers in a clerk's segment. It has room for the longest page of a directory.
 pub(crate) const ANSWERS: Mailbox = Mailbox::new(0, 512 << 10);
 
-/// How often a letter is repeated to a server that is there.
-const REPEATS: usize = 3000;
+/// The most times that a letter is sent to a server that is there.
+const MAX_SENDS: usize = 3000;
 
 impl Post {
     /// Sends a letter and waits for the answer to it.
@@ -61,21 +62,21 @@ impl Post {
         }
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last = last.wrapping_add(1);
-        for _ in 0..REPEATS {
+        for _ in 0..MAX_SENDS {
             self.server.with(|memory| self.requests.post(memory, *last, letter, true))?;
             if self.has_come(*last)? {
                 return Ok(ANSWERS.letter(&self.answers).map_err(own)?);
             }
-            // A server that is there may have missed it: it knows letters by their numbers.
+            // The server may have missed the letter. It recognises a repeated letter by its number.
             self.server.with(|memory| memory.flush().and_then(|()| memory.load(COUNTER)))?;
         }
-        // It took us for gone, and gave our mailbox to another.
+        // The server has taken this clerk for dead, and given its mailbox to another one.
         Err(CallFailed::new(Kind::Forgotten, Ran::Maybe)
-            .because("the server is there, and does not answer")
+            .because("the server is there but does not answer")
             .into())
     }
 
-    /// Waits for as long as patience lasts.
+    /// Waits for the answer with this number, for as long as the patience lasts. Returns whether it has come.
     fn has_come(&self, number: u64) -> farcall::Result<bool> {
         let begin = Instant::now();
         for looked in 0_u64.. {
@@ -111,7 +112,7 @@ impl Channel for Hybrid {
     }
 }
 
-/// Answers a letter: what the object gives.
+/// Executes the call in a letter. Returns the answer.
 pub(crate) fn answer(
     letter: Vec<u8>,
     dispatch: impl FnOnce(Object, u32, &mut Decoder<'_>, &mut Encoder<'_>) -> Dispatched,
@@ -190,7 +191,7 @@ fn read_failure(d: &mut Decoder<'_>) -> Result<CallFailed, xdr::Error> {
     Ok(CallFailed::new(kind, ran).because(d.string()?.to_owned()))
 }
 
-/// Of the clerk's own segment.
+/// Converts the error of an access to the clerk's own segment.
 fn own(why: farcall::Error<farcall::memory::Refused>) -> CallFailed {
     CallFailed::new(Kind::Local, Ran::Maybe).because(why.to_string())
 }

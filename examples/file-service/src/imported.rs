@@ -1,17 +1,17 @@
-//! The server's memory, imported anew when the server has exported it anew.
+//! The server's memory, which is imported again when the server has exported it again.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use farcall::memory::{self, Memory, Refused};
 use farcall::{CallFailed, Error, Kind, Ran, Result};
 
-/// Imports the server's segment; called again for each of its generations.
+/// Imports the server's segment. It is called again for each generation.
 pub type Import = Box<dyn Fn() -> Result<Box<dyn Memory>> + Send + Sync>;
 
-/// How often a segment is imported again for one operation.
-const TRIES: usize = 4;
+/// The most attempts of one operation: the segment is imported again between them.
+const MAX_ATTEMPTS: usize = 4;
 
-/// Somebody else's segment, whichever generation of it is the present one.
+/// The present generation of another process's segment.
 pub(crate) struct Imported {
     import: Import,
     now: RwLock<Arc<dyn Memory>>,
@@ -23,11 +23,12 @@ impl Imported {
         Ok(Imported { import, now })
     }
 
-    /// Does something with it; from the beginning again if the generation was another when it was done.
+    /// Calls `access` with the segment, and again from the beginning if the generation has changed meanwhile.
     ///
-    /// A server that takes a token from a clerk exports the segment anew: that clerk must not go on where it was.
+    /// A server that takes a token away from a clerk exports the segment again: that clerk must not continue
+    /// its operation.
     pub(crate) fn with<T>(&self, access: impl Fn(&dyn Memory) -> memory::Result<T>) -> Result<T> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
             let outcome = access(&**now);
             drop(now);
@@ -35,7 +36,7 @@ impl Imported {
                 Ok(value) => return Ok(value),
                 Err(Error::Declared(Refused::Stale)) => self.renew()?,
                 Err(Error::Declared(other)) => return Err(refused(other).into()),
-                // It was taken away while we wrote. Whatever was done, nobody reads it any more.
+                // The memory was taken away during a write. Nobody reads what was written there.
                 Err(Error::CallFailed(why)) if why.kind() == Kind::NotExported => self.renew()?,
                 Err(Error::CallFailed(why)) => return Err(why.into()),
             }

@@ -1,15 +1,16 @@
-//! Letters: what one side writes into the other's memory at once, and the other finds whole.
+//! Letters: messages that one side writes into the other side's memory, and that the other side reads whole.
 //!
 //! ```text
 //! mailbox   … · bytes · length · number
 //! ```
 //!
-//! A letter is one write that ends where its mailbox ends. Words are written in ascending order, so the number is the
-//! last: who sees a new number finds the letter whole before it.
+//! A letter is one write that ends where its mailbox ends. Words are written in ascending order, so the
+//! number is written last: a reader that sees a new number finds the whole letter before it.
 
 use farcall::memory::{Memory, Result};
 
-const TAIL: u64 = 16;
+/// The bytes of a letter's length and number.
+const TAIL_BYTES: u64 = 16;
 
 /// Room for one letter.
 #[derive(Clone, Copy, Debug)]
@@ -19,19 +20,19 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// A mailbox at `base` of so many bytes.
+    /// Returns a mailbox of `size` bytes at `base`.
     pub(crate) const fn new(base: u64, size: u64) -> Mailbox {
         Mailbox { base, size }
     }
 
-    /// Where it ends.
+    /// Returns the offset at which it ends.
     pub(crate) const fn end(&self) -> u64 {
         self.base + self.size
     }
 
-    /// The bytes of the longest letter.
+    /// Returns the length of the longest letter in bytes.
     pub(crate) const fn most(&self) -> usize {
-        (self.size - TAIL) as usize
+        (self.size - TAIL_BYTES) as usize
     }
 
     /// Writes a letter, which has at most [`Mailbox::most`] bytes.
@@ -46,16 +47,16 @@ impl Mailbox {
         }
     }
 
-    /// The number of the letter in it.
+    /// Returns the number of the letter in it.
     pub(crate) fn number(&self, memory: &dyn Memory) -> Result<u64> {
         memory.load(self.end() - 8)
     }
 
-    /// The letter in it, of which the number was seen.
+    /// Returns the letter in it, whose number was read before.
     pub(crate) fn letter(&self, memory: &dyn Memory) -> Result<Vec<u8>> {
-        let length = memory.load(self.end() - TAIL)?.min(self.most() as u64);
+        let length = memory.load(self.end() - TAIL_BYTES)?.min(self.most() as u64);
         let mut bytes = vec![0; length as usize];
-        memory.read(self.end() - TAIL - length, &mut bytes)?;
+        memory.read(self.end() - TAIL_BYTES - length, &mut bytes)?;
         Ok(bytes)
     }
 }

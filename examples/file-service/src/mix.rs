@@ -1,4 +1,4 @@
-//! What clients of a file service ask for: table 1a as data, scaled, and replayed against any clerk.
+//! The operation mix of table 1a: as data, scaled, and replayed against any clerk.
 
 use std::path::Path;
 use std::{fmt, fs, io};
@@ -28,7 +28,8 @@ pub enum Operation {
     Statistics,
     /// Write File Data: a block of 8 KiB that is there, or what there is of it.
     Write,
-    /// Other: what no structure keeps anything of. It is replayed as a commit, which the server must always execute.
+    /// Other: what no structure keeps anything of. It is replayed as a commit, which the server must always
+    /// execute.
     Other,
 }
 
@@ -49,7 +50,7 @@ impl Operation {
     /// The sum of the table.
     pub const TOTAL: u64 = 28_860_744;
 
-    /// As in the table.
+    /// Returns the operation's name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Attributes => "Get File Attribute",
@@ -80,12 +81,12 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// So many operations in all; [`Operation::TOTAL`] are the table itself.
+    /// Returns a mix of this many operations. [`Operation::TOTAL`] operations are the table itself.
     pub fn new(operations: u64, seed: u64) -> Mix {
         let exact = |count: u64| u128::from(count) * u128::from(operations);
         let mut left =
             Operation::TABLE.map(|(_, count)| (exact(count) / u128::from(Operation::TOTAL)) as u64);
-        // What rounding has left out goes to the rows that have lost most.
+        // Operations lost by rounding are added to the rows that have lost most.
         let mut by_loss: Vec<usize> = (0..left.len()).collect();
         by_loss.sort_by_key(|row| {
             std::cmp::Reverse(exact(Operation::TABLE[*row].1) % u128::from(Operation::TOTAL))
@@ -132,10 +133,10 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Looks up everything that a clerk can reach. Then it knows all handles.
+    /// Looks up every file below the root, so that the clerk knows all handles.
     ///
     /// # Errors
-    /// What the clerk says.
+    /// The clerk's error.
     pub fn walk(files: &dyn Files) -> Result<Tree, FileError> {
         let root = files.root()?;
         let mut tree = Tree { all: vec![root], directories: vec![root], ..Tree::default() };
@@ -158,10 +159,10 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Asks for everything once: what a server keeps, it keeps then.
+    /// Requests everything once, so that the server keeps what it can keep.
     ///
     /// # Errors
-    /// What the clerk says.
+    /// The clerk's error.
     pub fn touch(&self, files: &dyn Files) -> Result<(), FileError> {
         files.statistics()?;
         self.all.iter().try_for_each(|file| files.attributes(*file).map(drop))?;
@@ -176,10 +177,10 @@ impl Tree {
     }
 }
 
-/// Does one operation on something of the tree that chance chooses.
+/// Executes one operation on a randomly chosen file of the tree.
 ///
 /// # Errors
-/// What the clerk says; that there is nothing to choose from.
+/// The clerk's error, or [`FileError::NotFound`] if there is no file to choose.
 pub fn perform(files: &dyn Files, tree: &Tree, rng: &mut Rng, operation: Operation) -> Result<(), FileError> {
     match operation {
         Operation::Attributes => files.attributes(*choose(&tree.all, rng)?).map(drop),
@@ -207,28 +208,28 @@ fn choose<'a, T>(of: &'a [T], rng: &mut Rng) -> std::result::Result<&'a T, FileE
     rng.choice(of).ok_or(FileError::NotFound)
 }
 
-/// A block of some file, and how many bytes it has.
+/// Returns a random block of a file: the file, the block's offset and its length.
 fn choose_block(tree: &Tree, rng: &mut Rng) -> std::result::Result<(Handle, u64, usize), FileError> {
     let (file, size) = *choose(&tree.files, rng)?;
     let offset = rng.u64(..size.div_ceil(BLOCK as u64)) * BLOCK as u64;
     Ok((file, offset, (size - offset).min(BLOCK as u64) as usize))
 }
 
-/// One operation's part in a replay.
+/// The counts of one operation in a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Which.
+    /// The operation.
     pub operation: Operation,
-    /// How often it was done.
+    /// How often it was executed.
     pub times: u64,
-    /// What the clerk did for it in all.
+    /// The clerk's accesses and calls for it.
     pub counts: Counts,
 }
 
-/// Replays so many operations of the mix, one after the other. `tally` is the clerk's whose files these are.
+/// Replays this many operations of the mix, one after the other. `tally` belongs to the clerk of `files`.
 ///
 /// # Errors
-/// What the clerk says.
+/// The clerk's error.
 pub fn replay(
     files: &dyn Files,
     tally: &Tally,
@@ -249,10 +250,11 @@ pub fn replay(
     Ok(rows.to_vec())
 }
 
-/// Makes a tree of real files in an empty directory: small ones mostly, in directories of some thirty names.
+/// Creates a tree of real files in an empty directory: mostly small ones, in directories of about thirty
+/// names.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn plant(directory: &Path, seed: u64) -> io::Result<()> {
     let mut rng = Rng::with_seed(seed);
     for d in 0..8 {

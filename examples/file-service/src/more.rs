@@ -1,5 +1,5 @@
-//! What clerks ask of the server by call: what [`FileAccess`](farcall_file_access::FileAccess) does not offer, and how
-//! to reach its memory. By path, as there.
+//! The interface that clerks call: procedures that [`FileAccess`](farcall_file_access::FileAccess) does not
+//! offer, and access to the server's memory. Files are named by paths, as in `FileAccess`.
 
 use farcall::{Result, Xdr};
 use farcall_file_access::{Attributes, FileError, Statistics};
@@ -9,15 +9,15 @@ use crate::Found;
 /// The rest of what a file service needs.
 #[farcall::interface]
 pub trait MoreFiles {
-    /// Nothing.
+    /// Does nothing.
     #[idempotent]
     fn null(&self) -> Result<(), FileError>;
 
-    /// What stands at a path; a symbolic link is not followed.
+    /// Returns the file at a path. A symbolic link is not followed.
     #[idempotent]
     fn look_up(&self, path: &str) -> Result<Looked, FileError>;
 
-    /// Where a symbolic link leads.
+    /// Returns the target of a symbolic link.
     #[idempotent]
     fn read_link(&self, path: &str) -> Result<String, FileError>;
 
@@ -25,20 +25,21 @@ pub trait MoreFiles {
     #[idempotent]
     fn write(&self, path: &str, offset: u64, bytes: &[u8]) -> Result<(), FileError>;
 
-    /// How full the file system is.
+    /// Returns how full the file system is.
     #[idempotent]
     fn statistics(&self) -> Result<Statistics, FileError>;
 
-    /// Takes to a file what clerks have written into the server's memory; says what could not be.
+    /// Writes the changes that clerks have made in the server's memory to a file. Fails if one of them could
+    /// not be written.
     fn commit(&self, path: &str) -> Result<(), FileError>;
 
-    /// A new clerk, whose segment for answers is to be had under this name: where its requests may be written.
-    /// `reads` says whether it reads the server's memory: before the first that does, nothing is kept there.
+    /// Admits a new clerk, whose segment for answers can be imported under this name. `reads` says whether
+    /// the clerk reads the server's memory, which has no entries before the first clerk that does.
     #[blocking]
     fn attach(&self, answers: &str, reads: bool) -> Result<Attached, FileError>;
 }
 
-/// What stands at a path.
+/// The file at a path.
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
 pub struct Looked {
     /// Which file.
@@ -47,20 +48,20 @@ pub struct Looked {
     pub attributes: Attributes,
 }
 
-/// What a clerk must know of the server's segment.
+/// What the server tells a new clerk about its segment.
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
 pub struct Attached {
-    /// Which server it is: what stands in its memory from its eighth byte on.
+    /// The server's identity, which is also in its memory from the eighth byte on.
     pub identity: u64,
-    /// Which mailbox is the clerk's.
+    /// The clerk's mailbox.
     pub mailbox: u32,
     /// The number after which the clerk's letters are numbered.
     pub last: u64,
-    /// How many entries its tables have.
+    /// The sizes of its tables.
     pub shape: Shape,
 }
 
-/// How many entries the server's tables have.
+/// The number of entries of each of the server's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Xdr)]
 pub struct Shape {
     /// Attributes of files.
@@ -76,6 +77,6 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Some 10 MiB.
+    /// A shape of about 10 MiB.
     pub const SMALL: Shape = Shape { attributes: 2048, names: 4096, links: 512, pages: 256, blocks: 1024 };
 }

@@ -1,4 +1,4 @@
-//! What a clerk knows of the handles that it has given out.
+//! The paths of the handles that a clerk has given to its clients.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,7 +7,7 @@ use farcall_file_access::{FileError, FileKind};
 
 use crate::{Found, Handle};
 
-/// The paths of files that were looked up: as many as there are files, and no more.
+/// The paths of all files that were looked up.
 #[derive(Debug)]
 pub(crate) struct Paths {
     root: Handle,
@@ -22,7 +22,7 @@ pub(crate) struct Known {
 }
 
 impl Paths {
-    /// Of a server whose directory has this handle.
+    /// Returns the paths of a server whose root has this handle.
     pub(crate) fn new(root: Handle) -> Paths {
         let known = Known { path: "".into(), kind: FileKind::Directory };
         Paths { root, known: RwLock::new(HashMap::from([(root, known)])) }
@@ -32,33 +32,33 @@ impl Paths {
         self.root
     }
 
-    /// A file that was looked up before.
+    /// Returns a file that was looked up before.
     pub(crate) fn of(&self, handle: Handle) -> Result<Known, FileError> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(&handle).cloned().ok_or(FileError::NotFound)
     }
 
-    /// As [`Paths::of`], of something that can be read and written.
+    /// Returns a file that was looked up before and is not a symbolic link.
     pub(crate) fn file(&self, handle: Handle) -> Result<Known, FileError> {
-        // Its path would lead on to what the link names.
+        // The server would follow a link in the path.
         self.of(handle)
             .and_then(|known| if known.kind == FileKind::Link { Err(FileError::NotAFile) } else { Ok(known) })
     }
 
-    /// As [`Paths::of`], of a directory.
+    /// Returns a directory that was looked up before.
     pub(crate) fn directory(&self, handle: Handle) -> Result<Known, FileError> {
         let known = self.of(handle)?;
         if known.kind == FileKind::Directory { Ok(known) } else { Err(FileError::NotADirectory) }
     }
 
-    /// The handle of this name in that directory was found.
+    /// Notes the handle of a name in a directory.
     pub(crate) fn learn(&self, directory: &Known, name: &str, found: Found) {
         let path = child(directory, name);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(found.handle, Known { path: path.into(), kind: found.kind });
     }
 
-    /// The handle of this name in that directory was found, and may be known already.
+    /// Notes the handle of a name in a directory unless it is known.
     pub(crate) fn learn_if_new(&self, directory: Handle, name: &str, found: Found) -> Result<(), FileError> {
         if !self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(&found.handle) {
             self.learn(&self.directory(directory)?, name, found);
@@ -67,7 +67,7 @@ impl Paths {
     }
 }
 
-/// The path of a name in a directory.
+/// Returns the path of a name in a directory.
 pub(crate) fn child(directory: &Known, name: &str) -> String {
     match &*directory.path {
         "" => name.to_owned(),
@@ -75,7 +75,7 @@ pub(crate) fn child(directory: &Known, name: &str) -> String {
     }
 }
 
-/// Refuses what is not the name of one entry.
+/// Checks that a text is the name of one entry.
 pub(crate) fn check_name(name: &str) -> Result<(), FileError> {
     match name {
         "" | "." | ".." => Err(FileError::BadPath("it is not the name of an entry".into())),

@@ -1,4 +1,4 @@
-//! The server: a directory, the memory in which it keeps what clerks read, and the thread that hears of letters.
+//! The server: a directory, the memory that clerks read, and the thread that answers letters.
 
 mod keep;
 mod serve;
@@ -18,11 +18,12 @@ use farcall_file_access::{Directory, FileAccess};
 
 use crate::areas::{Areas, COUNTER, IDENTITY};
 use crate::{Handle, MoreFiles, Shape};
-use serve::Clerk;
+use serve::{Clerk, Procedures};
 
 /// Serves the files below a directory, until it is dropped.
 ///
-/// Clerks may do anything with its memory: clerks and server are one service, and trust one another (section 3.2).
+/// Clerks have all rights to its memory: clerks and server are one service, and trust one another (section
+/// 3.2).
 #[derive(Debug)]
 pub struct Server {
     core: Arc<Core>,
@@ -31,7 +32,7 @@ pub struct Server {
     hearing: Option<JoinHandle<()>>,
 }
 
-/// Under which names a server's parts can be imported.
+/// The names under which a server's parts can be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
     /// Its [`FileAccess`].
@@ -42,7 +43,7 @@ pub struct Addresses {
     pub memory: String,
 }
 
-/// What calls, letters and the thread share.
+/// The state that calls, letters and the thread share.
 #[derive(Debug)]
 struct Core {
     directory: Directory,
@@ -50,33 +51,34 @@ struct Core {
     segment: Segment,
     areas: Areas,
     shape: Shape,
-    /// How long a token may be held until it is taken away.
+    /// How long a clerk may hold a token before it is taken away.
     patience: Duration,
-    /// Held by whoever changes an entry or writes a file.
+    /// Locked by a thread that changes an entry or writes a file.
     state: Mutex<State>,
     clerks: Mutex<Vec<Arc<Clerk>>>,
-    /// There has been a clerk that reads what is kept. Until then a write is a write to a file, and no more.
+    /// Whether there has been a clerk that reads the memory. Before that, a write only writes the file.
     is_read: AtomicBool,
-    /// How many clerks there have been.
+    /// The number of clerks that were admitted.
     admitted: AtomicU64,
     stopping: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The paths of files of which something is kept.
+    /// The paths of files that have entries.
     paths: HashMap<Handle, String>,
-    /// What clerks wrote to a file and the system refused, to be told to whoever commits it.
+    /// Errors of clerks' writes to a file, which the next commit of that file reports.
     failed: HashMap<Handle, String>,
-    /// Counts, to choose which entry of several has to go.
+    /// A counter that selects which of several entries is replaced.
     turn: u64,
 }
 
 impl Server {
-    /// Serves a directory from a runtime. `instance` is its name, beside other servers' of the same registry.
+    /// Serves a directory from a runtime. `instance` distinguishes the server from others of the same
+    /// registry.
     ///
     /// # Errors
-    /// When it cannot be opened, or not be exported.
+    /// When the directory cannot be opened or exported.
     pub fn export(runtime: &Runtime, instance: &str, path: impl AsRef<Path>, shape: Shape) -> Result<Server> {
         let local = |why: io::Error| CallFailed::new(Kind::Local, Ran::No).caused_by(why);
         let directory = || Directory::open(path.as_ref()).map_err(local);
@@ -100,13 +102,16 @@ impl Server {
         core.segment
             .store(IDENTITY, identity)
             .map_err(|why| CallFailed::new(Kind::Local, Ran::No).because(why.to_string()))?;
-        // The plain server of the plain interface: nothing of this service makes its calls slower.
+        // The directory itself serves FileAccess, so this service does not make its calls slower.
         let files =
             runtime.export::<dyn FileAccess>(&format!("FileAccess/{instance}"), Arc::new(directory()?))?;
-        let more = runtime.export::<dyn MoreFiles>(&format!("MoreFiles/{instance}"), core.clone())?;
+        let more = {
+            let procedures = Arc::new(Procedures { core: core.clone(), keeps: false });
+            runtime.export::<dyn MoreFiles>(&format!("MoreFiles/{instance}"), procedures)?
+        };
         let hearing = std::thread::Builder::new().name("letters".into()).spawn({
             let core = core.clone();
-            move || core.hear()
+            move || core.run()
         });
         Ok(Server {
             core,
@@ -116,20 +121,20 @@ impl Server {
         })
     }
 
-    /// Where clerks find it.
+    /// Returns the addresses by which clerks find it.
     pub fn addresses(&self) -> Addresses {
         let [files, more] = &self.exports;
         Addresses { files: files.url(), more: more.url(), memory: self.core.segment.url() }
     }
 
-    /// Looks whether files that it keeps something of were changed by others than this service, and reads those again.
+    /// Checks whether other programs have changed files that have entries, and reads those files again.
     ///
-    /// It is for whoever shares a directory with others to call as often as they want to be up to date.
+    /// A program that shares a directory with others calls it as often as it wants to be up to date.
     pub fn refresh(&self) {
         self.core.refresh();
     }
 
-    /// How many letters it has answered.
+    /// Returns how many letters it has answered.
     pub fn letters(&self) -> u64 {
         self.core.segment.load(COUNTER).unwrap_or(0)
     }
@@ -138,7 +143,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.core.stopping.store(true, Ordering::SeqCst);
-        // The thread hears of what others write: so somebody else writes.
+        // The thread is notified of importers' writes, so this process writes as an importer.
         let woken = self
             .runtime
             .import_segment(&self.core.segment.url())
@@ -155,8 +160,9 @@ impl Core {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears of letters and of blocks that clerks have written, until it is to stop.
-    fn hear(self: &Arc<Core>) {
+    /// Answers letters, and writes the blocks that clerks have written to their files, until the server
+    /// stops.
+    fn run(self: &Arc<Core>) {
         loop {
             let notice = self.segment.notice();
             if self.stopping.load(Ordering::SeqCst) {

@@ -1,19 +1,20 @@
-//! Open-addressed hash tables in a segment: anybody reads an entry at once, and can tell whether it is whole.
+//! Open-addressed hash tables in a segment. One read of an entry shows whether it is whole.
 //!
 //! ```text
 //! entry  end · key key key · length · value … · begin     each a word, but for the value
 //! ```
 //!
-//! An entry is whole where `end` and `begin` are the same version. Who changes it first swaps `begin` from the version
-//! that they saw whole to a greater one: that is the token, and nobody else gets it. Then they write what they write,
-//! and `end` last. One read takes the words in ascending order, `end` first and `begin` last, so whatever a change
-//! that is under way has touched, `begin` gives it away. Versions of an entry never come back.
+//! An entry is whole if `end` and `begin` have the same version. A writer first swaps `begin` from the
+//! version that it saw whole to a greater one. That swap is the token: only one process succeeds. Then the
+//! writer writes the entry, and `end` last. A reader reads the words in ascending order, `end` first and
+//! `begin` last, so `begin` shows whether a change was under way. Versions of an entry never repeat.
 //!
-//! Even versions are the server's; an odd one was written by a clerk, and the file does not have it yet. Nobody but the
-//! server changes that: what a clerk that died half-way has done can be undone from the file.
+//! The server writes even versions. A clerk writes odd ones, which the file does not have yet. Only the
+//! server changes an odd version to an even one, so it can restore an entry from the file if a clerk has died
+//! while it wrote.
 //!
-//! A key stands in one of [`WINDOW`] places from its own on. An entry is replaced, never emptied: a place that was
-//! never used ends the search.
+//! A key is in one of [`WINDOW`] places from its own one on. An entry is replaced but never emptied, so a
+//! place that was never used ends the search.
 
 use std::hint::spin_loop;
 use std::ops::Range;
@@ -22,14 +23,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use farcall::Bytes;
 use farcall::memory::{Memory, Result};
 
-/// What an entry is found by.
+/// The key of an entry.
 pub(crate) type Key = [u64; 3];
 
-/// In how many places a key may stand.
+/// The number of places in which a key may be.
 const WINDOW: u64 = 8;
 
-/// How often an entry is read that somebody is changing.
-const TRIES: usize = 64;
+/// The most reads of an entry that is being changed.
+const MAX_READS: usize = 64;
 
 const WORD: usize = 8;
 const HEADER: usize = 5 * WORD;
@@ -37,7 +38,7 @@ const HEADER: usize = 5 * WORD;
 /// The bit of the length that says that clerks may write the value.
 const WRITABLE: u64 = 1 << 63;
 
-/// Where the entries stand: the same at the server and at every clerk.
+/// The place and the shape of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table {
     base: u64,
@@ -45,12 +46,12 @@ pub(crate) struct Table {
     room: usize,
 }
 
-/// What a look at a table gives.
+/// The outcome of a look-up in a table.
 #[derive(Debug)]
 pub(crate) enum Look {
     Found(Entry),
     Missing,
-    /// Somebody is changing it, or died meanwhile.
+    /// A process is changing the entry, or has died while it did.
     Held,
 }
 
@@ -60,15 +61,15 @@ pub(crate) struct Entry {
     pub(crate) place: u64,
     pub(crate) version: u64,
     pub(crate) key: Key,
-    /// Of the whole value.
+    /// The length of the whole value in bytes.
     pub(crate) length: usize,
     pub(crate) writable: bool,
-    /// The part that was asked for, as far as the value reaches.
+    /// The requested part of the value, as far as the value reaches.
     pub(crate) bytes: Bytes,
 }
 
 impl Entry {
-    /// The entry with this part of its bytes; it has all of them.
+    /// Returns the entry with this part of its bytes. It must have all of them.
     pub(crate) fn part(mut self, part: Range<usize>) -> Entry {
         let end = part.end.min(self.bytes.len());
         self.bytes = self.bytes.slice(part.start.min(end)..end);
@@ -80,19 +81,19 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Token {
     pub(crate) place: u64,
-    /// What it was before.
+    /// The entry's version before.
     pub(crate) was: u64,
     version: u64,
 }
 
 impl Table {
-    /// A table at `base` whose values have at most `room` bytes, a multiple of eight.
+    /// Returns a table at `base` whose values have at most `room` bytes, a multiple of eight.
     pub(crate) fn new(base: u64, entries: u32, room: usize) -> Table {
         debug_assert!(room.is_multiple_of(WORD));
         Table { base, entries: u64::from(entries.max(1)), room }
     }
 
-    /// Where it ends.
+    /// Returns the offset at which it ends.
     pub(crate) fn end(&self) -> u64 {
         self.at(self.entries)
     }
@@ -101,7 +102,8 @@ impl Table {
         self.room
     }
 
-    /// The value of a key, or a part of it. One read where nothing is in its place, or the hint is right.
+    /// Looks up the value of a key, or a part of it. Takes one read if the key is in its own place or where
+    /// the hint says.
     pub(crate) fn look(
         &self,
         memory: &dyn Memory,
@@ -111,7 +113,7 @@ impl Table {
     ) -> Result<Look> {
         let home = self.home(key);
         let mut place = (home + hints.of(self, key)) % self.entries;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_READS {
             let read = self.read(memory, place, &part)?;
             if read.key == key {
                 match read.entry() {
@@ -131,7 +133,7 @@ impl Table {
         Ok(Look::Held)
     }
 
-    /// Where a key seems to stand, whole or not.
+    /// Returns the place of a key, whether its entry is whole or not.
     pub(crate) fn place(&self, memory: &dyn Memory, key: Key) -> Result<Option<u64>> {
         let mut keys = [[0; 3 * WORD]; WINDOW as usize];
         let places = self.window(key);
@@ -144,13 +146,13 @@ impl Table {
         Ok(places.zip(&keys).find(|(_, found)| words(*found) == key).map(|(place, _)| place))
     }
 
-    /// Where a key may stand, its own place first.
+    /// Returns the places in which a key may be, its own place first.
     fn window(&self, key: Key) -> impl Iterator<Item = u64> + Clone + use<> {
         let (home, entries) = (self.home(key), self.entries);
         (0..WINDOW.min(entries)).map(move |step| (home + step) % entries)
     }
 
-    /// The places of which bytes of the segment are a part.
+    /// Returns the places that overlap these bytes of the segment.
     pub(crate) fn places(&self, bytes: Range<u64>) -> Range<u64> {
         let place = |offset: u64| offset.saturating_sub(self.base) / self.size();
         if bytes.end <= self.base {
@@ -159,29 +161,30 @@ impl Table {
         place(bytes.start).min(self.entries)..(place(bytes.end - 1) + 1).min(self.entries)
     }
 
-    /// All places.
+    /// Returns all places.
     pub(crate) fn all(&self) -> Range<u64> {
         0..self.entries
     }
 
-    /// Whose entry seems to stand there.
+    /// Returns the key at a place, whether its entry is whole or not.
     pub(crate) fn key(&self, memory: &dyn Memory, place: u64) -> Result<Key> {
         let mut key = [0; 3 * WORD];
         memory.read(self.at(place) + WORD as u64, &mut key)?;
         Ok(words(&key))
     }
 
-    /// An entry, if it is whole.
+    /// Returns the entry at a place if it is whole.
     pub(crate) fn entry(&self, memory: &dyn Memory, place: u64) -> Result<Option<Entry>> {
         Ok(self.read(memory, place, &(0..self.room))?.entry())
     }
 
-    /// An entry as it was when its token was acquired.
+    /// Returns the entry as it was when its token was acquired.
     pub(crate) fn held(&self, memory: &dyn Memory, token: &Token) -> Result<Entry> {
         Ok(self.read(memory, token.place, &(0..self.room))?.taken())
     }
 
-    /// Where a key stands, else a place that was never used, else one whose entry has to go: `turn` chooses.
+    /// Returns the place of a key; otherwise a place that was never used; otherwise one, chosen by `turn`,
+    /// whose entry is replaced.
     pub(crate) fn spot(&self, memory: &dyn Memory, key: Key, turn: u64) -> Result<u64> {
         if let Some(place) = self.place(memory, key)? {
             return Ok(place);
@@ -194,7 +197,7 @@ impl Table {
         Ok((self.home(key) + turn % WINDOW.min(self.entries)) % self.entries)
     }
 
-    /// The token of a whole entry, if nobody was faster.
+    /// Acquires the token of a whole entry. Returns `None` if another process was faster.
     pub(crate) fn acquire(
         &self,
         memory: &dyn Memory,
@@ -207,7 +210,7 @@ impl Table {
         Ok((found == was).then_some(Token { place, was, version }))
     }
 
-    /// The versions between which an entry is: (`end`, `begin`).
+    /// Returns the two version words of an entry: (`end`, `begin`).
     pub(crate) fn versions(&self, memory: &dyn Memory, place: u64) -> Result<(u64, u64)> {
         let (mut end, mut begin) = ([0; WORD], [0; WORD]);
         memory.read_each(&mut [(self.at(place), &mut end), (self.begin(place), &mut begin)])?;
@@ -231,7 +234,8 @@ impl Table {
         memory.write(self.at(token.place) + WORD as u64, &bytes)
     }
 
-    /// Changes a part of the value, which must not grow. Then the entry is whole again, and the exporter hears of it.
+    /// Changes a part of the value, which must not grow. Then the entry is whole again, and the exporter
+    /// hears of it.
     pub(crate) fn finish(&self, memory: &dyn Memory, token: Token, at: usize, bytes: &[u8]) -> Result<()> {
         let place = self.at(token.place);
         memory
@@ -304,12 +308,13 @@ impl Table {
     }
 }
 
-/// How far from its own place a key was found last: what a clerk remembers, so that the next read is the right one.
+/// A clerk's memory of how far from its own place each key was found last, so that the next read finds it at
+/// once.
 #[derive(Debug)]
 pub(crate) struct Hints(Vec<AtomicU8>);
 
 impl Hints {
-    /// For whoever is where the table is.
+    /// No hints, for readers in the server's process.
     pub(crate) const NONE: &Hints = &Hints::EMPTY;
 
     const EMPTY: Hints = Hints(Vec::new());
@@ -328,13 +333,13 @@ impl Hints {
         }
     }
 
-    /// Keys may share one: a hint is nothing but that.
+    /// Returns the hint of a key. Several keys may share one.
     fn slot(&self, table: &Table, key: Key) -> Option<&AtomicU8> {
         self.0.get((scatter(mix(key) ^ table.base) >> 48) as usize)
     }
 }
 
-/// What one read gave.
+/// The words and bytes of one read.
 struct Read {
     place: u64,
     end: u64,
@@ -362,24 +367,24 @@ impl Read {
     }
 }
 
-/// The hash of a key, the same everywhere.
+/// Returns the hash of a key, the same in all processes.
 fn mix(key: Key) -> u64 {
     key.iter().fold(0, |hash, word| scatter(hash ^ word))
 }
 
-/// The hash of a name, the same everywhere.
+/// Returns the hash of a name, the same in all processes.
 pub(crate) fn hash(name: &str) -> u64 {
     name.bytes().fold(0x9e37_79b9_7f4a_7c15, |hash, byte| scatter(hash ^ u64::from(byte)))
 }
 
-/// Every bit of the number touches every bit of what comes out (the finalizer of splitmix64).
+/// Mixes the bits of a number (the finalizer of splitmix64).
 fn scatter(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)
 }
 
-/// The first words of some bytes; zeros where there are none.
+/// Returns the first words of bytes, and zeros where there are none.
 fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
     let mut words = [0; N];
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<WORD>().0) {

@@ -1,22 +1,14 @@
-//! What a clerk has done: accesses to the server's memory, and calls.
+//! Counts of what a clerk has done: accesses to the server's memory, and calls.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use farcall::memory::{Memory, Result};
 
-/// Counts, by what they cost the server.
+/// Counts a clerk's accesses and calls.
 #[derive(Debug, Default)]
-pub struct Tally {
-    reads: AtomicU64,
-    bytes: AtomicU64,
-    writes: AtomicU64,
-    swaps: AtomicU64,
-    letters: AtomicU64,
-    calls: AtomicU64,
-}
+pub struct Tally(Mutex<Counts>);
 
-/// A [`Tally`] at some moment.
+/// The counts of a [`Tally`] at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Remote reads, of one range or of several.
@@ -34,61 +26,54 @@ pub struct Counts {
 }
 
 impl Tally {
-    /// What there was so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Counts {
-            reads: of(&self.reads),
-            bytes: of(&self.bytes),
-            writes: of(&self.writes),
-            swaps: of(&self.swaps),
-            letters: of(&self.letters),
-            calls: of(&self.calls),
-        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self, bytes: usize) {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    pub(crate) fn called(&self) {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count(&self, change: impl FnOnce(&mut Counts)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 impl Counts {
-    /// What came since.
+    /// Returns what was counted since `before`.
     #[must_use]
     pub fn since(self, before: Counts) -> Counts {
-        Counts {
-            reads: self.reads - before.reads,
-            bytes: self.bytes - before.bytes,
-            writes: self.writes - before.writes,
-            swaps: self.swaps - before.swaps,
-            letters: self.letters - before.letters,
-            calls: self.calls - before.calls,
-        }
+        self.combine(before, |now, before| now - before)
     }
 
-    /// Both.
+    /// Returns the sums of two counts.
     #[must_use]
     pub fn plus(self, other: Counts) -> Counts {
+        self.combine(other, |one, other| one + other)
+    }
+
+    fn combine(self, other: Counts, each: fn(u64, u64) -> u64) -> Counts {
         Counts {
-            reads: self.reads + other.reads,
-            bytes: self.bytes + other.bytes,
-            writes: self.writes + other.writes,
-            swaps: self.swaps + other.swaps,
-            letters: self.letters + other.letters,
-            calls: self.calls + other.calls,
+            reads: each(self.reads, other.reads),
+            bytes: each(self.bytes, other.bytes),
+            writes: each(self.writes, other.writes),
+            swaps: each(self.swaps, other.swaps),
+            letters: each(self.letters, other.letters),
+            calls: each(self.calls, other.calls),
         }
     }
 }
 
-/// Somebody else's memory, every access to which is counted.
+/// Memory of another process, with a count of every access to it.
 pub(crate) struct Counted<M> {
     pub(crate) memory: M,
     pub(crate) tally: Arc<Tally>,
+}
+
+impl<M> Counted<M> {
+    fn count_read(&self, bytes: usize) {
+        self.tally.count(|counts| {
+            counts.reads += 1;
+            counts.bytes += bytes as u64;
+        });
+    }
 }
 
 impl<M: Memory> Memory for Counted<M> {
@@ -97,33 +82,32 @@ impl<M: Memory> Memory for Counted<M> {
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.tally.read(into.len());
+        self.count_read(into.len());
         self.memory.read(offset, into)
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
-        self.tally.read(ranges.iter().map(|(_, into)| into.len()).sum());
+        self.count_read(ranges.iter().map(|(_, into)| into.len()).sum());
         self.memory.read_each(ranges)
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.tally.writes.fetch_add(1, Ordering::Relaxed);
+        self.tally.count(|counts| counts.writes += 1);
         self.memory.write(offset, bytes)
     }
 
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.tally.letters.fetch_add(1, Ordering::Relaxed);
+        self.tally.count(|counts| counts.letters += 1);
         self.memory.write_notify(offset, bytes)
     }
 
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
-        let counter = if notify { &self.tally.letters } else { &self.tally.writes };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.tally.count(|counts| *(if notify { &mut counts.letters } else { &mut counts.writes }) += 1);
         self.memory.write_each(ranges, notify)
     }
 
     fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> Result<u64> {
-        self.tally.swaps.fetch_add(1, Ordering::Relaxed);
+        self.tally.count(|counts| counts.swaps += 1);
         self.memory.compare_and_swap(offset, old, new)
     }
 

@@ -1,4 +1,5 @@
-//! Four clients with copies of a file, one of which dies before it is replaced: `cargo run --example callback_break`.
+//! Four clients with copies of a file, one of which dies before it is replaced: `cargo run --example
+//! callback_break`.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! A tree of servers in the simulation, and what a call of all of them costs: `cargo run --profile soak --example tree
-//! -- 100 1000` for 100 nodes with 1000 leaves each; `-- 1 10000` for one caller with 10,000 members.
+//! A tree of servers in the simulation, and what a call of all of them costs: `cargo run --profile soak
+//! --example tree -- 100 1000` for 100 nodes with 1000 leaves each; `-- 1 10000` for one caller with 10,000
+//! members.
 //!
-//! The leaves of a node are exported by one simulated process: a thread for each would be too many. Each leaf is an
-//! export of its own all the same, with a binding and a call of its own.
+//! The leaves of a node are exported by one simulated process: a thread for each would be too many. Each leaf
+//! is an export of its own all the same, with a binding and a call of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,9 @@
 //! A file server that promises to tell whoever has a copy of a file when it changes: Andrew's callbacks.
 //!
-//! (Howard et al. 1988, section 3.2; Satyanarayanan and Siegel wrote MultiRPC for this call.) Copies are read without
-//! a call. A client that does not answer costs the first writer the patience, once: it is forgotten. It may live, cut
-//! off from the server, and then reads what was true when it was; Andrew bounds that by asking now and then, which is
-//! [`Workstation::forget`] here.
+//! (Howard et al. 1988, section 3.2; Satyanarayanan and Siegel wrote MultiRPC for this call.) Copies are read
+//! without a call. A client that does not answer costs the first writer the patience, once: it is forgotten.
+//! It may live, cut off from the server, and then reads what was true when it was; Andrew bounds that by
+//! asking now and then, which is [`Workstation::forget`] here.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,8 @@ pub trait Files {
     #[blocking]
     fn fetch(&self, path: &str, copies: &str) -> farcall::Result<Fetched, NotFound>;
 
-    /// Replaces a file. When this returns, whoever has a copy has been told, or has not answered and is forgotten.
+    /// Replaces a file. When this returns, whoever has a copy has been told, or has not answered and is
+    /// forgotten.
     #[blocking]
     fn store(&self, path: &str, contents: Bytes) -> farcall::Result<()>;
 }

@@ -1,4 +1,5 @@
-//! What one call to many servers is for. Each module has a program (`examples/`) and a test in the simulation.
+//! What one call to many servers is for. Each module has a program (`examples/`) and a test in the
+//! simulation.
 //!
 //! | | |
 //! |---|---|

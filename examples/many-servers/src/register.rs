@@ -1,9 +1,9 @@
 //! Files that several servers keep, read and written by majorities: one linearizable register for each path.
 //!
-//! The algorithm is that of Attiya, Bar-Noy and Dolev (1995), with several writers as in Lynch and Shvartsman (1997).
-//! Any two majorities have a member in common, so whoever asks one hears of the newest version that was written to
-//! one. A reader writes back what it has read, so that nobody who reads later can read something older. Servers only
-//! keep the newest version that reached them; they know nothing of one another.
+//! The algorithm is that of Attiya, Bar-Noy and Dolev (1995), with several writers as in Lynch and Shvartsman
+//! (1997). Any two majorities have a member in common, so whoever asks one hears of the newest version that
+//! was written to one. A reader writes back what it has read, so that nobody who reads later can read
+//! something older. Servers only keep the newest version that reached them; they know nothing of one another.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,8 @@ pub trait Replica {
     #[idempotent]
     fn read(&self, path: &str) -> farcall::Result<Versioned>;
 
-    /// Keeps a version, unless there is a newer one. What was answered must be read for ever, also after a crash.
+    /// Keeps a version, unless there is a newer one. What was answered must be read for ever, also after a
+    /// crash.
     #[idempotent]
     fn write(&self, path: &str, file: Versioned) -> farcall::Result<()>;
 }
@@ -83,8 +84,8 @@ pub struct Quorums {
 }
 
 impl Files {
-    /// The files of these replicas, which must always be the same ones, whether they are up or not. No two writers,
-    /// nor two lives of one, may have the same number.
+    /// The files of these replicas, which must always be the same ones, whether they are up or not. No two
+    /// writers, nor two lives of one, may have the same number.
     pub fn new(replicas: Group<ReplicaClient, Fixed>, writer: u64) -> Files {
         let majority = replicas.len() / 2 + 1;
         let quorums = Quorums { read: majority, write: majority };
@@ -123,8 +124,8 @@ impl Files {
         self.spread(path, Versioned { version: Version { count, writer: self.writer }, contents })
     }
 
-    /// The newest version that a quorum knows. Two who ask one after the other may hear of a newer one first, while
-    /// that is being written: [`read`](Files::read) sees to it that they do not.
+    /// The newest version that a quorum knows. Two who ask one after the other may hear of a newer one first,
+    /// while that is being written: [`read`](Files::read) sees to it that they do not.
     ///
     /// # Errors
     /// Too few replicas answered.
@@ -139,8 +140,8 @@ impl Files {
             .unwrap_or_default())
     }
 
-    /// A count that is greater than `seen`, and than all that this writer has used: what it wrote before may not have
-    /// reached those who answered, and no version may be used twice.
+    /// A count that is greater than `seen`, and than all that this writer has used: what it wrote before may
+    /// not have reached those who answered, and no version may be used twice.
     fn count_above(&self, seen: u64) -> u64 {
         let mut last = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         *last = seen.max(*last).saturating_add(1);

@@ -1,4 +1,4 @@
-//! Between what the system says of files and what NFS does: attributes, times, handles, reasons.
+//! Converts between the system's types and NFS's: attributes, times, handles, errors.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,22 +9,22 @@ use crate::files::{BAD_COOKIE, Change, kind};
 use crate::places::Key;
 use crate::protocol::nfs::*;
 
-/// A file's handle.
+/// Returns a file's handle.
 pub fn handle(file: Key) -> NfsFh3 {
     NfsFh3 { data: file.bytes().to_vec() }
 }
 
-/// The file of a handle.
+/// Returns the file of a handle.
 pub fn file(handle: &NfsFh3) -> Result<Key, Errno> {
     key(&handle.data)
 }
 
-/// The file of a handle's bytes.
+/// Returns the file of a handle's bytes.
 pub fn key(bytes: &[u8]) -> Result<Key, Errno> {
     bytes.try_into().map(Key::parse).map_err(|_| Errno::BADF)
 }
 
-/// What NFS says of a file (RFC 1813 section 2.6).
+/// Returns a file's attributes (RFC 1813 section 2.6).
 pub fn attributes(stat: &Statx) -> Fattr3 {
     Fattr3 {
         r#type: match kind(stat) {
@@ -51,13 +51,13 @@ pub fn attributes(stat: &Statx) -> Fattr3 {
     }
 }
 
-/// What a client compares with what it has cached.
+/// Returns the attributes that a client compares with those that it has cached.
 pub fn before(stat: &Statx) -> WccAttr {
     let Fattr3 { size, mtime, ctime, .. } = attributes(stat);
     WccAttr { size, mtime, ctime }
 }
 
-/// The nearest that 32 unsigned bits of seconds can say.
+/// Returns the nearest time that has 32 unsigned bits of seconds.
 fn time(time: StatxTimestamp) -> Nfstime3 {
     Nfstime3 {
         seconds: time.tv_sec.clamp(0, i64::from(u32::MAX)) as u32,
@@ -65,7 +65,7 @@ fn time(time: StatxTimestamp) -> Nfstime3 {
     }
 }
 
-/// What a client wants changed.
+/// Returns the change of attributes that a client asks for.
 pub fn change(wanted: &Sattr3) -> Change {
     const OMIT: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
@@ -93,7 +93,7 @@ pub fn change(wanted: &Sattr3) -> Change {
     }
 }
 
-/// Why not, in NFS's words (RFC 1813 section 2.6, `nfsstat3`).
+/// Returns the status for an error (RFC 1813 section 2.6, `nfsstat3`).
 pub fn reason(why: Errno) -> Nfsstat3 {
     match why {
         Errno::PERM => Nfsstat3::Nfs3errPerm,
@@ -117,13 +117,13 @@ pub fn reason(why: Errno) -> Nfsstat3 {
         Errno::BADF => Nfsstat3::Nfs3errBadhandle,
         BAD_COOKIE => Nfsstat3::Nfs3errBadCookie,
         Errno::NOTSUP => Nfsstat3::Nfs3errNotsupp,
-        // Who asks again later may have it: nothing was changed.
+        // Nothing was changed, and the client may try again later.
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Nfsstat3::Nfs3errJukebox,
         _ => Nfsstat3::Nfs3errIo,
     }
 }
 
-/// A number that differs from those of earlier runs.
+/// Returns a number that differs from those of earlier runs of the server.
 pub fn run() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     now.as_nanos() as u64 ^ u64::from(std::process::id()) << 32

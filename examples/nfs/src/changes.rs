@@ -1,4 +1,5 @@
-//! Which files are being changed, to know whether a change was the only one between what was seen before it and after it.
+//! Notes which files are being changed, to tell whether a change was the only one between the attributes
+//! before it and after it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,14 +10,16 @@ use crate::places::Key;
 #[derive(Debug, Default)]
 pub struct Changes(Mutex<HashMap<Key, Changing>>);
 
-/// Of one file: how many are, and how many were since there was one.
+/// The changes of one file.
 #[derive(Debug, Default)]
 struct Changing {
+    /// How many are under way.
     now: usize,
+    /// How many have begun since there was none.
     since: usize,
 }
 
-/// One of them, until it is dropped.
+/// A change that is under way until this is dropped.
 #[derive(Debug)]
 pub struct Change<'a> {
     changes: &'a Changes,
@@ -25,7 +28,7 @@ pub struct Change<'a> {
 }
 
 impl Changes {
-    /// A file is about to be changed.
+    /// Notes that a file is about to be changed.
     pub fn begin(&self, file: Key) -> Change<'_> {
         let mut files = self.lock();
         let changing = files.entry(file).or_default();
@@ -40,7 +43,7 @@ impl Changes {
 }
 
 impl Change<'_> {
-    /// Whether there was no other since it began.
+    /// Returns whether no other change has overlapped this one.
     pub fn is_alone(&self) -> bool {
         self.is_first && self.changes.lock().get(&self.file).is_some_and(|changing| changing.since == 1)
     }

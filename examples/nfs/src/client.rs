@@ -11,14 +11,16 @@ use farcall_onc::{Address, AuthSys, Client};
 use crate::protocol::mount::{MountV3, MountV3Client, Mountstat3};
 use crate::protocol::nfs::*;
 
-/// How many bytes are asked for at once, unless the server wants fewer.
-const TRANSFER: u32 = 1 << 20;
-/// And over UDP: what a datagram has room for. Servers say the same of both networks.
-const DATAGRAM: u32 = 32 << 10;
+/// The most bytes of one read or write, unless the server wants fewer.
+const MAX_TRANSFER_BYTES: u32 = 1 << 20;
+/// The most bytes of one read or write over UDP, which must fit a datagram. Servers state one limit for both
+/// networks.
+const MAX_DATAGRAM_BYTES: u32 = 32 << 10;
 
-/// The most names of a directory that are listed, and the most bytes of them: a server might say for ever that there are more.
-const NAMES: usize = 1 << 22;
-const NAME_BYTES: usize = 256 << 20;
+/// The most names of a directory that are listed: a server might claim for ever that there are more.
+const MAX_NAMES: usize = 1 << 22;
+/// The most bytes of all listed names of a directory.
+const MAX_NAME_BYTES: usize = 256 << 20;
 
 /// A mounted directory.
 #[derive(Debug)]
@@ -29,30 +31,30 @@ pub struct Mounted {
     write: u32,
 }
 
-/// Why something could not be done.
+/// Why an operation failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The server could not be asked, or did not answer.
+    /// A call failed.
     Call(CallFailed),
-    /// There is nothing to mount.
+    /// The server refused to mount the directory.
     Mount(Mountstat3),
-    /// The server says no.
+    /// The server refused the operation.
     Refused(Nfsstat3),
-    /// What is written could not be read, or what is read not be written.
+    /// The local file could not be read or written.
     Local(io::Error),
-    /// The server takes or gives nothing, and says that all is well.
+    /// The server makes no progress although it reports success, or was restarted during the operation.
     Stuck,
 }
 
 type Result<T> = std::result::Result<T, Failure>;
 
 impl Mounted {
-    /// Mounts what leads to `path` at the server whose MOUNT is at `mount` and whose NFS is at `nfs` (both are addresses
-    /// like `tcp://HOST:PORT`, or a host, whose port mapper is asked): the longest of the directories that it exports. Gives the rest of the
-    /// path too.
+    /// Mounts the longest directory on the way to `path` that a server exports. Returns it with the rest of
+    /// the path. `mount` and `nfs` are the addresses of the server's MOUNT and NFS: `tcp://HOST:PORT`, or a
+    /// host whose port mapper is asked.
     ///
     /// # Errors
-    /// If there is no such server, or it has nothing to mount there.
+    /// If there is no such server, or it exports no such directory.
     pub fn mount<'a>(mount: &str, nfs: &str, path: &'a str) -> Result<(Mounted, &'a str)> {
         let builder = Client::builder().auth(AuthSys::of_process());
         let mounts: MountV3Client =
@@ -71,15 +73,15 @@ impl Mounted {
         let nfs: NfsV3Client = nfs.bind::<dyn NfsV3>();
         let root = NfsFh3 { data: mounted.fhandle };
         let facts = nfs.nfsproc3_fsinfo(&Fsinfo3args { fsroot: root.clone() })?.into_ok()?;
-        let most = if is_datagrams { DATAGRAM } else { TRANSFER };
+        let most = if is_datagrams { MAX_DATAGRAM_BYTES } else { MAX_TRANSFER_BYTES };
         let (read, write) = (facts.rtmax.clamp(1, most), facts.wtmax.clamp(1, most));
         Ok((Mounted { nfs, root, read, write }, rest))
     }
 
-    /// The file at a path below the mounted directory.
+    /// Returns the file at a path below the mounted directory.
     ///
     /// # Errors
-    /// If there is none, as in all that follows.
+    /// If there is no such file.
     pub fn find(&self, path: &str) -> Result<NfsFh3> {
         let mut here = self.root.clone();
         for name in names(path) {
@@ -89,12 +91,13 @@ impl Mounted {
         Ok(here)
     }
 
-    /// A file's attributes.
+    /// Returns a file's attributes.
     pub fn stat(&self, object: NfsFh3) -> Result<Fattr3> {
         Ok(self.nfs.nfsproc3_getattr(&Getattr3args { object })?.into_ok()?.obj_attributes)
     }
 
-    /// The names in a directory, with attributes where the server knows them; `.` and `..` are left out.
+    /// Returns the names in a directory except `.` and `..`, with their attributes where the server provides
+    /// them.
     pub fn list(&self, dir: &NfsFh3) -> Result<Vec<(ByteString, PostOpAttr)>> {
         let (mut cookie, mut cookieverf, mut all, mut bytes) = (0, [0; 8], Vec::new(), 0);
         loop {
@@ -107,7 +110,9 @@ impl Mounted {
             all.extend(part.reply.entries.into_iter().map(|entry| (entry.name, entry.name_attributes)));
             match last {
                 _ if part.reply.eof => break,
-                Some(last) if last != cookie && all.len() < NAMES && bytes < NAME_BYTES => cookie = last,
+                Some(last) if last != cookie && all.len() < MAX_NAMES && bytes < MAX_NAME_BYTES => {
+                    cookie = last
+                }
                 _ => return Err(Failure::Stuck),
             }
         }
@@ -115,13 +120,13 @@ impl Mounted {
         Ok(all)
     }
 
-    /// Writes a file's content to `out`; how many bytes it was.
+    /// Writes a file's content to `out`. Returns its length in bytes.
     pub fn read(&self, file: &NfsFh3, out: &mut dyn Write) -> Result<u64> {
         let mut offset = 0;
         loop {
             let args = Read3args { file: file.clone(), offset, count: self.read };
             let part = self.nfs.nfsproc3_read(&args)?.into_ok()?;
-            // None, or more than was asked for.
+            // No data before the end, or more than was requested.
             if part.data.is_empty() && !part.eof || part.data.len() > self.read as usize {
                 return Err(Failure::Stuck);
             }
@@ -133,8 +138,8 @@ impl Mounted {
         }
     }
 
-    /// Makes the file at a path, or empties it, and fills it with what `from` gives; how many bytes it was. They are on the
-    /// server's disk when it returns.
+    /// Creates the file at a path, or truncates it, and fills it with all of `from`. Returns its length in
+    /// bytes. When it returns, they are on the server's disk.
     pub fn write(&self, path: &str, from: &mut dyn Read) -> Result<u64> {
         let (directory, name) = path.trim_end_matches('/').rsplit_once('/').unwrap_or(("", path));
         let r#where = Diropargs3 { dir: self.find(directory)?, name: name.into() };
@@ -151,12 +156,14 @@ impl Mounted {
         let file = made.map_or_else(|| self.find(path), Ok)?;
         match self.fill(&file, from)? {
             (length, true) => Ok(length),
-            // It was started anew meanwhile: what it had not committed may be gone, and `from` does not give it again.
+            // The server was restarted meanwhile: uncommitted data may be lost, and `from` cannot be read
+            // again.
             (_, false) => Err(Failure::Stuck),
         }
     }
 
-    /// Sends all that `from` gives, and has it committed. Whether the server was the same one all the time.
+    /// Sends all of `from`, and has it committed. Returns its length, and whether the server was not
+    /// restarted meanwhile.
     fn fill(&self, file: &NfsFh3, from: &mut dyn Read) -> Result<(u64, bool)> {
         let (mut offset, mut verifier, mut same) = (0, None, true);
         let mut buffer = vec![0; self.write as usize];
@@ -196,7 +203,7 @@ impl fmt::Display for Failure {
             Failure::Mount(why) => write!(f, "cannot be mounted: {why}"),
             Failure::Refused(why) => write!(f, "{why}"),
             Failure::Local(why) => write!(f, "{why}"),
-            Failure::Stuck => write!(f, "the server makes no progress, or was started anew meanwhile"),
+            Failure::Stuck => write!(f, "the server makes no progress, or was restarted meanwhile"),
         }
     }
 }

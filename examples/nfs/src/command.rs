@@ -1,4 +1,4 @@
-//! What the command's line says, and what is done then.
+//! The command line of farcall-nfs, and its commands.
 
 use std::fs::File;
 use std::io;
@@ -15,21 +15,21 @@ use farcall_nfs::protocol::nfs::{Ftype3, NfsV3};
 use farcall_nfs::{Export, Mounts};
 use rustix::fs::Mode;
 
-/// A directory by NFS version 3.
+/// Serves a directory by NFS version 3, and lists and copies files of any NFS server.
 ///
-/// A URL is nfs://HOST/PATH, for a host with a port mapper, or nfs://HOST:PORT/PATH, for a server that has MOUNT and NFS at one
-/// port.
+/// A URL is nfs://HOST/PATH, for a host with a port mapper, or nfs://HOST:PORT/PATH, for a server that has
+/// MOUNT and NFS at one port.
 #[derive(Parser)]
 #[command(name = "farcall-nfs")]
 enum Command {
-    /// Let others read and write a directory, as the user that runs this
+    /// Serve a directory; clients read and write it as the user that runs this
     Serve {
         /// The directory
         directory: PathBuf,
-        /// Where to listen, over UDP and TCP
+        /// The address to listen at, over UDP and TCP
         #[arg(long, default_value = "127.0.0.1:2049")]
         address: SocketAddr,
-        /// What clients mount
+        /// The name under which clients mount it
         #[arg(long, default_value = "/")]
         name: String,
     },
@@ -37,7 +37,7 @@ enum Command {
     Ls { url: String },
     /// Copy a file to standard output
     Cat { url: String },
-    /// Copy a file of this machine
+    /// Copy a local file to the server
     Put { from: PathBuf, url: String },
 }
 
@@ -89,7 +89,7 @@ fn put(from: &mut File, url: &str) -> Result<()> {
 
 /// Serves until the process is killed.
 fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
-    // Clients have taken theirs off already what they ask for.
+    // Clients have already applied their own umask to the modes that they ask for.
     rustix::process::umask(Mode::empty());
     let files = Files::open(&directory).map_err(|why| format!("{}: {why}", directory.display()))?;
     let files = Arc::new(files);
@@ -105,7 +105,7 @@ fn serve(directory: PathBuf, address: SocketAddr, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a URL leads to: a directory that the server exports, and the path below it.
+/// Mounts the directory that a URL names. Returns it with the rest of the path.
 fn mount(url: &str) -> Result<(Mounted, &str)> {
     let rest = url.strip_prefix("nfs://").ok_or("a URL begins with nfs://")?;
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -114,7 +114,8 @@ fn mount(url: &str) -> Result<(Mounted, &str)> {
     Ok(Mounted::mount(&address, &address, path)?)
 }
 
-/// A name as `ls -b` shows it: what would do something to a terminal, or is no text, in octal.
+/// Returns a name as `ls -b` shows it, with octal escapes for control characters and bytes that are not
+/// UTF-8.
 fn escaped(name: &[u8]) -> String {
     let mut shown = String::new();
     let octal =
@@ -136,7 +137,8 @@ fn escaped(name: &[u8]) -> String {
     shown
 }
 
-/// Whether it makes what follows it stand elsewhere than it is said (Unicode's bidirectional controls).
+/// Returns whether a character changes the order in which later characters are shown (Unicode's bidirectional
+/// controls).
 fn is_direction(letter: char) -> bool {
     matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

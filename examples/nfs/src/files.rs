@@ -1,9 +1,10 @@
-//! The exported directory: what each procedure of NFS does, in terms of this system's files.
+//! The exported directory: the operations of NFS's procedures on this system's files.
 //!
-//! Nothing leads out of it: a way is walked name by name from the root, and no symbolic link is followed. (That is the
-//! client's affair, RFC 1813 section 2.4.) Every operation walks anew, so what was moved out is gone at once, open or not.
-//! Everything is done as the user that the server runs as. What is made, renamed, removed or changed is on the disk when the
-//! operation returns (RFC 1813 section 4.7), what is written if asked to.
+//! No path leads out of the directory: paths are walked name by name from the root, and no symbolic link is
+//! followed. (Clients follow links, RFC 1813 section 2.4.) Every operation walks the path again, so a file
+//! that was moved out is gone at once, even if it is open. All operations run as the server's user. A file
+//! that is created, renamed, removed or changed is on the disk when the operation returns (RFC 1813 section
+//! 4.7); written data is if the client asks for it.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -22,15 +23,16 @@ use crate::opened::Opened;
 use crate::places::{Key, Places};
 use crate::protocol::nfs::StableHow;
 
-/// To look at something without opening it.
+/// The flags to examine a file without opening its content.
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// For content. A pipe must not make the call wait for its other end, nor a terminal become ours.
+/// The flags to open content. The call must not wait for the other end of a pipe, nor make a terminal the
+/// server's own.
 const CONTENT: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-/// The place in a directory is none.
+/// The error of an invalid position in a directory.
 pub const BAD_COOKIE: Errno = Errno::OVERFLOW;
-/// What is asked of a file: how it is, and when it was born.
+/// The attributes that are read: the basic ones and the time of birth.
 const ALL: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
-/// How many bytes of directory are read at once.
+/// The bytes of the buffer for reading a directory.
 const DIRECTORY_BYTES: usize = 32 << 10;
 
 /// A directory and all below it.
@@ -39,22 +41,22 @@ pub struct Files {
     root: OwnedFd,
     places: Places,
     opened: Opened,
-    /// How often the disk has failed to take what was written.
+    /// How often the disk has failed to store written data.
     losses: AtomicU64,
 }
 
 /// One name in a directory.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its inode.
+    /// The inode.
     pub inode: u64,
     /// The name.
     pub name: Vec<u8>,
-    /// Where the next begins.
+    /// The position of the next entry.
     pub cookie: u64,
 }
 
-/// What is to be changed of a file's attributes.
+/// A change of a file's attributes.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     /// The permissions.
@@ -65,7 +67,8 @@ pub struct Change {
     pub group: Option<u32>,
     /// The length.
     pub size: Option<u64>,
-    /// When it was read and written; [`UTIME_NOW`](rustix::fs::UTIME_NOW) and `UTIME_OMIT` as the system has them.
+    /// The times of the last read and the last write. [`UTIME_NOW`](rustix::fs::UTIME_NOW) and `UTIME_OMIT`
+    /// have the system's meaning.
     pub times: Option<Timestamps>,
 }
 
@@ -77,10 +80,10 @@ impl Change {
 }
 
 impl Files {
-    /// The directory at `path`. It stays this one, also if it is renamed.
+    /// Opens the directory at `path`. It stays the exported one if it is renamed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open(path: &Path) -> Result<Files> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())?;
@@ -88,34 +91,36 @@ impl Files {
         Ok(Files { root, places: Places::new(key), opened: Opened::default(), losses: AtomicU64::new(0) })
     }
 
-    /// The exported directory itself.
+    /// Returns the exported directory itself.
     pub fn root(&self) -> Key {
         self.places.root()
     }
 
-    /// How often the disk has failed to take what was written: perhaps also what others wrote, and have not committed.
+    /// Returns how often the disk has failed to store written data, perhaps also uncommitted data of other
+    /// clients.
     pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::SeqCst)
     }
 
-    /// A file's attributes.
+    /// Returns a file's attributes.
     pub fn stat(&self, file: Key) -> Result<Statx> {
         Ok(self.walk(file)?.1)
     }
 
-    /// The file that is called `name` in `directory`.
+    /// Returns the file with this name in a directory.
     pub fn lookup(&self, directory: Key, name: &[u8]) -> Result<(Key, Statx)> {
         let here = self.directory(directory)?;
         match name {
             b"." => return self.known(directory),
-            // Nothing is above the root.
+            // The root is its own parent.
             b".." => return self.known(self.places.directory(directory).ok_or(Errno::STALE)?),
             _ => {}
         }
         self.find(&here, directory, name)
     }
 
-    /// Up to `length` bytes from `offset`, whether the file ends there, and its attributes.
+    /// Reads up to `length` bytes from `offset` on. Returns them, whether the file ends there, and its
+    /// attributes.
     pub fn read(&self, file: Key, offset: u64, length: usize) -> Result<(Vec<u8>, bool, Statx)> {
         let (open, stat) = self.open_content(file, false)?;
         let size = stat.stx_size;
@@ -131,13 +136,13 @@ impl Files {
             }
         }
         bytes.truncate(full);
-        // It may have become shorter meanwhile.
+        // The file may have become shorter meanwhile.
         let ended = full < length || offset.saturating_add(full as u64) >= size;
         Ok((bytes, ended, of_open(&open)?))
     }
 
-    /// Writes `bytes` at `offset`; when it returns they are on the disk as far as `stable` says. How many they were: fewer if there
-    /// was no room for all.
+    /// Writes `bytes` at `offset`. When it returns, they are on the disk as far as `stable` says. Returns how
+    /// many were written: fewer if there was no room for all.
     pub fn write(&self, file: Key, offset: u64, bytes: &[u8], stable: StableHow) -> Result<usize> {
         offset
             .checked_add(bytes.len() as u64)
@@ -151,7 +156,7 @@ impl Files {
                 Ok(more) if more > 0 => written += more,
                 Err(Errno::INTR) => {}
                 Err(why) if written == 0 => return Err(why),
-                // Why not is for who sends the rest.
+                // The client gets the error when it sends the rest.
                 Ok(_) | Err(_) => break,
             }
         }
@@ -164,24 +169,24 @@ impl Files {
         Ok(written)
     }
 
-    /// What was written is on the disk when it returns.
+    /// Waits until all written data of a file is on the disk.
     pub fn commit(&self, file: Key) -> Result<()> {
         self.synced(rustix::fs::fsync(self.open_content(file, false)?.0))?;
         self.settle(file);
         Ok(())
     }
 
-    /// What a symbolic link says.
+    /// Returns the target of a symbolic link.
     pub fn read_link(&self, file: Key) -> Result<Vec<u8>> {
         let link = self.look(file)?;
         rustix::fs::readlinkat(&link, "", Vec::new()).map(|text| text.into_bytes()).map_err(|why| match why {
-            // What is no link has no such name.
+            // The system reports this error for a file that is not a link.
             Errno::NOENT => Errno::INVAL,
             why => why,
         })
     }
 
-    /// Which of `wanted` (as the system's `R_OK`, `W_OK`, `X_OK`) whoever runs this may do.
+    /// Returns whether the server's user has the `wanted` access to a file.
     pub fn may(&self, file: Key, wanted: Access) -> Result<bool> {
         let look = self.look(file)?;
         match rustix::fs::accessat(rustix::fs::CWD, self_path(&look), wanted, AtFlags::EACCESS) {
@@ -191,11 +196,11 @@ impl Files {
         }
     }
 
-    /// Changes attributes, those that are given.
+    /// Changes the given attributes of a file.
     pub fn change(&self, file: Key, change: &Change) -> Result<()> {
         let (look, stat) = self.walk(file)?;
         let is_link = kind(&stat) == FileType::Symlink;
-        // A link has no permissions of its own, and the path would lead through it.
+        // A link has no permissions of its own, and the system would follow it.
         let change = if is_link { &Change { mode: None, ..change.clone() } } else { change };
         if change.is_nothing() {
             return Ok(());
@@ -220,7 +225,8 @@ impl Files {
         self.sync(open)
     }
 
-    /// Whoever was writing it goes on; else it is open for no longer than that, or nobody could run it.
+    /// Sets a file's length. A file that was not open for writing is closed afterwards, because nobody could
+    /// execute it while it is open for writing.
     fn set_size(&self, file: Key, size: u64) -> Result<()> {
         let size = i64::try_from(size).map_err(|_| Errno::FBIG)?;
         let is_written = self.opened.get(file, true).is_some();
@@ -231,7 +237,7 @@ impl Files {
         done
     }
 
-    /// Makes a file, which has these times if any are given. It is an error if there is one already.
+    /// Creates a file, with these times if any are given. Fails if there is one already.
     pub fn create(&self, directory: Key, name: &[u8], mode: u32, times: Option<&Timestamps>) -> Result<Key> {
         let here = self.directory(directory)?;
         let names = self.readable(&here)?;
@@ -245,22 +251,23 @@ impl Files {
         let made = Arc::new(made);
         self.sync(Some(made.clone()))?;
         self.sync(names)?;
-        // Its maker writes it, though the permissions that it has from the start may forbid that.
+        // The client that created the file may write it, even if its permissions forbid that.
         self.opened.keep(file, made, true);
         Ok(file)
     }
 
-    /// The file that could not be made because it is there. It is not opened: what is there may be a device.
+    /// Returns the regular file that could not be created because it exists. It is not opened, because it may
+    /// be a device.
     pub fn existing(&self, directory: Key, name: &[u8]) -> Result<(Key, Statx)> {
         match self.lookup(directory, name) {
             Ok((_, stat)) if kind(&stat) != FileType::RegularFile => Err(Errno::EXIST),
-            // It has gone meanwhile: who asks again makes it.
+            // The file has gone meanwhile. A client that tries again creates it.
             Err(Errno::NOENT) => Err(Errno::AGAIN),
             found => found,
         }
     }
 
-    /// Makes a directory. None if it was made, and moved or removed at once, as with what else is made here.
+    /// Creates a directory. Returns `None` if it was created and then moved or removed at once.
     pub fn make_directory(&self, directory: Key, name: &[u8], mode: u32) -> Result<Option<Key>> {
         let here = self.directory(directory)?;
         let names = self.readable(&here)?;
@@ -268,7 +275,7 @@ impl Files {
         self.made(&here, names, (directory, name), FileType::Directory)
     }
 
-    /// Makes a symbolic link that says `text`.
+    /// Creates a symbolic link to `text`. Returns `None` if it was created and then moved or removed at once.
     pub fn make_link(&self, directory: Key, name: &[u8], text: &[u8]) -> Result<Option<Key>> {
         let here = self.directory(directory)?;
         let names = self.readable(&here)?;
@@ -276,7 +283,8 @@ impl Files {
         self.made(&here, names, (directory, name), FileType::Symlink)
     }
 
-    /// Makes a pipe or a socket. (Devices are not for strangers to make.)
+    /// Creates a pipe or a socket; clients may not create devices. Returns `None` if it was created and then
+    /// moved or removed at once.
     pub fn make_special(
         &self,
         directory: Key,
@@ -293,8 +301,8 @@ impl Files {
         self.made(&here, names, (directory, name), kind)
     }
 
-    /// What was just made in a directory, and is on the disk with it. None if somebody has moved or removed it, or put something
-    /// else in its place: it was made all the same.
+    /// Returns the file that was just created in a directory, and waits until it is on the disk. Returns
+    /// `None` if another file has its name by now, or none.
     fn made(
         &self,
         here: &OwnedFd,
@@ -305,7 +313,7 @@ impl Files {
         let found = self.find(here, directory, name).ok().filter(|(_, stat)| kind(stat) == made);
         self.sync(names)?;
         if made == FileType::Directory {
-            // Where that cannot be opened, or not any more, everything is synced.
+            // If the directory cannot be opened, `sync` syncs the whole system.
             let flags = CONTENT | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
             self.sync(rustix::fs::openat(here, name, flags, Mode::empty()).ok())?;
         }
@@ -332,9 +340,9 @@ impl Files {
         let gone = at(&new, plain(to.1)?);
         rustix::fs::renameat(&old, plain(from.1)?, &new, plain(to.1)?)?;
         self.close(gone);
-        // It is done, whoever has renamed it once more meanwhile.
+        // The rename is done, even if another process has renamed the file again.
         let _ = self.lookup(to.0, to.1);
-        // The new name first: a crash between the two loses no file.
+        // The new name is synced first: a crash between the two loses no file.
         let new_synced = self.sync(new_names);
         let old_synced = old_names.map_or(Ok(()), |names| self.sync(names));
         new_synced.and(old_synced)
@@ -345,16 +353,17 @@ impl Files {
         let ((look, stat), here) = (self.walk(file)?, self.directory(directory)?);
         let names = self.readable(&here)?;
         let content = if kind(&stat) == FileType::RegularFile { self.readable(&look)? } else { None };
-        // Through its path in /proc, which needs no privilege as an empty path would.
+        // The path in /proc needs no privilege, unlike an empty path.
         rustix::fs::linkat(rustix::fs::CWD, self_path(&look), &here, plain(name)?, AtFlags::SYMLINK_FOLLOW)?;
-        // Who makes a file safely gives it its name last, and removes the first.
+        // Programs that replace a file safely link it to its final name, and then remove the first name.
         self.places.note(file, directory, name);
         self.sync(content)?;
         self.sync(names)
     }
 
-    /// The names in a directory from `cookie` (0: from the beginning), as long as `take` wants them; it may have each found, as
-    /// [`lookup`](Files::lookup) does. Whether it ended there.
+    /// Calls `take` with the entries of a directory from `cookie` on (0: from the beginning), until it
+    /// returns false. `take` may look each one up by the function that it gets. Returns whether the directory
+    /// has ended.
     pub fn list(
         &self,
         directory: Key,
@@ -383,12 +392,12 @@ impl Files {
         Ok(true)
     }
 
-    /// How full the file system is.
+    /// Returns how full the file system is.
     pub fn space(&self, file: Key) -> Result<StatVfs> {
         rustix::fs::fstatvfs(self.look(file)?)
     }
 
-    /// The file that is called `name` in a directory, which is open.
+    /// Returns the file with this name in a directory that is open.
     fn find(&self, here: &OwnedFd, directory: Key, name: &[u8]) -> Result<(Key, Statx)> {
         let stat = at(here, plain(name)?)?;
         let file = Key::of(&stat);
@@ -400,7 +409,7 @@ impl Files {
         Ok((file, self.stat(file)?))
     }
 
-    /// The directory, to do something in.
+    /// Opens a directory, to operate on its entries.
     fn directory(&self, directory: Key) -> Result<OwnedFd> {
         let (found, stat) = self.walk(directory)?;
         match kind(&stat) {
@@ -409,15 +418,15 @@ impl Files {
         }
     }
 
-    /// The file, to look at.
+    /// Opens a file, to examine it.
     fn look(&self, file: Key) -> Result<OwnedFd> {
         Ok(self.walk(file)?.0)
     }
 
-    /// The regular file, to read or to write, and its attributes; kept open for a while. One that is only read is not open to be
-    /// written: nobody could run it.
+    /// Opens the content of a regular file. Returns it with the file's attributes, and keeps it open for a
+    /// while. A file is not opened for writing to read it: nobody could execute it.
     fn open_content(&self, file: Key, to_write: bool) -> Result<(Arc<OwnedFd>, Statx)> {
-        // Looked at first: to open a device may do something.
+        // The file is examined first: opening a device may have an effect.
         let (look, stat) = self.walk(file)?;
         match kind(&stat) {
             FileType::RegularFile => {}
@@ -433,25 +442,27 @@ impl Files {
         Ok((open, stat))
     }
 
-    /// Closes a file that was written, now that it is on the disk: nobody could run it while it is open. But one that could not
-    /// be opened to be written again.
+    /// Closes a file whose data is on the disk, because nobody could execute it while it is open for writing.
+    /// Keeps a file open that could not be opened for writing again.
     fn settle(&self, file: Key) {
         if self.opened.get(file, true).is_some() && matches!(self.may(file, Access::WRITE_OK), Ok(true)) {
             self.opened.forget(file);
         }
     }
 
-    /// Opens what syncs a file's attributes, before they are changed; none if that is everything.
+    /// Opens the file that syncs a file's attributes, before they are changed. Returns `None` if the whole
+    /// system must be synced.
     fn to_sync(&self, file: Key, look: &OwnedFd, stat: &Statx) -> Result<Option<Arc<OwnedFd>>> {
         match (self.opened.get(file, false), kind(stat)) {
             (Some(open), _) => Ok(Some(open)),
             (None, FileType::RegularFile | FileType::Directory) => Ok(self.readable(look)?.map(Arc::new)),
-            // To open it may do something.
+            // Opening it may have an effect.
             _ => Ok(None),
         }
     }
 
-    /// Opens what is to be synced; none where nobody may. Before it is changed: where no more can be opened, nothing is done.
+    /// Opens a file or directory to sync it later. Returns `None` where that is not permitted. It is opened
+    /// before the change: if no more files can be opened, nothing is changed.
     fn readable(&self, look: &OwnedFd) -> Result<Option<OwnedFd>> {
         match self.room(|| rustix::fs::open(self_path(look), CONTENT | OFlags::RDONLY, Mode::empty())) {
             Err(Errno::ACCESS | Errno::PERM) => Ok(None),
@@ -459,12 +470,12 @@ impl Files {
         }
     }
 
-    /// What was opened for that is on the disk when it returns, its names or its content, and its attributes; everything, if that is none.
+    /// Syncs an open file or directory with its attributes, or the whole system if there is none.
     fn sync(&self, open: Option<impl AsFd>) -> Result<()> {
         self.synced(open.map_or(Err(Errno::INVAL), rustix::fs::fsync))
     }
 
-    /// What becomes of having it synced. What its file system cannot sync alone is synced with everything.
+    /// Handles the outcome of a sync. If the file system cannot sync the file alone, syncs the whole system.
     fn synced(&self, done: Result<()>) -> Result<()> {
         match done {
             Err(Errno::INVAL) => {
@@ -479,7 +490,7 @@ impl Files {
         }
     }
 
-    /// Opens something. Where no more can be opened, what is only kept open for later makes room.
+    /// Opens a file. If too many files are open, closes files that are only kept open for later.
     fn room<T>(&self, open: impl Fn() -> Result<T>) -> Result<T> {
         loop {
             match open() {
@@ -489,24 +500,25 @@ impl Files {
         }
     }
 
-    /// Closes a file that has lost a name, perhaps its last: as long as it is open the disk has no room for others.
+    /// Closes a file that has lost a name, perhaps its last: while it is open, its space on the disk is not
+    /// free.
     fn close(&self, file: Result<Statx>) {
         let _ = file.map(|stat| self.opened.forget(Key::of(&stat)));
     }
 
-    /// The file, found by its way, to look at; its attributes.
+    /// Walks the path to a file. Returns it, opened to be examined, with its attributes.
     fn walk(&self, file: Key) -> Result<(OwnedFd, Statx)> {
         let way = self.places.way(file).ok_or(Errno::STALE)?;
         let path = if way.is_empty() { b"." } else { &way[..] };
         let inside = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         let found = match self.room(|| rustix::fs::openat2(&self.root, path, LOOK, Mode::empty(), inside)) {
-            // An old system, one that does not let us, a long path.
+            // The system is old or forbids the call, or the path is long.
             Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN | Errno::NAMETOOLONG) => {
                 self.room(|| self.step_by_step(path))
             }
             found => found,
         };
-        // What is not there any more was there when its handle was given.
+        // The file existed when the client got its handle.
         let found = found.map_err(|why| match why {
             Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV => Errno::STALE,
             why => why,
@@ -518,7 +530,7 @@ impl Files {
         }
     }
 
-    /// Opens each name in the directory before it.
+    /// Walks a path by opening each name in the directory before it.
     fn step_by_step(&self, path: &[u8]) -> Result<OwnedFd> {
         let mut names = path.split(|byte| *byte == b'/');
         let last = names.next_back().ok_or(Errno::STALE)?;
@@ -533,22 +545,23 @@ impl Files {
     }
 }
 
-/// The attributes of what is called so in a directory.
+/// Returns the attributes of the file with this name in a directory.
 fn at(directory: &OwnedFd, name: &[u8]) -> Result<Statx> {
     rustix::fs::statx(directory, name, AtFlags::SYMLINK_NOFOLLOW, ALL)
 }
 
-/// The attributes of what is open.
+/// Returns the attributes of an open file.
 fn of_open(open: &OwnedFd) -> Result<Statx> {
     rustix::fs::statx(open, "", AtFlags::EMPTY_PATH, ALL)
 }
 
-/// Those that may be given: nobody leaves a program here that runs as the server's user, whoever starts it.
+/// Returns the permissions that clients may set: not set-user-ID, with which a program would run as the
+/// server's user.
 fn permissions(mode: u32) -> Mode {
     Mode::from_raw_mode(mode & 0o1777)
 }
 
-/// A name that is no path.
+/// Checks that a name is not a path.
 fn plain(name: &[u8]) -> Result<&[u8]> {
     match name {
         b"" | b"." | b".." => Err(Errno::INVAL),
@@ -558,12 +571,13 @@ fn plain(name: &[u8]) -> Result<&[u8]> {
     }
 }
 
-/// What kind of file it is.
+/// Returns the type of a file.
 pub fn kind(stat: &Statx) -> FileType {
     FileType::from_raw_mode(stat.stx_mode.into())
 }
 
-/// A path to what was opened only to look at, for system calls that take no such descriptor.
+/// Returns a path to a file that was opened only to be examined, for system calls that do not accept such a
+/// descriptor.
 fn self_path(look: &OwnedFd) -> String {
     use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", look.as_raw_fd())

@@ -1,12 +1,13 @@
-//! A directory exported by NFS version 3 (RFC 1813), and a client of it: what farcall's ONC RPC is good for.
+//! An example of farcall's ONC RPC: a directory exported by NFS version 3 (RFC 1813), and a client.
 //!
 //! ```text
-//! protocol     nfs3.x and mount.x, compiled where they are used
-//! serve        the procedures of NFS        mounts    from a path to the first handle
-//! attributes   between the system's words and NFS's
+//! protocol     the protocols, generated from nfs3.x and mount.x
+//! serve        the procedures of NFS             mounts    the procedures of MOUNT: from a path to the first handle
+//! attributes   conversions between the system's types and NFS's
 //! client       lists, reads and writes files of any server
-//! files        the exported directory       places    from a handle to its file      opened    files kept open
-//! changes      which files are being changed
+//! files        the operations on the exported directory
+//! places       finds the file of a handle        opened    keeps files open
+//! changes      notes which files are being changed
 //! ```
 
 #![cfg(target_os = "linux")]

@@ -10,6 +10,6 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    eprintln!("Files are found by means that only Linux has.");
+    eprintln!("farcall-nfs runs on Linux only: it finds files through /proc.");
     std::process::exit(1);
 }

@@ -1,4 +1,4 @@
-//! MOUNT (RFC 1813 appendix I): from a path to the first handle.
+//! The procedures of MOUNT (RFC 1813 appendix I), which returns the first handle for a path.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::protocol::mount::*;
 /// AUTH_NONE and AUTH_SYS (RFC 5531 section 8.2).
 const FLAVORS: [i32; 2] = [1, 0];
 
-/// What mounts a directory, under the name that clients know it by.
+/// Serves MOUNT for one exported directory.
 #[derive(Debug)]
 pub struct Mounts {
     files: Arc<Files>,
@@ -22,12 +22,12 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Mounts `files` as `name`, which begins with a slash.
+    /// Exports `files` as `name`, which begins with a slash.
     pub fn new(files: Arc<Files>, name: &str) -> Mounts {
         Mounts { files, name: name.trim_end_matches('/').as_bytes().into() }
     }
 
-    /// The directory at a path that a client gives: the exported one, or one below it.
+    /// Returns the directory at a client's path: the exported one, or one below it.
     fn find(&self, path: &[u8]) -> std::result::Result<Key, Errno> {
         let below = path.strip_prefix(&*self.name).ok_or(Errno::NOENT)?;
         if !below.is_empty() && !below.starts_with(b"/") {
@@ -57,13 +57,14 @@ fn reason(why: Errno) -> Mountstat3 {
         Errno::NOTDIR => Mountstat3::Mnt3errNotdir,
         Errno::INVAL => Mountstat3::Mnt3errInval,
         Errno::NAMETOOLONG => Mountstat3::Mnt3errNametoolong,
-        // There is no word for "later".
+        // MOUNT has no status for "try again later".
         Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => Mountstat3::Mnt3errServerfault,
         _ => Mountstat3::Mnt3errIo,
     }
 }
 
-/// Who has mounted what is not written down: it would only be a rumour (appendix I, "the server does not use it").
+/// The server keeps no list of mounts, which could only be a guess (appendix I, "the server does not use
+/// it").
 impl MountV3 for Mounts {
     fn mountproc3_mnt(&self, path: &Dirpath) -> Result<Mountres3> {
         Ok(match self.find(path) {

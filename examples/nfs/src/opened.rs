@@ -1,73 +1,60 @@
-//! Files that were read or written lately stay open, so that the next access need not open them again.
+//! Keeps files open that were read or written lately, so that the next access need not open them again.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::places::Key;
 
-/// How many stay open at most.
-const MOST: usize = 128;
+/// The most files that are kept open.
+const MAX_OPEN: usize = 128;
 
-/// The files that are open, each in one way, and when each was last used. Whether one may still be reached is not known here.
+/// The files that are kept open, the one that was used last at the end. Whether a client may still reach a
+/// file is not known here.
 #[derive(Debug, Default)]
-pub struct Opened(Mutex<Used>);
-
-#[derive(Debug, Default)]
-struct Used {
-    files: HashMap<Key, Open>,
-    now: u64,
-}
+pub struct Opened(Mutex<VecDeque<Open>>);
 
 #[derive(Debug)]
 struct Open {
+    key: Key,
     file: Arc<OwnedFd>,
-    /// Whether it was opened to be written, too.
+    /// Whether the file was opened to be written, too.
     to_write: bool,
-    last: u64,
 }
 
 impl Opened {
-    /// The file, if it is open, and as it is wanted.
+    /// Returns the file if it is open, and open for writing if that is wanted.
     pub fn get(&self, file: Key, to_write: bool) -> Option<Arc<OwnedFd>> {
-        let mut used = self.lock();
-        used.now += 1;
-        let now = used.now;
-        let open = used.files.get_mut(&file).filter(|open| open.to_write || !to_write)?;
-        open.last = now;
-        Some(open.file.clone())
+        let mut files = self.lock();
+        let place = files.iter().position(|open| open.key == file && (open.to_write || !to_write))?;
+        let open = files.remove(place)?;
+        let file = open.file.clone();
+        files.push_back(open);
+        Some(file)
     }
 
-    /// Keeps it open; the one that was used longest ago is closed if there are too many.
+    /// Keeps a file open, in place of an earlier descriptor. If there are too many, closes the least recently
+    /// used one.
     pub fn keep(&self, key: Key, file: Arc<OwnedFd>, to_write: bool) {
-        let mut used = self.lock();
-        used.now += 1;
-        let last = used.now;
-        used.files.insert(key, Open { file, to_write, last });
-        if used.files.len() <= MOST {
-            return;
+        let mut files = self.lock();
+        files.retain(|open| open.key != key);
+        files.push_back(Open { key, file, to_write });
+        if files.len() > MAX_OPEN {
+            files.pop_front();
         }
-        used.forget_oldest();
     }
 
-    /// Closes the one that was used longest ago, as soon as nobody uses it; false if there is none.
+    /// Closes the least recently used file as soon as no thread uses it. Returns false if there is none.
     pub fn forget_oldest(&self) -> bool {
-        self.lock().forget_oldest()
+        self.lock().pop_front().is_some()
     }
 
-    /// Closes it, as soon as nobody uses it.
+    /// Closes a file as soon as no thread uses it.
     pub fn forget(&self, file: Key) {
-        self.lock().files.remove(&file);
+        self.lock().retain(|open| open.key != file);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Used> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Open>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Used {
-    fn forget_oldest(&mut self) -> bool {
-        let oldest = self.files.iter().min_by_key(|(_, open)| open.last).map(|(key, _)| *key);
-        oldest.and_then(|oldest| self.files.remove(&oldest)).is_some()
     }
 }

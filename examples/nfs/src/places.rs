@@ -1,37 +1,39 @@
-//! Where the files that clients hold handles of are to be found: by the directory and the name that each was last seen under.
+//! Finds the files of clients' handles, by the directory and the name under which each was last seen.
 //!
-//! A handle names a file by device, inode and birth (RFC 1813 section 2.3.3 leaves that to the server). The system opens nothing by
-//! inode without privilege, so the way to it is kept here. It is only a hint: whoever follows it checks that it led to the
-//! file, and the handle is stale if it did not.
+//! A handle identifies a file by device, inode and time of birth (RFC 1813 section 2.3.3 leaves that to the
+//! server). The system opens no file by its inode without privilege, so the path to it is kept here. The path
+//! is only a hint: the caller checks that it leads to the file, and otherwise the handle is stale.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Statx, makedev};
 
-/// How many files are known at most; the half that was used longest ago is forgotten beyond it. (About 100 bytes each, and the name.)
-const MOST: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
-/// How deep below the root a file may be.
-const DEPTH: usize = 256;
+/// The most files that are known. Beyond it, the half that was used longest ago is forgotten. (A file takes
+/// about 100 bytes and its name.)
+const MAX_FILES: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
+/// The most directories between the root and a file.
+const MAX_DEPTH: usize = 256;
 
-/// A file, whatever it is called.
+/// Identifies a file, whatever its name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     device: u64,
     inode: u64,
-    /// In nanoseconds: an inode is used again when its file is gone. 0 where the file system does not know.
+    /// The time of birth in nanoseconds, because the system reuses the inode of a deleted file. 0 where it is
+    /// unknown.
     born: u64,
 }
 
 impl Key {
-    /// The file that the system speaks of.
+    /// Returns the key of the file with these attributes.
     pub fn of(stat: &Statx) -> Key {
         let born = (stat.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000);
         let born = born.wrapping_add(stat.stx_btime.tv_nsec.into());
         Key { device: makedev(stat.stx_dev_major, stat.stx_dev_minor), inode: stat.stx_ino, born }
     }
 
-    /// What a handle of it has inside.
+    /// Returns the bytes of the file's handle.
     pub fn bytes(self) -> [u8; 24] {
         let mut bytes = [0; 24];
         let parts = [self.device, self.inode, self.born];
@@ -39,7 +41,7 @@ impl Key {
         bytes
     }
 
-    /// The file of such bytes.
+    /// Returns the key in the bytes of a handle.
     pub fn parse(bytes: [u8; 24]) -> Key {
         let [device, inode, born] = [0, 8, 16].map(|at| {
             let mut part = [0; 8];
@@ -50,7 +52,7 @@ impl Key {
     }
 }
 
-/// The ways to all files that handles were given of.
+/// The paths to all files for which clients hold handles.
 #[derive(Debug)]
 pub struct Places {
     root: Key,
@@ -60,7 +62,7 @@ pub struct Places {
 #[derive(Debug, Default)]
 struct Known {
     places: HashMap<Key, Place>,
-    /// Grows with each that is entered or used.
+    /// A counter that grows with each use.
     age: u64,
 }
 
@@ -68,22 +70,23 @@ struct Known {
 struct Place {
     directory: Key,
     name: Box<[u8]>,
-    /// When it was last used. Never before what is in it was, or that would be forgotten later and not be found.
+    /// When it was last used. A directory is never older than a file in it: if it were forgotten first, the
+    /// file could not be found.
     age: u64,
 }
 
 impl Places {
-    /// A table in which only the root is known.
+    /// Returns a table in which only the root is known.
     pub fn new(root: Key) -> Places {
         Places { root, known: Mutex::default() }
     }
 
-    /// The root.
+    /// Returns the root.
     pub fn root(&self) -> Key {
         self.root
     }
 
-    /// Notes that `file` stands in `directory` under `name`.
+    /// Notes that `file` is in `directory` under `name`.
     pub fn note(&self, file: Key, directory: Key, name: &[u8]) {
         if file == self.root {
             return;
@@ -94,12 +97,12 @@ impl Places {
             known.places.insert(file, Place { directory, name: name.into(), age: 0 });
         }
         known.used(file, self.root);
-        if known.places.len() > MOST {
+        if known.places.len() > MAX_FILES {
             known.forget_half();
         }
     }
 
-    /// The path that leads from the root to the file; empty for the root, none if it is not known.
+    /// Returns the path from the root to the file: empty for the root, `None` if it is not known.
     pub fn way(&self, file: Key) -> Option<Vec<u8>> {
         let mut known = self.lock();
         let chain = known.used(file, self.root)?;
@@ -114,7 +117,7 @@ impl Places {
         Some(way)
     }
 
-    /// The directory that the file was last seen in; the root is its own.
+    /// Returns the directory in which the file was last seen. The root is its own directory.
     pub fn directory(&self, file: Key) -> Option<Key> {
         if file == self.root {
             return Some(file);
@@ -128,12 +131,13 @@ impl Places {
 }
 
 impl Known {
-    /// Notes that a file is used, and so the directories above it. It and they, but the root; none if they do not lead to the root.
+    /// Notes that a file is used, and the directories above it. Returns the file and these directories
+    /// without the root, or `None` if they do not lead to the root.
     fn used(&mut self, file: Key, root: Key) -> Option<Vec<Key>> {
         self.age += 1;
         let (mut here, mut chain) = (file, Vec::new());
         while here != root {
-            let place = self.places.get_mut(&here).filter(|_| chain.len() < DEPTH)?;
+            let place = self.places.get_mut(&here).filter(|_| chain.len() < MAX_DEPTH)?;
             place.age = self.age;
             chain.push(here);
             here = place.directory;
@@ -185,11 +189,11 @@ mod tests {
     #[test]
     fn what_was_seen_longest_ago_is_forgotten_first() {
         let places = Places::new(key(1));
-        for inode in 0..=MOST as u64 {
+        for inode in 0..=MAX_FILES as u64 {
             places.note(key(inode + 2), key(1), b"x");
         }
         assert_eq!(places.way(key(2)), None);
-        assert!(places.way(key(MOST as u64 + 2)).is_some());
+        assert!(places.way(key(MAX_FILES as u64 + 2)).is_some());
     }
 
     #[test]
@@ -197,7 +201,7 @@ mod tests {
         let places = Places::new(key(1));
         places.note(key(2), key(1), b"directory");
         places.note(key(3), key(2), b"used");
-        for inode in 4..=MOST as u64 {
+        for inode in 4..=MAX_FILES as u64 {
             places.note(key(inode), key(2), b"x");
         }
         assert_eq!(places.way(key(3)).unwrap(), b"directory/used");

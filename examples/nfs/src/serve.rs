@@ -1,6 +1,6 @@
 //! The procedures of NFS version 3 (RFC 1813 section 3), over the files of a directory.
 //!
-//! What reads need not be more than this: each procedure is an operation of [`Files`] and the attributes around it.
+//! Each procedure is an operation of [`Files`], with the attributes before and after it.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use crate::files::{Change, Files};
 use crate::places::Key;
 use crate::protocol::nfs::*;
 
-/// The most bytes of one READ or WRITE: as many as a datagram has room for, or a record should have.
-fn transfer() -> u32 {
+/// Returns the most bytes of one READ or WRITE on the caller's transport.
+fn max_transfer_bytes() -> u32 {
     match caller().map(|caller| caller.transport()) {
         Some(Transport::Udp) => 32 << 10,
         _ => 1 << 20,
     }
 }
 
-/// What the fixed part of a list of names takes at most on the wire, with its attributes.
-const LIST_OVERHEAD: usize = 128;
+/// The most bytes of the fixed part of a list of names, with the directory's attributes.
+const LIST_OVERHEAD_BYTES: usize = 128;
 
-/// A directory, exported.
+/// Serves NFS for one directory.
 #[derive(Debug)]
 pub struct Export {
     files: Arc<Files>,
@@ -40,19 +40,20 @@ impl Export {
         Export { files, changes: Changes::default(), run: run() }
     }
 
-    /// Between two that differ, what was written and not committed may be lost (RFC 1813 section 3.3.7): in another run, or
-    /// where the disk has failed.
+    /// Returns the write verifier. If it has changed, uncommitted writes may be lost (RFC 1813 section
+    /// 3.3.7): the server was restarted, or the disk has failed.
     fn verifier(&self) -> Writeverf3 {
         self.run.wrapping_add(self.files.losses()).to_be_bytes()
     }
 
-    /// A file's attributes after an operation, if they are to be had.
+    /// Returns a file's attributes after an operation, if they can be read.
     fn after(&self, file: std::result::Result<Key, Errno>) -> PostOpAttr {
         self.files.stat(file.ok()?).ok().map(|stat| attributes(&stat))
     }
 
-    /// Does something to a file, and says what it was before and is after it. What it was before is left out if another client has
-    /// changed it meanwhile: who is told both takes his own change for the only one (RFC 1813 section 2.6, `wcc_data`).
+    /// Changes a file by `act`, and returns the outcome with the attributes before and after it. The
+    /// attributes before it are left out if another client has changed the file meanwhile: a client that gets
+    /// both assumes that its change was the only one (RFC 1813 section 2.6, `wcc_data`).
     fn around<T>(
         &self,
         handle: &NfsFh3,
@@ -72,7 +73,8 @@ impl Export {
         (done, WccData { before: change.is_alone().then(|| before(&stat)), after })
     }
 
-    /// Makes something in a directory: its handle, its attributes, unless it has gone already.
+    /// Creates something in a directory by `make`. Returns its handle and attributes, unless it has gone
+    /// already.
     fn make(
         &self,
         place: &Diropargs3,
@@ -84,15 +86,16 @@ impl Export {
         })
     }
 
-    /// Changes what was just made, which had its mode from the start; other wishes may fail without harm.
+    /// Sets the requested attributes of a new file, except its mode, which it was created with. Failures are
+    /// ignored.
     fn finish(&self, made: Key, wanted: &Sattr3) {
         let change = change(&Sattr3 { mode: None, ..*wanted });
-        // Who owns it is the server's affair where the server may not give files away.
+        // A server without the privilege cannot change the owner.
         let _ = self.files.change(made, &change);
     }
 }
 
-/// The permissions that something new gets if its maker says nothing.
+/// Returns the requested permissions of a new file, or the default ones.
 fn mode(wanted: &Sattr3, otherwise: u32) -> u32 {
     wanted.mode.unwrap_or(otherwise)
 }
@@ -107,7 +110,7 @@ impl NfsV3 for Export {
 
     fn nfsproc3_setattr(&self, args: &Setattr3args) -> Result<Setattr3res> {
         let (done, obj_wcc) = self.around(&args.object, |file, stat| {
-            // Only if nobody else has changed it meanwhile.
+            // The guard allows the change only if nobody has changed the file meanwhile.
             if args.guard.is_some_and(|guard| guard != attributes(stat).ctime) {
                 return Ok(false);
             }
@@ -169,8 +172,9 @@ impl NfsV3 for Export {
 
     fn nfsproc3_read(&self, args: &Read3args) -> Result<Read3res> {
         let file = file(&args.file);
-        let read =
-            file.and_then(|file| self.files.read(file, args.offset, args.count.min(transfer()) as usize));
+        let read = file.and_then(|file| {
+            self.files.read(file, args.offset, args.count.min(max_transfer_bytes()) as usize)
+        });
         Ok(match read {
             Ok((data, eof, stat)) => Read3res::Nfs3Ok(Read3resok {
                 file_attributes: Some(attributes(&stat)),
@@ -184,7 +188,7 @@ impl NfsV3 for Export {
 
     fn nfsproc3_write(&self, args: &Write3args) -> Result<Write3res> {
         let &Write3args { offset, count, stable, ref data, .. } = args;
-        // Asked first: what is lost from here on was perhaps this.
+        // The verifier is read first: a loss from here on may be a loss of this write.
         let verf = self.verifier();
         let (done, file_wcc) = self.around(&args.file, |file, _| match data.len() == count as usize {
             true => self.files.write(file, offset, data, stable),
@@ -253,7 +257,7 @@ impl NfsV3 for Export {
             Mknoddata3::Nf3sock(wanted) => {
                 self.files.make_special(directory, name, FileType::Socket, mode(wanted, 0o644))
             }
-            // Devices are not for strangers to make; and of other types RFC 1813 section 3.3.11 says BADTYPE or this.
+            // Clients may not create devices. For other types RFC 1813 section 3.3.11 allows BADTYPE or this.
             _ => Err(Errno::NOTSUP),
         });
         Ok(match made {
@@ -314,7 +318,7 @@ impl NfsV3 for Export {
 
     fn nfsproc3_readdir(&self, args: &Readdir3args) -> Result<Readdir3res> {
         let directory = file(&args.dir);
-        let mut left = (args.count.min(transfer()) as usize).saturating_sub(LIST_OVERHEAD);
+        let mut left = (args.count.min(max_transfer_bytes()) as usize).saturating_sub(LIST_OVERHEAD_BYTES);
         let mut entries = Vec::new();
         let listed = directory.and_then(|directory| {
             self.files.list(directory, args.cookie, |entry, _| {
@@ -337,23 +341,25 @@ impl NfsV3 for Export {
     }
 
     fn nfsproc3_readdirplus(&self, args: &Readdirplus3args) -> Result<Readdirplus3res> {
-        /// Attributes and a handle, each with the word that says that it is there.
-        const MORE: usize = 4 + 84 + 4 + 4 + 24;
+        /// The bytes of an entry's attributes and handle, each with the word that says that it is present.
+        const PLUS_BYTES: usize = 4 + 84 + 4 + 4 + 24;
         let directory = file(&args.dir);
-        let mut left = (args.maxcount.min(transfer()) as usize).saturating_sub(LIST_OVERHEAD);
-        let mut names_left = args.dircount.min(transfer()) as usize;
+        let mut left = (args.maxcount.min(max_transfer_bytes()) as usize).saturating_sub(LIST_OVERHEAD_BYTES);
+        let mut names_left = args.dircount.min(max_transfer_bytes()) as usize;
         let mut entries = Vec::new();
         let listed = directory.and_then(|directory| {
             self.files.list(directory, args.cookie, |entry, find| {
                 let bytes = 24 + padded(&entry.name);
-                // How many bytes of names are wanted is a hint (RFC 1813 section 3.3.17); without the first there is no progress.
-                let Some(rest) =
-                    left.checked_sub(bytes + MORE).filter(|_| entries.is_empty() || bytes <= names_left)
+                // `dircount` is a hint (RFC 1813 section 3.3.17). Without the first entry there is no
+                // progress.
+                let Some(rest) = left
+                    .checked_sub(bytes + PLUS_BYTES)
+                    .filter(|_| entries.is_empty() || bytes <= names_left)
                 else {
                     return false;
                 };
                 (left, names_left) = (rest, names_left.saturating_sub(bytes));
-                // It may have gone meanwhile: then its name is all that is known.
+                // If the entry has gone meanwhile, only its name is known.
                 let found = find(&entry.name).ok();
                 entries.push(Entryplus3 {
                     fileid: entry.inode,
@@ -399,7 +405,7 @@ impl NfsV3 for Export {
 
     fn nfsproc3_fsinfo(&self, args: &Fsinfo3args) -> Result<Fsinfo3res> {
         let root = file(&args.fsroot).and_then(|root| self.files.stat(root));
-        let most = transfer();
+        let most = max_transfer_bytes();
         Ok(match root {
             Ok(stat) => Fsinfo3res::Nfs3Ok(Fsinfo3resok {
                 obj_attributes: Some(attributes(&stat)),
@@ -443,8 +449,8 @@ impl NfsV3 for Export {
 }
 
 impl Export {
-    /// Makes a file unless the same request has made it before: its eight bytes are kept as the file's times, until the client
-    /// sets them (RFC 1813 section 3.3.8).
+    /// Creates a file unless the same request has created it before. The request's eight bytes are kept as
+    /// the file's times until the client sets them (RFC 1813 section 3.3.8).
     fn create_once(
         &self,
         directory: Key,
@@ -452,7 +458,7 @@ impl Export {
         once: &Createverf3,
     ) -> std::result::Result<Key, Errno> {
         let [a, b, c, d, e, f, g, h] = *once;
-        // Times before 2106 on every file system, whatever the bytes are.
+        // Any bytes become times that every file system can store.
         let time =
             |bytes: [u8; 4]| Nfstime3 { seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff, nseconds: 0 };
         let (first, second) = (time([a, b, c, d]), time([e, f, g, h]));
@@ -474,7 +480,8 @@ impl Export {
         }
     }
 
-    /// A file that is there already is emptied if its maker wants that. What else it should be is said of new ones.
+    /// Truncates an existing file if the client asks for a size. The other attributes apply to new files
+    /// only.
     fn reuse(&self, directory: Key, name: &[u8], wanted: &Sattr3) -> std::result::Result<Key, Errno> {
         let (found, _) = self.files.existing(directory, name)?;
         let _change = self.changes.begin(found);
@@ -483,7 +490,7 @@ impl Export {
     }
 }
 
-/// What a name takes on the wire beside its length.
+/// Returns how many bytes an encoded name takes without its length.
 fn padded(name: &[u8]) -> usize {
     name.len().next_multiple_of(4)
 }
@@ -493,7 +500,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_was_before_is_told_only_if_nobody_else_has_changed_it_since() {
+    fn attributes_before_a_change_are_returned_only_if_nobody_else_has_changed_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let files = Files::open(directory.path()).unwrap();
         let root = handle(files.root());

@@ -1,4 +1,5 @@
-//! Writes the seeds of every fuzz target to `fuzz/corpus`: `cargo run -p farcall-fuzz-targets --example seeds`.
+//! Writes the seeds of every fuzz target to `fuzz/corpus`: `cargo run -p farcall-fuzz-targets --example
+//! seeds`.
 //!
 //! They are what goes over the wire when all is well. After a change of a format, run it again.
 

@@ -54,7 +54,7 @@ pub struct Target {
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 /// The memory that the two halves share stands on the heap here.
-const SHARED: usize = farcall_shm::Page::WORDS * size_of::<u64>();
+const SHARED: usize = farcall_shm::CallMemory::WORDS * size_of::<u64>();
 
 /// All of them.
 pub const TARGETS: &[Target] = &[

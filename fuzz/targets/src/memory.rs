@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_shm::{
-    Call, Caller, FETCHED, Hello, INLINE, LANES, PART, PARTS, Page, Request, SLOTS, Server, Status, Taker,
-    Ticket,
+    Call, CallMemory, Caller, FETCH_PARTS, Hello, PART_BYTES, RING_COUNT, RING_PARTS, Request, RequestCursor,
+    RequestId, SLOT_BODY_BYTES, SLOT_COUNT, Server, Status,
 };
 
 use crate::script::Script;
@@ -28,28 +28,28 @@ pub fn shm_hello(data: &[u8]) {
 /// | 4 the server looks for what was given up | |
 /// | 5 the server answers a request | byte: which; filling |
 pub fn memory_server(data: &[u8]) {
-    let page = Page::alone();
-    let (server, mut taker) = (Server::new(page.clone()), Taker::new());
+    let page = CallMemory::alone();
+    let (server, mut cursor) = (Server::new(page.clone()), RequestCursor::new());
     let mut script = Script::new(data);
-    let mut emptiers = server.emptiers();
-    let (mut numbers, mut taken) = ([0; SLOTS], Vec::new());
+    let mut consumers = server.consumers();
+    let (mut numbers, mut taken) = ([0; SLOT_COUNT], Vec::new());
     while let Some(step) = script.step() {
         match step % 6 {
             3 => {
-                let Some((slot, number)) = server.take(&mut taker) else { continue };
+                let Some((slot, number)) = server.take(&mut cursor) else { continue };
                 numbers[slot] += 1;
                 assert_eq!(number, numbers[slot], "a request is taken once");
-                assert_eq!(taker.number(slot), number);
+                assert_eq!(cursor.number(slot), number);
                 check_request(&server, slot);
                 taken.push((slot, number));
             }
-            4 if server.has_parts(&mut taker) => emptiers.iter_mut().for_each(|lane| {
-                lane.renew();
-                if lane.has_part() {
-                    lane.take(None);
+            4 if server.has_parts(&mut cursor) => consumers.iter_mut().for_each(|ring| {
+                ring.renew();
+                if ring.has_part() {
+                    ring.take(None);
                 }
             }),
-            4 => assert!(server.given_up(&mut taker).is_none_or(|slot| slot < SLOTS)),
+            4 => assert!(server.given_up(&mut cursor).is_none_or(|slot| slot < SLOT_COUNT)),
             5 => {
                 let Some((slot, number)) = script.pick(&taken) else { continue };
                 server.answer(slot, number, Status::Result, &script.filling());
@@ -58,23 +58,23 @@ pub fn memory_server(data: &[u8]) {
         }
     }
     // While nobody writes, looking ends.
-    assert!((0..=2 * SLOTS).any(|_| server.take(&mut taker).is_none()));
-    assert!((0..=SLOTS).any(|_| server.given_up(&mut taker).is_none()));
-    server.has_parts(&mut taker);
-    assert!(!server.is_rung(&taker.seen()));
+    assert!((0..=2 * SLOT_COUNT).any(|_| server.take(&mut cursor).is_none()));
+    assert!((0..=SLOT_COUNT).any(|_| server.given_up(&mut cursor).is_none()));
+    server.has_parts(&mut cursor);
+    assert!(!server.has_work(&cursor.seen()));
 }
 
 fn check_request(server: &Server, slot: usize) {
     let mut body = Vec::new();
     match server.request(slot) {
-        Request::Call { len, added, .. } => {
-            assert!(len <= INLINE && added.is_none_or(|added| added.lane < LANES));
+        Request::Call { len, bulk, .. } => {
+            assert!(len <= SLOT_BODY_BYTES && bulk.is_none_or(|bulk| bulk.ring < RING_COUNT));
             server.arguments(slot, len, &mut body);
             assert_eq!(body.len(), len);
         }
-        Request::Fetch { lane, part, .. } => {
-            assert!(lane < LANES && part < FETCHED);
-            server.fill(lane, part, &[1, 2, 3]);
+        Request::Fetch { ring, part, .. } => {
+            assert!(ring < RING_COUNT && part < FETCH_PARTS);
+            server.fill(ring, part, &[1, 2, 3]);
         }
         Request::Forget | Request::Nonsense => {}
     }
@@ -89,12 +89,12 @@ fn check_request(server: &Server, slot: usize) {
 /// | 4 the caller looks for an answer | byte: which |
 /// | 5 the caller gives a call up | byte: which |
 /// | 6 the caller waits, and has somebody watch | byte: which |
-/// | 7 the caller empties a lane | text: its length |
+/// | 7 the caller empties a ring | text: its length |
 pub fn memory_caller(data: &[u8]) {
-    let page = Page::alone();
+    let page = CallMemory::alone();
     let caller = Arc::new(Caller::new(page.clone()));
     let mut script = Script::new(data);
-    let mut under_way: Vec<Ticket> = Vec::new();
+    let mut under_way: Vec<RequestId> = Vec::new();
     let mut body = Vec::new();
     while let Some(step) = script.step() {
         match step % 8 {
@@ -102,64 +102,68 @@ pub fn memory_caller(data: &[u8]) {
                 let arguments = script.filling();
                 let Some(slot) = caller.claim() else { continue };
                 assert!(
-                    slot < SLOTS && under_way.iter().all(|ticket| ticket.slot() != slot),
+                    slot < SLOT_COUNT && under_way.iter().all(|id| id.slot() != slot),
                     "nobody else has it"
                 );
                 let call = Call { export: 1, procedure: 2, within: None, trace: None };
-                under_way.push(caller.call(slot, &call, &arguments[..arguments.len().min(INLINE)], None));
+                under_way.push(caller.call(
+                    slot,
+                    &call,
+                    &arguments[..arguments.len().min(SLOT_BODY_BYTES)],
+                    None,
+                ));
             }
             4 => {
-                let Some(ticket) = script.pick(&under_way).filter(|ticket| caller.is_answered(*ticket))
-                else {
+                let Some(id) = script.pick(&under_way).filter(|id| caller.is_answered(*id)) else {
                     continue;
                 };
                 body.clear();
-                if let Some(mut lane) = caller.stream(ticket) {
-                    while lane.has_part() && body.len() < PARTS * PART {
-                        lane.take(Some(&mut body));
+                if let Some(mut ring) = caller.result_ring(id) {
+                    while ring.has_part() && body.len() < RING_PARTS * PART_BYTES {
+                        ring.take(Some(&mut body));
                     }
-                    lane.finish(caller.streamed(ticket), Some(&mut body));
-                    assert!(body.len() <= 2 * PARTS * PART);
+                    ring.finish(caller.ring_bytes(id), Some(&mut body));
+                    assert!(body.len() <= 2 * RING_PARTS * PART_BYTES);
                     body.clear();
                 }
-                caller.answer(ticket, &mut body);
-                assert!(body.len() <= INLINE);
-                caller.release(ticket.slot());
-                under_way.retain(|other| *other != ticket);
+                caller.answer(id, &mut body);
+                assert!(body.len() <= SLOT_BODY_BYTES);
+                caller.release(id.slot());
+                under_way.retain(|other| *other != id);
             }
             5 => {
-                let Some(ticket) = script.pick(&under_way) else { continue };
-                caller.give_up(ticket);
-                caller.abandon(ticket);
-                under_way.retain(|other| *other != ticket);
+                let Some(id) = script.pick(&under_way) else { continue };
+                caller.give_up(id);
+                caller.abandon(id);
+                under_way.retain(|other| *other != id);
             }
             6 => {
-                let Some(ticket) = script.pick(&under_way) else { continue };
-                caller.sleep(ticket, false, Duration::ZERO);
-                caller.watch(ticket);
-                caller.is_taken(ticket);
+                let Some(id) = script.pick(&under_way) else { continue };
+                caller.sleep(id, false, Duration::ZERO);
+                caller.watch(id);
+                caller.is_taken(id);
             }
             7 => {
-                let Some(lane) = caller.lane(Duration::ZERO) else { continue };
+                let Some(ring) = caller.argument_ring(Duration::ZERO) else { continue };
                 body.clear();
-                lane.drain(1, script.text().len() << 8, &mut body);
-                assert!(body.len() <= PART);
+                ring.drain(1, script.text().len() << 8, &mut body);
+                assert!(body.len() <= PART_BYTES);
             }
             _ => scribble(&page, &mut script),
         }
     }
-    let slots: HashSet<usize> = under_way.iter().map(|ticket| ticket.slot()).collect();
+    let slots: HashSet<usize> = under_way.iter().map(|id| id.slot()).collect();
     assert_eq!(slots.len(), under_way.len());
 }
 
 /// The peer writes a word.
-fn scribble(page: &Arc<Page>, script: &mut Script<'_>) {
+fn scribble(page: &Arc<CallMemory>, script: &mut Script<'_>) {
     let region = script.byte();
     let (at, word) = (number(script.text()) as usize, number(script.text()));
     let at = match region % 3 {
-        0 => at % Page::slot_words(0)[0],
-        1 => Page::slot_words(at >> 3 & 3)[at & 7],
-        _ => at % Page::WORDS,
+        0 => at % CallMemory::slot_words(0)[0],
+        1 => CallMemory::slot_words(at >> 3 & 3)[at & 7],
+        _ => at % CallMemory::WORDS,
     };
     page.scribble(at, word);
 }

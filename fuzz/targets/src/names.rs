@@ -1,5 +1,5 @@
-//! What the registry reads, its file and the names that users write; what clerks read of one another's memory, and what is asked
-//! of segments.
+//! What the registry reads, its file and the names that users write; what clerks read of one another's
+//! memory, and what is asked of segments.
 
 use farcall_names::{Address, Label, Name};
 

@@ -3,8 +3,8 @@
 use farcall_onc::wire::message::{Answer, Call, Reply, peek};
 use farcall_onc::wire::record::{Limits, Records};
 
-/// A step, and the bytes of a stream that come by it: records are no more than what came, however it comes, and what is
-/// read of one is written as it was.
+/// A step, and the bytes of a stream that come by it: records are no more than what came, however it comes,
+/// and what is read of one is written as it was.
 pub fn onc_stream(data: &[u8]) {
     let Some((step, stream)) = data.split_first() else { return };
     let limits = Limits { record: 1 << 16, fragments: 64, ..Limits::default() };

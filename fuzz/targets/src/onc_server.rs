@@ -104,8 +104,8 @@ impl Served for Program {
     }
 }
 
-/// How the server is set, a step, and the bytes of a stream that come by it: a reply is one to its call, whatever is no call
-/// has none, and what comes twice runs once and is answered alike.
+/// How the server is set, a step, and the bytes of a stream that come by it: a reply is one to its call,
+/// whatever is no call has none, and what comes twice runs once and is answered alike.
 pub fn onc_server(data: &[u8]) {
     let Some(([settings, step], stream)) = data.split_first_chunk() else { return };
     let program = Arc::new(Program::default());

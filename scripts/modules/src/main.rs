@@ -1,10 +1,10 @@
 //! Finds modules that use one another in a circle, and draws the workspace's crates.
 //!
-//! `modules FOLDER…` reads `src/lib.rs` and `src/main.rs` of each crate's folder, and exits with 1 if it finds a
-//! circle. A path counts as an arrow to the module that defines what it names; re-exports are seen through. For
-//! every module, the children (each taken with all below it) must have no circle among them. Methods and fields
-//! are not seen: they belong to a type, and code that has a value of that type has named the type or was given
-//! the value.
+//! `modules FOLDER…` reads `src/lib.rs` and `src/main.rs` of each crate's folder, and exits with 1 if it
+//! finds a circle. A path counts as an arrow to the module that defines what it names; re-exports are seen
+//! through. For every module, the children (each taken with all below it) must have no circle among them.
+//! Methods and fields are not seen: they belong to a type, and code that has a value of that type has named
+//! the type or was given the value.
 //!
 //! `modules --crates` prints a table of the workspace's crates, `--crates --write` writes it into
 //! ARCHITECTURE.md, and `--crates --check` exits with 1 if the table there is another one.

@@ -21,43 +21,44 @@ use crate::x_file;
 
 /// Call a procedure of any exporter, or of a server of ONC RPC, with JSON
 ///
-/// The exporter describes its interface; no source is needed. The result is printed as JSON, and so is a declared
-/// exception, in {"exception": …} and with exit code 3. `farcall describe NAME` lists the procedures.
+/// The exporter describes its interface, so no source is needed. The command prints the result as JSON. It prints a
+/// declared exception as {"exception": …}, with exit code 3. `farcall describe NAME` lists the procedures.
 ///
-/// A server of ONC RPC describes nothing: after its address comes what does, an .x file or nfs3, mount, rpcbind, vxi11.
-/// The address is tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, or a host, whose port mapper is asked.
+/// A server of ONC RPC does not describe itself. Its address is followed by an .x file, or by the name of a protocol
+/// that needs none: nfs3, mount, rpcbind, vxi11. The address is tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, or a
+/// HOST, whose port mapper tells the port.
 #[derive(Debug, Args)]
 #[command(override_usage = "farcall call [OPTIONS] <NAME> <PROCEDURE> [JSON]
        farcall call [OPTIONS] <ADDRESS> <FILE.x> <PROCEDURE> [JSON]")]
 pub struct Call {
-    /// Who is called
+    /// The exporter, by its name; or the server of ONC RPC, by its address
     #[arg(value_hint = ValueHint::Hostname)]
     name: String,
 
-    /// The procedure; before it, for ONC RPC, the .x file
+    /// The procedure; for ONC RPC, first the .x file and then the procedure
     #[arg(value_name = "PROCEDURE", value_hint = ValueHint::FilePath)]
     procedure: String,
 
-    /// The arguments: an object by their names, an array, or a single one's value; - reads them from standard input. Opaque
-    /// bytes are base64, {"hex": "…"}, {"text": "…"} or "@FILE"
+    /// The arguments: an object with their names, an array, or the value of a single one; - reads them from
+    /// standard input. Opaque bytes are base64, {"hex": "…"}, {"text": "…"} or "@FILE"
     #[arg(value_name = "JSON", allow_negative_numbers = true, num_args = 0..=2)]
     arguments: Vec<String>,
 
-    /// Print what the arguments may look like, and do not call
+    /// Print example arguments, and do not call
     #[arg(long)]
     example: bool,
 
-    /// Call once for each line of standard input, which is the arguments; print a line for each: {"result":
-    /// …}, {"exception": …} or {"error": …} with the exit code that a single call would have
+    /// Call once for each line of standard input, which holds the arguments; print a line for each call:
+    /// {"result": …}, {"exception": …}, or {"error": …} with the exit code of that call
     #[arg(long, conflicts_with = "example")]
     batch: bool,
 
-    /// Exit with 6 if the result has this VALUE at PATH, as in status=NFS3ERR_STALE or entries[0].name=a; may
-    /// be given several times
+    /// Exit with 6 if the result has VALUE at PATH, as in status=NFS3ERR_STALE or entries[0].name=a; may be
+    /// repeated
     #[arg(long, value_name = "PATH=VALUE")]
     fail: Vec<Question>,
 
-    /// Exit with 6 unless the result has this VALUE at PATH
+    /// Exit with 6 unless the result has VALUE at PATH; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     expect: Vec<Question>,
 
@@ -79,13 +80,8 @@ impl Call {
         let arguments = match self.arguments.as_slice() {
             [] => "{}",
             [arguments] if !self.batch => arguments,
-            [..] => {
-                return Err(Failure::usage(if self.batch {
-                    STDIN
-                } else {
-                    "the arguments are one JSON value"
-                }));
-            }
+            [..] if self.batch => return Err(Failure::usage(STDIN)),
+            [..] => return Err(Failure::usage("the arguments are one JSON value")),
         };
         if self.example {
             return show(output, &example(exporter.interface(), procedure)?);
@@ -139,7 +135,7 @@ struct Called<'a> {
 impl Called<'_> {
     fn encoded(&self, arguments: &str) -> Outcome<Vec<u8>> {
         let also = self.version.map(|version| &version.interface);
-        encoded_as(self.interface, also, self.procedure, &self.procedure.name, arguments)
+        encoded(self.interface, also, self.procedure, arguments)
     }
 
     /// Calls once with these arguments, or with those of each line of standard input.
@@ -174,7 +170,8 @@ impl Called<'_> {
                 if why.is_broken_pipe() {
                     return Err(why);
                 }
-                if let Some(error) = why.as_json() {
+                if let Some(mut error) = why.as_json() {
+                    error["exit"] = why.code().into();
                     say_json(&json!({ "error": error }))?;
                 }
                 worst = Some(why.or_worse(worst));
@@ -251,9 +248,8 @@ impl Called<'_> {
         let one_line = output.is_json() || self.command.batch;
         let layout = values::Layout { pretty: !one_line && around.is_none(), text: printable_json };
         let mut out = BufWriter::new(std::io::stdout().lock());
-        // Nothing is written before it is known that all can be.
-        let mut head = around.map(|name| format!("{{\"{name}\":"));
-        let mut writer = Headed { head: head.take(), out: &mut out };
+        // The head is written with the first part of the value, when it is known that all can be decoded.
+        let mut writer = Headed { head: around.map(|name| format!("{{\"{name}\":")), out: &mut out };
         values::write(&self.interface.types, ty, bytes, layout, &mut writer)
             .map_err(|why| strange(why.to_string()))??;
         if let Some(judgement) = judgement.filter(|_| self.command.batch) {
@@ -288,49 +284,30 @@ fn strange(why: String) -> Failure {
     Failure::unreadable(format!("the reply is not what was described: {why}"))
 }
 
-/// The arguments as a user writes them: JSON, or where that is to be read from.
+/// The arguments as a user writes them, encoded: JSON, or - for standard input. Names may be those of the
+/// interface, or those of `also`, another description of it.
 pub fn encoded(
-    interface: &Interface,
-    procedure: &Procedure,
-    called: &str,
-    arguments: &str,
-) -> Outcome<Vec<u8>> {
-    encoded_as(interface, None, procedure, called, arguments)
-}
-
-/// The arguments as a user writes them, encoded. Names may be those of the interface, or those of `also`,
-/// another description of it.
-fn encoded_as(
     interface: &Interface,
     also: Option<&Interface>,
     procedure: &Procedure,
-    called: &str,
     arguments: &str,
 ) -> Outcome<Vec<u8>> {
     let wrong = |why: String| {
         let example = values::example(interface, procedure).map(|example| format!(", such as '{example}'"));
-        Failure::usage(format!("the arguments of {called}: {why}")).hint(format!(
-            "{}{}",
-            interface.signature(procedure),
-            example.unwrap_or_default()
-        ))
+        let hint = interface.signature(procedure) + &example.unwrap_or_default();
+        Failure::usage(format!("the arguments of {}: {why}", procedure.name)).hint(hint)
     };
     let text = match arguments {
-        "-" => from_stdin()?,
+        "-" => std::io::read_to_string(std::io::stdin())?,
         text => text.to_owned(),
     };
     let arguments: Value = serde_json::from_str(&text).map_err(|why| wrong(why.to_string()))?;
     let mut encoded = Vec::new();
     let read = |path: &str| std::fs::read(path).map_err(|why| format!("{path}: {why}"));
     let settings = values::Settings { files: Some(&read), also };
-    values::encode_arguments_with(
-        interface,
-        procedure,
-        &arguments,
-        settings,
-        &mut Encoder::new(&mut encoded),
-    )
-    .map_err(|why| wrong(why.to_string()))?;
+    let mut out = Encoder::new(&mut encoded);
+    values::encode_arguments_with(interface, procedure, &arguments, settings, &mut out)
+        .map_err(|why| wrong(why.to_string()))?;
     Ok(encoded)
 }
 
@@ -362,10 +339,4 @@ pub fn procedure<'a>(interface: &'a Interface, name: &str) -> Outcome<&'a Proced
         Failure::usage(format!("{} has no procedure {name}", interface.name))
             .hint(format!("it has {}", names.join(", ")))
     })
-}
-
-fn from_stdin() -> Outcome<String> {
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
-    Ok(text)
 }

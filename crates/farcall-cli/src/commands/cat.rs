@@ -11,12 +11,12 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{Output, say_json};
 use crate::remote::{From, Stream};
 
-/// Print files that somebody serves
+/// Print files of a file server
 ///
-/// With --json, a line for each part of a file, in order, its bytes in base64.
+/// With --json, print a line for each part of a file, in order, with its bytes in base64.
 #[derive(Debug, Args)]
 pub struct Cat {
-    /// Their paths at the server
+    /// The paths of the files at the server
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
 

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 use crate::failure::Outcome;
 
-/// Print what makes a shell complete this command
+/// Print a completion script for a shell
 ///
 /// bash: `farcall completions bash > ~/.local/share/bash-completion/completions/farcall`
 ///

@@ -20,12 +20,13 @@ use crate::remote::runtime;
 use crate::text::printable;
 use crate::x_file::{self, Reading};
 
-/// Show the interface of an exporter, or those of an .x file: the procedures, their types, their documentation
+/// Show an interface: its procedures, their types and their documentation
 ///
-/// What --json prints can be kept, and compared later with `farcall check`.
+/// The interface is that of an exporter, or those of an .x file. The output of --json can be kept, and compared later
+/// by `farcall check`.
 #[derive(Debug, Args)]
 pub struct Describe {
-    /// Who is asked; or an .x file, or nfs3, mount, rpcbind, vxi11
+    /// The exporter; or an .x file; or nfs3, mount, rpcbind, vxi11, which need no file
     #[arg(value_hint = ValueHint::FilePath)]
     name: String,
     #[command(flatten)]
@@ -44,7 +45,8 @@ impl Describe {
     }
 }
 
-/// What there is to say of an exporter. The interface is there twice: for people and scripts, and whole, as it crosses the wire, for `farcall check`.
+/// What there is to say of an exporter. The interface is there twice: for people and scripts, and whole, as
+/// it crosses the wire, for `farcall check`.
 fn as_json(description: &Description, model: &[u8]) -> Value {
     let mut all = interface_as_json(&description.interface, model);
     all["farcall"] = description.farcall.as_str().into();
@@ -80,25 +82,7 @@ fn as_text(description: &Description) -> String {
     let types = types_as_text(&interface.types);
     let wire: Vec<String> = wire.iter().map(u32::to_string).collect();
     let farcall = printable(farcall);
-    format!(
-        "{}\n{types}exported by farcall {farcall}, wire version {}",
-        interface_as_text(interface),
-        wire.join(", ")
-    )
-}
-
-/// As its source might read. Whatever an exporter calls something, that stays on its line.
-fn interface_as_text(interface: &Interface) -> String {
-    let mut text =
-        documented(&interface.docs, "") + &format!("interface {} {{\n", printable(&interface.name));
-    for procedure in &interface.procedures {
-        text += &documented(&procedure.docs, "    ");
-        text += &format!("    {:>3}  {}", procedure.number, printable(&interface.signature(procedure)));
-        text += if procedure.idempotent { ", idempotent" } else { "" };
-        text += &procedure.deadline_ms.map_or(String::new(), |ms| format!(", within {ms} ms"));
-        text += "\n";
-    }
-    text + "}\n"
+    format!("{interface}\n\n{types}exported by farcall {farcall}, wire version {}", wire.join(", "))
 }
 
 fn types_as_text(types: &Types) -> String {

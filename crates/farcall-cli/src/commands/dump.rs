@@ -15,8 +15,9 @@ use crate::text::counted;
 
 /// Show captured packets as text
 ///
-/// Reads what tcpdump, tshark and others write (pcap and pcapng, captured on Ethernet, on Linux's `any` device, or from
-/// the IP header on), or lines of hexadecimal digits, a datagram each. Other datagrams than farcall's are counted.
+/// Reads captures of tcpdump, tshark and others: pcap and pcapng, captured on Ethernet, on Linux's `any` device, or
+/// from the IP header on. Or reads lines of hexadecimal digits, one datagram per line. Datagrams that are not
+/// farcall's are counted.
 ///
 /// `tcpdump -i lo -w - udp | farcall dump -`
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ pub struct Dump {
     /// The capture; - for standard input
     file: PathBuf,
 
-    /// Also say why a datagram is not farcall's
+    /// Show also each datagram that is not farcall's, with the reason
     #[arg(long)]
     all: bool,
 }
@@ -118,14 +119,14 @@ fn with(captured: &Captured<'_>, mut facts: Value) -> Value {
     facts
 }
 
-/// The longest line that is read: the largest datagram, with room between its digits.
-const LONGEST: u64 = 1 << 18;
+/// The longest line that is read, in bytes: the largest datagram, with room between its digits.
+const MAX_LINE_BYTES: u64 = 1 << 18;
 
 /// A datagram a line, in hexadecimal digits; empty lines and those that begin with # are passed over.
 fn read_lines(mut input: impl BufRead, take: &mut dyn FnMut(Captured<'_>) -> Outcome) -> Outcome {
     for number in 1u64.. {
         let mut line = String::new();
-        if (&mut input).take(LONGEST).read_line(&mut line)? == 0 {
+        if (&mut input).take(MAX_LINE_BYTES).read_line(&mut line)? == 0 {
             break;
         }
         let digits = line.trim();

@@ -12,34 +12,35 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::x_file::{self, Reading, as_json};
 
-/// Make Rust of an .x file (ONC RPC): its constants, its types, and an interface for each version of its programs
+/// Make Rust of an .x file (ONC RPC), or an .x file of an interface
 ///
-/// It is what `farcall::include_x!` makes where it is used, for people to read or to keep. docs/x-names.md says what is called what.
-/// With `--to x` an .x file is made of an interface that was written in Rust, so that rpcgen can make C of it.
+/// The Rust has the file's constants and types, and an interface for each version of its programs. It is the Rust
+/// that `farcall::include_x!` makes. docs/x-names.md has the rules for names. With `--to x`, makes an .x file of an
+/// interface that was written in Rust, so that rpcgen can make C of it.
 #[derive(Debug, Args)]
 pub struct Gen {
-    /// The .x file, or nfs3, mount, rpcbind, vxi11; for `--to x` the name of an exporter, or a file that `farcall describe --json`
-    /// wrote, as well
+    /// The .x file, or nfs3, mount, rpcbind, vxi11; for `--to x` also the name of an exporter, or a file that
+    /// `farcall describe --json` wrote
     #[arg(value_hint = ValueHint::FilePath)]
     source: String,
-    /// What is made
+    /// The language to write
     #[arg(long, value_enum, default_value_t = To::Rust)]
     to: To,
-    /// Write it here instead of on standard output
+    /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
     #[command(flatten)]
     reading: Reading,
-    /// Which Rust type stands for one that the file does not declare; with --external NAME there is none
+    /// Use the Rust type PATH for the type NAME, which the file does not declare; may be repeated
     #[arg(long = "extern", value_name = "NAME=PATH", value_parser = pair)]
     externs: Vec<(String, String)>,
-    /// Where farcall is, seen from what is made
+    /// The path of the farcall crate in the generated Rust
     #[arg(long, value_name = "PATH", default_value = "::farcall")]
     farcall: String,
-    /// Make what servers of `async fn`s need, too
+    /// Make also the traits for servers of `async fn`s
     #[arg(long = "async")]
     asynchronous: bool,
-    /// For `--to x`: the program's number; from 0x20000000 on they are free to use
+    /// For `--to x`: the program's number; users may choose numbers from 0x20000000 to 0x3fffffff
     #[arg(long, value_name = "NUMBER", value_parser = number, default_value = "0x20000001")]
     program: u32,
     /// For `--to x`: the version's number

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use farcall_file_access::{Attributes, FileAccess, FileAccessClient, FileKind};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
@@ -14,20 +13,20 @@ use crate::output::Output;
 use crate::remote::{From, Stream};
 use crate::text::size;
 
-/// Copy a file that somebody serves
+/// Copy a file of a file server
 ///
-/// What has arrived stands in FILE.part, and becomes FILE when all of it is here and the original is found unchanged.
-/// If it is interrupted, do it again: it goes on where it was. FILE gets the time of the original.
+/// The copy grows in FILE.part. It becomes FILE when it is complete and the original is still unchanged. After an
+/// interruption, the same command continues where the copy ended. FILE gets the original's time of change.
 #[derive(Debug, Args)]
 pub struct Get {
-    /// Its path at the server
+    /// The path of the file at the server
     path: String,
 
-    /// The file to write, or the directory to write it to [default: the same name, here]
+    /// The file to write, or the directory to write to [default: the same name, in this directory]
     #[arg(value_name = "FILE")]
     to: Option<PathBuf>,
 
-    /// Replace a file that exists
+    /// Replace FILE if it exists
     #[arg(long)]
     force: bool,
 
@@ -59,14 +58,10 @@ impl Get {
         part.finish(&to).map_err(|why| why.about(to.display()))?;
         output.line(
             || json!({ "path": self.path, "file": to, "bytes": length, "resumed_at": resumed }),
-            || match resumed {
-                0 => format!("{}: {}", to.display(), size(length)),
-                _ => format!(
-                    "{}: {}, of which {} were here already",
-                    to.display(),
-                    size(length),
-                    size(resumed)
-                ),
+            || {
+                let resumed =
+                    (resumed > 0).then(|| format!(", of which {} were here already", size(resumed)));
+                format!("{}: {}{}", to.display(), size(length), resumed.unwrap_or_default())
             },
         )
     }
@@ -88,11 +83,8 @@ impl Get {
         original: &Attributes,
         output: &Output,
     ) -> Outcome {
-        // It shows itself only on a terminal.
-        let bar = match output.is_json() {
-            true => ProgressBar::hidden(),
-            false => ProgressBar::new(original.size).with_style(style()).with_message(self.path.clone()),
-        };
+        let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        let bar = output.progress(original.size, template).with_message(self.path.clone());
         bar.set_position(part.length);
         bar.reset_eta();
         for bytes in Stream::new(files, &self.path, part.length) {
@@ -111,13 +103,9 @@ impl Get {
     }
 }
 
-fn style() -> ProgressStyle {
-    let template = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-/// What has arrived of a file. As long as it has the original's time of change, it is a beginning of that original: each
-/// write is followed by setting the time, and one that was not shows that it was interrupted there.
+/// What has arrived of a file. As long as it has the original's time of change, it is a beginning of that
+/// original: each write is followed by setting the time, and one that was not shows that it was interrupted
+/// there.
 struct Part {
     path: PathBuf,
     file: File,

@@ -13,9 +13,9 @@ use crate::onc::{failed, settings};
 use crate::output::Output;
 use crate::remote::Deadline;
 
-/// List the programs of ONC RPC that a host has registered with its port mapper
+/// List the ONC RPC programs that a host has registered with its port mapper
 ///
-/// What rpcinfo does. `farcall names` lists what processes of this user export by farcall's own protocol.
+/// This is what rpcinfo does. `farcall names` lists the exports of this user's processes by farcall's own protocol.
 #[derive(Debug, Args)]
 pub struct List {
     /// The host, or the address of its port mapper: tcp://HOST:PORT, udp://HOST:PORT, unix:PATH

@@ -9,12 +9,13 @@ use crate::output::Output;
 use crate::remote::From;
 use crate::text::timestamp;
 
-/// List a directory that somebody serves
+/// List a directory of a file server
 ///
-/// Shows what each entry is (- file, d directory, l symbolic link), its size in bytes, when it last changed, its name.
+/// A line for each entry: its kind (- file, d directory, l symbolic link), its size in bytes, the time of its last
+/// change, and its name.
 #[derive(Debug, Args)]
 pub struct Ls {
-    /// Its path at the server
+    /// The path of the directory at the server
     #[arg(default_value = "")]
     path: String,
 

@@ -7,7 +7,7 @@ use farcall::dynamic::{Encoded, Instances};
 use farcall::multi::{Gathered, Next, Reply, Rest};
 use farcall::{CallFailed, Error, Kind, Ran, multi};
 use farcall_idl::{Interface, Procedure};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use crate::commands::call::{decoded, encoded, procedure};
@@ -18,30 +18,31 @@ use crate::text::{duration, printable, rounded};
 
 /// Call a procedure of every instance of a type at once, with JSON
 ///
-/// A line for each reply, as it comes: the member, the time, the result; with --json an object a line. Exit code 0 if
-/// every member gave a result, or as many as --quorum or --first ask for; else that of the worst member.
+/// Prints a line for each reply as it arrives: the member, the time, and the result; with --json an object per line.
+/// The exit code is 0 if every member gave a result, or as many as --quorum or --first ask for; else it is the
+/// greatest of a member.
 #[derive(Debug, Args)]
 pub struct Multi {
-    /// Who are called: a type, for all its instances
+    /// The type whose instances are called
     name: String,
 
     /// The procedure
     procedure: String,
 
-    /// The arguments, the same for all: an object by their names, an array, or a single one's value; - reads them from
-    /// standard input
+    /// The arguments, the same for all members: an object with their names, an array, or the value of a single
+    /// one; - reads them from standard input
     #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     arguments: String,
 
-    /// Stop when so many have given a result, or no longer can; the others' calls are left to finish
+    /// Stop when N members have given a result, or no longer can; the other calls are left to finish
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     quorum: Option<u32>,
 
-    /// Stop at the first result; the others' calls are cancelled
+    /// Stop at the first result; the other calls are cancelled
     #[arg(long, conflicts_with = "quorum")]
     first: bool,
 
-    /// Wait so many seconds for replies; by default, as long as the members show signs of life
+    /// Wait so many seconds for replies [default: wait while the members answer probes]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     within: Option<Duration>,
 }
@@ -51,7 +52,7 @@ impl Multi {
         let instances = Instances::import(&runtime_within(self.within)?, &self.name)?;
         let interface = instances.interface();
         let procedure = procedure(interface, &self.procedure)?;
-        let arguments = encoded(interface, procedure, &procedure.name, &self.arguments)?;
+        let arguments = encoded(interface, None, procedure, &self.arguments)?;
         let mut calls = instances.multi(procedure, &arguments);
         if let Some(within) = self.within {
             calls = calls.within(within);
@@ -65,24 +66,38 @@ impl Multi {
             (false, quorum) => quorum.map(|quorum| quorum as usize),
         };
         if let Some(wanted) = wanted.filter(|&wanted| wanted > members.len()) {
-            let why = format!(
-                "there are {} of the {wanted} members that are needed; nobody was called",
-                members.len()
-            );
+            let there = members.len();
+            let why = format!("there are {there} of the {wanted} members that are needed; nobody was called");
             return Err(CallFailed::new(Kind::Other, Ran::No).because(why).into());
         }
-        let width = members.iter().map(|member| member.name().chars().count()).max().unwrap_or(0).min(WIDEST);
-        let mut table = Table::new(output, interface, procedure, width, members.len(), wanted);
+        let width =
+            members.iter().map(|member| member.name().chars().count()).max().unwrap_or(0).min(MAX_NAME_WIDTH);
+        let bar = output.progress(members.len() as u64, "{pos} of {len} have answered, {elapsed} {wide_bar}");
+        bar.enable_steady_tick(REDRAW_INTERVAL);
+        let mut table = Table {
+            output,
+            interface,
+            procedure,
+            width,
+            began: Instant::now(),
+            bar,
+            members: members.len(),
+            wanted,
+            results: 0,
+            missed: 0,
+            worst: None,
+            broken: None,
+        };
         let gathered = calls.each(|reply| table.take(reply));
         table.finish(&gathered)
     }
 }
 
-/// How often the time is shown anew while nobody answers.
-const TICK: Duration = Duration::from_millis(100);
+/// How often the progress bar is drawn while no reply arrives.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A longer name moves what stands beside it.
-const WIDEST: usize = 40;
+/// The widest column of members' names, in characters. A longer name moves what stands beside it.
+const MAX_NAME_WIDTH: usize = 40;
 
 /// The replies so far, of which each is shown at once.
 struct Table<'a> {
@@ -104,40 +119,7 @@ struct Table<'a> {
     broken: Option<Failure>,
 }
 
-impl<'a> Table<'a> {
-    fn new(
-        output: &'a Output,
-        interface: &'a Interface,
-        procedure: &'a Procedure,
-        width: usize,
-        members: usize,
-        wanted: Option<usize>,
-    ) -> Table<'a> {
-        let style = ProgressStyle::with_template("{pos} of {len} have answered, {elapsed} {wide_bar}");
-        let bar = match output.is_json() {
-            true => ProgressBar::hidden(),
-            false => ProgressBar::new(members as u64)
-                .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())),
-        };
-        bar.enable_steady_tick(TICK);
-        let began = Instant::now();
-        let (worst, broken, results, missed) = (None, None, 0, 0);
-        Table {
-            output,
-            interface,
-            procedure,
-            width,
-            began,
-            bar,
-            members,
-            wanted,
-            results,
-            missed,
-            worst,
-            broken,
-        }
-    }
-
+impl Table<'_> {
     fn take(&mut self, reply: Reply<'_, Encoded, Encoded>) -> Next {
         let took = self.began.elapsed();
         if let Err(why) = self.show(&reply, took) {
@@ -171,13 +153,8 @@ impl<'a> Table<'a> {
             Err(Error::CallFailed(why)) => {
                 self.missed += 1;
                 self.fell_short(why.clone().into());
-                self.line(
-                    reply.member,
-                    Some(took),
-                    "failed",
-                    failed(why),
-                    &format!("failed: {why}; {}", why.ran()),
-                )
+                let text = format!("failed: {why}; {}", why.ran());
+                self.line(reply.member, Some(took), "failed", failed(why), &text)
             }
         }
     }

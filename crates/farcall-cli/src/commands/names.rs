@@ -13,7 +13,7 @@ use crate::remote::runtime;
 /// List the names that processes of this user export
 #[derive(Debug, Args)]
 pub struct Names {
-    /// Only those of this type
+    /// List only the names of this type
     #[arg(value_name = "TYPE")]
     type_name: Option<String>,
 }

@@ -17,23 +17,23 @@ use crate::remote::Deadline;
 use crate::text::{counted, duration, rounded};
 use crate::x_file;
 
-/// Ask an exporter whether it is well, and how long a call takes
+/// Call an exporter several times, and show how long a call takes
 ///
-/// Calls the procedure that every exporter has, without arguments, one call after the other. Of a server of ONC RPC, the null
-/// procedure of a program, which most have.
+/// Makes one call after the other, of the procedure without arguments that every exporter has. For a server of ONC
+/// RPC, calls the null procedure of a program, which most programs have.
 #[derive(Debug, Args)]
 #[command(override_usage = "farcall ping [OPTIONS] <NAME>
        farcall ping [OPTIONS] <ADDRESS> <PROGRAM>")]
 pub struct Ping {
-    /// Who is asked
+    /// The exporter, by its name; or the server of ONC RPC, by its address
     #[arg(value_hint = ValueHint::Hostname)]
     name: String,
 
-    /// ONC RPC: the program, by its number, its name as in `farcall list`, or an .x file
+    /// The program of ONC RPC: its number, its name in `farcall list`, or an .x file
     #[arg(value_hint = ValueHint::FilePath)]
     program: Option<String>,
 
-    /// How often
+    /// The number of calls
     #[arg(short, long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
 

@@ -15,35 +15,35 @@ use crate::output::Output;
 
 /// Serve a directory, read-only, to `farcall ls`, `cat` and `get`
 ///
-/// Exports FileAccess for DIR until it is interrupted; then calls that have begun are finished. No path leads out of
-/// DIR, symbolic links included. When it serves, it says so in a line on standard output.
+/// Exports FileAccess for DIR until it is interrupted; then it finishes the calls that have begun. No path leads
+/// out of DIR, also not by symbolic links. A line on standard output says when the server is ready.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// The directory
+    /// The directory to serve
     dir: PathBuf,
 
-    /// What to call it: a type, or a type and an instance
+    /// The name to export: a type, or a type and an instance
     #[arg(long, value_name = "NAME", default_value = "FileAccess")]
     name: String,
 
-    /// Where to listen [default: a free port of 127.0.0.1]
+    /// The address to listen on [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "IP:PORT")]
     address: Option<SocketAddr>,
 
-    /// Let anybody call who can reach the address
+    /// Let every machine that can reach the address call, without keys
     #[arg(long)]
     open: bool,
 }
 
 /// How long calls that have begun may take when the server is interrupted.
-const DRAIN: Duration = Duration::from_secs(5);
+const MAX_DRAIN: Duration = Duration::from_secs(5);
 
 impl Serve {
     pub fn run(&self, output: &Output) -> Outcome {
         let directory =
             Directory::open(&self.dir).map_err(|why| Failure::from(why).about(self.dir.display()))?;
         let (interrupted, interruption) = mpsc::channel();
-        // Nobody listens any more only when it ends anyway.
+        // The channel has no receiver only when the command is about to end.
         let handler = move || interrupted.send(()).unwrap_or_default();
         ctrlc::set_handler(handler).map_err(|why| Failure::new(why.to_string()))?;
 
@@ -62,11 +62,11 @@ impl Serve {
             || json!({ "serving": self.dir, "name": export.name(), "url": export.url(), "pid": std::process::id() }),
             || format!("serving {} as {} at {}", self.dir.display(), export.name(), export.url()),
         )?;
-        // An error means that the handler is gone, which it is never.
+        // An error would mean that the handler is gone, which never happens.
         let _ = interruption.recv();
-        match export.drain(DRAIN) {
+        match export.drain(MAX_DRAIN) {
             true => Ok(()),
-            false => Err(Failure::new("interrupted; some calls took too long to be finished")),
+            false => Err(Failure::new("interrupted; some calls did not end within 5 s")),
         }
     }
 }

@@ -19,27 +19,28 @@ use crate::output::{Output, say, say_json};
 use crate::remote::{runtime, seconds};
 use crate::text::{count, counted, duration, printable, rounded, size, total};
 
-/// Show what servers do: calls and how they ended, how long they ran, how many threads are busy
+/// Show what servers do: their calls, how these ended and how long they ran, and how many threads are busy
 ///
-/// Reads the counters that every server keeps in its memory, so it is shown also while all of a server's threads are stuck
-/// in procedures. Servers that start meanwhile are shown too; those that end are shown as gone for a while.
+/// Reads the counters that every server keeps in its memory. So it works also while all threads of a server are
+/// stuck in procedures. Servers that start later are shown too; servers that end are shown as gone for a while.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Which servers: an address (10.0.0.7:7000), a type, or a type and an instance [default: all of this user]
+    /// The servers: an address (10.0.0.7:7000), a type, or a type and an instance [default: all servers of
+    /// this user]
     #[arg(value_name = "HOST")]
     host: Option<String>,
 
-    /// How long from one look to the next
+    /// The time between two readings
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     every: Duration,
 
-    /// Look once, and end
+    /// Read once, and end
     #[arg(long)]
     once: bool,
 }
 
-/// For so many looks one that has ended is shown as gone.
-const GONE: u32 = 10;
+/// The number of readings for which a server that has ended is shown as gone.
+const GONE_READINGS: u32 = 10;
 
 /// A server that is looked at.
 #[derive(Default)]
@@ -95,7 +96,7 @@ impl Top {
         for (_, server) in servers.iter_mut().filter(|(address, _)| !there.contains(address)) {
             *server = Server { gone: server.gone + 1, ..Server::default() };
         }
-        servers.retain(|_, server| server.gone <= GONE);
+        servers.retain(|_, server| server.gone <= GONE_READINGS);
         Ok(())
     }
 

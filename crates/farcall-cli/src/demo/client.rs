@@ -22,8 +22,8 @@ pub struct Client {
     seed: u64,
 }
 
-/// A call fails when its server has been silent that long. Less than the slow procedure takes: while it runs, it is the
-/// answers to probes that keep its caller waiting.
+/// A call fails when its server has been silent that long. Less than the slow procedure takes: while it runs,
+/// it is the answers to probes that keep its caller waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the slow procedure takes.

@@ -13,10 +13,10 @@ use crate::failure::Outcome;
 use crate::remote::Stream;
 
 /// What is read at most, so that the demo stays short.
-const MOST_BYTES: u64 = 256_000_000;
-const MOST_FILES: u64 = 20_000;
-const MOST_DIRECTORIES: usize = 10_000;
-const MOST_TIME: Duration = Duration::from_secs(5);
+const MAX_BYTES: u64 = 256_000_000;
+const MAX_FILES: u64 = 20_000;
+const MAX_DIRECTORIES: usize = 10_000;
+const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// What became of the files.
 #[derive(Default)]
@@ -72,16 +72,16 @@ impl Files {
     /// Which limit has been reached.
     fn limit(&self, time: Duration, directories: usize) -> Option<&'static str> {
         Some(match () {
-            () if self.bytes >= MOST_BYTES => "256 MB",
-            () if self.files >= MOST_FILES => "20,000 files",
-            () if directories >= MOST_DIRECTORIES => "10,000 directories",
-            () if time >= MOST_TIME => "5 s",
+            () if self.bytes >= MAX_BYTES => "256 MB",
+            () if self.files >= MAX_FILES => "20,000 files",
+            () if directories >= MAX_DIRECTORIES => "10,000 directories",
+            () if time >= MAX_TIME => "5 s",
             () => return None,
         })
     }
 
     fn compare(&mut self, client: &FileAccessClient, dir: &Path, path: String, was: &Attributes) -> Outcome {
-        if was.size > MOST_BYTES - self.bytes {
+        if was.size > MAX_BYTES - self.bytes {
             self.skipped += 1;
             return Ok(());
         }

@@ -1,9 +1,9 @@
 //! What a call costs, beside a bare UDP exchange of the same bytes between the same processes.
 //!
-//! Blocks of calls and of exchanges alternate as a, b, b, a, so that a machine that drifts slows both alike; a ratio is the
-//! median over the pairs of neighbours, with its 95 % interval from order statistics. Where the system can, the two
-//! processes are bound to a processor each: left to the scheduler, both are at times on one, which is quicker for one
-//! exchange at a time and says little.
+//! Blocks of calls and of exchanges alternate as a, b, b, a, so that a machine that drifts slows both alike;
+//! a ratio is the median over the pairs of neighbours, with its 95 % interval from order statistics. Where
+//! the system can, the two processes are bound to a processor each: left to the scheduler, both are at times
+//! on one, which is quicker for one exchange at a time and says little.
 
 use std::ffi::OsStr;
 use std::net::{SocketAddr, UdpSocket};
@@ -54,7 +54,8 @@ pub fn run() -> Outcome<Latency> {
     arguments.extend(pair.iter().map(|[_, server]| format!("--processor={server}")));
     let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
     let server = Process::start(&arguments)?;
-    // A thread of its own, which alone is bound to a processor, and a runtime of its own, which has no other threads.
+    // A thread of its own, which alone is bound to a processor, and a runtime of its own, which has no other
+    // threads.
     let measuring = std::thread::spawn(move || -> Outcome<_> {
         pair.iter().for_each(|[client, _]| pin::pin(*client));
         // Through shared memory there is nothing to compare with.
@@ -109,8 +110,8 @@ fn measure(demo: &DemoClient, socket: &UdpSocket, bytes: usize) -> Outcome<Measu
     Ok(Measured { bytes, call: Laps::new(calls), raw: Laps::new(raws), ratio })
 }
 
-/// Runs one block. Gives the mean of the middle half of its laps, in seconds: a few laps that were interrupted do not
-/// count.
+/// Runs one block. Gives the mean of the middle half of its laps, in seconds: a few laps that were
+/// interrupted do not count.
 fn block(lap: &mut dyn FnMut() -> Outcome, count: usize, laps: &mut Vec<Duration>) -> Outcome<f64> {
     let mut block = Vec::with_capacity(count);
     for _ in 0..count {

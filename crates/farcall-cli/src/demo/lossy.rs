@@ -1,24 +1,22 @@
 //! The demo's bad network: calls through loss and repetition, counted on both sides.
 
-use std::ffi::OsStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use farcall::Runtime;
 
+use super::forward::{self, Counts};
 use super::interface::{Demo, DemoClient};
 use super::process::Process;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 
 /// Calls that are made.
 const CALLS: u32 = 20_000;
 /// Threads that call: most of the time each waits for a lost packet to be sent again.
 const CALLERS: usize = 300;
-/// Of a hundred datagrams, each way.
-pub const LOSS: u8 = 20;
-pub const REPETITION: u8 = 20;
-/// Of a try and its answer one is lost with probability 0.36. Ten tries in a row are in vain once in 27,000 calls: too
-/// often here. Thirty are not.
+/// Of a try and its answer one is lost with probability 0.36. Ten tries in a row are in vain once in 27,000
+/// calls: too often here. Thirty are not.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What became of the calls.
@@ -31,35 +29,21 @@ pub struct Lossy {
     /// With the right result.
     pub answered: u32,
     pub time: Duration,
-    pub datagrams: Datagrams,
-}
-
-/// As the forwarder counted.
-pub struct Datagrams {
-    pub received: u64,
-    pub lost: u64,
-    pub repeated: u64,
+    /// As the forwarder counted.
+    pub datagrams: Arc<Counts>,
 }
 
 /// Calls through a forwarder; `direct` asks the server afterwards.
 pub fn run(direct: &DemoClient, server: &Process, seed: u64) -> Outcome<Lossy> {
     let runtime = Runtime::builder().patience(PATIENCE).build()?;
-    let forwarder = forwarder(server, seed)?;
-    let name = format!("udp://{}/Demo/main", forwarder.address("address")?);
-    let demo = runtime.import::<dyn Demo>(&name)?;
+    let (address, datagrams) = forward::start(server.address("address")?, seed)?;
+    let demo = runtime.import::<dyn Demo>(&format!("udp://{address}/Demo/main"))?;
     let start = Instant::now();
     let answered = call_all(&demo);
     let time = start.elapsed();
     let counted = direct.counted()?;
-    let datagrams = Datagrams::told(forwarder)?;
-    Ok(Lossy {
-        sent: CALLS,
-        executed: counted.executions,
-        repeated: counted.repeated,
-        answered,
-        time,
-        datagrams,
-    })
+    let (executed, repeated) = (counted.executions, counted.repeated);
+    Ok(Lossy { sent: CALLS, executed, repeated, answered, time, datagrams })
 }
 
 /// Makes all calls, and gives the number of those that were answered rightly. One that failed shows in it.
@@ -75,21 +59,4 @@ fn call_all(demo: &DemoClient) -> u32 {
         callers.into_iter().map(|caller| caller.join().unwrap_or(0)).sum::<usize>()
     });
     answered as u32
-}
-
-fn forwarder(server: &Process, seed: u64) -> Outcome<Process> {
-    let to = server.address("address")?.to_string();
-    let numbers = [seed, LOSS.into(), REPETITION.into()].map(|number| number.to_string());
-    let [seed, loss, repetition] = &numbers;
-    let arguments = ["forward", &to, "--seed", seed, "--loss", loss, "--repetition", repetition];
-    Process::start(&arguments.map(OsStr::new))
-}
-
-impl Datagrams {
-    fn told(forwarder: Process) -> Outcome<Datagrams> {
-        let told = forwarder.finish()?;
-        let count =
-            |name: &str| told[name].as_u64().ok_or_else(|| Failure::new(format!("no {name} in {told}")));
-        Ok(Datagrams { received: count("received")?, lost: count("lost")?, repeated: count("repeated")? })
-    }
 }

@@ -57,13 +57,6 @@ impl Process {
         self.child.wait()?;
         Ok(())
     }
-
-    /// Tells it to end, and gives what it says last.
-    pub fn finish(mut self) -> Outcome<Value> {
-        drop(self.child.stdin.take());
-        let line = self.line()?;
-        serde_json::from_str(&line).map_err(|why| Failure::new(format!("{line:?}: {why}")))
-    }
 }
 
 impl Drop for Process {

@@ -1,15 +1,18 @@
-//! What the demo tells: text while it goes on, or one JSON object at its end. And whether all was as it should be.
+//! What the demo tells: text while it goes on, or one JSON object at its end. And whether all was as it
+//! should be.
 
 use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use farcall::Ran;
 use serde_json::{Value, json};
 
 use super::files::Files;
+use super::forward::{LOSS, REPETITION};
 use super::killed::Killed;
 use super::latency::Latency;
-use super::lossy::{LOSS, Lossy, REPETITION};
+use super::lossy::Lossy;
 use crate::failure::{Failure, Outcome};
 use crate::output::{Output, say, say_json};
 use crate::text::{count, duration, printable, rounded, size};
@@ -70,9 +73,12 @@ impl Report {
             format!("of {sent} calls {executed} were executed, {} of them again", lossy.repeated)
         });
         self.expect(answered == sent, || format!("of {sent} calls {answered} were answered"));
+        let datagrams = &lossy.datagrams;
+        let [received, lost, repeated] =
+            [&datagrams.received, &datagrams.lost, &datagrams.repeated].map(|count| count.load(Relaxed));
         self.facts["lossy"] = json!({
-            "sent": sent, "executed": executed, "answered": answered, "datagrams": lossy.datagrams.received,
-            "lost": lossy.datagrams.lost, "repeated": lossy.datagrams.repeated, "s": rounded(lossy.time.as_secs_f64(), 3),
+            "sent": sent, "executed": executed, "answered": answered, "datagrams": received, "lost": lost,
+            "repeated": repeated, "s": rounded(lossy.time.as_secs_f64(), 3),
         });
         let [sent, executed, answered] = [sent, executed, answered].map(|calls| count(calls.into()));
         self.tell(&format!(
@@ -80,8 +86,7 @@ impl Report {
             duration(lossy.time)
         ))?;
         self.more(&format!("sent {sent}, executed {executed}, answered {answered}"))?;
-        let [received, lost, repeated] =
-            [lossy.datagrams.received, lossy.datagrams.lost, lossy.datagrams.repeated].map(count);
+        let [received, lost, repeated] = [received, lost, repeated].map(count);
         self.more(&format!("of {received} datagrams {lost} were lost and {repeated} repeated"))
     }
 

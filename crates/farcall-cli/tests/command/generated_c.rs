@@ -1,4 +1,5 @@
-//! From an interface in Rust to a program in C: `farcall gen --to x`, rpcgen, gcc, and a server of ours that it calls.
+//! From an interface in Rust to a program in C: `farcall gen --to x`, rpcgen, gcc, and a server of ours that
+//! it calls.
 
 use std::io::Write;
 use std::process::Command;

@@ -287,7 +287,8 @@ fn makes(place: &Place, file: &Path, output: &Path) -> bool {
     }
 }
 
-/// Compiles a crate with a module for each file of which Rust was made; gives those of which the compiler said anything.
+/// Compiles a crate with a module for each file of which Rust was made; gives those of which the compiler
+/// said anything.
 fn compile(place: &Place, made: &[bool]) -> BTreeSet<usize> {
     let farcall = Path::new(env!("CARGO_MANIFEST_DIR")).join("../farcall");
     let manifest = format!(

@@ -1,4 +1,4 @@
-//! A condition variable whose waits are waits of an [`Env`].
+//! A condition variable for threads that wait through an [`Env`].
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use super::{Env, Event};
 
-/// A condition that threads wait for while they guard what it is about by a mutex. Like [`std::sync::Condvar`], it may
-/// wake a thread without a reason.
+/// A condition variable, used with a mutex as [`std::sync::Condvar`] is. A wait may end for no reason.
 #[derive(Default)]
 pub struct Condition {
     waiting: Mutex<Vec<Arc<dyn Event>>>,
 }
 
 impl Condition {
-    /// Waits until notified, for no longer than `timeout`. The mutex is unlocked meanwhile. Returns false if the time is
-    /// over and nobody has notified this thread.
+    /// Unlocks the mutex, waits until another thread notifies this one or `timeout` passes, and locks the
+    /// mutex again. Returns false if the time passed without a notification.
     pub fn wait<'a, T>(
         &self,
         env: &Arc<dyn Env>,
@@ -37,13 +36,13 @@ impl Condition {
         (mutex.lock().unwrap_or_else(PoisonError::into_inner), notified)
     }
 
-    /// Wakes one thread that waits: the one that came last.
+    /// Wakes one waiting thread, the one that began to wait last.
     pub fn notify_one(&self) {
         let event = self.waiting().pop();
         event.iter().for_each(|event| event.set());
     }
 
-    /// Wakes all threads that wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         let events = std::mem::take(&mut *self.waiting());
         events.iter().for_each(|event| event.set());
@@ -54,22 +53,22 @@ impl Condition {
     }
 }
 
-/// A thread's event, and the environment that it is of.
-type Kept = (Arc<dyn Env>, Arc<dyn Event>);
+/// A thread's event, and the environment that made it.
+type OwnEvent = (Arc<dyn Env>, Arc<dyn Event>);
 
 thread_local! {
-    static EVENT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    static EVENT: RefCell<Option<OwnEvent>> = const { RefCell::new(None) };
 }
 
-/// The event by which other threads wake this thread, as [`std::thread::Thread::unpark`] would. It may be set already, for
-/// an earlier reason: whoever waits looks whether it has what it waits for.
+/// Returns the event by which other threads wake this thread, as by [`std::thread::Thread::unpark`]. The
+/// event may still be set for an earlier reason, so the thread checks its condition after each wait.
 pub fn thread_event(env: &Arc<dyn Env>) -> Arc<dyn Event> {
-    let kept = EVENT.try_with(|kept| {
-        let mut kept = kept.borrow_mut();
-        match &*kept {
-            Some((of, event)) if Arc::ptr_eq(of, env) => event.clone(),
-            _ => kept.insert((env.clone(), env.event())).1.clone(),
+    let event = EVENT.try_with(|place| {
+        let mut place = place.borrow_mut();
+        match &*place {
+            Some((maker, event)) if Arc::ptr_eq(maker, env) => event.clone(),
+            _ => place.insert((env.clone(), env.event())).1.clone(),
         }
     });
-    kept.unwrap_or_else(|_| env.event())
+    event.unwrap_or_else(|_| env.event())
 }

@@ -1,11 +1,12 @@
-//! Streams of bytes, and how a thread waits for many sources at once.
+//! The part of [`Env`](super::Env) that ONC RPC uses: streams to one peer, listeners, and waits for several
+//! sources.
 //!
-//! A [`Stream`] leads to one peer: a connection of TCP or of a Unix socket, or a UDP socket that speaks to one address,
-//! of which each read and each write is one datagram. A read may wait; a write never does. Reads and writes may be
-//! partial.
+//! A [`Stream`] leads to one peer. It is a TCP connection, a connection of a Unix socket, or a connected UDP
+//! socket, whose reads and writes are one datagram each. A read may wait; a write never does. Reads and
+//! writes may be partial.
 //!
-//! A thread waits for several sources in [`Env::wait_any`](super::Env::wait_any). Several threads share a
-//! [`Poller`]: each armed source is reported to one of them, once.
+//! One thread waits for several sources in [`Env::wait_any`](super::Env::wait_any). Several threads share a
+//! [`Poller`]: it reports each armed source to one of them, once.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -17,14 +18,14 @@ use std::time::Duration;
 
 use super::Wait;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// At a port of UDP.
+    /// A UDP port.
     Udp(SocketAddr),
-    /// At a port of TCP.
+    /// A TCP port.
     Tcp(SocketAddr),
-    /// At a Unix stream socket.
+    /// The path of a Unix stream socket.
     Unix(PathBuf),
 }
 
@@ -38,125 +39,127 @@ impl fmt::Display for Address {
     }
 }
 
-/// How a stream is to be connected.
+/// The options of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectOptions {
-    /// How long connecting may take; `None` sets no limit. TCP does not use it: there the connection is still being made
-    /// when [`Env::connect`](super::Env::connect) returns.
+    /// How long connecting may take; `None` sets no limit. TCP ignores it, because its connection may still
+    /// be in progress when [`Env::connect`](super::Env::connect) returns.
     pub within: Option<Duration>,
-    /// Whether the local port is to be one that only privileged processes have.
+    /// Whether to use a local port that only privileged processes may use.
     pub reserved_port: bool,
-    /// How long a read looks for bytes again and again before it blocks. Zero blocks at once.
+    /// How long a read polls for bytes before it blocks. Zero blocks at once.
     pub spin: Duration,
 }
 
-/// A way to one peer. Any number of threads may use it at the same time.
+/// A connection to one peer. Any number of threads may use it at the same time.
 pub trait Stream: Send + Sync + 'static {
-    /// Takes what has come: bytes of a connection (none at its end), or one datagram.
+    /// Reads bytes of a connection, or one datagram, and returns their number. Returns 0 at the end of a
+    /// connection.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if nothing came in time, which may be a little longer or shorter than was asked;
-    /// [`io::ErrorKind::Interrupted`] for no reason. Otherwise what the operating system says.
+    /// [`io::ErrorKind::WouldBlock`] if nothing arrived in time. The wait may be a little longer or shorter
+    /// than `wait`. [`io::ErrorKind::Interrupted`] may occur at any time: try again. Otherwise the operating
+    /// system's error.
     fn read(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
 
-    /// Sends what there is room for now, of the parts in their order, and returns how many bytes that is. A datagram is
-    /// sent whole.
+    /// Sends as many bytes of the concatenated parts as have room now, and returns their number. A datagram
+    /// is sent whole or not at all.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is no room, or the connection is still being made. Otherwise what the
-    /// operating system says.
+    /// [`io::ErrorKind::WouldBlock`] if there is no room, or the connection is still in progress. Otherwise
+    /// the operating system's error.
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Ends the connection in one direction or both. A thread that reads is woken. Errors are of no use: a connection
-    /// that has ended needs no end.
+    /// Ends the connection in one direction or both, and wakes a thread that reads. Errors are ignored,
+    /// because a connection that has ended already needs no end.
     fn shutdown(&self, how: Shutdown);
 
-    /// Returns, and clears, the error that the connection has met, such as the failure to connect.
+    /// Returns and clears the connection's pending error, such as the failure to connect.
     ///
     /// # Errors
-    /// That error.
+    /// The pending error.
     fn take_error(&self) -> io::Result<()>;
 
-    /// What is known of the peer, without reading.
+    /// Returns the state of the peer, as far as it is known without reading.
     fn peer_state(&self) -> PeerState;
 
-    /// What readiness is asked of.
+    /// Returns the source by which a thread can wait for this stream together with others.
     fn source(&self) -> Source<'_>;
 }
 
-/// What is known of a stream's peer.
+/// The state of a stream's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerState {
-    /// It may send more.
+    /// The peer may send more.
     Open,
-    /// It sends no more, and all that it sent was read.
+    /// The peer sends no more, and all of its bytes were read.
     Ended,
-    /// It broke the connection off, or it sends no more and has sent bytes that were not read yet.
+    /// The peer reset the connection, or it sends no more and some of its bytes were not read yet.
     Gone,
 }
 
-/// Takes connections at an address.
+/// Accepts connections at an address.
 pub trait Listener: Send + Sync + 'static {
-    /// Takes a connection that has come. It never waits.
+    /// Accepts a connection that has arrived. Never waits.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is none. Otherwise what the operating system says.
+    /// [`io::ErrorKind::WouldBlock`] if none has arrived. Otherwise the operating system's error.
     fn accept(&self) -> io::Result<Accepted>;
 
-    /// Where it listens, if that is a port.
+    /// Returns the address at which it listens; `None` for a Unix socket.
     fn local_address(&self) -> Option<SocketAddr>;
 
-    /// Takes no more connections, and leaves the address to others.
+    /// Stops accepting connections, and frees the address for other processes.
     fn close(&self);
 
-    /// What readiness is asked of.
+    /// Returns the source by which a thread can wait for connections together with others.
     fn source(&self) -> Source<'_>;
 }
 
-/// A connection that was taken.
+/// An accepted connection.
 pub struct Accepted {
-    /// The way to the peer.
+    /// The connection.
     pub stream: Arc<dyn Stream>,
-    /// Where the peer is; none of a Unix socket's.
+    /// The peer's address; `None` for a Unix socket.
     pub from: Option<SocketAddr>,
-    /// The user at the other end of a Unix socket, by the system's word, where it has one.
+    /// The user identifier of the peer of a Unix socket, where the system reports it.
     pub user: Option<u32>,
 }
 
-/// A flag that stays set until it is cleared, and that a thread can wait for beside other sources.
+/// A flag that stays set until it is cleared. A thread can wait for it together with other sources.
 pub trait Alarm: Send + Sync + 'static {
     /// Sets the flag. Never waits.
     fn ring(&self);
 
-    /// Clears the flag. Whoever waits looks for the reasons after that, never before.
+    /// Clears the flag. A thread that the flag woke clears it first, and only then looks for the reason.
     fn quiet(&self);
 
-    /// What readiness is asked of: readable while the flag is set.
+    /// Returns the source by which a thread can wait for the flag. It is readable while the flag is set.
     fn source(&self) -> Source<'_>;
 }
 
-/// What can become ready.
+/// A source of readiness: a socket, a listener or an alarm.
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
     /// A descriptor of the operating system.
     Descriptor(BorrowedFd<'a>),
-    /// A source of a simulation, by its number.
+    /// The number of a source in a simulation.
     Simulated(u64),
 }
 
-/// What a source is waited for, or is ready for.
+/// Kinds of readiness: those that a thread waits for, or those that a source has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// There is something to read, or the peer has gone.
+    /// Reading would not block: bytes have arrived, or the peer has gone.
     pub read: bool,
-    /// There is room to write, or the connection was made or has failed.
+    /// Writing would not block: there is room, or connecting has succeeded or failed.
     pub write: bool,
 }
 
 impl Interest {
-    /// To read alone.
+    /// Readable, not writable.
     pub const READ: Interest = Interest { read: true, write: false };
-    /// To write alone.
+    /// Writable, not readable.
     pub const WRITE: Interest = Interest { read: false, write: true };
 }
 
@@ -165,39 +168,41 @@ impl Interest {
 pub struct Wanted<'a> {
     /// The source.
     pub source: Source<'a>,
-    /// What it is waited for.
+    /// The kinds of readiness that the thread waits for.
     pub interest: Interest,
-    /// What it is ready for, when the wait has ended.
+    /// The kinds of readiness that the source has when the wait has ended.
     pub ready: Interest,
 }
 
 impl<'a> Wanted<'a> {
-    /// A source that is not ready yet.
+    /// Returns a source to wait for. It is not ready yet.
     pub fn new(source: Source<'a>, interest: Interest) -> Wanted<'a> {
         Wanted { source, interest, ready: Interest::default() }
     }
 }
 
-/// Which of many sources are ready. Any number of threads may wait in it.
+/// Reports which of many sources are ready. Any number of threads may wait in it.
 pub trait Poller: Send + Sync + 'static {
-    /// Adds a source, which is not armed.
+    /// Adds a source under a key. It is not armed yet.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     fn add(&self, source: Source<'_>, key: u64) -> io::Result<()>;
 
-    /// Reports the source to one thread, once, when it is ready for one of these.
+    /// Arms a source: when it has one of these kinds of readiness, the poller reports it to one thread and
+    /// disarms it.
     ///
     /// # Errors
-    /// If it was not added, or what the operating system says.
+    /// The source was not added, or the operating system's error.
     fn arm(&self, source: Source<'_>, key: u64, interest: Interest) -> io::Result<()>;
 
     /// Removes a source.
     fn remove(&self, source: Source<'_>, key: u64);
 
-    /// Waits for a source. Returns `None` once [`Poller::wake`] was called, and now and then without a reason.
+    /// Waits for an armed source to become ready, and returns its key and its readiness. Returns `None` once
+    /// [`Poller::wake`] was called, and sometimes for no reason.
     fn wait(&self) -> Option<(u64, Interest)>;
 
-    /// Makes every thread that waits, now or later, return.
+    /// Makes all present and future calls of [`Poller::wait`] return.
     fn wake(&self);
 }

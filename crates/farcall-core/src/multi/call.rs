@@ -1,72 +1,85 @@
-//! A call of every member that is to be made, and the ways in which it may end.
+//! A group call that is not made yet: its settings, and the methods that make it and say when it ends.
 
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use super::engine::Engine;
-use super::few::Few;
-use super::gathering::Gathering;
+use super::inline_vec::InlineVec;
 use super::membership::{Fixed, Living};
-use super::outcome::{Gathered, Outcome, Reply, Short};
+use super::outcomes::{Gathered, Outcome, Reply, Short};
 use super::prepared::{Counts, Hedge, Prepared, Rest, Settings};
-use super::tally::{ALL, Tally, not_called};
+use super::progress::{ALL, Progress, not_called};
+use super::started::Gathering;
 use crate::stub::Members;
 use crate::xdr::Decode;
 use crate::{Never, Result};
 
-/// A call of every member of a group, not made yet: `group.multi().get(key)` gives it.
+/// A call of every member of a group, not made yet: `group.multi().get(key)` returns it.
 ///
-/// What ends it makes it, and blocks: [`all`](Multi::all), [`first`](Multi::first), [`quorum`](Multi::quorum),
-/// [`majority`](Multi::majority), [`hedged`](Multi::hedged), [`each`](Multi::each). [`start`](Multi::start) makes it
-/// and returns, for tasks.
-#[must_use = "nobody is called before `all()`, `first()`, `quorum(n)`, `each(..)` or `start()`"]
+/// Six methods make the call and block until it ends: [`all`](Multi::all), [`first`](Multi::first),
+/// [`quorum`](Multi::quorum), [`majority`](Multi::majority), [`hedged`](Multi::hedged) and
+/// [`each`](Multi::each). [`start`](Multi::start) makes the call and returns, for tasks.
+#[must_use = "no member is called before `all()`, `first()`, `quorum(n)`, `each(..)` or `start()`"]
 pub struct Multi<T, E = Never, M = Living> {
     pub(super) members: Members,
-    pub(super) prepared: Few<Prepared<T, E>>,
+    pub(super) prepared: InlineVec<Prepared<T, E>>,
     pub(super) settings: Settings<T, E>,
     kind: PhantomData<fn() -> M>,
 }
 
-/// What the handler of a multiple call says after each reply.
+/// What the handler of [`Multi::each`] asks for after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The next reply, please.
+    /// Wait for the next reply.
     Continue,
-    /// Enough: the members that have not answered are abandoned.
+    /// Stop: do not wait for the members that have not replied.
     Stop,
 }
 
 impl<T, E, M> Multi<T, E, M> {
-    /// The same call of each member. For stubs.
+    /// Returns a call of each member with the same arguments. Called by generated stubs.
     #[doc(hidden)]
     #[inline]
     pub fn new(members: Members, prepared: Prepared<T, E>) -> Self {
-        Multi { members, prepared: Few::One(prepared), settings: Settings::default(), kind: PhantomData }
+        Multi {
+            members,
+            prepared: InlineVec::One(prepared),
+            settings: Settings::default(),
+            kind: PhantomData,
+        }
     }
 
-    /// A call of each member with the arguments that stand at its place.
+    /// Returns a call of each member with the arguments at the member's index.
     pub(super) fn of_each(members: Members, prepared: Vec<Prepared<T, E>>) -> Self {
-        Multi { members, prepared: Few::Many(prepared), settings: Settings::default(), kind: PhantomData }
+        Multi {
+            members,
+            prepared: InlineVec::Many(prepared),
+            settings: Settings::default(),
+            kind: PhantomData,
+        }
     }
 
-    /// Waits for replies no longer than that. Who has not answered by then is abandoned. Unlike a deadline of a
-    /// binding ([`Binding::within`](crate::stub::Binding::within)) it is not told to the servers.
+    /// Bounds how long the caller waits for replies. Members that have not replied by then are not waited
+    /// for. The servers do not learn of this bound, unlike the deadline of a binding
+    /// ([`Binding::within`](crate::stub::Binding::within)).
     pub fn within(mut self, time: Duration) -> Self {
         self.settings.within = Some(time);
         self
     }
 
-    /// What becomes of the rest when this stops early. By default [`quorum`](Multi::quorum) and
-    /// [`majority`](Multi::majority) let them finish, so that a write has all its copies; the others cancel them.
+    /// Sets what happens to the calls that have not ended when the caller stops early. By default
+    /// [`quorum`](Multi::quorum) and [`majority`](Multi::majority) let them finish, so that a write reaches
+    /// every replica. The other methods cancel them by default.
     pub fn rest(mut self, rest: Rest) -> Self {
         self.settings.rest = Some(rest);
         self
     }
 
-    /// Which replies count for [`first`](Multi::first), [`quorum`](Multi::quorum), [`majority`](Multi::majority) and
-    /// [`hedged`](Multi::hedged). By default the results do, not exceptions, and never failures. What ends `first` and
-    /// `hedged` must be a result, which they return.
+    /// Sets which replies count for [`first`](Multi::first), [`quorum`](Multi::quorum),
+    /// [`majority`](Multi::majority) and [`hedged`](Multi::hedged). By default results count; exceptions and
+    /// failures do not. [`first`](Multi::first) and [`hedged`](Multi::hedged) return a result, so they fail
+    /// if the reply that counts is none.
     pub fn counting(mut self, counts: impl Fn(&Result<T, E>) -> bool + Send + 'static) -> Self {
         self.settings.counts = Some(Box::new(counts));
         self
@@ -74,44 +87,47 @@ impl<T, E, M> Multi<T, E, M> {
 }
 
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
-    /// Calls everybody and waits for everybody.
+    /// Calls all members, and waits for all replies.
     #[inline(always)]
     pub fn all(self) -> Gathered<T, E> {
-        match self.call_alone() {
-            ControlFlow::Break(alone) => Gathered::new(alone.members, Few::One(alone.result.into())),
-            ControlFlow::Continue(multi) => multi.tally(ALL).finish().0,
+        match self.call_only_member() {
+            ControlFlow::Break(ended) => Gathered::new(ended.members, InlineVec::One(ended.result.into())),
+            ControlFlow::Continue(multi) => multi.until(ALL).all(),
         }
     }
 
-    /// Calls everybody; the first result ends it. Returns it with its member's name.
+    /// Calls all members, and waits for the first result. Returns the member's name and its result.
     ///
     /// # Errors
-    /// Nobody gave a result.
+    /// No member returned a result.
     pub fn first(self) -> std::result::Result<(String, T), Short> {
-        self.tally(1).first()
+        self.until(1).first()
     }
 
-    /// Calls everybody; `n` results end it. The others' calls go on.
+    /// Calls all members, and waits for `n` results. The other calls go on.
     ///
     /// # Errors
-    /// Fewer gave a result. This is said as soon as it is sure; of a group of fewer members nobody is called.
+    /// Returned as soon as `n` results are impossible. A group of fewer than `n` members is not called at
+    /// all.
     pub fn quorum(mut self, n: usize) -> std::result::Result<Gathered<T, E>, Short> {
         self.settings.rest.get_or_insert(Rest::Finish);
-        self.tally(n).quorum()
+        self.until(n).quorum()
     }
 
-    /// Calls one member, and another one each time that `after` has passed without a result, or that one has
-    /// failed, up to `at_most` members, in the order of the group. The first result ends it, and cancels the others' calls.
+    /// Calls the first member, and waits for a result. Calls the next member each time that `after` has
+    /// passed without a result, or that a call has failed. Calls `at_most` members. The first result cancels
+    /// the other calls.
     ///
     /// # Errors
-    /// Nobody gave a result.
+    /// No member returned a result.
     pub fn hedged(mut self, after: Duration, at_most: usize) -> std::result::Result<(String, T), Short> {
         self.settings.hedge = Some(Hedge { after, at_most });
-        self.tally(1).first()
+        self.until(1).first()
     }
 
-    /// As [`Multi::hedged`], for tasks. They have no clock of farcall's: `pause` gives what to await before another
-    /// member is called, a sleep of the task's executor.
+    /// Makes a hedged call, as [`Multi::hedged`] does, in a task. Farcall has no timers for tasks: the task
+    /// awaits the future that `pause` returns before it calls another member. Use the sleep of the task's
+    /// executor.
     ///
     /// ```
     /// # #[farcall::interface]
@@ -124,7 +140,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
     /// ```
     ///
     /// # Errors
-    /// Nobody gave a result.
+    /// No member returned a result.
     pub async fn hedged_by<P: Future>(
         mut self,
         mut pause: impl FnMut() -> P,
@@ -134,11 +150,11 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         self.start().hedged_by(&mut pause).await
     }
 
-    /// Calls everybody and gives each reply to `handler` as it comes, in the calling thread, until that says stop.
-    /// No lock is held meanwhile, and other threads' replies are taken in. Returns what became of each member,
-    /// without the values, which were the handler's.
+    /// Calls all members, and passes each reply to `handler` in the calling thread, until `handler` returns
+    /// [`Next::Stop`]. The handler runs without a lock, and replies to other threads are received meanwhile.
+    /// Returns the outcome of each member without its value, which the handler has had.
     pub fn each(self, mut handler: impl FnMut(Reply<'_, T, E>) -> Next) -> Gathered<(), ()> {
-        let mut outcomes: Few<Outcome<(), ()>> = not_called(self.members.len());
+        let mut outcomes: InlineVec<Outcome<(), ()>> = not_called(self.members.len());
         let mut take =
             |members: &Members, outcomes: &mut [Outcome<(), ()>], index: usize, result: Result<T, E>| {
                 outcomes[index] = match &result {
@@ -148,8 +164,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
                 };
                 handler(Reply { index, member: members[index].name(), result })
             };
-        let Multi { members, prepared, settings, .. } = match self.call_alone() {
-            ControlFlow::Break(Alone { members, result, .. }) => {
+        let Multi { members, prepared, settings, .. } = match self.call_only_member() {
+            ControlFlow::Break(OnlyMember { members, result, .. }) => {
                 take(&members, &mut outcomes, 0, result);
                 return Gathered::new(members, outcomes);
             }
@@ -165,77 +181,79 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         Gathered::new(members, outcomes)
     }
 
-    /// Folds the replies as they come: `fold` takes what there is so far and a reply, until it says stop.
+    /// Calls all members, and folds the replies in the order of their arrival into one value, which begins as
+    /// `start`, until `fold` returns [`Next::Stop`].
     pub fn collate<A>(self, start: A, mut fold: impl FnMut(&mut A, Reply<'_, T, E>) -> Next) -> A {
         let mut folded = start;
         self.each(|reply| fold(&mut folded, reply));
         folded
     }
 
-    /// Calls everybody now, and returns. Blocks only as long as sending takes.
+    /// Starts the calls of all members and returns. Blocks only while it sends.
     pub fn start(self) -> Gathering<T, E, M> {
         let Multi { members, prepared, settings, .. } = self;
         Gathering::new(members, prepared, settings)
     }
 
-    /// Makes the call if nothing sets it apart from a single one: that of one member, without a time of its own.
-    /// Otherwise gives it back.
-    ///
-    /// By value and in line, so that what is known of the call where it is written is known here.
+    /// Makes the call as a single call if the group has one member and the caller set neither a time nor a
+    /// hedge. Otherwise returns the group call as it was.
+    // Takes `self` by value and is inlined, so that the compiler knows the settings that the calling program
+    // chose.
     #[inline(always)]
-    fn call_alone(self) -> ControlFlow<Alone<T, E>, Self> {
+    fn call_only_member(self) -> ControlFlow<OnlyMember<T, E>, Self> {
         match self {
             Multi {
                 members,
-                prepared: Few::One(Prepared { procedure, arguments: Ok(arguments), .. }),
+                prepared: InlineVec::One(Prepared { procedure, arguments: Ok(arguments), .. }),
                 settings: Settings { within: None, hedge: None, counts, .. },
                 ..
             } if members.len() == 1 => {
                 let result = members[0].binding().call_encoded(&procedure, &arguments);
-                ControlFlow::Break(Alone { members, result, counts })
+                ControlFlow::Break(OnlyMember { members, result, counts })
             }
             multi => ControlFlow::Continue(multi),
         }
     }
 
+    /// Makes the calls, and takes replies until `needed` of them count, or cannot any more.
     #[inline(never)]
-    fn tally(self, needed: usize) -> Tally<T, E> {
-        let alone = if needed == 1 { self.call_alone() } else { ControlFlow::Continue(self) };
-        let Multi { members, prepared, mut settings, .. } = match alone {
-            ControlFlow::Break(Alone { members, result, counts }) => {
-                let mut tally = Tally::new(members, needed, counts);
-                tally.take(0, result);
-                return tally;
+    fn until(self, needed: usize) -> Progress<T, E> {
+        let single = if needed == 1 { self.call_only_member() } else { ControlFlow::Continue(self) };
+        let Multi { members, prepared, mut settings, .. } = match single {
+            ControlFlow::Break(OnlyMember { members, result, counts }) => {
+                let mut progress = Progress::new(members, needed, counts);
+                progress.take(0, result);
+                return progress;
             }
             ControlFlow::Continue(multi) => multi,
         };
-        let mut tally = Tally::new(members.clone(), needed, settings.counts.take());
-        if tally.is_hopeless() {
-            return tally;
+        let mut progress = Progress::new(members.clone(), needed, settings.counts.take());
+        if needed > members.len() && needed != ALL {
+            return progress;
         }
         let mut engine = Engine::new(members, prepared, &settings);
-        while !tally.is_met() && !tally.is_hopeless() {
-            let Some((index, result)) = engine.next(tally.awaits()) else { break };
-            tally.take(index, result);
+        while progress.is_open() {
+            let Some((index, result)) = engine.next(progress.awaits()) else { break };
+            progress.take(index, result);
         }
-        engine.stop(&mut tally.outcomes);
-        tally
+        engine.stop(&mut progress.outcomes);
+        progress
     }
 }
 
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Multi<T, E, Fixed> {
-    /// Calls everybody; results of more than half of the members end it. The others' calls go on.
+    /// Calls all members, and waits for results of more than half of them. The other calls go on.
     ///
     /// # Errors
-    /// As [`Multi::quorum`].
+    /// Returned as soon as results of more than half of the members are impossible.
     pub fn majority(self) -> std::result::Result<Gathered<T, E>, Short> {
         let majority = self.members.majority();
         self.quorum(majority)
     }
 }
 
-/// A call of one member that has ended.
-struct Alone<T, E> {
+/// The call of a group's only member, which has ended.
+struct OnlyMember<T, E> {
     members: Members,
     result: Result<T, E>,
     counts: Option<Counts<T, E>>,

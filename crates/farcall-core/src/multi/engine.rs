@@ -1,87 +1,117 @@
-//! Calls the members, as many at once as their replies have room, and takes the replies in as they come.
+//! Makes the calls of a group call, no more at a time than their replies have room for, and takes in the
+//! replies.
+//!
+//! [`Multi`](super::Multi) drives it for a blocking thread, [`Gathering`](super::Gathering) also for a task.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::few::Few;
-use super::outcome::Outcome;
+use super::inline_vec::InlineVec;
+use super::outcomes::Outcome;
 use super::prepared::{Hedge, Prepared, Rest, Settings};
 use crate::env::Time;
-use crate::stub::{Members, PendingCall, Reply, bad_arguments, decode_reply, no_reply};
-use crate::wait::{Parking, ReadyList, WaitPoint};
+use crate::stub::{Members, PendingCall, Reply, bad_arguments, decode_reply, no_reply, parking};
+use crate::wait::{ReadyList, WaitPoint};
 use crate::xdr::Decode;
-use crate::{CallFailed, Ran, Result, System, self_wait};
+use crate::{CallFailed, Ran, Result, self_wait};
 
-/// While calls are sent, what has arrived is taken in after so many (the paper's section V-A: replies that nobody
-/// took in while it still sent were lost).
-const BURST: usize = 8;
+/// How many calls the engine sends before it takes in the replies that have arrived. A caller that only sends
+/// loses replies when the socket's buffer is full (Satyanarayanan & Siegel 1990, section V-A).
+const CALLS_PER_LOOK: usize = 8;
 
-/// Replies that are taken in before they are looked at, if the caller needs as many. More than that take longer to come
-/// than a short rest is.
-const TOGETHER: usize = 32;
+/// How many replies a wait collects at most before it ends. A caller that needs more replies than this rests
+/// once before it waits.
+const MAX_REPLIES_PER_WAIT: usize = 32;
 
-/// What the smallest reply takes of a socket's buffer, in bytes: the kernel counts its own book-keeping too.
-const SMALLEST: usize = 1024;
+/// How many bytes of a socket's buffer the smallest reply takes, the kernel's book-keeping included.
+const MIN_REPLY_BYTES: usize = 1024;
 
-/// A multiple call under way.
+/// A group call under way.
 pub(super) struct Engine<T, E> {
     members: Members,
-    prepared: Few<Prepared<T, E>>,
-    /// The calls that have not ended, at their members' places.
+    prepared: InlineVec<Prepared<T, E>>,
+    /// The calls that have not ended, each at its member's index.
     calls: Vec<Option<Box<dyn PendingCall>>>,
     ready: ReadyList,
     wait_point: Arc<dyn WaitPoint>,
-    /// How many members were called, in their order, and how many of those calls have not ended.
+    caller: Caller,
+    /// How many members were called. They are called in their order.
     called: usize,
-    out: usize,
-    /// Calls before that place have ended.
-    given_up: usize,
-    /// What the largest reply so far takes of a socket's buffer, and how much there is of that; bytes.
-    largest: usize,
-    room: usize,
+    /// How many of the calls have not ended.
+    outstanding: usize,
+    /// All calls before this index have ended.
+    ended_before: usize,
+    window: Window,
     until: Option<Time>,
     rest: Rest,
-    /// When the next member is called.
+    /// For a hedged call: when the next member is called.
     hedge: Option<(Hedge, Time)>,
-    /// A task awaits the replies, no longer than that: this thread serves nothing.
-    awaited: Option<Awaited>,
 }
 
+/// Who waits for the replies.
 #[derive(Clone, Copy)]
-struct Awaited {
-    within: Option<Duration>,
+enum Caller {
+    /// A thread, which receives at the wait point.
+    Thread,
+    /// A task. It does not receive and has no timer, so `within` is the deadline of each call.
+    Task { within: Option<Duration> },
+}
+
+/// Bounds the outstanding calls so that their replies fit into the socket's buffer.
+struct Window {
+    /// How many bytes of the buffer the largest reply so far takes.
+    largest_reply: usize,
+    /// The size of the buffer in bytes.
+    buffer: usize,
+}
+
+impl Window {
+    fn has_room(&self, outstanding: usize) -> bool {
+        outstanding == 0 || outstanding.saturating_mul(self.largest_reply) < self.buffer
+    }
 }
 
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
-    pub(super) fn new(members: Members, prepared: Few<Prepared<T, E>>, settings: &Settings<T, E>) -> Self {
-        let wait_point = match members.first() {
-            Some(member) => member.binding().channel().wait_point(),
-            None => Arc::new(Parking::new(Arc::new(System))),
-        };
+    /// Returns the engine of a call that a thread waits for. No member is called yet.
+    pub(super) fn new(
+        members: Members,
+        prepared: InlineVec<Prepared<T, E>>,
+        settings: &Settings<T, E>,
+    ) -> Self {
+        let wait_point =
+            members.first().map_or_else(parking, |member| member.binding().channel().wait_point());
         let now = (settings.within.is_some() || settings.hedge.is_some()).then(|| wait_point.now());
         Engine {
             calls: (0..members.len()).map(|_| None).collect(),
             ready: ReadyList::default(),
+            caller: Caller::Thread,
             called: 0,
-            out: 0,
-            given_up: 0,
-            largest: SMALLEST,
-            room: wait_point.room(),
+            outstanding: 0,
+            ended_before: 0,
+            window: Window { largest_reply: MIN_REPLY_BYTES, buffer: wait_point.room() },
             until: now.zip(settings.within).map(|(now, within)| now + within),
             rest: settings.rest.unwrap_or(Rest::Cancel),
             hedge: settings.hedge.zip(now),
-            awaited: None,
             wait_point,
             members,
             prepared,
         }
     }
 
-    /// The next reply, whoever gives it; none when all have, or the time is up. The caller has no use for fewer than
-    /// `needed` of them: several are taken in before it is woken for the first.
+    /// Makes this the call of a task, and makes as many calls as may be made now.
+    pub(super) fn start_for_task(&mut self, within: Option<Duration>) {
+        self.caller = Caller::Task { within };
+        while self.may_call() {
+            self.call_next();
+        }
+    }
+
+    /// Blocks until a member has replied, and returns its index and its reply. Returns `None` when all
+    /// members have replied or the time is up. The caller needs `needed` more replies before it can stop: the
+    /// engine may collect several of them before it returns the first.
     pub(super) fn next(&mut self, needed: usize) -> Option<(usize, Result<T, E>)> {
-        let (mut burst, mut rested) = (0, false);
+        let (mut calls, mut has_rested) = (0, false);
         loop {
             if let Some(reply) = self.take() {
                 return Some(reply);
@@ -91,24 +121,24 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
             }
             if self.may_call() {
                 self.call_next();
-                burst += 1;
-                if burst % BURST == 0 {
-                    // Where this thread must not wait, that is found out when it has to.
+                calls += 1;
+                if calls % CALLS_PER_LOOK == 0 {
+                    // A thread that must not receive here gets that error when it has to wait.
                     let _ = self.wait_point.look();
                 }
                 continue;
             }
-            if self.out == 0 {
+            if self.outstanding == 0 {
                 return None;
             }
-            if needed.min(self.out) > TOGETHER && !rested {
+            let needed = needed.min(self.outstanding);
+            if needed > MAX_REPLIES_PER_WAIT && !has_rested {
                 self.wait_point.rest();
                 let _ = self.wait_point.look();
-                rested = true;
+                has_rested = true;
                 continue;
             }
-            let enough =
-                if self.called == self.members.len() { needed.min(self.out).min(TOGETHER) } else { 1 };
+            let enough = if self.called == self.members.len() { needed.min(MAX_REPLIES_PER_WAIT) } else { 1 };
             let stuck = || self.calls.iter().flatten().all(|call| call.waits_for_itself());
             if let Err(why) = self_wait::wait(&*self.wait_point, (&self.ready, enough), self.wake_at(), stuck)
             {
@@ -117,7 +147,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
     }
 
-    /// Gives the next reply to a task, or has it woken when there may be one.
+    /// Returns the next reply to a task, or has the task woken when there may be one. Returns `None` when all
+    /// members have replied or the time is up.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, Result<T, E>)>> {
         loop {
             if let Some(reply) = self.take() {
@@ -130,7 +161,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
                 self.call_next();
                 continue;
             }
-            if self.out == 0 {
+            if self.outstanding == 0 {
                 return Poll::Ready(None);
             }
             self.ready.wake_by(context.waker());
@@ -140,51 +171,43 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
     }
 
-    /// The replies are awaited by a task. It has no timer, so the time is each call's deadline.
-    pub(super) fn await_within(&mut self, within: Option<Duration>) {
-        self.awaited = Some(Awaited { within });
-    }
-
-    pub(super) fn rest(&mut self, rest: Rest) {
+    /// Sets what happens to calls that have not ended when the caller stops.
+    pub(super) fn set_rest(&mut self, rest: Rest) {
         self.rest = rest;
     }
 
-    /// Has the next member called now, if it may be. Says whether there is one after that.
-    pub(super) fn hurry(&mut self) -> bool {
+    /// Ends the pause of a hedged call: the next member is called at the next poll. Returns whether a further
+    /// member can be called after that one.
+    pub(super) fn end_pause(&mut self) -> bool {
         let Some((hedge, next)) = &mut self.hedge else { return false };
         *next = self.wait_point.now();
         self.called + 1 < hedge.at_most.min(self.members.len())
     }
 
+    /// Returns how many of the calls have not ended.
     pub(super) fn outstanding(&self) -> usize {
-        self.out
+        self.outstanding
     }
 
-    /// Calls as many members as may be called now.
-    pub(super) fn call_some(&mut self) {
-        while self.may_call() {
-            self.call_next();
-        }
-    }
-
-    /// Abandons what has not ended, and says so. If the rest is to finish, those are called too that were not yet.
+    /// Stops waiting for the calls that have not ended, and records that in `outcomes`. With
+    /// [`Rest::Finish`], members that were not called yet are called first.
     pub(super) fn stop<V, X>(&mut self, outcomes: &mut [Outcome<V, X>]) {
         while self.rest == Rest::Finish && self.hedge.is_none() && self.called < self.members.len() {
             self.call_next();
         }
-        if self.out == 0 {
+        if self.outstanding == 0 {
             return;
         }
         for (call, outcome) in self.calls.iter_mut().zip(outcomes) {
             if let Some(call) = call.take() {
                 *outcome = Outcome::Abandoned(Ran::Maybe);
-                abandon(call, self.rest);
+                leave(call, self.rest);
             }
         }
-        self.out = 0;
+        self.outstanding = 0;
     }
 
-    /// The reply of a call that has ended.
+    /// Takes the reply of a call that has ended, if there is one.
     fn take(&mut self) -> Option<(usize, Result<T, E>)> {
         while let Some(member) = self.ready.take() {
             let index = member as usize;
@@ -194,10 +217,10 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
                 size = reply.len();
                 result = Some(decode_reply(reply));
             };
-            let polled = match self.awaited {
-                None => call.poll_at(&self.wait_point, &self.ready, member, sink),
-                // Nobody serves a wait_point for a task.
-                Some(_) => {
+            let polled = match self.caller {
+                Caller::Thread => call.poll_at(&self.wait_point, &self.ready, member, sink),
+                // No thread receives at a wait point for a task.
+                Caller::Task { .. } => {
                     let waker = Waker::from(Arc::new(self.ready.token(member)));
                     call.poll(&mut Context::from_waker(&waker), sink)
                 }
@@ -206,10 +229,11 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
                 continue;
             }
             self.calls[index] = None;
-            self.out -= 1;
-            self.largest = self.largest.max(size + SMALLEST);
+            self.outstanding -= 1;
+            self.window.largest_reply = self.window.largest_reply.max(size + MIN_REPLY_BYTES);
             if let Some((_, next)) = &mut self.hedge {
-                // Who asks for more was not content with this one.
+                // The caller asks for another reply only if this one does not count: call the next member at
+                // once.
                 *next = self.wait_point.now();
             }
             return Some((index, result.unwrap_or_else(|| Err(no_reply().into()))));
@@ -223,41 +247,43 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
         match self.hedge {
             Some((hedge, next)) => self.called < hedge.at_most && next <= self.wait_point.now(),
-            None => self.out == 0 || self.out.saturating_mul(self.largest) < self.room,
+            None => self.window.has_room(self.outstanding),
         }
     }
 
+    /// Calls the next member.
     fn call_next(&mut self) {
         let index = self.called;
         self.called += 1;
-        self.out += 1;
+        self.outstanding += 1;
         if let Some((hedge, next)) = &mut self.hedge {
             *next = self.wait_point.now() + hedge.after;
         }
         let Some(prepared) = self.prepared.get(index).or(self.prepared.last()) else { return };
         let (binding, member) = (self.members[index].binding(), index as u32);
-        self.calls[index] = Some(match &prepared.arguments {
-            Ok(arguments) => match self.awaited {
-                None => binding.gather(&prepared.procedure, arguments, &self.wait_point, &self.ready, member),
-                Some(Awaited { within }) => {
-                    self.ready.token(member).mark_ready();
-                    binding.start_encoded(&prepared.procedure, arguments, within)
-                }
-            },
-            Err(why) => {
+        let call = match (&prepared.arguments, self.caller) {
+            (Ok(arguments), Caller::Thread) => {
+                binding.gather(&prepared.procedure, arguments, &self.wait_point, &self.ready, member)
+            }
+            (Ok(arguments), Caller::Task { within }) => {
+                self.ready.token(member).mark_ready();
+                binding.start_encoded(&prepared.procedure, arguments, within)
+            }
+            (Err(why), _) => {
                 self.ready.token(member).mark_ready();
                 Box::new(bad_arguments(why.clone()))
             }
-        });
+        };
+        self.calls[index] = Some(call);
     }
 
-    /// When to look again though nothing has come.
+    /// Returns when the thread must wake even though no reply has come.
     fn wake_at(&self) -> Option<Time> {
         let next = self.hedge.filter(|(hedge, _)| self.called < hedge.at_most.min(self.members.len()));
         [self.until, next.map(|(_, next)| next)].into_iter().flatten().min()
     }
 
-    /// Whether the time is up, and nothing has arrived before.
+    /// Returns whether the time is up. Replies that have arrived by then still count.
     fn is_late(&self) -> bool {
         if self.until.is_none_or(|until| self.wait_point.now() < until) {
             return false;
@@ -266,29 +292,29 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         !self.ready.any()
     }
 
-    /// Ends a call that this thread must not wait for.
+    /// Ends one call for which this thread must not wait, and returns the failure as its reply.
     fn give_up(&mut self, why: &CallFailed) -> Option<(usize, Result<T, E>)> {
-        let index = (self.given_up..self.called).find(|&index| self.calls[index].is_some())?;
-        self.given_up = index;
+        let index = (self.ended_before..self.called).find(|&index| self.calls[index].is_some())?;
+        self.ended_before = index;
         if let Some(call) = self.calls[index].take() {
-            abandon(call, self.rest);
+            leave(call, self.rest);
         }
-        self.out -= 1;
+        self.outstanding -= 1;
         Some((index, Err(why.clone().but_ran(Ran::Maybe).into())))
     }
 }
 
-fn abandon(call: Box<dyn PendingCall>, rest: Rest) {
+/// Stops waiting for a call: cancels it, or lets it run.
+fn leave(call: Box<dyn PendingCall>, rest: Rest) {
     match rest {
-        // Whose drop cancels it.
+        // Dropping the call cancels it.
         Rest::Cancel => drop(call),
         Rest::Finish => call.detach_later(),
     }
 }
 
-/// Calls that nobody asks for any more are abandoned, as was said.
 impl<T, E> Drop for Engine<T, E> {
     fn drop(&mut self) {
-        self.calls.iter_mut().filter_map(Option::take).for_each(|call| abandon(call, self.rest));
+        self.calls.iter_mut().filter_map(Option::take).for_each(|call| leave(call, self.rest));
     }
 }

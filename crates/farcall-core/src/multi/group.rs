@@ -1,4 +1,4 @@
-//! Who the members of a group are.
+//! Groups: sets of user-stubs of one interface, whose members are fixed or followed in the registry.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,10 +9,10 @@ use super::membership::{Fixed, Living};
 use super::prepared::Prepared;
 use crate::stub::{Client, Member, Members};
 
-/// User-stubs that can be called all at once.
+/// A set of user-stubs of one interface that a program calls all at once.
 ///
-/// `farcall::import_all` gives the instances of a type. Who joins or leaves them is seen by the next
-/// call. A group of given members is made of their stubs:
+/// `farcall::import_all` returns the group of all instances of a type. Each call reaches the instances that
+/// the registry lists at that moment. [`Group::of`] makes a group of given stubs:
 ///
 /// ```
 /// # #[farcall::interface]
@@ -28,20 +28,13 @@ use crate::stub::{Client, Member, Members};
 /// assert!(echoes.results().count() >= 2);
 /// ```
 pub struct Group<C, M = Living> {
-    source: Source,
+    roster: Arc<dyn Roster>,
     kind: PhantomData<fn() -> (C, M)>,
 }
 
-/// Where the members are known from.
-#[derive(Clone)]
-enum Source {
-    Known(Members),
-    Roster(Arc<dyn Roster>),
-}
-
-/// Who knows the members.
+/// Knows the members of a group.
 pub trait Roster: Send + Sync {
-    /// They, as of now.
+    /// Returns the present members.
     fn members(&self) -> Members;
 }
 
@@ -51,53 +44,44 @@ impl Roster for Members {
     }
 }
 
-impl Source {
-    #[inline]
-    fn members(&self) -> Members {
-        match self {
-            Source::Known(members) => members.clone(),
-            Source::Roster(roster) => roster.members(),
-        }
-    }
-}
-
 impl<C: Client> Group<C, Living> {
-    /// The members that `roster` knows when the group is called.
+    /// Returns the group of the members that `roster` knows at the moment of each call.
     #[doc(hidden)]
     pub fn living(roster: Arc<dyn Roster>) -> Self {
-        Group { source: Source::Roster(roster), kind: PhantomData }
+        Group { roster, kind: PhantomData }
     }
 }
 
 impl<C: Client> Group<C, Fixed> {
-    /// A group of these members, each with the name by which outcomes speak of it.
+    /// Returns a group of these stubs. Outcomes show the name that is given with each stub.
     pub fn of<N: Into<Arc<str>>>(members: impl IntoIterator<Item = (N, C)>) -> Self {
         let member = |(name, client): (N, C)| Member::new(name, client.binding().clone());
         Group::known(Members::new(members.into_iter().map(member).collect()))
     }
 
-    /// These members.
+    /// Returns a group of exactly these members.
     #[doc(hidden)]
     pub fn known(members: Members) -> Self {
-        Group { source: Source::Known(members), kind: PhantomData }
+        Group { roster: Arc::new(members), kind: PhantomData }
     }
 }
 
 impl<C: Client, M> Group<C, M> {
-    /// The same members from now on, whoever joins or leaves. Only then is it known what a majority is.
+    /// Returns a group that keeps the present members, even if instances join or leave. Only such a group has
+    /// a majority.
     #[must_use]
     pub fn fixed(&self) -> Group<C, Fixed> {
         Group::known(self.members())
     }
 
-    /// The procedures as calls of every member at once.
+    /// Returns the stub whose methods call every member at once.
     #[inline]
     pub fn multi(&self) -> C::Multi<M> {
         C::multi(self.members())
     }
 
-    /// As [`Group::multi`], with arguments of each member's own: `arguments` is given its index, its name, and
-    /// the procedures.
+    /// Returns a call of every member in which each member has its own arguments. For each member,
+    /// `arguments` gets the member's index, its name, and the stub that encodes a call.
     ///
     /// ```
     /// # #[farcall::interface]
@@ -119,13 +103,13 @@ impl<C: Client, M> Group<C, M> {
         Multi::of_each(members, prepared)
     }
 
-    /// The members as of now.
+    /// Returns the present members.
     #[inline]
     pub fn members(&self) -> Members {
-        self.source.members()
+        self.roster.members()
     }
 
-    /// Name and user-stub of each member as of now.
+    /// Returns the name and the user-stub of each present member.
     pub fn stubs(&self) -> impl Iterator<Item = (Arc<str>, C)> {
         let members = self.members();
         (0..members.len()).map(move |index| {
@@ -134,12 +118,12 @@ impl<C: Client, M> Group<C, M> {
         })
     }
 
-    /// How many members it has now.
+    /// Returns the present number of members.
     pub fn len(&self) -> usize {
         self.members().len()
     }
 
-    /// Whether it has none now.
+    /// Returns whether the group has no members at present.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -147,12 +131,12 @@ impl<C: Client, M> Group<C, M> {
 
 impl<C, M> Clone for Group<C, M> {
     fn clone(&self) -> Self {
-        Group { source: self.source.clone(), kind: PhantomData }
+        Group { roster: self.roster.clone(), kind: PhantomData }
     }
 }
 
 impl<C, M> fmt::Debug for Group<C, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.source.members().fmt(f)
+        self.roster.members().fmt(f)
     }
 }

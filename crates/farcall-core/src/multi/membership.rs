@@ -1,9 +1,9 @@
-//! Whether a group's members stay the same: a marker type for each case.
+//! Marker types that say whether a group's members stay the same.
 
-/// Of a [`Group`](crate::Group): its members are those that the registry knows when it is called.
+/// Marks a [`Group`](crate::Group) whose members are looked up in the registry at each call.
 #[derive(Clone, Copy, Debug)]
 pub enum Living {}
 
-/// Of a [`Group`](crate::Group): its members are always the same.
+/// Marks a [`Group`](crate::Group) whose members never change.
 #[derive(Clone, Copy, Debug)]
 pub enum Fixed {}

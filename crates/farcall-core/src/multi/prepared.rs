@@ -1,4 +1,4 @@
-//! A call of members that is to be made: its encoded arguments, and how it is made.
+//! The encoded arguments of a group call, and the settings that its caller chose.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -8,12 +8,15 @@ use crate::stub::{EncodeArguments, Procedure};
 use crate::xdr::{self, Encoder};
 use crate::{Never, Result};
 
-/// How a multiple call is made.
+/// The settings of a group call.
 pub(super) struct Settings<T, E> {
-    /// How long replies are waited for.
+    /// How long the caller waits for replies.
     pub(super) within: Option<Duration>,
+    /// What happens to calls that have not ended when the caller stops.
     pub(super) rest: Option<Rest>,
+    /// Decides which replies count as successes. By default results do.
     pub(super) counts: Option<Counts<T, E>>,
+    /// If set, members are called one after another, not all at once.
     pub(super) hedge: Option<Hedge>,
 }
 
@@ -24,18 +27,19 @@ impl<T, E> Default for Settings<T, E> {
     }
 }
 
+/// Decides whether a reply counts as a success.
 pub(super) type Counts<T, E> = Box<dyn Fn(&Result<T, E>) -> bool + Send>;
 
-/// Whom to call when nobody has answered.
+/// When a hedged call asks another member.
 #[derive(Clone, Copy)]
 pub(super) struct Hedge {
-    /// After how long another member is called.
+    /// How long after one member the next member is called.
     pub(super) after: Duration,
-    /// How many are called at most.
+    /// The greatest number of members that are called.
     pub(super) at_most: usize,
 }
 
-/// A call with its arguments, encoded.
+/// A call with its encoded arguments.
 pub struct Prepared<T, E = Never> {
     pub(super) procedure: Cow<'static, Procedure>,
     pub(super) arguments: std::result::Result<Vec<u8>, xdr::Error>,
@@ -43,13 +47,13 @@ pub struct Prepared<T, E = Never> {
 }
 
 impl<T, E> Prepared<T, E> {
-    /// Encodes the arguments.
+    /// Encodes the arguments of a procedure.
     #[inline]
     pub fn new(procedure: &'static Procedure, encode: EncodeArguments<'_>) -> Self {
         Prepared::of(Cow::Borrowed(procedure), encode)
     }
 
-    /// Encodes the arguments of a procedure that became known at run time.
+    /// Encodes the arguments of a procedure that the program learnt of at run time.
     #[inline]
     pub fn of(procedure: Cow<'static, Procedure>, encode: EncodeArguments<'_>) -> Self {
         let mut arguments = Vec::new();
@@ -58,12 +62,12 @@ impl<T, E> Prepared<T, E> {
     }
 }
 
-/// What becomes of the calls of members that had not answered when the caller stopped.
+/// What happens to the calls of members that have not replied when the caller stops waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// Their servers are asked to stop.
+    /// The calls are cancelled: their servers are asked to stop.
     Cancel,
-    /// They go on, and those that had not been called yet are called now: the runtime sees to it that each server has
-    /// its call.
+    /// The calls go on. Members that were not called yet are called now. The runtime retransmits each call
+    /// until its server has it.
     Finish,
 }

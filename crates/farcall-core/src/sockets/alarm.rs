@@ -1,4 +1,4 @@
-//! What wakes a thread that sleeps until one of several descriptors is ready.
+//! The alarm that wakes a thread which waits for several descriptors: a pair of connected Unix sockets.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,39 +7,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::env::{Alarm, Source};
 
-/// One thread sleeps on its descriptor, any others ring it.
-pub(crate) struct Bell {
-    ringer: UnixStream,
-    sleeper: UnixStream,
-    /// It was rung, and nobody has looked since.
-    rung: AtomicBool,
+/// An alarm. One thread waits until the receiving socket is readable; any thread sets the alarm by a byte.
+pub(crate) struct SystemAlarm {
+    sender: UnixStream,
+    receiver: UnixStream,
+    /// Whether the alarm was set since it was last cleared. Saves the system call of setting it again.
+    is_set: AtomicBool,
 }
 
-impl Bell {
-    pub(crate) fn new() -> io::Result<Bell> {
-        let (ringer, sleeper) = UnixStream::pair()?;
-        ringer.set_nonblocking(true)?;
-        sleeper.set_nonblocking(true)?;
-        Ok(Bell { ringer, sleeper, rung: AtomicBool::new(false) })
+impl SystemAlarm {
+    pub(crate) fn new() -> io::Result<SystemAlarm> {
+        let (sender, receiver) = UnixStream::pair()?;
+        sender.set_nonblocking(true)?;
+        receiver.set_nonblocking(true)?;
+        Ok(SystemAlarm { sender, receiver, is_set: AtomicBool::new(false) })
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        self.sleeper.as_fd()
+        self.receiver.as_fd()
     }
 }
 
-impl Alarm for Bell {
+impl Alarm for SystemAlarm {
     fn ring(&self) {
-        if !self.rung.swap(true, Ordering::SeqCst) {
-            // If it is full, it rings already.
-            let _ = (&self.ringer).write(&[1]);
+        // AcqRel: a thread that finds the flag set relies on the other thread's byte. The clearing thread
+        // then sees what this thread wrote before, because `quiet` reads the flag too.
+        if !self.is_set.swap(true, Ordering::AcqRel) {
+            // If the socket's buffer is full, it is readable already.
+            let _ = (&self.sender).write(&[1]);
         }
     }
 
     fn quiet(&self) {
-        // Read in any case: the byte of one who rang may come after its flag was taken back.
-        let _ = (&self.sleeper).read(&mut [0; 16]);
-        self.rung.store(false, Ordering::SeqCst);
+        // Reads even if the flag is not set: another thread's byte may arrive after its flag was cleared.
+        let _ = (&self.receiver).read(&mut [0; 16]);
+        self.is_set.swap(false, Ordering::AcqRel);
     }
 
     fn source(&self) -> Source<'_> {
@@ -53,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    fn rings(alarm: &Bell) -> bool {
+    fn is_set(alarm: &SystemAlarm) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let descriptor = alarm.descriptor();
         poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&now)).unwrap() > 0
@@ -61,15 +63,15 @@ mod tests {
 
     #[test]
     fn a_byte_that_comes_after_its_flag_was_taken_back_is_read() {
-        let alarm = Bell::new().unwrap();
+        let alarm = SystemAlarm::new().unwrap();
         alarm.ring();
         alarm.quiet();
-        assert!(!rings(&alarm));
-        // One who rang said so first, and was stopped before it wrote; meanwhile the sleeper forgot that.
-        assert_eq!((&alarm.ringer).write(&[1]).unwrap(), 1);
+        assert!(!is_set(&alarm));
+        // A thread set the flag and was stopped before it wrote its byte; meanwhile the flag was cleared.
+        assert_eq!((&alarm.sender).write(&[1]).unwrap(), 1);
         alarm.quiet();
-        assert!(!rings(&alarm));
+        assert!(!is_set(&alarm));
         alarm.ring();
-        assert!(rings(&alarm));
+        assert!(is_set(&alarm));
     }
 }

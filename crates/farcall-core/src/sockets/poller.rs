@@ -1,12 +1,15 @@
-//! Which of many sockets can be read or written. Whoever is told of one is the only one, until it is armed again.
+//! Pollers: several threads wait for many sockets, and each socket that becomes ready is reported to one
+//! thread.
 //!
-//! Linux is asked by epoll; other systems by poll(2), to which all sockets are named each time.
+//! On Linux a poller is an epoll instance. Other systems use poll(2), which is passed all armed sockets each
+//! time. The ONC RPC server is the user.
 
 #[cfg(target_os = "linux")]
 mod epoll;
 #[cfg(any(not(target_os = "linux"), test))]
 mod poll;
 
+use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::event::PollFlags;
@@ -14,19 +17,24 @@ use rustix::event::PollFlags;
 use crate::env::{Interest, Source};
 
 #[cfg(target_os = "linux")]
-pub(crate) use epoll::Ready;
+pub(crate) use epoll::SystemPoller;
 #[cfg(not(target_os = "linux"))]
-pub(crate) use poll::Ready;
+pub(crate) use poll::SystemPoller;
 
-/// The descriptor of a source of this system. One of a simulation does not meet the system.
-pub(super) fn descriptor<'a>(source: &Source<'a>) -> BorrowedFd<'a> {
+/// Returns the descriptor of a source.
+///
+/// # Errors
+/// The source belongs to a simulation, so the operating system cannot wait for it.
+pub(super) fn descriptor<'a>(source: &Source<'a>) -> io::Result<BorrowedFd<'a>> {
     match source {
-        Source::Descriptor(descriptor) => *descriptor,
-        Source::Simulated(_) => unreachable!("a simulated source is asked of the operating system"),
+        Source::Descriptor(descriptor) => Ok(*descriptor),
+        Source::Simulated(_) => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "the source belongs to a simulation"))
+        }
     }
 }
 
-/// What poll(2) is asked.
+/// Converts kinds of readiness to the flags of poll(2).
 pub(super) fn flags(interest: Interest) -> PollFlags {
     let mut flags = PollFlags::empty();
     flags.set(PollFlags::IN, interest.read);

@@ -1,16 +1,18 @@
-//! What a user-stub holds: a channel, and the settings of its import.
+//! A user-stub's connection to its server: the channel that carries its calls, and the deadline of its
+//! import.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::channel::{Call, Channel, EncodeArguments, PendingCall, Procedure, Reply, decode_reply, no_reply};
+use super::channel::{Call, Channel, EncodeArguments, PendingCall, Procedure, blocking_result};
 use super::pending::Pending;
 use crate::Result;
 use crate::wait::{ReadyList, WaitPoint};
 use crate::xdr::{Decode, Encoder};
 
-/// What a user-stub holds: a channel, and the settings of this import. Clones share the channel.
+/// The channel that carries a user-stub's calls, and the deadline that the import sets. Clones share the
+/// channel.
 #[derive(Clone)]
 pub struct Binding {
     channel: Arc<dyn Channel>,
@@ -18,58 +20,60 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// A binding over `channel`, without a deadline.
+    /// Returns a binding over `channel`, without a deadline.
     pub fn new(channel: Arc<dyn Channel>) -> Binding {
         Binding { channel, within: None }
     }
 
-    /// The same binding with a deadline on each call. The procedure's own counts too: the earliest wins.
+    /// Returns a binding over the same channel on which each call has this deadline. If the procedure
+    /// declares a deadline too, the earlier one holds.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Binding {
         Binding { channel: self.channel.clone(), within: Some(deadline) }
     }
 
-    /// What carries the calls.
+    /// Returns the channel that carries the calls.
     pub fn channel(&self) -> &Arc<dyn Channel> {
         &self.channel
     }
 
-    /// Calls, and blocks until the call has ended. In line, where the procedure is known.
+    /// Calls a procedure, and blocks until the call has ended.
+    // Inlined into the stub's method, where the procedure is a constant.
     #[inline(always)]
     pub fn call<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
         &self,
         procedure: &Procedure,
         encode: EncodeArguments<'_>,
     ) -> Result<T, E> {
-        let mut outcome = None;
-        self.channel.call(self.prepare(procedure, encode), &mut |reply| outcome = Some(decode_reply(reply)));
-        outcome.unwrap_or_else(|| Err(no_reply().into()))
+        blocking_result(|sink| self.channel.call(self.prepare(procedure, encode), sink))
     }
 
-    /// Starts a call.
+    /// Starts a call and returns its handle.
     pub fn start<T, E>(&self, procedure: &Procedure, encode: EncodeArguments<'_>) -> Pending<T, E> {
         Pending::new(self.channel.start(self.prepare(procedure, encode)))
     }
 
-    /// As [`Binding::call`], with encoded arguments: briefly where it can be.
+    /// Calls a procedure with arguments that are encoded already, and blocks until the call has ended. Takes
+    /// the channel's fast path ([`Channel::call_briefly`]) if the call has no deadline.
     #[inline(always)]
     pub fn call_encoded<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
         &self,
         procedure: &Procedure,
         arguments: &[u8],
     ) -> Result<T, E> {
-        // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
+        // The length of encoded arguments is a multiple of four bytes, so `opaque` adds no padding.
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
         let call = self.prepare(procedure, &encode);
-        let mut outcome = None;
-        let sink = &mut |reply: Reply<'_>| outcome = Some(decode_reply(reply));
-        if call.within.is_some() || !self.channel.call_briefly(procedure, arguments, &mut |_| false, sink) {
-            self.channel.call(call, sink);
-        }
-        outcome.unwrap_or_else(|| Err(no_reply().into()))
+        blocking_result(|sink| {
+            if call.within.is_some() || !self.channel.call_briefly(procedure, arguments, &mut |_| false, sink)
+            {
+                self.channel.call(call, sink);
+            }
+        })
     }
 
-    /// Starts a call with encoded arguments, for a thread that gathers the ends of several at `wait_point`.
+    /// Starts a call with encoded arguments, for a thread that waits for several calls at `wait_point`. Call
+    /// number `member` of `ready` is marked when the started call may have ended.
     pub fn gather(
         &self,
         procedure: &Procedure,
@@ -82,7 +86,8 @@ impl Binding {
         self.channel.start_at(self.prepare(procedure, &encode), wait_point, ready, member)
     }
 
-    /// Starts a call with encoded arguments and perhaps one more deadline.
+    /// Starts a call with encoded arguments. The earliest of `within`, the import's and the procedure's
+    /// deadline holds.
     pub fn start_encoded(
         &self,
         procedure: &Procedure,

@@ -1,4 +1,4 @@
-//! The seam below stubs: a [`Channel`] carries calls, and gives each exactly one [`Reply`].
+//! The seam below stubs: a [`Channel`] carries calls, and passes exactly one [`Reply`] of each to its caller.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,54 +9,55 @@ use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{self, Decode, Decoder, Encoder};
 use crate::{CallFailed, Error, Kind, Ran, Result, System};
 
-/// What must be known of a procedure before it is called.
+/// The properties of a procedure that its callers and its server need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Procedure {
-    /// What the wire calls it.
+    /// The procedure's number on the wire.
     pub number: u32,
-    /// What people call it.
+    /// The procedure's name.
     pub name: &'static str,
-    /// Running twice does no harm.
+    /// Whether executing a call twice does no harm.
     pub idempotent: bool,
-    /// It never runs on the thread that receives packets.
+    /// Whether the thread that receives packets must not execute it.
     pub blocking: bool,
-    /// A future that executes it is not dropped when the call is given up.
+    /// Whether the future that executes it is kept when the call is cancelled.
     pub uncancelled: bool,
-    /// How long a call may take, unless its caller says less.
+    /// How long a call may take. A caller may allow less.
     pub deadline: Option<Duration>,
 }
 
-/// Appends a call's arguments to the packet; may be called more than once.
+/// Appends a call's arguments to the packet. A channel may call it more than once.
 pub type EncodeArguments<'a> = &'a dyn Fn(&mut Encoder<'_>) -> std::result::Result<(), xdr::Error>;
 
 /// One call on its way to a [`Channel`].
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
-    /// What is called.
+    /// The procedure that is called.
     pub procedure: &'a Procedure,
-    /// How long it may take, by the procedure and by the import. The channel adds what the calling context allows.
+    /// How long the call may take: the earlier of the procedure's and the import's deadline. The channel also
+    /// obeys the deadline of the call that the calling thread serves.
     pub within: Option<Duration>,
-    /// Writes the arguments. If it fails, the call fails with [`bad_arguments`].
+    /// Writes the arguments. If this fails, the call fails with [`bad_arguments`].
     pub encode: EncodeArguments<'a>,
 }
 
 /// How a call ended.
 #[derive(Debug)]
 pub enum Reply<'a> {
-    /// The procedure returned: its result.
+    /// The procedure returned this encoded result.
     Result(Decoder<'a>),
-    /// The procedure returned: its result, and its origin, which names the server if the result cannot be
-    /// read.
+    /// The procedure returned this encoded result. The origin names the server in the error if the result
+    /// cannot be decoded.
     ResultOf(Decoder<'a>, &'a dyn Origin),
-    /// The procedure raised its declared exception.
+    /// The procedure raised its declared exception, which is encoded here.
     Exception(Decoder<'a>),
-    /// Neither is to be had.
+    /// The call failed.
     Failed(CallFailed),
 }
 
-/// Where a result comes from.
+/// The server and the procedure that a result came from.
 pub trait Origin {
-    /// The failure to read it, with what was called and where.
+    /// Adds the procedure and the server to the failure to decode a result.
     fn about(&self, why: CallFailed) -> CallFailed;
 }
 
@@ -67,7 +68,7 @@ impl fmt::Debug for dyn Origin + '_ {
 }
 
 impl Reply<'_> {
-    /// How many bytes it has.
+    /// Returns the length of the encoded result or exception in bytes; 0 for a failure.
     pub(crate) fn len(&self) -> usize {
         match self {
             Reply::Result(decoder) | Reply::ResultOf(decoder, _) | Reply::Exception(decoder) => {
@@ -78,17 +79,20 @@ impl Reply<'_> {
     }
 }
 
-/// Takes the one reply of a call.
+/// Receives the one reply of a call.
 pub type Sink<'a> = &'a mut dyn FnMut(Reply<'_>);
 
-/// What carries calls to one server, or to any of several that are as good.
+/// Carries calls to one server, or to any of several equivalent servers.
 pub trait Channel: Send + Sync + 'static {
-    /// Carries the call and blocks until it has ended.
+    /// Carries the call, and blocks until it has ended.
     fn call(&self, call: Call<'_>, sink: Sink<'_>);
 
-    /// As [`Channel::call`], of a call whose arguments are encoded and short, and which has no deadline of its own; if that
-    /// costs less here. A result is given to `short` first, encoded, and to the sink only if that says no. False if it does
-    /// not cost less, or not now: nothing was done, and nobody was given anything.
+    /// Carries a call by a fast path, if the channel has one and can take it now, and blocks until the call
+    /// has ended. The call has short arguments, which are encoded already, and no deadline of its own.
+    ///
+    /// A result is offered to `short` first, encoded. If `short` returns false, the sink gets the result.
+    ///
+    /// Returns false if the channel did nothing: the caller then uses [`Channel::call`].
     fn call_briefly(
         &self,
         _procedure: &Procedure,
@@ -99,27 +103,28 @@ pub trait Channel: Send + Sync + 'static {
         false
     }
 
-    /// Carries the call without blocking, not even to wait for room: past its bound the channel gives a call that has
-    /// failed already, as overloaded, [`Ran::No`].
+    /// Starts the call and returns its handle. Never blocks: when the channel carries as many calls as it
+    /// may, it returns a call that has failed already, as overloaded and [`Ran::No`].
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall>;
 
-    /// Sends bytes to the export, once and of no call: nobody says whether they arrive, or in which order, and they may
-    /// twice. False if the channel cannot do that.
+    /// Sends bytes to the export without a call. They may be lost, arrive twice, or arrive in another order.
+    /// Returns false if the channel cannot send such bytes.
     fn post(&self, _bytes: &[u8]) -> bool {
         false
     }
 
-    /// Where a thread that gathers the ends of several calls may wait for this channel's.
+    /// Returns the wait point at which a thread can wait for several calls of this channel.
     fn wait_point(&self) -> Arc<dyn WaitPoint> {
-        Arc::new(Parking::new(Arc::new(System)))
+        parking()
     }
 
-    /// As [`Channel::start`], for a thread that will wait at `wait_point`. The member's bell is rung when the call may have
-    /// ended, or has not been looked at yet.
+    /// Starts the call, as [`Channel::start`] does, for a thread that will wait at `wait_point`. Call number
+    /// `member` of `ready` is marked whenever the started call should be polled: when it may have ended, or
+    /// was never polled.
     fn start_at(
         &self,
         call: Call<'_>,
-        _station: &Arc<dyn WaitPoint>,
+        _wait_point: &Arc<dyn WaitPoint>,
         ready: &ReadyList,
         member: u32,
     ) -> Box<dyn PendingCall> {
@@ -134,20 +139,21 @@ pub trait PendingCall: Send {
     /// Blocks until the call has ended.
     fn wait(self: Box<Self>, sink: Sink<'_>);
 
-    /// Gives the reply if there is one; else sees to it that the task is woken when there is. Not called again after
-    /// it has given the reply.
+    /// Passes the reply to the sink if the call has ended. Otherwise the task is woken when it may have
+    /// ended. Not called again once the sink has had the reply.
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()>;
 
-    /// Where a thread may wait for its end while it serves others; nowhere in particular if none.
+    /// Returns the wait point at which a thread can wait for this call, if it is waited for at a particular
+    /// one.
     fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
         None
     }
 
-    /// As [`PendingCall::poll`], for a thread that gathers the ends of several calls and will wait at `wait_point`: the
-    /// member's bell is rung instead.
+    /// Polls the call, as [`PendingCall::poll`] does, for a thread that will wait at `wait_point`. Call
+    /// number `member` of `ready` is marked when the call may have ended.
     fn poll_at(
         &mut self,
-        _station: &Arc<dyn WaitPoint>,
+        _wait_point: &Arc<dyn WaitPoint>,
         ready: &ReadyList,
         member: u32,
         sink: Sink<'_>,
@@ -156,26 +162,27 @@ pub trait PendingCall: Send {
         self.poll(&mut Context::from_waker(&waker), sink)
     }
 
-    /// Whether it is executed only if this thread does not wait for it.
+    /// Returns whether the calling thread itself must execute the call, so that it would wait for ever.
     fn waits_for_itself(&self) -> bool {
         false
     }
 
-    /// Asks the server to stop, and returns at once. The reply still comes: cancelled, or what was faster.
+    /// Asks the server to stop, and returns at once. The call still ends with a reply: cancelled, or the
+    /// outcome that the server had sent before.
     fn cancel(&mut self);
 
-    /// Lets the call run; its reply is not wanted. The server is told at once, so that it does not cancel the
+    /// Lets the call run and discards its reply. The server is told at once, so that it does not cancel the
     /// call if this process ends.
     fn detach(self: Box<Self>);
 
-    /// Detaches a call, as [`PendingCall::detach`], that mostly ends soon: the server may be told only if the
-    /// call takes long.
+    /// Lets a call that mostly ends soon run, and discards its reply. The server may be told later than by
+    /// [`PendingCall::detach`], and only if the call takes long.
     fn detach_later(self: Box<Self>) {
         self.detach();
     }
 }
 
-/// A call that had failed before it left.
+/// A call that failed before it was sent.
 impl PendingCall for CallFailed {
     fn wait(self: Box<Self>, sink: Sink<'_>) {
         sink(Reply::Failed(*self));
@@ -191,7 +198,32 @@ impl PendingCall for CallFailed {
     fn detach(self: Box<Self>) {}
 }
 
-/// The value in a reply.
+/// Returns a wait point that serves no channel: its thread sleeps until a call becomes ready.
+pub(crate) fn parking() -> Arc<dyn WaitPoint> {
+    Arc::new(Parking::new(Arc::new(System)))
+}
+
+/// Runs `call`, which blocks until a call has ended, and decodes the reply that it passes to the sink.
+#[inline(always)]
+pub(crate) fn blocking_result<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
+    call: impl FnOnce(Sink<'_>),
+) -> Result<T, E> {
+    let mut outcome = None;
+    call(&mut |reply| outcome = Some(decode_reply(reply)));
+    outcome.unwrap_or_else(|| Err(no_reply().into()))
+}
+
+/// Runs `poll`, which polls a started call, and decodes the reply if the call has ended.
+#[inline]
+pub(crate) fn poll_result<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(
+    poll: impl FnOnce(Sink<'_>) -> Poll<()>,
+) -> Poll<Result<T, E>> {
+    let mut outcome = None;
+    let polled = poll(&mut |reply| outcome = Some(decode_reply(reply)));
+    polled.map(|()| outcome.unwrap_or_else(|| Err(no_reply().into())))
+}
+
+/// Decodes the result or the exception in a reply.
 pub fn decode_reply<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(reply: Reply<'_>) -> Result<T, E> {
     let (decoder, origin) = match reply {
         Reply::Result(decoder) => (decoder, None),
@@ -220,13 +252,13 @@ fn bad_result(why: xdr::Error, origin: Option<&dyn Origin>) -> CallFailed {
     }
 }
 
-/// The failure of a call whose arguments could not be encoded.
+/// Returns the failure of a call whose arguments could not be encoded.
 #[cold]
 pub fn bad_arguments(why: xdr::Error) -> CallFailed {
     CallFailed::new(Kind::BadArguments, Ran::No).caused_by(why)
 }
 
-/// What a caller is told if a channel breaks the rule and gives no reply.
+/// Returns the failure of a call whose channel broke its contract and passed no reply to the sink.
 #[cold]
 pub fn no_reply() -> CallFailed {
     CallFailed::new(Kind::Other, Ran::Maybe).because("the channel gave no reply")

@@ -1,4 +1,5 @@
-//! How a server-stub executes a call: from encoded arguments to a reply, and what a panic on the way means.
+//! The steps by which generated server-stubs execute a call: decode the arguments, call the procedure, encode
+//! the reply. A panic on the way becomes the failure of the call.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -8,25 +9,26 @@ use crate::guard::{self, Panic};
 use crate::xdr::{self, Decoder, Encode, Encoder, ErrorKind};
 use crate::{CallFailed, Error, Kind, Ran, Result};
 
-/// How a dispatch ended.
+/// How a server-stub ended the execution of a call.
 #[derive(Debug)]
 pub enum Dispatched {
-    /// The reply holds the result.
+    /// The reply holds the encoded result.
     Result,
-    /// The reply holds the declared exception.
+    /// The reply holds the encoded exception.
     Exception,
-    /// The arguments could not be decoded; the procedure was not called.
+    /// The arguments could not be decoded. The procedure was not called.
     BadArguments(xdr::Error),
-    /// The procedure ran, but what it gave could not be encoded.
+    /// The procedure ran, but its result or exception could not be encoded.
     BadResult(xdr::Error),
-    /// The failure that the caller is told, as it stands. A procedure's own failed call is nested in it already.
+    /// The call failed for this reason. If the procedure passes on the failure of a call of its own, that
+    /// failure is nested in this one already.
     Failed(CallFailed),
     /// The interface has no procedure of this number.
     NoSuchProcedure,
 }
 
 impl Dispatched {
-    /// Why the caller gets neither result nor exception, if so.
+    /// Returns why the call failed, or `None` if the reply holds a result or an exception.
     pub fn failure(self) -> Option<CallFailed> {
         Some(match self {
             Dispatched::Result | Dispatched::Exception => return None,
@@ -38,21 +40,22 @@ impl Dispatched {
     }
 }
 
-/// The end of an asynchronous dispatch, and the reply, from its first byte.
+/// The future of an asynchronous execution. It gives how the execution ended, and the encoded reply.
 pub type AsyncDispatched = Pin<Box<dyn Future<Output = (Dispatched, Vec<u8>)> + Send>>;
 
-/// Runs a dispatch and turns a panic of the procedure into the failure that its caller is told.
+/// Runs a dispatch, and turns a panic into the call's failure. The caller discards what the dispatch has
+/// written.
 #[inline(always)]
 pub fn catch(dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
-    // The procedure's server decides by itself (by poisoned locks, say) what a panic means for its state; the reply
-    // is discarded.
+    // The server itself decides what a panic means for its state, for example by poisoned locks.
     guard::run(dispatch).unwrap_or_else(|panic| Dispatched::Failed(panicked(panic)))
 }
 
-/// The failure of a call whose procedure, or what stands before it, panicked.
+/// Returns the failure of a call that panicked. It says `Ran::No` if the panic came before the procedure was
+/// called.
 #[cold]
 pub fn panicked(panic: Panic) -> CallFailed {
-    let ran = if UNBEGUN.take() { Ran::No } else { Ran::Yes };
+    let ran = if PANICKED_BEFORE_PROCEDURE.take() { Ran::No } else { Ran::Yes };
     let why = CallFailed::new(Kind::Panicked, ran);
     match panic.message() {
         Some(text) => why.because(text.to_owned()),
@@ -61,28 +64,29 @@ pub fn panicked(panic: Panic) -> CallFailed {
 }
 
 thread_local! {
-    /// The panic that is under way in this thread came before the procedure was called.
-    static UNBEGUN: Cell<bool> = const { Cell::new(false) };
+    /// Whether the panic that unwinds this thread came before the procedure was called.
+    static PANICKED_BEFORE_PROCEDURE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs what stands before a procedure: if it panics, the procedure did not run.
+/// Runs a step that precedes the procedure, such as decoding. If `f` panics, [`panicked`] says that the
+/// procedure did not run.
 #[inline]
 pub fn before_the_procedure<R>(f: impl FnOnce() -> R) -> R {
-    struct Unbegun;
-    impl Drop for Unbegun {
+    struct OnPanic;
+    impl Drop for OnPanic {
         #[cold]
         fn drop(&mut self) {
-            UNBEGUN.set(true);
+            PANICKED_BEFORE_PROCEDURE.set(true);
         }
     }
-    // Dropped only by a panic. It costs nothing where there is none, unlike a second `catch_unwind`.
-    let unbegun = Unbegun;
+    // Only a panic drops this value. Unlike a second `catch_unwind`, it costs nothing when there is no panic.
+    let on_panic = OnPanic;
     let result = f();
-    std::mem::forget(unbegun);
+    std::mem::forget(on_panic);
     result
 }
 
-/// Of server-stubs: takes all arguments and makes sure that nothing follows.
+/// Decodes all arguments and checks that no bytes follow them. Called by generated server-stubs.
 #[doc(hidden)]
 #[inline]
 pub fn arguments<'a, A>(
@@ -96,7 +100,7 @@ pub fn arguments<'a, A>(
     Ok(values)
 }
 
-/// Of server-stubs: decodes the arguments, calls, encodes what came back.
+/// Decodes the arguments, calls the procedure, and encodes its outcome. Called by generated server-stubs.
 #[doc(hidden)]
 #[inline]
 pub fn serve<'a, A, T: Encode, E: Encode>(
@@ -111,7 +115,8 @@ pub fn serve<'a, A, T: Encode, E: Encode>(
     }
 }
 
-/// Of server-stubs: encodes what a procedure gave. A failed call of its own is not this call's failure, but nested in it.
+/// Encodes the outcome of a procedure. If the procedure passes on the failure of a call of its own, that
+/// failure is nested in this call's. Called by generated server-stubs.
 #[doc(hidden)]
 #[inline]
 pub fn reply<T: Encode, E: Encode>(encoder: &mut Encoder<'_>, outcome: Result<T, E>) -> Dispatched {
@@ -123,7 +128,8 @@ pub fn reply<T: Encode, E: Encode>(encoder: &mut Encoder<'_>, outcome: Result<T,
     encoded.map_or_else(Dispatched::BadResult, |()| end)
 }
 
-/// Of the compiler's messages: that a procedure's return type is what it looks like.
+/// Implemented by `farcall::Result` alone, so that the compiler explains a procedure with another return
+/// type.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a procedure returns `farcall::Result<T, E>`, with its two types written out, not `{Self}`",
@@ -132,5 +138,6 @@ pub fn reply<T: Encode, E: Encode>(encoder: &mut Encoder<'_>, outcome: Result<T,
 pub trait Outcome<T, E> {}
 impl<T, E> Outcome<T, E> for Result<T, E> {}
 
+/// Compiles only if `O` is `farcall::Result<T, E>`. Generated stubs name it for each procedure.
 #[doc(hidden)]
 pub const fn returns<O: Outcome<T, E>, T, E>() {}

@@ -1,4 +1,4 @@
-//! A call that has ended already, whose outcome nobody has taken yet.
+//! The outcome of a call that has ended, kept in encoded form until its caller fetches it.
 
 use std::task::{Context, Poll};
 
@@ -9,14 +9,14 @@ use super::dispatch::{Dispatched, reply as reply_of};
 use crate::xdr::{Decoder, Encode, Encoder};
 use crate::{CallFailed, Error};
 
-/// What a server gave.
+/// How a call ended, and its encoded reply.
 pub struct Ended {
     pub(crate) dispatched: Dispatched,
     pub(crate) reply: Bytes,
 }
 
 impl Ended {
-    /// As if a server had given that.
+    /// Encodes an outcome. A failure stays as it is: it is not nested in another.
     pub fn of<T: Encode, E: Encode>(outcome: crate::Result<T, E>) -> Ended {
         let mut reply = Vec::new();
         let dispatched = match outcome {
@@ -30,6 +30,7 @@ impl Ended {
         Ended { dispatched: Dispatched::Failed(why), reply: Bytes::new() }
     }
 
+    /// Passes the reply to the caller's sink.
     pub(crate) fn deliver(self, sink: Sink<'_>) {
         let decoder = Decoder::with_packet(&self.reply);
         sink(match self.dispatched {

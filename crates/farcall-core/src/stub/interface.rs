@@ -1,4 +1,5 @@
-//! What the runtime knows of an interface and its stubs: the traits that `#[farcall::interface]` implements.
+//! The traits that `#[farcall::interface]` implements. By them the runtime describes an interface, calls its
+//! server and makes its user-stubs.
 
 use std::sync::Arc;
 
@@ -9,27 +10,29 @@ use super::members::Members;
 use crate::idl;
 use crate::xdr::{Decoder, Encoder};
 
-/// What the runtime knows of an interface; `#[farcall::interface]` implements it for `dyn Store`.
+/// An interface and its server-stub. For the trait `Store`, `#[farcall::interface]` implements it for `dyn
+/// Store`.
 pub trait Interface: Send + Sync + 'static {
-    /// The user-stub.
+    /// The interface's user-stub.
     type Client: Client;
     /// The type in an interface name: `Store` in `"Store/ebbets"`.
     const NAME: &'static str;
     /// The procedures, in the order of their declaration.
     const PROCEDURES: &'static [Procedure];
 
-    /// The whole description, with names, documentation and wire types.
+    /// Returns the whole description, with names, documentation and wire types.
     fn interface() -> &'static idl::Interface;
 
-    /// Decodes the arguments, all of them to the last byte, calls the procedure, and appends to `reply` what it gave.
-    /// It panics if the procedure does.
+    /// Decodes the arguments, calls the procedure, and appends the encoded outcome to `reply`. Bytes that
+    /// follow the arguments are an error. Panics if the procedure panics.
     fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
 }
 
-/// An interface that ONC RPC (RFC 5531) calls by two numbers. What is made of an `.x` file has them; for a trait of one's own:
+/// An interface that ONC RPC (RFC 5531) identifies by a program number and a version number. Interfaces made
+/// of `.x` files implement it. A trait can state the numbers:
 ///
 /// ```
-/// // 0x20000000 to 0x3fffffff are for everybody (RFC 5531 section 14.1)
+/// // Anybody may use the numbers 0x20000000 to 0x3fffffff (RFC 5531 section 14.1).
 /// #[farcall::interface(program = 0x2000_0001, version = 1)]
 /// pub trait Echo {
 ///     fn twice(&self, number: u32) -> farcall::Result<u32>;
@@ -42,17 +45,17 @@ pub trait Program: Interface {
     const VERSION: u32;
 }
 
-/// What the runtime knows of a user-stub; `#[farcall::interface]` implements it for `StoreClient`.
+/// A user-stub. For the trait `Store`, `#[farcall::interface]` implements it for `StoreClient`.
 pub trait Client: From<Binding> + Clone + Send + Sync {
-    /// The procedures as calls of every member of a group; `M` says whether its members are fixed.
+    /// The stub whose methods call every member of a group. `M` says whether the members are fixed.
     type Multi<M>;
-    /// The procedures as calls that are encoded and not yet made.
+    /// The stub whose methods encode a call without making it.
     type Prepare: Default;
 
-    /// What it is bound to.
+    /// Returns the binding that carries the stub's calls.
     fn binding(&self) -> &Binding;
 
-    /// The procedures as calls of these members.
+    /// Returns the stub whose methods call each of these members.
     fn multi<M>(members: Members) -> Self::Multi<M>;
 }
 
@@ -61,6 +64,7 @@ pub trait AsyncServer: Send + Sync + 'static {
     /// The interface that callers see.
     type Interface: ?Sized + Interface;
 
-    /// [`Interface::dispatch`] as a future, which owns the encoded arguments: the procedure's arguments borrow from it.
+    /// Executes a call as [`Interface::dispatch`] does, in a future. The future owns the encoded arguments,
+    /// and the procedure's arguments borrow from them.
     fn dispatch(self: Arc<Self>, procedure: u32, arguments: Vec<u8>) -> AsyncDispatched;
 }

@@ -1,14 +1,13 @@
 //! The in-process channel: the same stubs, encoding and decoding included, without a network.
 //!
-//! A call runs on its caller's thread. One that is started runs on a thread of the channel's, or on that of whoever
-//! waits for it before such a thread has come to it.
+//! A call runs on its caller's thread. A started call runs on a thread of the channel, or on the thread that
+//! waits for it, if that thread is first. Threads of the channel end when they have been idle for 10 s.
 //!
 //! Nothing is lost on the way and a procedure on one's own thread cannot be left, so deadlines are not
 //! enforced here. A started call that is cancelled ends at once, as through a network, and its procedure is
 //! told.
 
 mod asynchronous;
-mod workers;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -22,16 +21,15 @@ use super::ended::Ended;
 use super::interface::{AsyncServer, Interface};
 use crate::context::enter_near;
 use crate::given_up::GivenUp;
+use crate::workers::{Jobs, Refused};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran, guard};
-
-use workers::{Run, Workers};
+use crate::{CallFailed, Kind, Ran, System, guard};
 
 /// A user-stub bound to a server in this process.
 ///
-/// Arguments and results cross as they do on a network, encoded and decoded; a panic of the server is the call's
-/// failure. Dyn-compatible traits need none of this where a plain `&dyn Store` will do; it is for tests of what
-/// crosses, and for programs whose server may be near or far.
+/// Arguments and results cross as they do on a network, encoded and decoded; a panic of the server is the
+/// call's failure. Dyn-compatible traits need none of this where a plain `&dyn Store` will do; it is for
+/// tests of what crosses, and for programs whose server may be near or far.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,7 +54,8 @@ use workers::{Run, Workers};
 /// # }
 /// ```
 pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
-    Binding::new(Arc::new(Local { server, workers: Workers::default() })).into()
+    let jobs = Jobs::new(Arc::new(System), "farcall-local", MAX_THREADS, MAX_QUEUED_CALLS);
+    Binding::new(Arc::new(Local { server, jobs })).into()
 }
 
 /// A user-stub bound to an asynchronous server in this process.
@@ -69,9 +68,21 @@ pub fn local_async<S: AsyncServer>(server: S) -> <S::Interface as Interface>::Cl
     Binding::new(Arc::new(asynchronous::Local(Arc::new(server)))).into()
 }
 
+/// Most threads of a channel that run started calls.
+const MAX_THREADS: usize = 64;
+/// Most started calls that no thread has begun.
+const MAX_QUEUED_CALLS: usize = 65_536;
+
 struct Local<T: ?Sized> {
     server: Arc<T>,
-    workers: Workers,
+    jobs: Arc<Jobs>,
+}
+
+/// The threads finish what is queued, and end.
+impl<T: ?Sized> Drop for Local<T> {
+    fn drop(&mut self) {
+        self.jobs.close();
+    }
 }
 
 impl<T: ?Sized + Interface> Channel for Local<T> {
@@ -94,9 +105,12 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
             given_up: Arc::default(),
             ended: Condvar::new(),
         });
-        match self.workers.add(job.clone()) {
+        let queued = job.clone();
+        let overloaded = CallFailed::new(Kind::Overloaded, Ran::No);
+        match self.jobs.submit(Box::new(move || queued.run())) {
             Ok(()) => Box::new(Started { job, detached: false }),
-            Err(why) => Box::new(why),
+            Err(Refused::Full) => Box::new(overloaded.because("too many calls are started")),
+            Err(Refused::NoThread(why)) => Box::new(overloaded.caused_by(why)),
         }
     }
 }
@@ -176,7 +190,7 @@ impl<T: ?Sized> Job<T> {
     }
 }
 
-impl<T: ?Sized + Interface> Run for Job<T> {
+impl<T: ?Sized + Interface> Job<T> {
     fn run(&self) {
         let Some(arguments) = self.begin(Stage::Running) else {
             return;
@@ -209,7 +223,8 @@ struct Started<T: ?Sized + Interface> {
 
 impl<T: ?Sized + Interface> PendingCall for Started<T> {
     fn wait(self: Box<Self>, sink: Sink<'_>) {
-        // If no thread has come to it yet, do not wait for one: all of them may be waiting, for calls such as this.
+        // If no thread has come to it yet, do not wait for one: all of them may be waiting, for calls such as
+        // this.
         self.job.run();
         let mut progress = self.job.progress();
         while matches!(progress.stage, Stage::Running) {

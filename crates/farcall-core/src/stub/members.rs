@@ -1,4 +1,4 @@
-//! Who is called by one call to many: names, each with what its stub is bound to.
+//! The members of a group that one call addresses: the name and the binding of each.
 
 use std::fmt;
 use std::ops::Deref;
@@ -18,22 +18,22 @@ pub struct Member {
 }
 
 impl Member {
-    /// A member with the name by which outcomes speak of it.
+    /// Returns a member. Outcomes of group calls show its name.
     pub fn new(name: impl Into<Arc<str>>, binding: Binding) -> Member {
         Member { name: name.into(), binding }
     }
 
-    /// Its name: in a group from the registry `Type/instance`.
+    /// Returns the member's name. In a group from the registry it is `Type/instance`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its name, shared.
+    /// Returns the member's name without copying it.
     pub(crate) fn shared_name(&self) -> Arc<str> {
         self.name.clone()
     }
 
-    /// What its stub is bound to.
+    /// Returns the binding that carries the member's calls.
     #[inline]
     pub fn binding(&self) -> &Binding {
         &self.binding
@@ -41,12 +41,12 @@ impl Member {
 }
 
 impl Members {
-    /// These, in this order.
+    /// Returns a group's members, in this order.
     pub fn new(members: Vec<Member>) -> Members {
         Members(members.into())
     }
 
-    /// More than half of them.
+    /// Returns the least number of members that is more than half of them.
     pub(crate) fn majority(&self) -> usize {
         self.len() / 2 + 1
     }

@@ -1,4 +1,4 @@
-//! A call that was started and not yet waited for.
+//! The typed handle of a started call, which its caller waits for, awaits, cancels or detaches.
 
 use std::fmt;
 use std::future::Future;
@@ -6,29 +6,29 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::channel::{PendingCall, decode_reply, no_reply};
+use super::channel::{PendingCall, blocking_result, poll_result};
 use super::ended::Ended;
 use crate::xdr::{Decode, Encode};
 use crate::{Never, Result};
 
-/// A call under way, as `store.start().get(key)` gives it.
+/// A started call: `store.start().get(key)` returns it.
 ///
-/// [`wait`](Pending::wait) blocks for its result, and so does `.await`, on any executor. Dropping it cancels the call;
-/// [`detach`](Pending::detach) lets it run.
+/// [`wait`](Pending::wait) blocks until the call has ended. `.await` waits for it in a task of any executor.
+/// Dropping the handle cancels the call; [`detach`](Pending::detach) lets it run.
 #[must_use = "dropping a Pending cancels its call; `detach()` lets it run"]
 pub struct Pending<T, E = Never> {
-    /// `None` once the reply was taken.
+    /// `None` once the caller has the reply.
     call: Option<Box<dyn PendingCall>>,
     reply: PhantomData<fn() -> (T, E)>,
 }
 
 impl<T, E> Pending<T, E> {
-    /// The handle of a call that a channel has started.
+    /// Returns the handle of a call that a channel has started.
     pub fn new(call: Box<dyn PendingCall>) -> Pending<T, E> {
         Pending { call: Some(call), reply: PhantomData }
     }
 
-    /// One that has ended already.
+    /// Returns the handle of a call that has already ended, with this outcome.
     pub fn ended(outcome: Result<T, E>) -> Pending<T, E>
     where
         T: Encode,
@@ -37,24 +37,25 @@ impl<T, E> Pending<T, E> {
         Pending::new(Box::new(Ended::of(outcome)))
     }
 
-    /// Asks the server to stop, without waiting for it to do so. It means the same whatever carries the call:
+    /// Asks the server to stop, and returns at once. Every carrier of calls treats it alike:
     ///
-    /// - A call that was not sent ends at once: cancelled, `Ran::No`.
-    /// - One that was sent ends with the server's word, or with its outcome if that was faster, within three
-    ///   round trips or 20 ms, whichever is longer; else then: cancelled, `Ran::Maybe`. (ONC RPC has no word
-    ///   for it: there a call that was sent ends at once.)
-    /// - The procedure is told ([`Context::cancelled`](crate::Context::cancelled)), and the future of an
-    ///   `async fn` is dropped unless the procedure is `#[uncancelled]`. What a procedure gives after that
-    ///   reaches nobody.
+    /// - A call that was not sent yet ends at once: cancelled, `Ran::No`.
+    /// - A call that was sent ends when the server confirms the cancellation, or when the outcome arrives
+    ///   that the server had sent before. If neither arrives within three round trips or 20 ms, whichever is
+    ///   longer, the call ends as cancelled, `Ran::Maybe`. ONC RPC cannot ask a server to stop: there the
+    ///   call ends at once.
+    /// - The procedure can learn of it by [`Context::cancelled`](crate::Context::cancelled). The future of an
+    ///   `async fn` is dropped, unless the procedure is `#[uncancelled]`. A result that the procedure returns
+    ///   later is discarded.
     ///
-    /// To drop a `Pending` cancels its call too, and so does a deadline that passes.
+    /// Dropping a `Pending` cancels its call too. So does a deadline that passes.
     pub fn cancel(&mut self) {
         if let Some(call) = &mut self.call {
             call.cancel();
         }
     }
 
-    /// Lets the call run, also when this process is gone; its result is discarded.
+    /// Lets the call run, even if this process ends, and discards its result.
     pub fn detach(mut self) {
         if let Some(call) = self.call.take() {
             call.detach();
@@ -63,7 +64,7 @@ impl<T, E> Pending<T, E> {
 }
 
 impl<T, E> Pending<T, E> {
-    /// What it is the handle of, unless its reply was taken.
+    /// Returns the channel's handle, unless the caller has the reply already.
     pub fn into_call(self) -> Option<Box<dyn PendingCall>> {
         self.call
     }
@@ -73,13 +74,13 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Pending<T, E> {
     /// Blocks until the call has ended.
     ///
     /// # Errors
-    /// As the call made directly.
+    /// The errors of a blocking call of the same procedure.
     pub fn wait(mut self) -> Result<T, E> {
-        let mut outcome = None;
-        if let Some(call) = self.call.take() {
-            call.wait(&mut |reply| outcome = Some(decode_reply(reply)));
-        }
-        outcome.unwrap_or_else(|| Err(no_reply().into()))
+        blocking_result(|sink| {
+            if let Some(call) = self.call.take() {
+                call.wait(sink);
+            }
+        })
     }
 }
 
@@ -87,16 +88,14 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Future for Pending<T, E> {
     type Output = Result<T, E>;
 
     /// # Panics
-    /// If polled again after it was ready, as other futures do.
+    /// Panics if it is polled again after it returned its outcome, as other futures do.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut outcome = None;
         let call = self.call.as_mut().expect("a Pending is not polled after it was ready");
-        let polled = call.poll(context, &mut |reply| outcome = Some(decode_reply(reply)));
-        if polled.is_pending() {
-            return Poll::Pending;
+        let polled = poll_result(|sink| call.poll(context, sink));
+        if polled.is_ready() {
+            self.call = None;
         }
-        self.call = None;
-        Poll::Ready(outcome.unwrap_or_else(|| Err(no_reply().into())))
+        polled
     }
 }
 

@@ -1,6 +1,5 @@
-//! Datagrams with control messages (cmsg(3)): several of one size in one system call (udp(7), UDP_SEGMENT and
-//! UDP_GRO), and the host's address that they came to, or are sent from (ip(7), IP_PKTINFO; ipv6(7),
-//! IPV6_PKTINFO).
+//! Datagrams with control messages (cmsg(3)). They send and receive batches of datagrams of one size (udp(7),
+//! UDP_SEGMENT and UDP_GRO), and set or report the host's address (ip(7), IP_PKTINFO; ipv6(7), IPV6_PKTINFO).
 
 use std::io::{self, IoSlice};
 use std::mem;
@@ -10,12 +9,13 @@ use std::ptr;
 
 use super::linux::turn_on;
 
-/// Has the kernel give datagrams that came together as a train. Then only [`receive`] can tell them apart.
-pub(crate) fn receive_trains(socket: &UdpSocket) -> io::Result<()> {
+/// Makes the kernel return datagrams that arrived together as a batch. Then only [`receive`] can tell them
+/// apart.
+pub(crate) fn receive_batches(socket: &UdpSocket) -> io::Result<()> {
     turn_on(socket, libc::SOL_UDP, libc::UDP_GRO)
 }
 
-/// Has the kernel say to which of the host's addresses each datagram was sent.
+/// Makes the kernel report to which of the host's addresses each datagram was sent.
 pub fn report_destinations(socket: &UdpSocket, v6: bool) -> io::Result<()> {
     match v6 {
         false => turn_on(socket, libc::IPPROTO_IP, libc::IP_PKTINFO),
@@ -23,45 +23,47 @@ pub fn report_destinations(socket: &UdpSocket, v6: bool) -> io::Result<()> {
     }
 }
 
-/// What is sent in one system call.
+/// A datagram or a batch to send in one system call.
 pub struct Outgoing<'a> {
-    /// To whom; none if the socket is connected.
+    /// The destination; `None` if the socket is connected.
     pub to: Option<&'a SocketAddr>,
-    /// From which of the host's addresses, if the kernel is not to choose: of the socket's family.
+    /// The source address, of the socket's family. `None` lets the kernel choose.
     pub source: Option<IpAddr>,
-    /// The datagram's bytes, one part after another.
+    /// The bytes to send, as parts that the kernel concatenates.
     pub parts: &'a [IoSlice<'a>],
-    /// How many bytes each datagram has but the last, if they are several.
+    /// For a batch: the length of each datagram in bytes. The last one may be shorter.
     pub each: Option<u16>,
 }
 
-/// What was received in one system call: a datagram or a train of them.
+/// A datagram or a batch that one system call received, or an ICMP error.
 pub struct Incoming {
-    /// Who sent it, if that is an address of the Internet.
+    /// The sender, or for an ICMP error the destination that it is about. `None` if it is no Internet
+    /// address.
     pub from: Option<SocketAddr>,
-    /// To which of the host's addresses, if the kernel says so.
+    /// The host's address at which it arrived, if the kernel reports that.
     pub at: Option<IpAddr>,
-    /// How many bytes came.
+    /// The number of bytes received.
     pub len: usize,
-    /// How many bytes each datagram has but the last.
+    /// The length of each datagram in bytes. The last one may be shorter.
     pub each: usize,
-    /// Nobody listened for it where we had sent it.
+    /// Whether this is an ICMP error which says that no socket is bound to the destination.
     pub refused: bool,
 }
 
-/// Room for control messages, aligned as the kernel reads and writes them.
+/// A buffer for control messages, aligned as the kernel reads and writes them.
 #[repr(C, align(8))]
 struct Control {
-    bytes: [u8; CONTROL],
+    bytes: [u8; CONTROL_BYTES],
     used: usize,
 }
 
-/// For two of the largest, an address of IPv6 with its interface.
-const CONTROL: usize = 128;
+/// The size of the buffer for control messages, in bytes. It holds two of the largest, an IPv6 address with
+/// its interface.
+const CONTROL_BYTES: usize = 128;
 
 impl Control {
     fn new() -> Control {
-        Control { bytes: [0; CONTROL], used: 0 }
+        Control { bytes: [0; CONTROL_BYTES], used: 0 }
     }
 
     /// Adds a control message.
@@ -70,8 +72,8 @@ impl Control {
         // SAFETY: these only compute lengths.
         let (head, len, space) = unsafe { (libc::CMSG_LEN(0), libc::CMSG_LEN(size), libc::CMSG_SPACE(size)) };
         assert!(
-            self.used + space as usize <= CONTROL,
-            "two control messages at most, none larger than an in6_pktinfo"
+            self.used + space as usize <= CONTROL_BYTES,
+            "at most two control messages are added, none larger than an in6_pktinfo"
         );
         // SAFETY: a header of zeros is valid.
         let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
@@ -86,7 +88,7 @@ impl Control {
         self.used += space as usize;
     }
 
-    /// Has the kernel send from that address.
+    /// Adds the control message that makes the kernel send from this address.
     fn push_source(&mut self, source: IpAddr) {
         match source {
             IpAddr::V4(ip) => {
@@ -104,7 +106,7 @@ impl Control {
     }
 }
 
-/// Sends a datagram, or several of one size.
+/// Sends a datagram or a batch.
 pub fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<usize> {
     let (name, name_len) = outgoing.to.map(sockaddr).unzip();
     let mut control = Control::new();
@@ -132,7 +134,7 @@ pub fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives a datagram or a train of them.
+/// Receives a datagram or a batch. Without `wait` it returns an error if none has arrived.
 pub fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<Incoming> {
     receive_by(socket, buffer, if wait { 0 } else { libc::MSG_DONTWAIT })
 }
@@ -155,7 +157,7 @@ fn receive_by(socket: &UdpSocket, buffer: &mut [u8], flags: libc::c_int) -> io::
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = control.bytes.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL as _;
+    message.msg_controllen = CONTROL_BYTES as _;
     // SAFETY: the kernel writes no more than the lengths given into memory that outlives the call.
     let len = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let Ok(len) = usize::try_from(len) else { return Err(io::Error::last_os_error()) };
@@ -192,7 +194,7 @@ fn receive_by(socket: &UdpSocket, buffer: &mut [u8], flags: libc::c_int) -> io::
     Ok(incoming)
 }
 
-/// An address as the kernel reads it, and its length.
+/// Converts an address to the kernel's form, and returns the length of that form in bytes.
 fn sockaddr(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: zeros are valid.
     let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
@@ -224,7 +226,7 @@ fn sockaddr(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     (storage, len as libc::socklen_t)
 }
 
-/// An address as the kernel wrote it.
+/// Converts an address from the kernel's form. Returns `None` if it is no Internet address.
 fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(storage.ss_family) {
         libc::AF_INET => {

@@ -1,53 +1,54 @@
-//! From which of a host's addresses a socket at all of them answers: from the one that was asked.
+//! The source address of answers, for a socket that is bound to all addresses of its host: the address to
+//! which the peer sent its question.
 //!
-//! The system would choose the source address by the route. But a peer, or a firewall on the way, accepts no
-//! answer from an address that was not asked. Most hosts are asked at one address only; then nothing is
-//! looked up, and no lock is taken.
+//! The system would choose the source address by the route. But a peer, or a firewall on the way, accepts an
+//! answer only from the address that was asked. Peers of most hosts ask at one address only. Then an answer
+//! needs no lookup and no lock.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// At which address each peer asks.
+/// The host's address at which each peer asks.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// The first address at which somebody asked: that of all peers who are not among `others`.
+    /// The first address at which a peer asked. All peers that are not among `others` ask there.
     usual: OnceLock<IpAddr>,
-    /// Somebody asked at another one.
-    several: AtomicBool,
+    /// Whether a peer has ever asked at another address.
+    has_others: AtomicBool,
     others: Mutex<Others>,
 }
 
-/// Peers that ask at another address than the usual one. A peer is forgotten when `MOST_OTHERS` other peers
-/// were heard since; when it asks again it is noted again.
+/// The peers that ask at another address than the usual one. A peer is forgotten once `MAX_OTHERS` other
+/// peers have asked since, and noted again when it asks again.
 #[derive(Default)]
 struct Others {
     recent: HashMap<SocketAddr, IpAddr>,
     before: HashMap<SocketAddr, IpAddr>,
 }
 
-/// Peers in one of the two tables.
-const MOST_OTHERS: usize = 16_384;
+/// The greatest number of peers in each of the two tables.
+const MAX_OTHERS: usize = 16_384;
 
 impl Answers {
-    /// A datagram of `from` arrived at this address of the host.
+    /// Notes that a datagram of `from` arrived at this address of the host.
     pub(super) fn note(&self, from: SocketAddr, at: IpAddr) {
         if at.is_multicast() {
             return;
         }
         if *self.usual.get_or_init(|| at) != at {
-            self.several.store(true, Ordering::Relaxed);
+            self.has_others.store(true, Ordering::Relaxed);
             return self.lock().put(from, at);
         }
-        if self.several.load(Ordering::Relaxed) {
+        if self.has_others.load(Ordering::Relaxed) {
             self.lock().remove(&from);
         }
     }
 
-    /// From which address to answer; none if that is not known, or of another family.
+    /// Returns the address from which to answer `to`, or `None` if it is unknown or of the other family.
     pub(super) fn source(&self, to: &SocketAddr) -> Option<IpAddr> {
-        let other = if self.several.load(Ordering::Relaxed) { self.lock().get(to) } else { None };
+        let other = if self.has_others.load(Ordering::Relaxed) { self.lock().get(to) } else { None };
         let source = other.or_else(|| self.usual.get().copied())?;
         (source.is_ipv4() == to.is_ipv4()).then_some(source)
     }
@@ -60,7 +61,7 @@ impl Answers {
 
 impl Others {
     fn put(&mut self, peer: SocketAddr, at: IpAddr) {
-        if self.recent.insert(peer, at).is_none() && self.recent.len() >= MOST_OTHERS {
+        if self.recent.insert(peer, at).is_none() && self.recent.len() >= MAX_OTHERS {
             self.before = std::mem::take(&mut self.recent);
         }
     }
@@ -107,11 +108,11 @@ mod tests {
     fn what_is_kept_of_any_number_of_peers_is_bounded() {
         let (answers, at) = (Answers::default(), [1u8, 2].map(|last| IpAddr::from([10, 0, 0, last])));
         answers.note(peer(0), at[0]);
-        for number in 1..=3 * MOST_OTHERS as u32 {
+        for number in 1..=3 * MAX_OTHERS as u32 {
             answers.note(peer(number), at[1]);
             assert_eq!(answers.source(&peer(number)), Some(at[1]));
         }
         let others = answers.lock();
-        assert!(others.recent.len() + others.before.len() <= 2 * MOST_OTHERS);
+        assert!(others.recent.len() + others.before.len() <= 2 * MAX_OTHERS);
     }
 }

@@ -1,4 +1,4 @@
-//! A UDP socket of the standard library, for systems without a driver of their own.
+//! The UDP socket for systems that are not Unix, by the standard library alone.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -10,15 +10,15 @@ use super::{Timeout, own_address, reach};
 use crate::env::{Received, Socket, SocketOptions, Wait};
 
 pub(crate) struct Udp {
-    /// Blocks.
+    /// In blocking mode.
     socket: UdpSocket,
     local: SocketAddr,
     spin: Duration,
     timeout: Timeout,
 }
 
-/// The shortest time-out that every system can do, in nanoseconds: it stands for "not at all".
-const AT_ONCE: u64 = 1_000_000;
+/// The shortest receive time-out that every system supports, in nanoseconds. It replaces a wait of no time.
+const MIN_TIMEOUT: u64 = 1_000_000;
 
 impl Udp {
     pub(crate) fn bind(address: SocketAddr, options: &SocketOptions) -> io::Result<Udp> {
@@ -33,7 +33,7 @@ impl Udp {
             Ok((len, from)) => Ok(Received::Datagrams { from: canonical(from), len, each: len }),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(Received::TimedOut),
-                // An ICMP error; whom it spoke of is not told.
+                // An ICMP error. The system does not report the address that it is about.
                 ErrorKind::Interrupted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused => {
                     Ok(Received::Woken)
                 }
@@ -51,7 +51,7 @@ impl Socket for Udp {
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
         let start = Instant::now();
         let end = if wait == Wait::No { Duration::ZERO } else { self.spin };
-        let asked = if wait == Wait::No { Wait::Nanos(AT_ONCE) } else { wait };
+        let asked = if wait == Wait::No { Wait::Nanos(MIN_TIMEOUT) } else { wait };
         loop {
             if start.elapsed() >= end {
                 if let Some(timeout) = self.timeout.change(asked) {
@@ -76,7 +76,7 @@ impl Socket for Udp {
         self.local
     }
 
-    /// Not known here; what every system has by default.
+    /// Returns a common default, because the standard library does not tell the size.
     fn receive_buffer(&self) -> usize {
         64 << 10
     }

@@ -1,4 +1,4 @@
-//! A UDP socket on Unix: one system call to send, one to receive.
+//! The UDP socket for Unix. Sending takes one system call, and so does receiving.
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
@@ -23,27 +23,32 @@ use crate::sockets;
 #[cfg(target_os = "linux")]
 use crate::sys;
 
-/// Datagrams, and bytes, that the kernel takes in one train, at most.
-const MOST_DATAGRAMS: usize = 64;
-const LONGEST_TRAIN: usize = 65_000;
+/// The greatest number of datagrams that the kernel takes in one batch.
+const MAX_BATCH_DATAGRAMS: usize = 64;
+/// The greatest length of a batch that the kernel takes, in bytes.
+const MAX_BATCH_BYTES: usize = 65_000;
 
-/// The kernel counts a socket's time-out in steps of at least so many nanoseconds.
+/// The coarsest resolution that systems have for a socket's time-out, in nanoseconds.
 const TICK: u64 = 1_000_000;
 
+/// A UDP socket of the operating system.
 pub(crate) struct Udp {
     socket: UdpSocket,
     local: SocketAddr,
     receive_buffer: usize,
     spin: Duration,
     timeout: Timeout,
-    /// Datagrams come with control messages: they may come in trains, or it is to be known at which address.
+    /// Whether the kernel adds control messages to datagrams: the size of a batch's datagrams, or the address
+    /// at which they arrived.
     messages: bool,
-    /// From which address it answers, if it is at all of the host's.
+    /// The source addresses of answers, for a server's socket that is bound to all addresses of its host.
     answers: Option<Answers>,
-    /// The device was found unable to send them.
-    no_trains: AtomicBool,
-    /// Whom it was ever connected to, and whether it still is.
+    /// Whether the network device has refused a batch.
+    no_batches: AtomicBool,
+    /// The peer to which the socket was ever connected.
     partner: OnceLock<SocketAddr>,
+    /// Whether the socket is still connected to `partner`. A thread that reads an old value sends or receives
+    /// with an address that the kernel ignores, or gets an error and tries again.
     connected: AtomicBool,
 }
 
@@ -53,8 +58,7 @@ impl Udp {
             true => UdpSocket::from(sockets::bound(address, SocketType::DGRAM)?),
             false => bind(address)?,
         };
-        // As much as the system grants: it caps the wish instead of refusing it (Linux), or
-        // refuses it (BSD), and then the default stays.
+        // Linux grants at most its limit. BSD refuses more than its limit, and then the default stays.
         let _ = sockopt::set_socket_recv_buffer_size(&socket, options.buffer);
         let _ = sockopt::set_socket_send_buffer_size(&socket, options.buffer);
         match options.divisible {
@@ -62,14 +66,14 @@ impl Udp {
             true => {}
             false => prepare(&socket, address)?,
         }
-        // On this machine datagrams are long, and none are put together.
-        let trains = !options.divisible && !address.ip().is_loopback() && receives_trains(&socket);
+        // Over loopback farcall sends long datagrams, not batches.
+        let batches = !options.divisible && !address.ip().is_loopback() && receives_batches(&socket);
         let answers =
             options.answers && address.ip().is_unspecified() && reports_destinations(&socket, address);
         Ok(Udp {
-            messages: trains || answers,
+            messages: batches || answers,
             answers: answers.then(Answers::default),
-            no_trains: AtomicBool::new(false),
+            no_batches: AtomicBool::new(false),
             local: socket.local_addr()?,
             receive_buffer: sockopt::socket_recv_buffer_size(&socket)?,
             spin: options.spin,
@@ -80,7 +84,7 @@ impl Udp {
         })
     }
 
-    /// The only one to whom datagrams go, and from whom they come, if there is one.
+    /// Returns the peer to which the socket is connected, if it is.
     #[inline(always)]
     fn partner(&self) -> Option<&SocketAddr> {
         if self.connected.load(Ordering::Relaxed) { self.partner.get() } else { None }
@@ -107,7 +111,8 @@ impl Udp {
         }
     }
 
-    /// Sends a datagram, or several of `each` bytes, from the address that was asked if that is to be.
+    /// Sends a datagram, or a batch of datagrams of `each` bytes. A server's socket sends from the address at
+    /// which the peer asked.
     #[cfg(target_os = "linux")]
     #[inline(never)]
     fn send_message(
@@ -126,7 +131,7 @@ impl Udp {
             sent.map_err(|why| Errno::from_io_error(&why).unwrap_or(Errno::IO))
         };
         match send(source) {
-            // The host has that address no longer.
+            // The host no longer has that address.
             Err(Errno::INVAL | Errno::ADDRNOTAVAIL) if source.is_some() => send(None),
             sent => sent,
         }
@@ -137,7 +142,8 @@ impl Udp {
         Err(Errno::INVAL)
     }
 
-    /// What the first try reported may be of another datagram.
+    /// Sends a datagram after a first attempt failed. The error of that attempt may concern an earlier
+    /// datagram.
     #[cold]
     fn send_again(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
         persist(|| self.send_once(&to, datagram))
@@ -150,8 +156,9 @@ impl Udp {
         }
         let flags = if wait == Wait::No { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
         if let Some(partner) = self.partner() {
-            // Another's datagram that comes because the socket is being disconnected bears the wrong
-            // name here. Conversations go by their identifiers; it is lost at worst.
+            // While another thread disconnects the socket, a datagram of another peer may arrive and get the
+            // wrong sender here. The protocol identifies conversations by number, so at worst the datagram is
+            // lost.
             return match recv(&self.socket, &mut *buffer, flags) {
                 Ok((_, len)) if len > 0 => Ok(Received::Datagrams { from: *partner, len, each: len }),
                 nothing => self.nothing(nothing.map(drop), buffer, wait),
@@ -165,7 +172,8 @@ impl Udp {
         }
     }
 
-    /// What it means that no datagram came. An empty one is no datagram of the protocol.
+    /// Decides why no datagram was received. An empty datagram only wakes the socket; the protocol sends
+    /// none.
     #[cold]
     fn nothing(&self, received: Result<(), Errno>, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
         match received {
@@ -180,13 +188,13 @@ impl Udp {
         }
     }
 
-    /// Sends a train that the kernel takes whole.
-    fn send_part(&self, to: SocketAddr, part: &[u8], each: usize) -> Result<usize, Errno> {
+    /// Sends a batch that is no longer than the kernel takes.
+    fn send_batch(&self, to: SocketAddr, batch: &[u8], each: usize) -> Result<usize, Errno> {
         let each = u16::try_from(each).map_err(|_| Errno::INVAL)?;
-        self.send_message(&to, &[IoSlice::new(part)], Some(each)).inspect_err(|error| {
-            // A device that computes no checksums cannot.
+        self.send_message(&to, &[IoSlice::new(batch)], Some(each)).inspect_err(|error| {
+            // A network device that computes no checksums cannot divide a batch.
             if let Errno::IO | Errno::INVAL = *error {
-                self.no_trains.store(true, Ordering::Relaxed);
+                self.no_batches.store(true, Ordering::Relaxed);
             }
         })
     }
@@ -215,15 +223,15 @@ impl Udp {
         unreachable!("there are control messages on Linux alone")
     }
 
-    /// Looks for a datagram until the time is over.
+    /// Polls for a datagram until the time is over.
     #[inline(never)]
     fn receive_spinning(&self, buffer: &mut [u8], within: Duration) -> io::Result<Received> {
-        /// An empty look costs about 400 ns, the clock a tenth of that. (A pause between looks would only make them
-        /// rarer: each is a system call.)
-        const LOOKS: u32 = 16;
+        /// How many polls share one reading of the clock. A poll that finds nothing takes about 400 ns, a
+        /// reading of the clock a tenth of that.
+        const POLLS_PER_CLOCK_READING: u32 = 16;
         let start = Instant::now();
         loop {
-            for _ in 0..LOOKS {
+            for _ in 0..POLLS_PER_CLOCK_READING {
                 match self.receive_once(buffer, Wait::No)? {
                     Received::TimedOut => {}
                     received => return Ok(received),
@@ -235,14 +243,14 @@ impl Udp {
         }
     }
 
-    /// Waits with another time-out than the last.
+    /// Sets the socket's time-out, and waits.
     #[cold]
     fn receive_within(&self, timeout: Duration, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
         self.set_timeout(Some(timeout))?;
         self.receive_once(buffer, wait)
     }
 
-    /// Waits for less than a socket's time-out can say.
+    /// Waits by poll(2) for a time that is too short for a socket's time-out.
     #[cold]
     fn receive_soon(&self, buffer: &mut [u8], nanos: u64) -> io::Result<Received> {
         let time = Timespec { tv_sec: 0, tv_nsec: nanos as _ };
@@ -254,7 +262,7 @@ impl Udp {
         }
     }
 
-    /// Turns an error that speaks of another host into a hint.
+    /// Turns an error that an ICMP message caused into a hint about the address that the message is about.
     fn hint(&self, error: Errno, buffer: &mut [u8]) -> io::Result<Received> {
         match error {
             Errno::CONNREFUSED
@@ -267,7 +275,8 @@ impl Udp {
         }
     }
 
-    /// Whom the oldest ICMP error in the socket's error queue spoke of. The name is the original destination.
+    /// Returns the address that the oldest ICMP error in the socket's error queue is about: the destination
+    /// of the datagram that raised it.
     #[cfg(target_os = "linux")]
     fn unreachable(&self, buffer: &mut [u8]) -> Received {
         match sys::receive_error(&self.socket, buffer) {
@@ -307,11 +316,11 @@ impl Socket for Udp {
         if train.len() <= each {
             return self.send(to, train);
         }
-        // Longer trains than the kernel takes are cut where a datagram ends.
-        let most = (LONGEST_TRAIN / each.max(1)).clamp(1, MOST_DATAGRAMS) * each.max(1);
-        for part in train.chunks(most) {
-            if self.no_trains.load(Ordering::Relaxed) || self.send_part(to, part, each).is_err() {
-                part.chunks(each.max(1)).try_for_each(|datagram| self.send(to, datagram))?;
+        // A batch that is longer than the kernel takes is cut at the end of a datagram.
+        let max_bytes = (MAX_BATCH_BYTES / each.max(1)).clamp(1, MAX_BATCH_DATAGRAMS) * each.max(1);
+        for batch in train.chunks(max_bytes) {
+            if self.no_batches.load(Ordering::Relaxed) || self.send_batch(to, batch, each).is_err() {
+                batch.chunks(each.max(1)).try_for_each(|datagram| self.send(to, datagram))?;
             }
         }
         Ok(())
@@ -346,22 +355,24 @@ impl Socket for Udp {
 
     fn connect(&self, to: Option<SocketAddr>) {
         let Some(to) = to else {
+            // SeqCst as for the store below. Each is beside a system call and happens once in a socket's
+            // life.
             if self.connected.swap(false, Ordering::SeqCst) {
                 let _ = connect_unspec(&self.socket);
             }
             return;
         };
-        // Elsewhere than on Linux a socket that is disconnected may have lost its address.
+        // On other systems than Linux, disconnecting a socket may also take away its local address.
         if cfg!(target_os = "linux") && self.partner.set(to).is_ok() && connect(&self.socket, &to).is_ok() {
             self.connected.store(true, Ordering::SeqCst);
         }
     }
 
     fn wake(&self) {
-        // Connected it would not hear itself.
+        // A connected socket would not receive its own datagram.
         self.connect(None);
-        // An empty datagram: no datagram of the protocol is. If the buffer is full it may be lost,
-        // but then there is something to receive.
+        // The protocol sends no empty datagrams. If the receive buffer is full, this one is lost, but then
+        // the receiving thread has other datagrams to receive.
         let _ = self.send(own_address(self.local), &[]);
     }
 
@@ -378,13 +389,13 @@ impl Socket for Udp {
     }
 }
 
-/// Sends. What that reports may be an ICMP error that an earlier datagram to another host raised; it says nothing of
-/// this one, which was not sent. Reporting clears it.
+/// Sends, and tries again after an error that may concern an earlier datagram: the kernel reports a pending
+/// ICMP error instead of sending, and clears it.
 fn persist(send: impl Fn() -> Result<usize, Errno>) -> io::Result<()> {
     for _ in 0..4 {
         match send() {
             Ok(_) => return Ok(()),
-            // The last: it was disconnected just now.
+            // DESTADDRREQ: another thread has just disconnected the socket.
             Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::INTR | Errno::DESTADDRREQ) => {}
             Err(error) => return Err(error.into()),
         }
@@ -392,10 +403,10 @@ fn persist(send: impl Fn() -> Result<usize, Errno>) -> io::Result<()> {
     Err(Errno::HOSTUNREACH.into())
 }
 
-/// A socket at an address. It asks for its port by number, for the system takes a port that it chose itself
-/// away again when a socket is disconnected.
+/// Binds a socket. Port 0 is replaced by the number of a free port, because the system takes back a port that
+/// it chose itself when the socket is disconnected.
 fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
-    /// Somebody else may be given the port meanwhile.
+    /// How many free ports to try: another socket may get the port first.
     const TRIES: usize = 16;
     if address.port() != 0 {
         return UdpSocket::bind(address);
@@ -411,8 +422,8 @@ fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     bound
 }
 
-/// Don't Fragment on each datagram, whatever the kernel believes of the path (the protocol probes
-/// for itself), and ICMP errors on a socket that is not connected.
+/// Sets Don't Fragment on each datagram, because the protocol itself finds the path's MTU. Also enables ICMP
+/// errors on an unconnected socket.
 #[cfg(target_os = "linux")]
 fn prepare(socket: &UdpSocket, address: SocketAddr) -> io::Result<()> {
     use sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
@@ -420,11 +431,11 @@ fn prepare(socket: &UdpSocket, address: SocketAddr) -> io::Result<()> {
         sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE)?;
     } else {
         sockopt::set_ipv6_mtu_discover(socket, Ipv6PathMtuDiscovery::PROBE)?;
-        // It may speak IPv4 as well.
+        // The socket may speak IPv4 as well.
         let _ = sockopt::set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::PROBE);
         let _ = sys::report_icmp_errors(socket, true);
     }
-    // Only hints are lost where this is refused.
+    // Where the system refuses this, only hints are lost.
     let _ = sys::report_icmp_errors(socket, false);
     Ok(())
 }
@@ -434,20 +445,20 @@ fn prepare(_: &UdpSocket, _: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether datagrams that came together are given in one system call from now on.
+/// Makes one system call receive a batch. Returns whether the system can.
 #[cfg(target_os = "linux")]
-fn receives_trains(socket: &UdpSocket) -> bool {
-    sys::receive_trains(socket).is_ok()
+fn receives_batches(socket: &UdpSocket) -> bool {
+    sys::receive_batches(socket).is_ok()
 }
 
-/// Whether each datagram comes from now on with the address at which it arrived.
+/// Makes the system report at which address each datagram arrived. Returns whether it can.
 #[cfg(target_os = "linux")]
 fn reports_destinations(socket: &UdpSocket, address: SocketAddr) -> bool {
     sys::report_destinations(socket, address.is_ipv6()).is_ok()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn receives_trains(_: &UdpSocket) -> bool {
+fn receives_batches(_: &UdpSocket) -> bool {
     false
 }
 

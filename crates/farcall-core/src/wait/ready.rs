@@ -1,6 +1,6 @@
 //! Which of a thread's calls may have ended, and how the thread or task that waits for them is woken.
 //!
-//! Nothing here knows of sockets or calls, so that loom can try every interleaving (tests/ready.rs includes
+//! Nothing here knows of sockets or calls, so that loom can try every interleaving (tests/waiting includes
 //! this file and gives it loom's types through `super::sync`).
 
 use std::collections::VecDeque;
@@ -86,9 +86,9 @@ impl ReadyList {
         drop(former);
     }
 
-    /// Runs `wait`, in which this thread waits until enough calls are ready. Each call that becomes ready meanwhile
-    /// interrupts it. `waits_at` is the address of what `interrupt` wakes: as long as it stays the same, the
-    /// interrupt is kept.
+    /// Runs `wait`, in which this thread waits until enough calls are ready. Each call that becomes ready
+    /// meanwhile interrupts it. `waits_at` is the address of what `interrupt` wakes: as long as it stays the
+    /// same, the interrupt is kept.
     pub fn wait_with<R>(
         &self,
         waits_at: usize,
@@ -136,8 +136,8 @@ impl ReadyToken {
         self.list.mark(self.call, false);
     }
 
-    /// Says that the call may have ended. Called by the thread that serves the wait point at which the end is waited
-    /// for.
+    /// Says that the call may have ended. Called by the thread that serves the wait point at which the end is
+    /// waited for.
     pub fn mark_ready_serving(&self) {
         self.list.mark(self.call, true);
     }

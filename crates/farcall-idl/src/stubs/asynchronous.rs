@@ -1,4 +1,5 @@
-//! The pair for servers written with `async fn`: a trait of futures, and what exports it as the same interface.
+//! The pair for servers written with `async fn`: a trait of futures, and what exports it as the same
+//! interface.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

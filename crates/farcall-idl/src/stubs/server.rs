@@ -30,8 +30,8 @@ fn program(source: &Source, (program, version): (u32, u32)) -> TokenStream {
     }
 }
 
-/// What the compiler must find true, said where the interface says it: that a procedure's return type is what it
-/// looks like. (That its types are `Xdr` shows where they are encoded and decoded.)
+/// What the compiler must find true, said where the interface says it: that a procedure's return type is what
+/// it looks like. (That its types are `Xdr` shows where they are encoded and decoded.)
 fn assertions(source: &Source) -> TokenStream {
     let farcall = &source.farcall;
     let returns = source.procedures.iter().map(|procedure| {
@@ -181,12 +181,13 @@ impl Procedure {
             };
             let name = argument.name.unraw().to_string();
             let span = Span::call_site().located_at(argument.written.span());
-            match &argument.max {
-                None => quote_spanned!(span=> #farcall::stub::decode::<#ty>(__arguments, #procedure, #name)?),
+            let decoded = match &argument.max {
+                None => quote_spanned!(span=> <#ty as #farcall::xdr::Decode>::decode(__arguments)),
                 Some(max) => {
-                    quote_spanned!(span=> #farcall::stub::decode_max::<#ty>(__arguments, #procedure, #name, #max)?)
+                    quote_spanned!(span=> #farcall::xdr::derive::decode_max::<#ty>(#max, __arguments))
                 }
-            }
+            };
+            quote_spanned!(span=> #farcall::stub::argument(#procedure, #name, #decoded)?)
         });
         quote!(|__arguments| ::core::result::Result::Ok((#(#values,)*)))
     }

@@ -1,5 +1,5 @@
-//! The user-stub: a struct that implements the trait by calls, and its surfaces for calls that are only started, and
-//! for calls of many members.
+//! The user-stub: a struct that implements the trait by calls, and its surfaces for calls that are only
+//! started, and for calls of many members.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -28,7 +28,8 @@ impl Source {
         format_ident!("{}Client", self.name)
     }
 
-    /// An item of farcall as documentation names it: a link, unless farcall is where no text can say (`$crate`).
+    /// An item of farcall as documentation names it: a link, unless farcall is where no text can say
+    /// (`$crate`).
     fn link(&self, item: &str) -> String {
         let segments: Vec<String> = self.farcall.segments.iter().map(|s| s.ident.to_string()).collect();
         match segments.first().is_some_and(|first| first == "$crate") {
@@ -255,7 +256,8 @@ fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
     }
 }
 
-/// The closure that writes the arguments into the packet. It may run again, when the call is repeated elsewhere.
+/// The closure that writes the arguments into the packet. It may run again, when the call is repeated
+/// elsewhere.
 fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     if procedure.arguments.is_empty() {
@@ -267,12 +269,13 @@ fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
         let text = name.unraw().to_string();
         let span = Span::call_site().located_at(written.span());
         let borrow = (*passing == Passing::Owned).then(|| quote_spanned!(span=> &));
-        match max {
-            None => quote_spanned!(span=> #farcall::stub::encode(__arguments, #procedure_name, #text, #borrow #name)?;),
-            Some(max) => quote_spanned! {span=>
-                #farcall::stub::encode_max(__arguments, #procedure_name, #text, #borrow #name, #max)?;
-            },
-        }
+        let encoded = match max {
+            None => quote_spanned!(span=> #farcall::xdr::Encode::encode(#borrow #name, __arguments)),
+            Some(max) => {
+                quote_spanned!(span=> #farcall::xdr::derive::encode_max(#borrow #name, #max, __arguments))
+            }
+        };
+        quote_spanned!(span=> #farcall::stub::argument(#procedure_name, #text, #encoded)?;)
     });
     quote! {
         &|__arguments| {

@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 
 use super::error::{Error, Path, UNDECLARED};
 use super::sink::Sink;
-use super::{DEPTH, Form, encode::base64, form, nullable};
+use super::{Form, MAX_DEPTH, encode::base64, form, nullable};
 
 pub(super) struct Reader<'a> {
     pub(super) types: &'a Types,
@@ -22,20 +22,20 @@ impl<'a> Reader<'a> {
         at: &Path<'_>,
         out: &mut S,
     ) -> Done {
-        if at.depth >= DEPTH {
-            return Err(at.error(format!("nested deeper than {DEPTH}")));
+        if at.depth >= MAX_DEPTH {
+            return Err(at.error(format!("nested deeper than {MAX_DEPTH}")));
         }
         charge(S::VALUE_BYTES, bytes, at)?;
         match ty {
             Type::Array { size, element } => self.elements(element, *size as usize, bytes, at, out),
             Type::List { max, element } => {
                 let count = wrap(bytes.count(), at)?;
-                at_most(count, *max, bytes, at)?;
+                wrap(within(count, *max, bytes), at)?;
                 self.elements(element, count, bytes, at, out)
             }
             Type::Optional(inner) => match wrap(bytes.bool(), at)? {
                 false => {
-                    out.leaf(Value::Null);
+                    out.leaf(Value::Null, at);
                     Ok(())
                 }
                 true if nullable(self.types, inner) => {
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
             }
             Type::Tuple(parts) => self.positional(parts.iter(), bytes, at, out),
             Type::Named(place) => self.definition(*place, bytes, at, out),
-            _ => wrap(scalar(ty, bytes, out), at),
+            _ => wrap(scalar(ty, bytes, at, out), at),
         }
     }
 
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         match &definition.body {
             Body::Struct { fields, extensible: false } if fields.is_empty() => {
                 charge(S::name_bytes(&definition.name), bytes, at)?;
-                out.leaf(definition.name.as_str().into());
+                out.leaf(definition.name.as_str().into(), at);
                 Ok(())
             }
             Body::Struct { fields, extensible: false } => self.fields(fields, bytes, at, out),
@@ -168,7 +168,8 @@ impl<'a> Reader<'a> {
     }
 
     fn member<S: Sink>(&self, field: &'a Field, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
-        // Names come from the description, which may be a peer's: repeated in a list, a long one takes much memory.
+        // Names come from the description, which may be a peer's: repeated in a list, a long one takes much
+        // memory.
         charge(S::name_bytes(&field.name), bytes, at)?;
         out.key(&field.name);
         self.value(&field.ty, bytes, &at.field(&field.name), out)
@@ -192,12 +193,12 @@ impl<'a> Reader<'a> {
         };
         let arm = &arms[index];
         charge(S::name_bytes(&arm.name), bytes, at)?;
-        out.variant(place, index, tag);
-        let at = at.field(&arm.name);
+        out.variant(place, index, tag, at);
         if arm.tag.is_some() && arm.fields.is_empty() {
-            out.leaf(arm.name.as_str().into());
+            out.leaf(arm.name.as_str().into(), at);
             return Ok(());
         }
+        let at = at.field(&arm.name);
         out.begin(b'{');
         out.key(&arm.name);
         if arm.tag.is_some() {
@@ -207,12 +208,15 @@ impl<'a> Reader<'a> {
             match self.types.other_name(place, tag) {
                 Some(name) => {
                     charge(S::name_bytes(name), bytes, &at)?;
-                    out.leaf(name.into());
+                    out.leaf(name.into(), &at.index(0));
                 }
-                None => out.leaf(tag.into()),
+                None => out.leaf(tag.into(), &at.index(0)),
             }
             if !arm.fields.is_empty() {
-                self.fields(&arm.fields, bytes, &at, out)?;
+                // The brackets of JSON are no level of the type.
+                let mut inner = at.index(1);
+                inner.depth = at.depth;
+                self.fields(&arm.fields, bytes, &inner, out)?;
             }
             out.end(b']');
         }
@@ -221,42 +225,47 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn scalar<S: Sink>(ty: &Type, bytes: &mut Decoder<'_>, out: &mut S) -> Result<(), xdr::Error> {
-    match ty {
-        Type::Bool => out.leaf(bytes.bool()?.into()),
-        Type::I8 => out.leaf(i8::decode(bytes)?.into()),
-        Type::I16 => out.leaf(i16::decode(bytes)?.into()),
-        Type::I32 => out.leaf(bytes.i32()?.into()),
-        Type::I64 => out.leaf(bytes.i64()?.to_string().into()),
-        Type::U8 => out.leaf(u8::decode(bytes)?.into()),
-        Type::U16 => out.leaf(u16::decode(bytes)?.into()),
-        Type::U32 => out.leaf(bytes.u32()?.into()),
-        Type::U64 => out.leaf(bytes.u64()?.to_string().into()),
-        Type::F32 => out.leaf(float(shortest(f32::decode(bytes)?))),
-        Type::F64 => out.leaf(float(f64::decode(bytes)?)),
-        Type::Opaque { size } => out.leaf(base64(bytes.opaque(*size as usize)?).into()),
-        Type::Bytes { max } => {
-            let found = bytes.bytes()?;
-            within(found.len(), *max, bytes)?;
-            out.leaf(base64(found).into());
-        }
+fn scalar<S: Sink>(ty: &Type, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Result<(), xdr::Error> {
+    let value = match ty {
+        Type::Bool => bytes.bool()?.into(),
+        Type::I8 => i8::decode(bytes)?.into(),
+        Type::I16 => i16::decode(bytes)?.into(),
+        Type::I32 => bytes.i32()?.into(),
+        Type::I64 => bytes.i64()?.to_string().into(),
+        Type::U8 => u8::decode(bytes)?.into(),
+        Type::U16 => u16::decode(bytes)?.into(),
+        Type::U32 => bytes.u32()?.into(),
+        Type::U64 => bytes.u64()?.to_string().into(),
+        Type::F32 => float(shortest(f32::decode(bytes)?)),
+        Type::F64 => float(f64::decode(bytes)?),
+        Type::Opaque { size } => base64(bytes.opaque(*size as usize)?).into(),
+        Type::Bytes { max } => base64(limited(bytes, *max)?).into(),
         Type::String { max } => {
-            let found = bytes.bytes()?;
-            within(found.len(), *max, bytes)?;
+            let found = limited(bytes, *max)?;
             match std::str::from_utf8(found) {
-                Ok(text) => out.leaf(text.into()),
-                // As some strings of ONC RPC are, which are in no encoding that is known.
+                Ok(text) => text.into(),
+                // Some strings of ONC RPC are in no encoding that is known.
                 Err(_) => {
                     out.begin(b'{');
                     out.key("hex");
-                    out.leaf(found.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into());
+                    let hex: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
+                    out.leaf(hex.into(), &at.field("hex"));
                     out.end(b'}');
+                    return Ok(());
                 }
             }
         }
-        _ => out.leaf(Value::Null),
-    }
+        _ => Value::Null,
+    };
+    out.leaf(value, at);
     Ok(())
+}
+
+/// Bytes of a length that is told, of at most `max`.
+fn limited<'b>(bytes: &mut Decoder<'b>, max: u32) -> Result<&'b [u8], xdr::Error> {
+    let found = bytes.bytes()?;
+    within(found.len(), max, bytes)?;
+    Ok(found)
 }
 
 fn float(number: f64) -> Value {
@@ -282,10 +291,6 @@ fn within(length: usize, max: u32, bytes: &Decoder<'_>) -> Result<(), xdr::Error
         return Err(bytes.error(ErrorKind::TooLong { length, max }));
     }
     Ok(())
-}
-
-fn at_most(length: usize, max: u32, bytes: &Decoder<'_>, at: &Path<'_>) -> Result<(), Error> {
-    wrap(within(length, max, bytes), at)
 }
 
 fn wrap<T>(result: Result<T, xdr::Error>, at: &Path<'_>) -> Result<T, Error> {

@@ -10,7 +10,7 @@ use farcall_xdr::{self as xdr, Encode, Encoder};
 use serde_json::{Map, Value};
 
 use super::error::{Error, Path, UNDECLARED};
-use super::{DEPTH, Files, Form, form, names, nullable};
+use super::{Files, Form, MAX_DEPTH, form, names, nullable};
 use crate::spell;
 
 /// People type it by hand: the padding may be missing.
@@ -30,8 +30,8 @@ type Done = Result<(), Error>;
 
 impl<'a> Writer<'a> {
     pub(super) fn value(&self, ty: &'a Type, value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
-        if at.depth >= DEPTH {
-            return Err(at.error(format!("nested deeper than {DEPTH}")));
+        if at.depth >= MAX_DEPTH {
+            return Err(at.error(format!("nested deeper than {MAX_DEPTH}")));
         }
         let wrap = |done: Result<(), xdr::Error>| done.map_err(|why| at.error(why.kind().to_string()));
         match ty {
@@ -69,31 +69,27 @@ impl<'a> Writer<'a> {
                 wrap(out.bytes(&text))
             }
             Type::Array { size, element } => {
-                let items = value.as_array().ok_or_else(|| self.mismatch(ty, value, at))?;
-                if items.len() != *size as usize {
-                    return Err(at.error(format!("{} elements where {size} are declared", items.len())));
-                }
-                self.elements(element, items, out, at)
+                let elements = std::iter::repeat_n(&**element, *size as usize);
+                self.each(elements, *size as usize, self.items(ty, value, at)?, out, at)
             }
             Type::List { max, element } => {
-                let items = value.as_array().ok_or_else(|| self.mismatch(ty, value, at))?;
+                let items = self.items(ty, value, at)?;
                 at_most(items.len(), *max, at)?;
                 wrap(out.count(items.len()))?;
-                self.elements(element, items, out, at)
+                self.each(std::iter::repeat_n(&**element, items.len()), 0, items, out, at)
             }
             Type::Optional(inner) => {
                 wrap((!value.is_null()).encode(out))?;
                 self.optional(inner, value, out, at)
             }
             Type::Chain(element) => {
-                let items = value.as_array().ok_or_else(|| self.mismatch(ty, value, at))?;
-                for (index, item) in items.iter().enumerate() {
+                for (index, item) in self.items(ty, value, at)?.iter().enumerate() {
                     wrap(true.encode(out))?;
                     self.value(element, item, out, &at.index(index))?;
                 }
                 wrap(false.encode(out))
             }
-            Type::Tuple(parts) => self.tuple(ty, parts, value, out, at),
+            Type::Tuple(parts) => self.each(parts.iter(), parts.len(), self.items(ty, value, at)?, out, at),
             Type::Named(place) => self.definition(*place, value, out, at),
             Type::Void => Err(self.mismatch(ty, value, at)),
         }
@@ -106,11 +102,7 @@ impl<'a> Writer<'a> {
 
     fn integer<T: TryFrom<i128>>(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Result<T, Error> {
         let number = match value {
-            Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-                (Some(number), _) => Some(i128::from(number)),
-                (_, Some(number)) => Some(i128::from(number)),
-                _ => None,
-            },
+            Value::Number(number) => number.as_i128(),
             Value::String(digits) => digits.parse().ok(),
             _ => None,
         };
@@ -164,11 +156,25 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn elements(&self, element: &'a Type, items: &[Value], out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
-        items
-            .iter()
-            .enumerate()
-            .try_for_each(|(index, item)| self.value(element, item, out, &at.index(index)))
+    /// The elements of an array.
+    fn items<'v>(&self, ty: &Type, value: &'v Value, at: &Path<'_>) -> Result<&'v [Value], Error> {
+        value.as_array().map(Vec::as_slice).ok_or_else(|| self.mismatch(ty, value, at))
+    }
+
+    /// Encodes an item for each of the types, of which those after the first `needed` may be left out.
+    fn each(
+        &self,
+        types: impl ExactSizeIterator<Item = &'a Type>,
+        needed: usize,
+        items: &[Value],
+        out: &mut Encoder<'_>,
+        at: &Path<'_>,
+    ) -> Done {
+        if items.len() < needed || items.len() > types.len() {
+            return Err(at.error(format!("{} elements where {} are declared", items.len(), types.len())));
+        }
+        let mut both = types.zip(items).enumerate();
+        both.try_for_each(|(index, (ty, item))| self.value(ty, item, out, &at.index(index)))
     }
 
     fn optional(&self, inner: &'a Type, value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
@@ -182,22 +188,6 @@ impl<'a> Writer<'a> {
             Some([value]) => self.value(inner, value, out, &at.index(0)),
             _ => Err(at.error("an optional value that may itself be null is written in brackets, [value]")),
         }
-    }
-
-    fn tuple(
-        &self,
-        ty: &Type,
-        parts: &'a [Type],
-        value: &Value,
-        out: &mut Encoder<'_>,
-        at: &Path<'_>,
-    ) -> Done {
-        let items = value.as_array().ok_or_else(|| self.mismatch(ty, value, at))?;
-        if items.len() != parts.len() {
-            return Err(at.error(format!("{} elements where {} are declared", items.len(), parts.len())));
-        }
-        let mut both = parts.iter().zip(items).enumerate();
-        both.try_for_each(|(index, (part, item))| self.value(part, item, out, &at.index(index)))
     }
 
     fn definition(&self, place: u32, value: &Value, out: &mut Encoder<'_>, at: &Path<'_>) -> Done {
@@ -249,7 +239,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// An object with a member for each field. Optional ones may be left out, and defaulted ones from some field on.
+    /// An object with a member for each field. Optional ones may be left out, and defaulted ones from some
+    /// field on.
     pub(super) fn named(
         &self,
         fields: &'a [Field],
@@ -263,11 +254,8 @@ impl<'a> Writer<'a> {
             Value::Object(members) => members,
             Value::Null if fields.is_empty() => &none,
             _ => {
-                return Err(at.error(format!(
-                    "expected an object with {1}, found {0}",
-                    brief(value),
-                    expected(fields)
-                )));
+                let expected = format!("expected an object with {}", expected(fields));
+                return Err(at.error(format!("{expected}, found {}", brief(value))));
             }
         };
         // By its own name, or by the other, unless that is another's own.
@@ -315,18 +303,11 @@ impl<'a> Writer<'a> {
         at: &Path<'_>,
     ) -> Done {
         let Some(items) = value.as_array() else {
-            return Err(at.error(format!(
-                "expected an array of {1} elements, found {0}",
-                brief(value),
-                fields.len()
-            )));
+            let expected = format!("expected an array of {} elements", fields.len());
+            return Err(at.error(format!("{expected}, found {}", brief(value))));
         };
         let needed = fields.iter().filter(|field| !field.defaulted).count();
-        if items.len() < needed || items.len() > fields.len() {
-            return Err(at.error(format!("{} elements where {} are declared", items.len(), fields.len())));
-        }
-        let mut both = fields.iter().zip(items).enumerate();
-        both.try_for_each(|(index, (field, item))| self.value(&field.ty, item, out, &at.index(index)))
+        self.each(fields.iter().map(|field| &field.ty), needed, items, out, at)
     }
 
     fn union(

@@ -53,6 +53,13 @@ enum Step<'a> {
     Index(usize),
 }
 
+/// A step of a path that a user wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum WantedStep {
+    Name(String),
+    Index(usize),
+}
+
 impl<'a> Path<'a> {
     pub(super) const ROOT: Path<'static> = Path { outer: None, step: Step::Whole, depth: 0 };
 
@@ -67,6 +74,17 @@ impl<'a> Path<'a> {
     /// The same place, one level deeper in the types.
     pub(super) fn inside(&'a self) -> Path<'a> {
         Path { outer: Some(self), step: Step::Whole, depth: self.depth + 1 }
+    }
+
+    /// The steps that are left of `steps` after those that lead here; none if `steps` lead elsewhere.
+    pub(super) fn rest_of<'s>(&self, steps: &'s [WantedStep]) -> Option<&'s [WantedStep]> {
+        let rest = self.outer.map_or(Some(steps), |outer| outer.rest_of(steps))?;
+        match (&self.step, rest) {
+            (Step::Whole, _) => Some(rest),
+            (Step::Field(name), [WantedStep::Name(step), rest @ ..]) if name == step => Some(rest),
+            (Step::Index(index), [WantedStep::Index(step), rest @ ..]) if index == step => Some(rest),
+            _ => None,
+        }
     }
 
     pub(super) fn error(&self, what: impl Into<String>) -> Error {

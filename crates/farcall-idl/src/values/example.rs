@@ -1,12 +1,11 @@
 //! Example arguments of a procedure, which a user may edit and call with.
 
-use farcall_xdr::Encoder;
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
-use serde_json::{Map, Value, json};
+use farcall_xdr::{Decoder, Encoder};
+use serde_json::{Map, Value};
 
-use super::encode::base64;
 use super::error::{Error, Path, UNDECLARED};
-use super::{DEPTH, Form, encode_arguments, form};
+use super::{MAX_DEPTH, decode, encode_arguments};
 use crate::{Interface, Procedure};
 
 /// How many values an example has at most, and how many bytes of opaque data: it is to be read.
@@ -22,22 +21,27 @@ pub fn example(interface: &Interface, procedure: &Procedure) -> Result<Value, Er
     let types = &interface.types;
     let roots: Vec<Type> = procedure.arguments.iter().map(|argument| argument.ty.clone()).collect();
     types.check(&roots)?;
-    let mut maker = Maker { types, ranks: ranks(types), left: MAX_SIZE };
+    let mut maker = Maker { types, ranks: ranks(types), bytes: Vec::new(), left: MAX_SIZE };
+    for argument in &procedure.arguments {
+        maker.value(&argument.ty, &Path::ROOT.field(&argument.name))?;
+    }
+    let mut bytes = Decoder::new(&maker.bytes);
     let mut members = Map::new();
     for argument in &procedure.arguments {
-        let at = Path::ROOT;
-        members.insert(argument.name.clone(), maker.value(&argument.ty, &at.field(&argument.name))?);
+        members.insert(argument.name.clone(), decode(types, &argument.ty, &mut bytes)?);
     }
     let value = Value::Object(members);
-    // What is shown is tried: a description may come from anywhere.
+    // The example is encoded before it is shown, because a description may come from anywhere.
     encode_arguments(interface, procedure, &value, &mut Encoder::new(&mut Vec::new()))?;
     Ok(value)
 }
 
+/// Makes the encoding of an example.
 struct Maker<'a> {
     types: &'a Types,
     ranks: Vec<Option<Rank>>,
-    /// How much more there may be.
+    bytes: Vec<u8>,
+    /// How many more values and bytes of opaque data there may be.
     left: usize,
 }
 
@@ -51,42 +55,45 @@ struct Rank {
 }
 
 impl Maker<'_> {
-    fn value(&mut self, ty: &Type, at: &Path<'_>) -> Result<Value, Error> {
-        if at.depth >= DEPTH {
-            return Err(at.error(format!("nested deeper than {DEPTH}")));
+    fn value(&mut self, ty: &Type, at: &Path<'_>) -> Result<(), Error> {
+        if at.depth >= MAX_DEPTH {
+            return Err(at.error(format!("nested deeper than {MAX_DEPTH}")));
         }
         self.take(1, at)?;
-        Ok(match ty {
-            Type::Void | Type::Optional(_) => Value::Null,
-            Type::Bool => false.into(),
-            Type::I64 | Type::U64 => "0".into(),
-            Type::I8 | Type::I16 | Type::I32 | Type::U8 | Type::U16 | Type::U32 => 0.into(),
-            Type::F32 | Type::F64 => 0.0.into(),
-            Type::Opaque { size } => {
-                self.take(*size as usize, at)?;
-                base64(&vec![0; *size as usize]).into()
-            }
-            Type::Bytes { .. } | Type::String { .. } => "".into(),
-            Type::List { .. } | Type::Chain(_) => json!([]),
+        let zeros = match ty {
+            Type::Void => 0,
+            Type::I64 | Type::U64 | Type::F64 => 8,
+            Type::Opaque { size } => (*size as usize).next_multiple_of(4),
             Type::Array { size, element } => {
                 self.take(*size as usize, at)?;
-                (0..*size as usize)
-                    .map(|index| self.value(element, &at.index(index)))
-                    .collect::<Result<_, _>>()?
+                return (0..*size as usize).try_for_each(|index| self.value(element, &at.index(index)));
             }
             Type::Tuple(parts) => {
-                let each = parts.iter().enumerate().map(|(index, part)| self.value(part, &at.index(index)));
-                each.collect::<Result<_, _>>()?
+                let mut parts = parts.iter().enumerate();
+                return parts.try_for_each(|(index, part)| self.value(part, &at.index(index)));
             }
-            Type::Named(place) => self.definition(*place, at)?,
-        })
+            Type::Named(place) => return self.definition(*place, at),
+            _ => 4,
+        };
+        self.take(zeros, at)?;
+        self.bytes.resize(self.bytes.len() + zeros, 0);
+        Ok(())
     }
 
-    fn definition(&mut self, place: u32, at: &Path<'_>) -> Result<Value, Error> {
+    fn definition(&mut self, place: u32, at: &Path<'_>) -> Result<(), Error> {
         let types = self.types;
         let Some(definition) = types.get(place) else { return Err(at.error("refers to no type")) };
         match &definition.body {
-            Body::Struct { fields, .. } => self.fields(fields, at),
+            Body::Struct { fields, extensible: false } => self.fields(fields, at),
+            Body::Struct { fields, extensible: true } => {
+                let start = self.bytes.len() + 4;
+                self.bytes.resize(start, 0);
+                self.fields(fields, at)?;
+                // No longer than an example may be.
+                let length = (self.bytes.len() - start) as u32;
+                self.bytes[start - 4..start].copy_from_slice(&length.to_be_bytes());
+                Ok(())
+            }
             Body::Union { arms } if arms.is_empty() => Err(at.error(UNDECLARED)),
             Body::Union { arms } => {
                 let Some(rank) = self.ranks.get(place as usize).copied().flatten() else {
@@ -95,42 +102,16 @@ impl Maker<'_> {
                 // The first arm shows most, unless it leads back here.
                 let first = arms.first().is_some_and(|arm| !self.leads_to(arm, place));
                 let arm = &arms[if first { 0 } else { rank.arm }];
-                self.arm(place, arms, arm, &at.field(&arm.name))
+                let is_free = |tag: &i32| !arms.iter().any(|arm| arm.tag == Some(*tag));
+                let tag = arm.tag.or_else(|| (0..).find(is_free)).unwrap_or_default();
+                self.bytes.extend_from_slice(&tag.to_be_bytes());
+                self.fields(&arm.fields, &at.field(&arm.name))
             }
         }
     }
 
-    fn arm(&mut self, place: u32, arms: &[Arm], arm: &Arm, at: &Path<'_>) -> Result<Value, Error> {
-        if arm.tag.is_some() && arm.fields.is_empty() {
-            return Ok(arm.name.clone().into());
-        }
-        let content = if arm.fields.is_empty() { None } else { Some(self.fields(&arm.fields, at)?) };
-        if arm.tag.is_some() {
-            return Ok(json!({ &arm.name: content }));
-        }
-        let is_free = |tag: &i32| !arms.iter().any(|arm| arm.tag == Some(*tag));
-        let tag = (0..).find(is_free).unwrap_or_default();
-        let name = self.types.other_name(place, tag).map_or(json!(tag), |name| json!(name));
-        let parts: Vec<Value> = [name].into_iter().chain(content).collect();
-        Ok(json!({ &arm.name: parts }))
-    }
-
-    fn fields(&mut self, fields: &[Field], at: &Path<'_>) -> Result<Value, Error> {
-        match (form(fields), fields) {
-            (Form::Single, [only]) => self.value(&only.ty, &at.inside()),
-            (Form::Named, _) => {
-                let mut members = Map::new();
-                for field in fields {
-                    members.insert(field.name.clone(), self.value(&field.ty, &at.field(&field.name))?);
-                }
-                Ok(members.into())
-            }
-            _ => {
-                let each =
-                    fields.iter().enumerate().map(|(index, field)| self.value(&field.ty, &at.index(index)));
-                Ok(Value::Array(each.collect::<Result<_, _>>()?))
-            }
-        }
+    fn fields(&mut self, fields: &[Field], at: &Path<'_>) -> Result<(), Error> {
+        fields.iter().try_for_each(|field| self.value(&field.ty, &at.field(&field.name)))
     }
 
     fn take(&mut self, size: usize, at: &Path<'_>) -> Result<(), Error> {
@@ -151,10 +132,8 @@ impl Maker<'_> {
             }
             if seen.get(next as usize).is_some_and(|seen| !seen) {
                 seen[next as usize] = true;
-                let body = self.types.get(next).map(|found| &found.body);
-                waiting.extend(
-                    body.into_iter().flat_map(|body| all_fields(body).flat_map(|field| needed(&field.ty))),
-                );
+                let fields = self.types.get(next).map_or(Vec::new(), |found| all_fields(&found.body));
+                waiting.extend(fields.iter().flat_map(|field| needed(&field.ty)));
             }
         }
         false
@@ -198,9 +177,9 @@ fn needed(ty: &Type) -> Vec<u32> {
     }
 }
 
-fn all_fields(body: &Body) -> Box<dyn Iterator<Item = &Field> + '_> {
+fn all_fields(body: &Body) -> Vec<&Field> {
     match body {
-        Body::Struct { fields, .. } => Box::new(fields.iter()),
-        Body::Union { arms } => Box::new(arms.iter().flat_map(|arm| &arm.fields)),
+        Body::Struct { fields, .. } => fields.iter().collect(),
+        Body::Union { arms } => arms.iter().flat_map(|arm| &arm.fields).collect(),
     }
 }

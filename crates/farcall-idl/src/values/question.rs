@@ -9,7 +9,7 @@ use farcall_xdr::schema::{Body, Type, Types};
 use serde_json::Value;
 
 use super::decode::Reader;
-use super::error::{Error, Path};
+use super::error::{Error, Path, WantedStep};
 use super::sink::Sink;
 
 /// A path into a value, and what is wished to be there. The path is that of errors, `$.entries[3].name`, with
@@ -17,15 +17,9 @@ use super::sink::Sink;
 /// compared as text: a number's digits, `true`, `null`, the name of an enumerator or its integer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    steps: Vec<Step>,
+    steps: Vec<WantedStep>,
     wanted: String,
     text: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
-    Name(String),
-    Index(usize),
 }
 
 /// What describes the value that is asked of.
@@ -47,7 +41,7 @@ impl Question {
     /// At which byte it is not such a value.
     pub fn is_so(&self, subject: Subject<'_>, ty: &Type, bytes: &[u8]) -> Result<Option<bool>, Error> {
         subject.types.check(std::slice::from_ref(ty))?;
-        let mut finder = Finder { question: self, subject, open: Vec::new(), found: None };
+        let mut finder = Finder { question: self, subject, found: None };
         Reader { types: subject.types }.value(ty, &mut Decoder::new(bytes), &Path::ROOT, &mut finder)?;
         Ok(finder.found)
     }
@@ -63,10 +57,10 @@ impl FromStr for Question {
         let mut steps = Vec::new();
         for part in path.split('.').filter(|part| !part.is_empty()) {
             let (name, indices) = part.split_at(part.find('[').unwrap_or(part.len()));
-            steps.extend((!name.is_empty()).then(|| Step::Name(name.to_owned())));
+            steps.extend((!name.is_empty()).then(|| WantedStep::Name(name.to_owned())));
             for index in indices.split('[').skip(1) {
                 let index = index.strip_suffix(']').and_then(|index| index.parse().ok());
-                steps.push(Step::Index(index.ok_or_else(|| format!("`{part}` is no part of a path"))?));
+                steps.push(WantedStep::Index(index.ok_or_else(|| format!("`{part}` is no part of a path"))?));
             }
         }
         Ok(Question { steps, wanted: wanted.to_owned(), text: text.to_owned() })
@@ -82,23 +76,11 @@ impl fmt::Display for Question {
 struct Finder<'a> {
     question: &'a Question,
     subject: Subject<'a>,
-    /// What is open: whether it is an array, which part stands there now, and whether that is on the path.
-    open: Vec<(bool, usize, bool)>,
     found: Option<bool>,
 }
 
 impl Finder<'_> {
-    /// A part begins. Whether it is what the first so many steps lead to.
-    fn part(&mut self, steps: usize) -> bool {
-        let depth = self.open.len();
-        if let Some((true, next, on_path)) = self.open.last_mut() {
-            *on_path = self.question.steps.get(depth - 1) == Some(&Step::Index(*next));
-            *next += 1;
-        }
-        depth == steps && self.open.iter().all(|(_, _, on_path)| *on_path)
-    }
-
-    fn arms(types: Option<&Types>, place: u32, arm: usize, tag: i32) -> impl Iterator<Item = &str> {
+    fn arm_names(types: Option<&Types>, place: u32, arm: usize, tag: i32) -> impl Iterator<Item = &str> {
         let own = types.and_then(|types| types.get(place)).and_then(|found| match &found.body {
             Body::Union { arms } => arms.get(arm).map(|arm| arm.name.as_str()),
             Body::Struct { .. } => None,
@@ -108,8 +90,8 @@ impl Finder<'_> {
 }
 
 impl Sink for Finder<'_> {
-    fn leaf(&mut self, value: Value) {
-        if !self.part(self.question.steps.len()) || self.found.is_some() {
+    fn leaf(&mut self, value: Value, at: &Path<'_>) {
+        if self.found.is_some() || !at.rest_of(&self.question.steps).is_some_and(<[WantedStep]>::is_empty) {
             return;
         }
         let text = match value {
@@ -119,41 +101,18 @@ impl Sink for Finder<'_> {
         self.found = Some(text == self.question.wanted);
     }
 
-    fn begin(&mut self, open: u8) {
-        self.part(0);
-        self.open.push((open == b'[', 0, false));
-    }
-
-    fn key(&mut self, name: &str) {
-        let depth = self.open.len();
-        if let Some((_, _, on_path)) = self.open.last_mut() {
-            *on_path = matches!(self.question.steps.get(depth - 1), Some(Step::Name(step)) if step == name);
-        }
-    }
-
-    fn end(&mut self, _: u8) {
-        self.open.pop();
-    }
-
-    fn variant(&mut self, place: u32, arm: usize, tag: i32) {
-        let depth = self.open.len();
-        let next = match self.open.last() {
-            // Its own part begins only after this.
-            Some((true, next, _)) => self.question.steps.get(depth - 1) == Some(&Step::Index(*next)),
-            Some((false, _, on_path)) => *on_path,
-            None => true,
-        };
-        let outer = self.open.iter().rev().skip(1).all(|(_, _, on_path)| *on_path);
-        let switch = self.subject.switches.and_then(|switches| switches.get(&place));
-        let is_meant = match self.question.steps.get(depth..) {
+    fn variant(&mut self, place: u32, arm: usize, tag: i32, at: &Path<'_>) {
+        let Subject { types, also, switches } = self.subject;
+        let is_meant = match at.rest_of(&self.question.steps) {
             Some([]) => true,
-            Some([Step::Name(name)]) => switch == Some(name),
+            Some([WantedStep::Name(name)]) => {
+                switches.and_then(|switches| switches.get(&place)) == Some(name)
+            }
             _ => false,
         };
-        if next && outer && is_meant && self.found.is_none() {
-            let Subject { types, also, .. } = self.subject;
-            let mut names =
-                Finder::arms(Some(types), place, arm, tag).chain(Finder::arms(also, place, arm, tag));
+        if self.found.is_none() && is_meant {
+            let also = Finder::arm_names(also, place, arm, tag);
+            let mut names = Finder::arm_names(Some(types), place, arm, tag).chain(also);
             let wanted = self.question.wanted.as_str();
             self.found = Some(names.any(|name| name == wanted) || wanted.parse() == Ok(tag));
         }

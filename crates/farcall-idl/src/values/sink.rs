@@ -4,10 +4,12 @@ use std::io::{self, Write};
 
 use serde_json::{Map, Value};
 
+use super::error::Path;
+
 /// Is told the parts of a value in order.
 pub(super) trait Sink {
-    /// What a value takes in memory, besides its text, in bytes. A sink that keeps nothing is charged for the time:
-    /// of values without bytes there may be any number.
+    /// What a value takes in memory, besides its text, in bytes. A sink that keeps nothing is charged for the
+    /// time: of values without bytes there may be any number.
     const VALUE_BYTES: usize = 8;
 
     /// What a name takes in memory that comes from the description.
@@ -16,15 +18,15 @@ pub(super) trait Sink {
     }
 
     /// A value that is neither an array nor an object.
-    fn leaf(&mut self, value: Value);
+    fn leaf(&mut self, value: Value, at: &Path<'_>);
     /// `[` or `{`.
-    fn begin(&mut self, open: u8);
+    fn begin(&mut self, _open: u8) {}
     /// The name of the next member of an object.
-    fn key(&mut self, name: &str);
+    fn key(&mut self, _name: &str) {}
     /// `]` or `}`.
-    fn end(&mut self, close: u8);
-    /// What follows is the arm at that place of the union at the other, of this integer.
-    fn variant(&mut self, _place: u32, _arm: usize, _tag: i32) {}
+    fn end(&mut self, _close: u8) {}
+    /// The value at `at` is an arm of the union at a place of the table. The integer selects the arm.
+    fn variant(&mut self, _place: u32, _arm: usize, _tag: i32, _at: &Path<'_>) {}
 }
 
 /// Makes a [`Value`].
@@ -61,7 +63,7 @@ impl Sink for Builder {
         GROWTH * (size_of::<String>() + 2 * size_of::<usize>()) + name.len()
     }
 
-    fn leaf(&mut self, value: Value) {
+    fn leaf(&mut self, value: Value, _: &Path<'_>) {
         self.put(value);
     }
 
@@ -87,10 +89,7 @@ impl Sink for Builder {
 pub(super) struct Nothing;
 
 impl Sink for Nothing {
-    fn leaf(&mut self, _: Value) {}
-    fn begin(&mut self, _: u8) {}
-    fn key(&mut self, _: &str) {}
-    fn end(&mut self, _: u8) {}
+    fn leaf(&mut self, _: Value, _: &Path<'_>) {}
 }
 
 /// How JSON is written.
@@ -154,7 +153,7 @@ impl<'w> Printer<'w> {
 }
 
 impl Sink for Printer<'_> {
-    fn leaf(&mut self, value: Value) {
+    fn leaf(&mut self, value: Value, _: &Path<'_>) {
         self.part();
         self.write_leaf(&value);
     }

@@ -16,8 +16,9 @@ pub struct Build {
     config: Config,
 }
 
-/// Makes `OUT_DIR/NAME.rs` of `NAME.x`, and has cargo run the build script again when a file changes that was read for it.
-/// The path is seen from the directory of `Cargo.toml`. What is wrong with the file is told as the compiler tells it.
+/// Makes `OUT_DIR/NAME.rs` of `NAME.x`, and has cargo run the build script again when a file changes that was
+/// read for it. The path is seen from the directory of `Cargo.toml`. What is wrong with the file is told as
+/// the compiler tells it.
 ///
 /// ```no_run
 /// // build.rs

@@ -34,19 +34,19 @@ pub enum Undeclared {
 /// Where something is wrong; holds all that it takes to show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
-    file: String,
-    line: usize,
+    at: Excerpt,
     column: usize,
-    excerpt: Excerpt,
-    /// Where else to look, and why.
-    other: Option<(String, usize, Excerpt, String)>,
-    /// The directives that led to the file, the nearest first.
+    /// Another place that has to do with it, and why.
+    other: Option<(Excerpt, String)>,
+    /// The directives that led to the file, the nearest first: file and line.
     included: Vec<(String, usize)>,
 }
 
-/// A line, and what of it is meant.
+/// A line of a file, and the part of it that is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Excerpt {
+    file: String,
+    line: usize,
     text: String,
     marked: std::ops::Range<usize>,
 }
@@ -62,26 +62,11 @@ impl Diagnostic {
             included.push((sources.get(at.file).name.clone(), sources.line(at.file, at.start) + 1));
             above = sources.get(at.file).included;
         }
-        let line = sources.line(span.file, span.start);
-        let (text, start) = sources.whole_line(span.file, line);
+        let (text, start) = sources.whole_line(span.file, sources.line(span.file, span.start));
         let before = (span.start - start) as usize;
         let column = text.get(..before).unwrap_or(text).chars().count() + 1;
-        let file = sources.get(span.file).name.clone();
-        let place = Place {
-            file,
-            line: line + 1,
-            column,
-            excerpt: Excerpt::new(sources, span),
-            other: None,
-            included,
-        };
-        Diagnostic {
-            message: message.into(),
-            place: Some(Box::new(place)),
-            help: Vec::new(),
-            undeclared: None,
-            warning: false,
-        }
+        let place = Place { at: Excerpt::new(sources, span), column, other: None, included };
+        Diagnostic { place: Some(Box::new(place)), ..Self::nowhere(message) }
     }
 
     /// Something is wrong, but not at a place.
@@ -114,9 +99,7 @@ impl Diagnostic {
     /// Another place that has to do with it.
     pub(super) fn see(mut self, sources: &Sources, span: Span, why: impl Into<String>) -> Self {
         if let Some(place) = &mut self.place {
-            let name = sources.get(span.file).name.clone();
-            let line = sources.line(span.file, span.start) + 1;
-            place.other = Some((name, line, Excerpt::new(sources, span), why.into()));
+            place.other = Some((Excerpt::new(sources, span), why.into()));
         }
         self
     }
@@ -128,12 +111,12 @@ impl Diagnostic {
 
     /// The file; empty if it is none.
     pub fn file(&self) -> &str {
-        self.place.as_ref().map_or("", |place| &place.file)
+        self.place.as_ref().map_or("", |place| &place.at.file)
     }
 
     /// The line, counted from 1; 0 if it is none.
     pub fn line(&self) -> usize {
-        self.place.as_ref().map_or(0, |place| place.line)
+        self.place.as_ref().map_or(0, |place| place.at.line)
     }
 
     /// The column in characters, counted from 1; 0 if it is none.
@@ -161,10 +144,9 @@ impl Diagnostic {
             if self.warning { Level::WARNING } else { Level::ERROR }.primary_title(&self.message),
         );
         if let Some(place) = &self.place {
-            group =
-                group.element(place.excerpt.snippet(&place.file, place.line, AnnotationKind::Primary, None));
-            if let Some((file, line, excerpt, why)) = &place.other {
-                group = group.element(excerpt.snippet(file, *line, AnnotationKind::Context, Some(why)));
+            group = group.element(place.at.snippet(AnnotationKind::Primary, None));
+            if let Some((excerpt, why)) = &place.other {
+                group = group.element(excerpt.snippet(AnnotationKind::Context, Some(why)));
             }
             for (file, line) in &place.included {
                 group = group.element(Level::NOTE.message(format!("included from {file}:{line}")));
@@ -196,19 +178,22 @@ impl Excerpt {
         let boundary = |at: &usize| text.is_char_boundary(*at);
         let left = (0..=from.saturating_sub(MAX_SHOWN / 2)).rev().find(boundary).unwrap_or(0);
         let right = (left + MAX_SHOWN..text.len()).find(boundary).unwrap_or(text.len());
-        Excerpt { text: text[left..right].to_owned(), marked: from - left..to.min(right) - left }
+        Excerpt {
+            file: sources.get(span.file).name.clone(),
+            line: line + 1,
+            text: text[left..right].to_owned(),
+            marked: from - left..to.min(right) - left,
+        }
     }
 
     fn snippet<'a>(
         &'a self,
-        file: &'a str,
-        line: usize,
         kind: AnnotationKind,
         label: Option<&'a str>,
     ) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
         Snippet::source(&self.text)
-            .line_start(line)
-            .path(file)
+            .line_start(self.line)
+            .path(&self.file)
             .annotation(kind.span(self.marked.clone()).label(label))
     }
 }

@@ -1,8 +1,8 @@
 //! A file as a whole: what it says itself, and what it takes from elsewhere without including it.
 //!
-//! `%#include "other.h"` tells C where types come from; where an `other.x` is at hand, that header is made of it, and so
-//! its types are known. Such a file, and the headers of RPC itself (`prelude.x`), only lend: what is not used is not kept,
-//! what is wrong in them is not told, and what the file says itself goes before.
+//! `%#include "other.h"` tells C where types come from; where an `other.x` is at hand, that header is made of
+//! it, and so its types are known. Such a file, and the headers of RPC itself (`prelude.x`), only lend: what
+//! is not used is not kept, what is wrong in them is not told, and what the file says itself goes before.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

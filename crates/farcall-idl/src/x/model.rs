@@ -1,11 +1,12 @@
-//! From a plan to the model that tools call by: what the generated Rust would describe, without a compiler between.
+//! From a plan to the model that tools call by: what the generated Rust would describe, without a compiler
+//! between.
 
 use std::collections::BTreeMap;
 
 use farcall_xdr::schema::{self, Type, Types};
 use farcall_xdr::{Foreign, Schema};
 
-use super::plan::{Discriminant, Item, Kind, Member, Plan, Shape, Trait};
+use super::plan::{Discriminant, Item, Kind, Member, Named, Plan, Shape, Trait};
 use super::tree;
 use crate::{Argument, Interface, Procedure};
 
@@ -42,6 +43,10 @@ impl Names {
     fn of(self, rust: &str, file: &str) -> String {
         if self == Names::Rust { rust.into() } else { file.into() }
     }
+
+    fn one(self, named: &Named) -> String {
+        self.of(&named.name, &named.spelled)
+    }
 }
 
 /// All types of a file, described: also those that no procedure mentions.
@@ -57,7 +62,7 @@ pub fn types(plan: &Plan) -> Described {
     let mut types = Types::new();
     let named = plan.alone.iter().zip(&plan.items);
     let named = named
-        .map(|(shape, item)| (item.spelled.clone(), wire(plan, Names::Rust, shape, &mut types)))
+        .map(|(shape, item)| (item.named.spelled.clone(), wire(plan, Names::Rust, shape, &mut types)))
         .collect();
     Described { types, named }
 }
@@ -74,7 +79,7 @@ fn describe(plan: &Plan, version: &Trait) -> Version {
         version_name: version.spelled.1.clone(),
         program: version.program,
         version: version.version,
-        procedure_names: version.methods.iter().map(|method| method.spelled.clone()).collect(),
+        procedure_names: version.methods.iter().map(|method| method.named.spelled.clone()).collect(),
         spelled: self::interface(plan, version, Names::File, &mut switches),
         interface,
         switches,
@@ -92,8 +97,8 @@ fn interface(plan: &Plan, version: &Trait, names: Names, switches: &mut BTreeMap
         let arguments = arguments.collect();
         interface.procedures.push(Procedure {
             number: method.number,
-            name: names.of(&method.name, &method.spelled),
-            docs: method.docs.clone(),
+            name: names.one(&method.named),
+            docs: method.named.docs.clone(),
             arguments,
             result: wire(plan, names, &method.result, &mut types),
             exception: Type::Void,
@@ -116,12 +121,12 @@ fn interface(plan: &Plan, version: &Trait, names: Names, switches: &mut BTreeMap
 fn wire(plan: &Plan, names: Names, shape: &Shape, types: &mut Types) -> Type {
     match shape {
         Shape::Scalar(ty) => scalar(ty),
-        Shape::Named(item) => named(plan, names, *item, types),
-        Shape::Linked(item) => {
-            let node = named(plan, names, *item, types);
+        Shape::Named(index) => item(plan, names, *index, types),
+        Shape::Linked(index) => {
+            let node = item(plan, names, *index, types);
             Type::Tuple(vec![node.clone(), Type::Chain(Box::new(node))])
         }
-        Shape::Chain(item) => Type::Chain(Box::new(named(plan, names, *item, types))),
+        Shape::Chain(index) => Type::Chain(Box::new(item(plan, names, *index, types))),
         Shape::Boxed(inner) => wire(plan, names, inner, types),
         Shape::Optional(inner) => Type::Optional(Box::new(wire(plan, names, inner, types))),
         Shape::Array(element, size) => {
@@ -136,8 +141,8 @@ fn wire(plan: &Plan, names: Names, shape: &Shape, types: &mut Types) -> Type {
     }
 }
 
-fn named(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
-    let Item { name, spelled, docs, kind } = &plan.items[index];
+fn item(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
+    let Item { named, kind } = &plan.items[index];
     let key = index.to_string();
     let body: Box<dyn FnOnce(&mut Types) -> schema::Body + '_> = match kind {
         Kind::Alias(shape) => return wire(plan, names, shape, types),
@@ -146,40 +151,29 @@ fn named(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
             structure(vec![field("0", "", ty)])
         }),
         Kind::Struct(members) => Box::new(move |types| {
-            let each = |Member { name, spelled, docs, shape }: &Member| {
-                field(&names.of(name, spelled), docs, wire(plan, names, shape, types))
+            let each = |Member { named, shape }: &Member| {
+                field(&names.one(named), &named.docs, wire(plan, names, shape, types))
             };
             structure(members.iter().map(each).collect())
         }),
         Kind::Enumeration(enumerators) if !enumerators.is_empty() => Box::new(move |_| {
             let distinct = enumerators.iter().filter(|one| one.alias_of.is_none());
-            let arms = distinct
-                .map(|one| arm(&names.of(&one.name, &one.spelled), &one.docs, Some(one.value), Vec::new()));
+            let arms =
+                distinct.map(|one| arm(&names.one(&one.named), &one.named.docs, Some(one.value), Vec::new()));
             schema::Body::Union { arms: arms.collect() }
         }),
         Kind::Union(union) if !union.variants.is_empty() || union.default.is_some() => {
             Box::new(move |types| {
                 let mut arms = Vec::new();
+                let mut add = |named: &Named, tag, shape: &Option<Shape>, first: &str| {
+                    let fields = shape.iter().map(|shape| field(first, "", wire(plan, names, shape, types)));
+                    arms.push(arm(&names.one(named), &named.docs, tag, fields.collect()));
+                };
                 for variant in &union.variants {
-                    let fields =
-                        variant.shape.iter().map(|shape| field("0", "", wire(plan, names, shape, types)));
-                    arms.push(arm(
-                        &names.of(&variant.name, &variant.spelled),
-                        &variant.docs,
-                        Some(variant.value),
-                        fields.collect(),
-                    ));
+                    add(&variant.named, Some(variant.value), &variant.shape, "0");
                 }
-                if let Some(default) = &union.default {
-                    let fields =
-                        default.shape.iter().map(|shape| field("1", "", wire(plan, names, shape, types)));
-                    arms.push(arm(
-                        &names.of(&default.name, "default"),
-                        &default.docs,
-                        None,
-                        fields.collect(),
-                    ));
-                }
+                // The integer of the default arm comes before its field.
+                union.default.iter().for_each(|default| add(&default.named, None, &default.shape, "1"));
                 schema::Body::Union { arms }
             })
         }
@@ -187,7 +181,7 @@ fn named(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
             Box::new(|types| structure(vec![field("0", "", Foreign::schema(types))]))
         }
     };
-    let ty = types.define(&key, names.of(name, spelled), docs, body);
+    let ty = types.define(&key, names.one(named), &named.docs, body);
     if let (Kind::Union(union), Type::Named(place)) = (kind, &ty)
         && union.default.is_some()
         && let Discriminant::Enumeration(item) = union.discriminant
@@ -203,7 +197,7 @@ fn enumerators(plan: &Plan, names: Names, item: usize) -> Vec<(i32, String)> {
     enumerators
         .iter()
         .filter(|one| one.alias_of.is_none())
-        .map(|one| (one.value, names.of(&one.name, &one.spelled)))
+        .map(|one| (one.value, names.one(&one.named)))
         .collect()
 }
 
@@ -211,7 +205,7 @@ fn structure(fields: Vec<schema::Field>) -> schema::Body {
     schema::Body::Struct { fields, extensible: false }
 }
 
-fn field(name: &str, docs: &str, ty: Type) -> schema::Field {
+pub(super) fn field(name: &str, docs: &str, ty: Type) -> schema::Field {
     schema::Field { name: name.into(), docs: docs.into(), ty, defaulted: false }
 }
 
@@ -219,21 +213,10 @@ fn arm(name: &str, docs: &str, tag: Option<i32>, fields: Vec<schema::Field>) -> 
     schema::Arm { name: name.into(), docs: docs.into(), tag, fields }
 }
 
-/// The wire type of a scalar; `void` of what is none.
-pub(super) fn scalar(ty: &tree::Type) -> Type {
+/// The wire type of a scalar; `void` of a type that is none.
+fn scalar(ty: &tree::Type) -> Type {
     match ty {
-        tree::Type::Bool => Type::Bool,
-        tree::Type::I8 => Type::I8,
-        tree::Type::I16 => Type::I16,
-        tree::Type::I32 => Type::I32,
-        tree::Type::I64 => Type::I64,
-        tree::Type::U8 => Type::U8,
-        tree::Type::U16 => Type::U16,
-        tree::Type::U32 => Type::U32,
-        tree::Type::U64 => Type::U64,
-        tree::Type::F32 => Type::F32,
-        tree::Type::F64 => Type::F64,
         tree::Type::Quadruple => Type::Opaque { size: 16 },
-        tree::Type::Void | tree::Type::Defined(_) | tree::Type::Foreign(_) => Type::Void,
+        ty => ty.scalar().map_or(Type::Void, |(wire, _)| wire),
     }
 }

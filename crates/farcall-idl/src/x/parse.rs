@@ -1,4 +1,5 @@
-//! From tokens to what the file says (RFC 4506 section 6.3, RFC 5531 section 12.3, and what `rpcgen` and others take besides).
+//! From tokens to what the file says (RFC 4506 section 6.3, RFC 5531 section 12.3, and what `rpcgen` and
+//! others take besides).
 //!
 //! Recursive, but only where types or namespaces are declared within each other, and that is limited.
 
@@ -41,7 +42,8 @@ pub(super) struct Parser<'p, 'o> {
     declared: usize,
 }
 
-/// Reads all that the preprocessor has, and adds what it says to `syntax`. Gives how much of that is then the files' own.
+/// Reads all that the preprocessor has, and adds what it says to `syntax`. Gives how much of that is then the
+/// files' own.
 pub(super) fn parse(preprocessor: &mut Preprocessor, syntax: &mut Syntax) -> Parsed<Own> {
     // Before the first token there is none: no comment stands beside it.
     let nowhere = Span { file: u32::MAX, start: 0, end: 0 };
@@ -77,7 +79,8 @@ impl Parser<'_, '_> {
             "enum" | "struct" | "union" => self.tagged(docs),
             "program" => self.program(docs),
             "namespace" => self.namespace(),
-            // Of a dialect: in which package of another language it shall be, what it needs, what shall be public.
+            // Of a dialect: in which package of another language it shall be, what it needs, what shall be
+            // public.
             "package" | "pragma" | "import" | "using" => self.directive(),
             _ => {
                 let what = "a definition should begin here: `const`, `typedef`, `enum`, `struct`, `union` or `program`";
@@ -159,11 +162,7 @@ impl Parser<'_, '_> {
         let path = self.path()?;
         let outer = self.scope;
         if self.scopes_deep() + path.parts.len() > MAX_SCOPES_DEEP {
-            return Err(Diagnostic::new(
-                self.preprocessor.sources,
-                path.at,
-                "namespaces are nested too deep",
-            ));
+            return self.refuse(path.at, "namespaces are nested too deep");
         }
         for name in path.parts {
             let again = self
@@ -188,7 +187,7 @@ impl Parser<'_, '_> {
         self.deeper()?;
         while !self.takes(b'}')? {
             if self.token.kind == Kind::End {
-                return Err(Diagnostic::new(self.preprocessor.sources, open, "this `{` is not closed"));
+                return self.refuse(open, "this `{` is not closed");
             }
             self.definition()?;
         }
@@ -326,7 +325,12 @@ impl Parser<'_, '_> {
         Ok(name)
     }
 
-    /// The next token is wrong.
+    /// Refuses what stands at `at`.
+    fn refuse<T>(&self, at: Span, why: impl Into<String>) -> Parsed<T> {
+        Err(Diagnostic::new(self.preprocessor.sources, at, why))
+    }
+
+    /// Says what is wrong with the next token.
     fn wrong(&self, what: impl Into<String>) -> Diagnostic {
         let sources = &*self.preprocessor.sources;
         let what = match (self.token.kind, sources.text(self.token.text)) {

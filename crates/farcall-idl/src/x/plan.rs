@@ -1,4 +1,5 @@
-//! What becomes of an `.x` file's types in Rust: names, lists, boxes; decided once, for the generator and the model.
+//! What becomes of an `.x` file's types in Rust: names, lists, boxes; decided once, for the generator and the
+//! model.
 
 mod boxes;
 mod docs;
@@ -13,11 +14,12 @@ use self::names::{Scope, camel, screaming, snake};
 use super::Config;
 use super::tree::{self, Body, Declared, Specification};
 
+pub use boxes::shapes;
 pub use graph::stripped;
 pub use traits::{Method, Trait, by_value};
 
 /// How deep types may refer to one another: what is recursive over them, rustc's own searches among it, ends.
-const DEPTH: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 /// What becomes of a whole file.
 pub struct Plan {
@@ -33,13 +35,26 @@ pub struct Plan {
     pub alone: Vec<Shape>,
 }
 
-/// A type of the file.
-pub struct Item {
+/// What something is called, and what is said of it.
+pub struct Named {
     /// In Rust.
     pub name: String,
     /// As the file has it.
     pub spelled: String,
     pub docs: String,
+}
+
+impl Named {
+    /// A name in a scope, in the form that `case` gives it.
+    fn new(scope: &mut Scope, case: fn(&str) -> String, named: &tree::Named) -> Named {
+        let tree::Named { name, docs } = named;
+        Named { name: scope.claim(&case(name), name), spelled: name.clone(), docs: docs::clean(docs) }
+    }
+}
+
+/// A type of the file.
+pub struct Item {
+    pub named: Named,
     pub kind: Kind,
 }
 
@@ -57,18 +72,14 @@ pub enum Kind {
 
 /// A variant without fields; or, of a value that stood before, a second name for it.
 pub struct Enumerator {
-    pub name: String,
-    pub spelled: String,
-    pub docs: String,
+    pub named: Named,
     pub value: i32,
     /// The variant of the same value.
     pub alias_of: Option<usize>,
 }
 
 pub struct Member {
-    pub name: String,
-    pub spelled: String,
-    pub docs: String,
+    pub named: Named,
     pub shape: Shape,
 }
 
@@ -84,8 +95,7 @@ pub struct Union {
 
 /// The variant of all other values.
 pub struct Default {
-    pub name: String,
-    pub docs: String,
+    pub named: Named,
     /// What there is besides the discriminant.
     pub shape: Option<Shape>,
 }
@@ -101,9 +111,7 @@ pub enum Discriminant {
 
 /// A variant of a union: a label.
 pub struct Variant {
-    pub name: String,
-    pub spelled: String,
-    pub docs: String,
+    pub named: Named,
     pub value: i32,
     /// The enumerator that selects it, if the enumeration has one.
     pub enumerator: Option<usize>,
@@ -166,7 +174,8 @@ impl Plan {
         resolved(&self.items, shape)
     }
 
-    /// The declared maximum of the outermost string, opaque data or list: what `#[xdr(max)]` can say of the shape.
+    /// The declared maximum of the outermost string, opaque data or list: what `#[xdr(max)]` can say of the
+    /// shape.
     pub fn max(&self, shape: &Shape) -> Option<u32> {
         match self.resolved(shape) {
             Shape::Bytes(max) | Shape::String(max) | Shape::List(_, max) => {
@@ -209,17 +218,9 @@ impl<'t> Planner<'t> {
     fn items(&mut self, scope: &mut Scope) -> Result<Vec<Item>, Refused> {
         let cyclic = graph::check(self.specification)?;
         let types = &self.specification.types;
-        let names: Vec<String> =
-            types.iter().map(|ty| scope.claim(&camel(&ty.named.name), &ty.named.name)).collect();
-        let mut items = Vec::new();
-        for (index, (definition, name)) in types.iter().zip(names).enumerate() {
-            items.push(Item {
-                name,
-                spelled: definition.named.name.clone(),
-                docs: docs::clean(&definition.named.docs),
-                kind: self.kind(index, cyclic[index]),
-            });
-        }
+        let names: Vec<Named> = types.iter().map(|ty| Named::new(scope, camel, &ty.named)).collect();
+        let item = |(index, named)| Item { named, kind: self.kind(index, cyclic[index]) };
+        let mut items: Vec<Item> = names.into_iter().enumerate().map(item).collect();
         // Also those that only procedures mention.
         for procedure in
             self.specification.programs.iter().flat_map(|p| &p.versions).flat_map(|v| &v.procedures)
@@ -236,7 +237,8 @@ impl<'t> Planner<'t> {
             let docs = format!(
                 "`{spelled}`, which is declared elsewhere; it has no values, unless `extern_type` says what it is."
             );
-            items.push(Item { name, spelled: spelled.into(), docs, kind: Kind::Foreign(path) });
+            let named = Named { name, spelled: spelled.into(), docs };
+            items.push(Item { named, kind: Kind::Foreign(path) });
         }
         Ok(items)
     }
@@ -261,15 +263,9 @@ impl<'t> Planner<'t> {
 
     fn members(&mut self, fields: &'t [tree::Field]) -> Vec<Member> {
         let mut scope = Scope::default();
-        let member = |field: &'t tree::Field| {
-            let tree::Named { name, docs } = &field.named;
-            let shape = self.shape(&field.declared);
-            Member {
-                name: scope.claim(&snake(name), name),
-                spelled: name.clone(),
-                docs: docs::clean(docs),
-                shape,
-            }
+        let member = |field: &'t tree::Field| Member {
+            shape: self.shape(&field.declared),
+            named: Named::new(&mut scope, snake, &field.named),
         };
         fields.iter().map(member).collect()
     }
@@ -281,11 +277,14 @@ impl<'t> Planner<'t> {
         for arm in &union.arms {
             for label in &arm.labels {
                 let enumerator = self.enumerator(discriminant, label.value);
-                let spelled = self.label(discriminant, label);
-                variants.push(Variant {
-                    name: scope.claim(&camel(&spelled), &spelled),
+                let name = self.label(discriminant, label);
+                let named = Named {
+                    name: scope.claim(&camel(&name), &name),
                     spelled: self.spelled_label(discriminant, label),
                     docs: docs::of_arm(&arm.docs, arm.field.as_ref()),
+                };
+                variants.push(Variant {
+                    named,
                     value: label.value,
                     enumerator,
                     shape: arm.field.as_ref().map(|field| self.shape(&field.declared)),
@@ -294,7 +293,9 @@ impl<'t> Planner<'t> {
         }
         let default = union.default.as_ref().map(|field| {
             let shape = field.as_ref().map(|field| self.shape(&field.declared));
-            Default { name: scope.claim("Default", "default"), docs: docs::of_arm("", field.as_ref()), shape }
+            let name = scope.claim("Default", "default");
+            let named = Named { name, spelled: "default".into(), docs: docs::of_arm("", field.as_ref()) };
+            Default { named, shape }
         });
         let status = self.status(union, discriminant, &variants);
         Union { discriminant, switch: union.switch.name.clone(), variants, default, status }
@@ -352,7 +353,8 @@ impl<'t> Planner<'t> {
         }
     }
 
-    /// The variant of the result, if this union is one or the reason why there is none: 0 selects it, and a name says so.
+    /// The variant of the result, if this union is one or the reason why there is none: 0 selects it, and a
+    /// name says so.
     fn status(&self, union: &tree::Union, discriminant: Discriminant, variants: &[Variant]) -> Option<usize> {
         let success = variants.iter().position(|variant| variant.value == 0)?;
         let of_type = match discriminant {
@@ -365,7 +367,7 @@ impl<'t> Planner<'t> {
             words.iter().any(|word| name.contains(word))
         };
         let reasons = ["stat", "err", "res", "ret"];
-        let good = says(&variants[success].name, &["ok", "succ"]);
+        let good = says(&variants[success].named.name, &["ok", "succ"]);
         (good || says(&union.switch.name, &reasons) || says(of_type, &reasons)).then_some(success)
     }
 
@@ -419,20 +421,16 @@ fn reasons(items: &[Item]) -> BTreeSet<usize> {
 
 fn enumeration(enumerators: &[tree::Enumerator]) -> Vec<Enumerator> {
     let mut scope = Scope::default();
-    let each = enumerators.iter().enumerate().map(|(index, enumerator)| {
-        let tree::Named { name, docs } = &enumerator.named;
-        Enumerator {
-            name: scope.claim(&camel(name), name),
-            spelled: name.clone(),
-            docs: docs::clean(docs),
-            value: enumerator.value,
-            alias_of: enumerators[..index].iter().position(|earlier| earlier.value == enumerator.value),
-        }
+    let each = enumerators.iter().enumerate().map(|(index, enumerator)| Enumerator {
+        named: Named::new(&mut scope, camel, &enumerator.named),
+        value: enumerator.value,
+        alias_of: enumerators[..index].iter().position(|earlier| earlier.value == enumerator.value),
     });
     each.collect()
 }
 
-/// What a union holds that has something for TRUE and nothing for FALSE: the same, on the wire, as optional data.
+/// What a union holds that has something for TRUE and nothing for FALSE: the same, on the wire, as optional
+/// data.
 fn option<'t>(specification: &Specification, union: &'t tree::Union) -> Option<&'t tree::Field> {
     let arm = |value| union.arms.iter().find(|arm| arm.labels.iter().any(|label| label.value == value));
     let [one] = arm(1)?.labels.as_slice() else { return None };

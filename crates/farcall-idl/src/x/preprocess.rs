@@ -1,8 +1,8 @@
 //! What the C preprocessor does, as far as `.x` files ask for it: `#include`, `#if` and its like, `#define`.
 //!
-//! A macro that stands for a number is not replaced where it is used: its name means more to the reader of what is
-//! generated, and becomes a constant (RFC 4506 section 4.17). Lines that begin with `%` are for C; but what they define or
-//! include may be needed to understand the rest, so that is noted.
+//! A macro that stands for a number is not replaced where it is used: its name means more to the reader of
+//! what is generated, and becomes a constant (RFC 4506 section 4.17). Lines that begin with `%` are for C;
+//! but what they define or include may be needed to understand the rest, so that is noted.
 
 mod expression;
 mod macros;
@@ -42,7 +42,8 @@ pub(super) struct Preprocessor<'a> {
     within_arguments: u32,
     /// The macros that stood for a number when they were used.
     pub numbers: HashMap<String, Number>,
-    /// What `%` lines told C: of `%#define` a name and what it stands for, of `%typedef` that word and what follows.
+    /// What `%` lines told C: of `%#define` a name and what it stands for, of `%typedef` that word and what
+    /// follows.
     pub noted: Vec<(Token, Vec<Token>)>,
     /// The files of which `%#include` and `import` speak, or what could be meant.
     pub imports: Vec<String>,
@@ -146,7 +147,7 @@ impl<'a> Preprocessor<'a> {
 
     fn end_of_file(&mut self, end: Token) -> Result<Option<Token>, Diagnostic> {
         if let Some(open) = self.files.last().and_then(|file| file.conditionals.last()) {
-            return Err(Diagnostic::new(self.sources, open.at, "this is not ended by `#endif`"));
+            return self.refuse(open.at, "this is not ended by `#endif`");
         }
         if self.files.len() == 1 {
             return Ok(Some(end));
@@ -170,9 +171,9 @@ impl<'a> Preprocessor<'a> {
             "define" => self.define(&line)?,
             "undef" => self.undefine(&line),
             "include" | "import" => self.include(name, &line)?,
-            "error" => return Err(self.wrong(name, "the file refuses to be read like this")),
+            "error" => return self.refuse(name.at, "the file refuses to be read like this"),
             "pragma" | "ident" | "sccs" | "line" | "warning" => {}
-            _ => return Err(self.wrong(Token { at: mark.at.to(name.at), ..name }, "no such directive")),
+            _ => return self.refuse(mark.at.to(name.at), "no such directive"),
         }
         Ok(())
     }
@@ -198,18 +199,14 @@ impl<'a> Preprocessor<'a> {
             "if" => self.condition(name, line)?,
             _ => {
                 let Some(of) = meant(line).next().filter(|token| token.kind == Kind::Word) else {
-                    return Err(self.wrong(name, "the name of a macro should follow"));
+                    return self.refuse(name.at, "the name of a macro should follow");
                 };
                 self.macros.contains_key(self.sources.text(of.text)) == (which == "ifdef")
             }
         };
         let Some(file) = self.files.last_mut() else { return Ok(()) };
         if file.conditionals.len() >= MAX_CONDITIONALS {
-            return Err(Diagnostic::new(
-                self.sources,
-                name.at,
-                format!("more than {MAX_CONDITIONALS} of these within each other"),
-            ));
+            return self.refuse(name.at, format!("more than {MAX_CONDITIONALS} of these within each other"));
         }
         file.conditionals.push(Conditional {
             at: name.at,
@@ -223,13 +220,13 @@ impl<'a> Preprocessor<'a> {
     /// `#elif`, `#else`, `#endif`.
     fn turn(&mut self, which: &str, name: Token, line: &[Token]) -> Result<(), Diagnostic> {
         let Some(mut open) = self.files.last_mut().and_then(|file| file.conditionals.pop()) else {
-            return Err(self.wrong(name, "there is no `#if` before"));
+            return self.refuse(name.at, "there is no `#if` before");
         };
         if which == "endif" {
             return Ok(());
         }
         if open.last {
-            return Err(self.wrong(name, "`#else` was before"));
+            return self.refuse(name.at, "`#else` was before");
         }
         open.skipping = open.done || which == "elif" && !self.condition(name, line)?;
         open.done |= !open.skipping;
@@ -242,14 +239,10 @@ impl<'a> Preprocessor<'a> {
 
     fn include(&mut self, name: Token, line: &[Token]) -> Result<(), Diagnostic> {
         let Some((wanted, at)) = self.included_name(line) else {
-            return Err(self.wrong(name, "`\"file\"` or `<file>` should follow"));
+            return self.refuse(name.at, "`\"file\"` or `<file>` should follow");
         };
         if self.files.len() >= MAX_DEPTH {
-            return Err(Diagnostic::new(
-                self.sources,
-                at,
-                format!("files include each other {MAX_DEPTH} deep"),
-            ));
+            return self.refuse(at, format!("files include each other {MAX_DEPTH} deep"));
         }
         let Some(path) = self.sources.search(at.file, Path::new(&wanted), &self.options.include_dirs) else {
             let missing = Diagnostic::new(self.sources, at, format!("no file `{wanted}`"));
@@ -293,8 +286,9 @@ impl<'a> Preprocessor<'a> {
         Ok(())
     }
 
-    fn wrong(&self, token: Token, message: &str) -> Diagnostic {
-        Diagnostic::new(self.sources, token.at, message)
+    /// Refuses what stands at `at`.
+    fn refuse<T>(&self, at: Span, why: impl Into<String>) -> Result<T, Diagnostic> {
+        Err(Diagnostic::new(self.sources, at, why))
     }
 }
 

@@ -10,12 +10,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use self::same::comparable;
-use super::model::scalar;
 use super::plan::Refused;
 use super::tree::*;
 use super::{Options, read_text};
 use crate::spell_program;
-use crate::to_x::{harmless, scalar_name};
 
 /// Words that are no names for rpcgen, or in C.
 const KEYWORDS: &str = "asm auto bool break case char const continue default do double else enum extern float for goto hyper if \
@@ -127,14 +125,10 @@ impl Printer<'_> {
                 _ => {}
             },
             Body::Enum(_) => {}
-            Body::Struct(fields) => {
-                fields.iter().try_for_each(|field| self.before(&field.declared, depth + 1))?;
-            }
+            Body::Struct(_) => self.fields_before(&definition.body, depth + 1)?,
             Body::Union(union) => {
                 self.complete(&union.discriminant, depth + 1)?;
-                let fields = union.arms.iter().filter_map(|arm| arm.field.as_ref());
-                let mut fields = fields.chain(union.default.iter().flatten());
-                fields.try_for_each(|field| self.before(&field.declared, depth + 1))?;
+                self.fields_before(&definition.body, depth + 1)?;
             }
         }
         let text = self.body(name, &definition.body)?;
@@ -145,12 +139,15 @@ impl Printer<'_> {
         Ok(())
     }
 
-    fn before(&mut self, declared: &Declared, depth: usize) -> Done {
-        match declared {
-            Declared::One(ty) | Declared::Array { element: ty, .. } => self.complete(ty, depth),
-            Declared::Optional(ty) | Declared::List { element: ty, .. } => self.nameable(ty, depth),
-            Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } => Ok(()),
-        }
+    /// Declares what the fields of a struct or a union need.
+    fn fields_before(&mut self, body: &Body, depth: usize) -> Done {
+        body.fields().into_iter().try_for_each(|field| {
+            match (field.declared.in_place(), field.declared.element()) {
+                (Some(ty), _) => self.complete(ty, depth),
+                (None, Some(ty)) => self.nameable(ty, depth),
+                (None, None) => Ok(()),
+            }
+        })
     }
 
     /// Declares a type so that a value of it can stand in place.
@@ -266,8 +263,8 @@ impl Printer<'_> {
     }
 
     fn spelled(&self, ty: &Type) -> Done<String> {
-        match (scalar_name(&scalar(ty)), ty) {
-            (Some(name), _) => Ok(name.into()),
+        match (ty.scalar(), ty) {
+            (Some((_, name)), _) => Ok(name.into()),
             (None, Type::Quadruple) => refuse("C has no type for a `quadruple`".into()),
             (None, Type::Foreign(name)) => {
                 refuse(format!("`{name}` is declared elsewhere, and what it is, is not known"))
@@ -278,7 +275,6 @@ impl Printer<'_> {
                     && self.states[*place] != State::Declared;
                 Ok(if is_tag { format!("struct {}", named.name) } else { named.name.clone() })
             }
-            // All others are scalars.
             (None, _) => Ok("void".into()),
         }
     }
@@ -366,6 +362,12 @@ fn documented(indent: &str, docs: &str) -> String {
     }
 }
 
+/// Text that does not end the comment that it stands in.
+fn harmless(text: &str) -> String {
+    let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
+    text.replace("*/", "* /").replace("/*", "/ *")
+}
+
 fn quoted(text: &str) -> Done<String> {
     match text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\')) {
         true => {
@@ -385,7 +387,7 @@ fn check_names(tree: &Specification) -> Done {
     let fields: BTreeSet<&str> =
         tree.types.iter().flat_map(|definition| field_names(&definition.body)).collect();
     let all = global_names(tree).chain(macros(tree)).map(|(name, _)| name).chain(fields.iter().copied());
-    if let Some(name) = all.into_iter().find(|name| KEYWORDS.split_whitespace().any(|word| word == *name)) {
+    if let Some(name) = all.into_iter().find(|name| is_keyword(name)) {
         return refuse(format!("`{name}` cannot be a name in C"));
     }
     if let Some(name) =
@@ -410,8 +412,12 @@ fn check_names(tree: &Specification) -> Done {
     Ok(())
 }
 
+pub(super) fn is_keyword(name: &str) -> bool {
+    KEYWORDS.split_whitespace().any(|word| word == name)
+}
+
 /// Whether what rpcgen makes calls `xdr_NAME` itself.
-fn is_routine(name: &str) -> bool {
+pub(super) fn is_routine(name: &str) -> bool {
     const ROUTINES: &str = "array bool bytes char double enum float free hyper int int16_t int32_t int64_t int8_t long opaque pointer \
         quad_t reference short string u_char u_hyper u_int u_long u_quad_t u_short uint16_t uint32_t uint64_t uint8_t union vector void \
         wrapstring";
@@ -472,16 +478,12 @@ fn macros(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128>)> {
     constants.chain(programs)
 }
 
-fn field_names(body: &Body) -> Vec<&str> {
-    match body {
-        Body::Struct(fields) => fields.iter().map(|field| field.named.name.as_str()).collect(),
-        Body::Union(union) => {
-            let arms =
-                union.arms.iter().filter_map(|arm| arm.field.as_ref()).chain(union.default.iter().flatten());
-            arms.map(|field| field.named.name.as_str()).chain([union.switch.name.as_str()]).collect()
-        }
-        Body::Alias(_) | Body::Enum(_) => Vec::new(),
-    }
+fn field_names(body: &Body) -> impl Iterator<Item = &str> {
+    let switch = match body {
+        Body::Union(union) => Some(union.switch.name.as_str()),
+        Body::Alias(_) | Body::Enum(_) | Body::Struct(_) => None,
+    };
+    body.fields().into_iter().map(|field| field.named.name.as_str()).chain(switch)
 }
 
 fn numbered_macro(named: &Named, number: u32) -> (&str, Option<i128>) {

@@ -1,16 +1,20 @@
-//! From a plan to Rust: constants, types that derive `Xdr`, and a trait with `#[farcall::interface]` for each version.
+//! From a plan to Rust: constants, types that derive `Xdr`, and a trait with `#[farcall::interface]` for each
+//! version.
 
 mod unions;
 
-use proc_macro2::{Literal, TokenStream};
-use quote::quote;
+use farcall_xdr::schema::Types;
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{ToTokens, quote};
 use syn::Path;
 
 use super::Config;
 use super::plan::names::ident;
-use super::plan::{Enumerator, Item, Kind, Member, Method, Plan, Refused, Shape, Trait, by_value};
+use super::plan::{
+    Enumerator, Item, Kind, Member, Method, Named, Plan, Refused, Shape, Trait, by_value, shapes,
+};
 use super::tree::{Type, Value};
-use crate::spell_program;
+use crate::{spell, spell_program};
 
 /// Writes the tokens of a plan.
 pub struct Writer<'p> {
@@ -48,11 +52,9 @@ impl<'p> Writer<'p> {
 
     fn item(&self, index: usize) -> Result<TokenStream, Refused> {
         let item = &self.plan.items[index];
-        let Item { name, docs, kind, .. } = item;
-        let leave = spelled([name.as_str()], []);
-        let (name, docs, derives) = (ident(name), documentation(docs), self.derives(index));
-        let xdr = self.attributes();
-        Ok(match kind {
+        let leave = spelled([item.named.name.as_str()], []);
+        let ((name, docs), derives, xdr) = (tokens(&item.named), self.derives(index), self.attributes());
+        Ok(match &item.kind {
             Kind::Alias(shape) => {
                 let ty = self.outermost(shape);
                 quote!(#docs #leave pub type #name = #ty;)
@@ -64,7 +66,8 @@ impl<'p> Writer<'p> {
             Kind::Enumeration(enumerators) if enumerators.is_empty() => self.nothing(index),
             Kind::Enumeration(enumerators) => self.enumeration(index, enumerators),
             Kind::Struct(members) => {
-                let leave = spelled([item.name.as_str()], members.iter().map(|member| member.name.as_str()));
+                let names = members.iter().map(|member| member.named.name.as_str());
+                let leave = spelled([item.named.name.as_str()], names);
                 let members = members.iter().map(|member| self.member(member));
                 quote!(#docs #leave #derives #xdr pub struct #name { #(#members,)* })
             }
@@ -78,9 +81,9 @@ impl<'p> Writer<'p> {
 
     /// A type without values.
     fn nothing(&self, index: usize) -> TokenStream {
-        let Item { name, docs, .. } = &self.plan.items[index];
-        let leave = spelled([name.as_str()], []);
-        let (name, docs, farcall, xdr) = (ident(name), documentation(docs), &self.farcall, self.attributes());
+        let named = &self.plan.items[index].named;
+        let leave = spelled([named.name.as_str()], []);
+        let ((name, docs), farcall, xdr) = (tokens(named), &self.farcall, self.attributes());
         quote! {
             #docs
             #leave
@@ -91,22 +94,22 @@ impl<'p> Writer<'p> {
     }
 
     fn enumeration(&self, index: usize, enumerators: &[Enumerator]) -> TokenStream {
-        let Item { name, docs, .. } = &self.plan.items[index];
+        let named = &self.plan.items[index].named;
         let distinct = enumerators.iter().filter(|one| one.alias_of.is_none());
-        let leave = spelled([name.as_str()].into_iter().chain(distinct.map(|one| one.name.as_str())), []);
-        let (name, docs, farcall, xdr) = (ident(name), documentation(docs), &self.farcall, self.attributes());
+        let names = [named].into_iter().chain(distinct.map(|one| &one.named));
+        let leave = spelled(names.map(|named| named.name.as_str()), []);
+        let ((name, docs), farcall, xdr) = (tokens(named), &self.farcall, self.attributes());
         let default = self.traits[index].default.then(|| quote!(Default,));
         let variants = enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| {
-            let (name, docs, value) =
-                (ident(&one.name), documentation(&one.docs), Literal::i32_unsuffixed(one.value));
+            let ((name, docs), value) = (tokens(&one.named), Literal::i32_unsuffixed(one.value));
             let default = (one.value == 0).then(|| quote!(#[default]));
             quote!(#docs #default #name = #value,)
         });
         let aliases: Vec<TokenStream> = enumerators
             .iter()
             .filter_map(|one| {
-                let target = ident(&enumerators[one.alias_of?].name);
-                let (name, docs) = (ident(&one.name), documentation(&one.docs));
+                let target = ident(&enumerators[one.alias_of?].named.name);
+                let (name, docs) = tokens(&one.named);
                 Some(quote!(#docs #[allow(non_upper_case_globals)] pub const #name: Self = Self::#target;))
             })
             .collect();
@@ -124,8 +127,8 @@ impl<'p> Writer<'p> {
     }
 
     fn member(&self, member: &Member) -> TokenStream {
-        let Member { name, docs, shape, .. } = member;
-        let (name, docs) = (ident(name), documentation(docs));
+        let Member { named, shape } = member;
+        let (name, docs) = tokens(named);
         let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
         quote!(#docs #attribute pub #name: #ty)
     }
@@ -227,13 +230,10 @@ impl<'p> Writer<'p> {
     }
 
     fn name(&self, item: usize) -> TokenStream {
-        let Item { name, kind, .. } = &self.plan.items[item];
+        let Item { named, kind } = &self.plan.items[item];
         match kind {
             Kind::Foreign(Some(elsewhere)) => path(elsewhere).map(|path| quote!(#path)).unwrap_or_default(),
-            _ => {
-                let name = ident(name);
-                quote!(#name)
-            }
+            _ => ident(&named.name).into_token_stream(),
         }
     }
 
@@ -242,7 +242,7 @@ impl<'p> Writer<'p> {
         let Trait { name, docs, program, version, methods, .. } = version;
         let words = methods.iter().flat_map(|method| {
             let arguments = method.arguments.iter().map(|argument| argument.name.as_str());
-            arguments.chain([method.name.as_str()])
+            arguments.chain([method.named.name.as_str()])
         });
         let leave = spelled([name.as_str()], words);
         let (name, docs, farcall) = (ident(name), documentation(docs), &self.farcall);
@@ -261,8 +261,8 @@ impl<'p> Writer<'p> {
     }
 
     fn method(&self, method: &Method) -> TokenStream {
-        let Method { name, docs, number, arguments, result, .. } = method;
-        let (name, docs, farcall) = (ident(name), documentation(docs), &self.farcall);
+        let Method { named, number, arguments, result } = method;
+        let ((name, docs), farcall) = (tokens(named), &self.farcall);
         let number = Literal::u32_unsuffixed(*number);
         let arguments = arguments.iter().map(|argument| {
             let (name, ty) = (ident(&argument.name), self.argument(&argument.shape));
@@ -319,6 +319,11 @@ fn spelled<'n>(
     quote!(#types #others)
 }
 
+/// The name of something, and its documentation.
+fn tokens(named: &Named) -> (Ident, TokenStream) {
+    (ident(&named.name), documentation(&named.docs))
+}
+
 /// `#[doc = " …"]` for each line, which prints as `/// …`.
 fn documentation(docs: &str) -> TokenStream {
     let lines = docs.lines().map(|line| match line {
@@ -349,9 +354,9 @@ fn constant(name: &str, docs: &str, value: &Value) -> TokenStream {
 }
 
 /// An enumeration that says why there is no result is an error.
-fn reason(name: &proc_macro2::Ident, enumerators: &[Enumerator]) -> TokenStream {
+fn reason(name: &Ident, enumerators: &[Enumerator]) -> TokenStream {
     let arms = enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| {
-        let (name, spelled) = (ident(&one.name), &one.spelled);
+        let (name, spelled) = (ident(&one.named.name), &one.named.spelled);
         quote!(Self::#name => #spelled,)
     });
     quote! {
@@ -365,21 +370,11 @@ fn reason(name: &proc_macro2::Ident, enumerators: &[Enumerator]) -> TokenStream 
 }
 
 fn scalar(ty: &Type) -> TokenStream {
-    match ty {
-        Type::Void => quote!(()),
-        Type::Bool => quote!(bool),
-        Type::I8 => quote!(i8),
-        Type::I16 => quote!(i16),
-        Type::I32 => quote!(i32),
-        Type::I64 => quote!(i64),
-        Type::U8 => quote!(u8),
-        Type::U16 => quote!(u16),
-        Type::U32 => quote!(u32),
-        Type::U64 => quote!(u64),
-        Type::F32 => quote!(f32),
-        Type::F64 => quote!(f64),
-        Type::Quadruple => quote!([u8; 16]),
-        Type::Defined(_) | Type::Foreign(_) => unreachable!("they are items, not scalars"),
+    match (ty, ty.scalar()) {
+        (Type::Void, _) => quote!(()),
+        (Type::Quadruple, _) => quote!([u8; 16]),
+        (_, Some((wire, _))) => ident(&spell(&Types::new(), &wire)).into_token_stream(),
+        (_, None) => unreachable!("definitions and foreign types are items"),
     }
 }
 
@@ -408,19 +403,15 @@ fn of_item(item: &Item, known: &[Derives]) -> Derives {
         eq: a.eq && b.eq,
         default: a.default && b.default,
     };
+    let parts = shapes(&item.kind).map(|shape| of_shape(shape, known)).fold(all, both);
     match &item.kind {
-        Kind::Alias(shape) | Kind::Newtype(shape) => of_shape(shape, known),
-        Kind::Struct(members) => members.iter().map(|member| of_shape(&member.shape, known)).fold(all, both),
+        Kind::Alias(_) | Kind::Newtype(_) | Kind::Struct(_) => parts,
         Kind::Enumeration(enumerators) => {
             Derives { default: enumerators.iter().any(|enumerator| enumerator.value == 0), ..all }
         }
-        Kind::Union(union) => {
-            let variants = union.variants.iter().filter_map(|variant| variant.shape.as_ref());
-            let default = union.default.iter().filter_map(|default| default.shape.as_ref());
-            let parts = variants.chain(default).map(|shape| of_shape(shape, known)).fold(all, both);
-            Derives { default: false, ..parts }
-        }
-        // Of a type that is elsewhere nothing is known but that it crosses, is `Clone`, `Debug` and `PartialEq`.
+        Kind::Union(_) => Derives { default: false, ..parts },
+        // Of a type that is elsewhere nothing is known but that it crosses, is `Clone`, `Debug` and
+        // `PartialEq`.
         Kind::Foreign(path) => Derives { copy: path.is_none(), eq: path.is_none(), default: false },
     }
 }

@@ -1,6 +1,7 @@
 //! From text to tokens.
 //!
-//! Total: what makes no sense becomes a token of its own ([`Kind::Stray`]), for nobody minds it in what `#if` leaves out.
+//! Total: what makes no sense becomes a token of its own ([`Kind::Stray`]), for nobody minds it in what `#if`
+//! leaves out.
 
 use std::rc::Rc;
 
@@ -200,7 +201,8 @@ pub(super) fn in_64_bits(value: &i128) -> bool {
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(value)
 }
 
-/// The value of a number as C writes it: decimal, octal or hexadecimal; none if it is none, or larger than can be reckoned with.
+/// The value of a number as C writes it: decimal, octal or hexadecimal; none if it is none, or larger than
+/// can be reckoned with.
 pub(super) fn number(text: &str) -> Option<i128> {
     let digits = text.trim_end_matches(['u', 'U', 'l', 'L']).replace('\'', "");
     let (digits, radix) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {

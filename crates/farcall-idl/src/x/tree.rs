@@ -1,9 +1,12 @@
-//! An `.x` file as a tree, resolved: every constant is a number, every name stands for a definition or is known to be foreign.
+//! An `.x` file as a tree, resolved: every constant is a number, every name stands for a definition or is
+//! known to be foreign.
 //!
-//! The front end makes it (scanning, preprocessing, parsing, resolving), and refuses what no tree can hold. What is made of
-//! a tree (Rust, the run-time model, `.x` again) relies on this and asks nothing else.
+//! The front end makes it (scanning, preprocessing, parsing, resolving), and refuses what no tree can hold.
+//! What is made of a tree (Rust, the run-time model, `.x` again) relies on this and asks nothing else.
 
 use std::path::PathBuf;
+
+use farcall_xdr::schema;
 
 use super::Diagnostic;
 
@@ -12,19 +15,21 @@ use super::Diagnostic;
 pub struct Specification {
     /// `const` definitions.
     pub constants: Vec<Constant>,
-    /// Types, those without a name of their own among them, each before or after those that use it. None contains itself in
-    /// place but by way of a union's arm ([`Declared::One`] or [`Declared::Array`]), where it takes a pointer; none is an
-    /// alias of itself.
+    /// Types, those without a name of their own among them, each before or after those that use it. None
+    /// contains itself in place but by way of a union's arm ([`Declared::One`] or [`Declared::Array`]), where
+    /// it takes a pointer; none is an alias of itself.
     pub types: Vec<Definition>,
     /// Programs.
     pub programs: Vec<Program>,
     /// What was left out: constants that no number of 64 bits can hold.
     pub warnings: Vec<Diagnostic>,
-    /// The files that were read for it, the first of them included: what is made of it is made anew when one changes.
+    /// The files that were read for it, the first of them included: what is made of it is made anew when one
+    /// changes.
     pub files: Vec<PathBuf>,
 }
 
-/// A name as the file spells it, and the comment that stands before it, in Markdown or at least harmless as such.
+/// A name as the file spells it, and the comment that stands before it, in Markdown or at least harmless as
+/// such.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// The spelling.
@@ -75,7 +80,42 @@ pub enum Body {
     Union(Union),
 }
 
-/// A constant of an enumeration. No two of one enumeration have the same value, unless one is an alias of the other.
+impl Body {
+    /// What is declared in it: the type of an alias, the fields of a struct, what a union's arms hold.
+    pub(super) fn declarations(&self) -> Vec<&Declared> {
+        match self {
+            Body::Alias(declared) => vec![declared],
+            Body::Enum(_) | Body::Struct(_) | Body::Union(_) => {
+                self.fields().into_iter().map(|field| &field.declared).collect()
+            }
+        }
+    }
+
+    /// The fields of a struct, or those of a union's arms.
+    pub(super) fn fields(&self) -> Vec<&Field> {
+        match self {
+            Body::Alias(_) | Body::Enum(_) => Vec::new(),
+            Body::Struct(fields) => fields.iter().collect(),
+            Body::Union(union) => {
+                union.arms.iter().map(|arm| &arm.field).chain(&union.default).flatten().collect()
+            }
+        }
+    }
+
+    /// As [`Body::fields`], to be changed.
+    pub(super) fn fields_mut(&mut self) -> Vec<&mut Field> {
+        match self {
+            Body::Alias(_) | Body::Enum(_) => Vec::new(),
+            Body::Struct(fields) => fields.iter_mut().collect(),
+            Body::Union(union) => {
+                union.arms.iter_mut().map(|arm| &mut arm.field).chain(&mut union.default).flatten().collect()
+            }
+        }
+    }
+}
+
+/// A constant of an enumeration. No two of one enumeration have the same value, unless one is an alias of the
+/// other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enumerator {
     /// What it is called.
@@ -120,7 +160,8 @@ pub struct Arm {
 /// A `case` label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The constant's or enumerator's name, if it was written by name. It need not be one of the discriminant's enumeration.
+    /// The constant's or enumerator's name, if it was written by name. It need not be one of the
+    /// discriminant's enumeration.
     pub name: Option<String>,
     /// Its value; an unsigned discriminant's above 2^31 by its bits.
     pub value: i32,
@@ -164,6 +205,34 @@ pub enum Declared {
     },
 }
 
+impl Declared {
+    /// The type of one value or of each element; none for opaque data and strings.
+    pub(super) fn element(&self) -> Option<&Type> {
+        match self {
+            Declared::One(ty) | Declared::Optional(ty) => Some(ty),
+            Declared::Array { element, .. } | Declared::List { element, .. } => Some(element),
+            Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } => None,
+        }
+    }
+
+    /// As [`Declared::element`], to be changed.
+    pub(super) fn element_mut(&mut self) -> Option<&mut Type> {
+        match self {
+            Declared::One(ty) | Declared::Optional(ty) => Some(ty),
+            Declared::Array { element, .. } | Declared::List { element, .. } => Some(element),
+            Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } => None,
+        }
+    }
+
+    /// The type that every value contains in its own memory.
+    pub(super) fn in_place(&self) -> Option<&Type> {
+        match self {
+            Declared::One(_) | Declared::Array { .. } => self.element(),
+            _ => None,
+        }
+    }
+}
+
 /// A type that is not composed where it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
@@ -198,6 +267,36 @@ pub enum Type {
     /// A type of that name which the user says is declared elsewhere
     /// ([`Options::external`](super::Options::external)).
     Foreign(String),
+}
+
+/// Booleans and numbers: as a tree has them, as they cross, and as an `.x` file spells them.
+pub(super) const SCALARS: [(Type, schema::Type, &str); 11] = [
+    (Type::Bool, schema::Type::Bool, "bool"),
+    (Type::I8, schema::Type::I8, "char"),
+    (Type::I16, schema::Type::I16, "short"),
+    (Type::I32, schema::Type::I32, "int"),
+    (Type::I64, schema::Type::I64, "hyper"),
+    (Type::U8, schema::Type::U8, "unsigned char"),
+    (Type::U16, schema::Type::U16, "unsigned short"),
+    (Type::U32, schema::Type::U32, "unsigned int"),
+    (Type::U64, schema::Type::U64, "unsigned hyper"),
+    (Type::F32, schema::Type::F32, "float"),
+    (Type::F64, schema::Type::F64, "double"),
+];
+
+impl Type {
+    /// Its wire type and its spelling, if it is a boolean or a number.
+    pub(super) fn scalar(&self) -> Option<(schema::Type, &'static str)> {
+        SCALARS.iter().find(|(ty, ..)| ty == self).map(|(_, wire, spelled)| (wire.clone(), *spelled))
+    }
+
+    /// The place of its definition, if it has one.
+    pub(super) fn place(&self) -> Option<usize> {
+        match self {
+            Type::Defined(place) => Some(*place),
+            _ => None,
+        }
+    }
 }
 
 /// `program NAME { … } = number;` (RFC 5531 section 12).

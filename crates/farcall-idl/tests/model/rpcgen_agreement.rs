@@ -1,4 +1,5 @@
-//! Random values of `.x` files, encoded by us and by the C that rpcgen makes of the same file: the same bytes.
+//! Random values of `.x` files, encoded by us and by the C that rpcgen makes of the same file: the same
+//! bytes.
 //!
 //! `FARCALL_X_CORPUS=directory` tries all files below a directory too, and prints what became of each;
 //! `FARCALL_SEED=n` replays a run.

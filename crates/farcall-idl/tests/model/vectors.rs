@@ -1,7 +1,7 @@
 //! The vectors of docs/protocol.md for wire types: how each is encoded in a description, and its fingerprint.
 //!
-//! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-idl --test model vectors` makes the file anew; a difference in it
-//! is a change of the wire.
+//! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-idl --test model vectors` makes the file anew; a difference
+//! in it is a change of the wire.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

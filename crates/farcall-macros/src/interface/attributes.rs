@@ -1,9 +1,10 @@
 //! The attributes of an interface and of its procedures.
 
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Error, Expr, LitInt, LitStr, Path, Result, Token};
 
-use super::{Refusals, refuse};
+use crate::crossing::{Refusals, refuse};
 
 /// `#[interface(async, name = "…", crate = …, program = …, version = …)]`
 pub struct Options {
@@ -52,31 +53,27 @@ impl Numbers {
 
 impl Options {
     fn parse_one(&mut self, input: ParseStream<'_>, numbers: &mut Numbers) -> Result<()> {
-        if input.peek(Token![async]) {
-            input.parse::<Token![async]>()?;
-            self.asynchronous = true;
-            return Ok(());
-        }
-        if input.peek(Token![crate]) {
-            input.parse::<Token![crate]>()?;
-            input.parse::<Token![=]>()?;
-            self.farcall = input.call(Path::parse_mod_style)?;
-            return Ok(());
-        }
-        let key: syn::Ident = input.parse()?;
-        let known = ["name", "program", "version"];
-        if !known.iter().any(|known| key == known) {
-            let hint = "known are `async`, `name = \"…\"`, `crate = path`, `program = n` and `version = n`";
-            return Err(refuse(&key, &format!("unknown option `{key}`"), hint));
-        }
-        input.parse::<Token![=]>()?;
+        let key = input.call(syn::Ident::parse_any)?;
         match key.to_string().as_str() {
-            "program" => numbers.program = Some(input.parse()?),
-            "version" => numbers.version = Some(input.parse()?),
-            _ => self.type_name = Some(type_name(&input.parse()?)?),
+            "async" => self.asynchronous = true,
+            "crate" => self.farcall = assigned(input, Path::parse_mod_style)?,
+            "name" => self.type_name = Some(type_name(&assigned(input, <LitStr as Parse>::parse)?)?),
+            "program" => numbers.program = Some(assigned(input, <LitInt as Parse>::parse)?),
+            "version" => numbers.version = Some(assigned(input, <LitInt as Parse>::parse)?),
+            _ => {
+                let hint =
+                    "known are `async`, `name = \"…\"`, `crate = path`, `program = n` and `version = n`";
+                return Err(refuse(&key, &format!("unknown option `{key}`"), hint));
+            }
         }
         Ok(())
     }
+}
+
+/// `= value`, the value as `parse` takes it.
+pub fn assigned<T>(input: ParseStream<'_>, parse: fn(ParseStream<'_>) -> Result<T>) -> Result<T> {
+    input.parse::<Token![=]>()?;
+    input.call(parse)
 }
 
 /// A type's name stands before the `/` of an interface name, so it is one word.
@@ -115,18 +112,9 @@ impl Settings {
         let name = attribute.path().get_ident().map(ToString::to_string).unwrap_or_default();
         match name.as_str() {
             "procedure" => self.number = Some(attribute.parse_args::<LitInt>()?.base10_parse()?),
-            "idempotent" => {
-                attribute.meta.require_path_only()?;
-                self.idempotent = true;
-            }
-            "blocking" => {
-                attribute.meta.require_path_only()?;
-                self.blocking = true;
-            }
-            "uncancelled" => {
-                attribute.meta.require_path_only()?;
-                self.uncancelled = true;
-            }
+            "idempotent" => self.idempotent = is_given(&attribute)?,
+            "blocking" => self.blocking = is_given(&attribute)?,
+            "uncancelled" => self.uncancelled = is_given(&attribute)?,
             "deadline" => self.deadline_ms = Some(deadline(&attribute)?),
             "doc" | "deprecated" | "must_use" | "allow" | "expect" | "warn" | "deny" | "forbid" => {
                 self.kept.push(attribute);
@@ -142,6 +130,11 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// True of an attribute that takes no arguments.
+fn is_given(attribute: &Attribute) -> Result<bool> {
+    attribute.meta.require_path_only().map(|_| true)
 }
 
 /// `#[deadline(ms = 500)]`

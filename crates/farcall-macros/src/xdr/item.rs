@@ -1,10 +1,13 @@
 //! What stands in the source: the item, its fields and variants, their attributes, and what is refused.
 
+use farcall_idl::stubs::documentation;
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::visit::{self, Visit};
 use syn::{Attribute, Data, DeriveInput, Error, Expr, Generics, Ident, Member, Path, Result, Type};
+
+use crate::crossing::{self, Refusals};
 
 /// The struct or enum that is derived for.
 pub struct Item {
@@ -51,19 +54,19 @@ impl Item {
     pub fn parse(input: DeriveInput) -> Result<Item> {
         let attributes = Attributes::parse(&input.attrs)?;
         attributes.only(&["extensible", "own_drop", "crate"], "a struct or an enum")?;
-        let mut errors = Vec::new();
+        let mut refusals = Refusals::default();
         let shape = match &input.data {
             Data::Struct(data) => {
-                let fields = parse_fields(&data.fields, &mut errors);
+                let fields = parse_fields(&data.fields, &mut refusals);
                 if !attributes.extensible {
-                    errors.extend(fields.iter().filter(|field| field.default).map(|field| {
+                    for field in fields.iter().filter(|field| field.default) {
                         let why = "only an #[xdr(extensible)] struct can end before a field";
-                        Error::new(field.ty.span(), why)
-                    }));
+                        refusals.add(Error::new(field.ty.span(), why));
+                    }
                 } else if let Some(field) = between_defaults(&fields) {
                     let why =
                         "a field after an #[xdr(default)] one needs #[xdr(default)] too: it comes later";
-                    errors.push(Error::new(field.ty.span(), why));
+                    refusals.add(Error::new(field.ty.span(), why));
                 }
                 Shape::Struct { fields, extensible: attributes.extensible }
             }
@@ -73,7 +76,7 @@ impl Item {
                         "an enum is extended by an #[xdr(default)] variant, which holds the unknown i32";
                     return Err(Error::new(input.ident.span(), why));
                 }
-                Shape::Enum(parse_variants(data, &input.ident, &mut errors)?)
+                Shape::Enum(parse_variants(data, &input.ident, &mut refusals)?)
             }
             Data::Union(_) => {
                 let why =
@@ -81,55 +84,44 @@ impl Item {
                 return Err(Error::new(input.ident.span(), why));
             }
         };
-        all(errors)?;
-        let in_farcall = attributes.krate.is_none();
-        let xdr = attributes.krate.map_or(quote!(::farcall::xdr), |path| quote!(#path));
-        Ok(Item {
-            docs: docs(&input.attrs),
+        refusals.finish(Item {
+            docs: documentation(&input.attrs),
             own_drop: attributes.own_drop,
             ident: input.ident,
             generics: input.generics,
-            xdr,
-            in_farcall,
+            in_farcall: attributes.krate.is_none(),
+            xdr: attributes.krate.map_or(quote!(::farcall::xdr), |path| quote!(#path)),
             shape,
         })
     }
 }
 
-fn parse_fields(fields: &syn::Fields, errors: &mut Vec<Error>) -> Vec<Field> {
-    let members = fields.members();
-    let mut parsed = Vec::new();
-    for (field, member) in fields.iter().zip(members) {
-        match parse_field(field, member) {
-            Ok(field) => parsed.push(field),
-            Err(error) => errors.push(error),
-        }
-    }
-    parsed
+fn parse_fields(fields: &syn::Fields, refusals: &mut Refusals) -> Vec<Field> {
+    let fields = fields.iter().zip(fields.members());
+    fields.filter_map(|(field, member)| refusals.take(parse_field(field, member))).collect()
 }
 
 fn parse_field(field: &syn::Field, member: Member) -> Result<Field> {
     let attributes = Attributes::parse(&field.attrs)?;
     attributes.only(&["max", "with", "chain", "default"], "a field")?;
-    if attributes.with.is_none() {
-        refuse(&field.ty)?;
-    } else if let Some(max) = attributes.max {
-        return Err(Error::new(max.span(), "the functions of `with` check the length themselves"));
-    }
-    if let (true, Some(with)) = (attributes.chain, &attributes.with) {
-        return Err(Error::new(with.span(), "`chain` says already how the field crosses"));
-    }
-    if let (true, Some(max)) = (attributes.chain, &attributes.max) {
-        return Err(Error::new(max.span(), "a chain has no length that could be declared"));
+    let refuse = |at: Span, why: &str| Err(Error::new(at, why));
+    match (&attributes.with, &attributes.max, attributes.chain) {
+        (Some(_), Some(max), _) => {
+            return refuse(max.span(), "the functions of `with` check the length themselves");
+        }
+        (Some(with), _, true) => return refuse(with.span(), "`chain` says already how the field crosses"),
+        (_, Some(max), true) => return refuse(max.span(), "a chain has no length that could be declared"),
+        (Some(_), ..) => {}
+        (None, ..) => crossing::check(&field.ty, None)?,
     }
     let name = match &member {
-        Member::Named(ident) => ident.to_string().trim_start_matches("r#").to_owned(),
+        Member::Named(ident) => ident.unraw().to_string(),
         Member::Unnamed(index) => index.index.to_string(),
     };
     Ok(Field {
         member,
         name,
-        docs: docs(&field.attrs),
+        docs: documentation(&field.attrs),
         ty: field.ty.clone(),
         max: attributes.max,
         with: attributes.with,
@@ -143,7 +135,7 @@ fn between_defaults(fields: &[Field]) -> Option<&Field> {
     fields.iter().skip_while(|field| !field.default).find(|field| !field.default)
 }
 
-fn parse_variants(data: &syn::DataEnum, ident: &Ident, errors: &mut Vec<Error>) -> Result<Vec<Variant>> {
+fn parse_variants(data: &syn::DataEnum, ident: &Ident, refusals: &mut Refusals) -> Result<Vec<Variant>> {
     let mut variants = Vec::new();
     for variant in &data.variants {
         let attributes = Attributes::parse(&variant.attrs)?;
@@ -151,10 +143,10 @@ fn parse_variants(data: &syn::DataEnum, ident: &Ident, errors: &mut Vec<Error>) 
         let discriminant = variant.discriminant.as_ref().map(|(_, expr)| expr.clone());
         variants.push(Variant {
             ident: variant.ident.clone(),
-            docs: docs(&variant.attrs),
+            docs: documentation(&variant.attrs),
             tag: attributes.tag.or(discriminant),
             default: attributes.default,
-            fields: parse_fields(&variant.fields, errors),
+            fields: parse_fields(&variant.fields, refusals),
         });
     }
     if variants.is_empty() {
@@ -164,14 +156,14 @@ fn parse_variants(data: &syn::DataEnum, ident: &Ident, errors: &mut Vec<Error>) 
         if variant.fields.is_empty() || variant.tag.is_some() {
             let why =
                 "a default variant has no tag; its first field is what selected it, an i32 or an enumeration";
-            errors.push(Error::new(variant.ident.span(), why));
+            refusals.add(Error::new(variant.ident.span(), why));
         }
     }
     if let Some(second) = variants.iter().filter(|variant| variant.default).nth(1) {
-        errors.push(Error::new(second.ident.span(), "there can be only one default variant"));
+        refusals.add(Error::new(second.ident.span(), "there can be only one default variant"));
     }
     for field in variants.iter().flat_map(|variant| &variant.fields).filter(|field| field.default) {
-        errors.push(Error::new(field.ty.span(), "fields of variants have no #[xdr(default)]"));
+        refusals.add(Error::new(field.ty.span(), "fields of variants have no #[xdr(default)]"));
     }
     Ok(variants)
 }
@@ -231,70 +223,4 @@ impl Attributes {
             }
         }
     }
-}
-
-fn docs(attributes: &[Attribute]) -> String {
-    let mut lines = Vec::new();
-    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("doc")) {
-        if let syn::Meta::NameValue(meta) = &attribute.meta
-            && let Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &meta.value
-        {
-            let text = text.value();
-            lines.push(text.strip_prefix(' ').unwrap_or(&text).to_owned());
-        }
-    }
-    lines.join("\n").trim().to_owned()
-}
-
-/// `ty` without the invisible parentheses that a declarative macro puts around it.
-pub fn bare(ty: &Type) -> &Type {
-    match ty {
-        Type::Group(group) => bare(&group.elem),
-        _ => ty,
-    }
-}
-
-/// Whether `ty` is one of `names`, without path and parameters.
-fn is_path(ty: &Type, names: &[&str]) -> bool {
-    matches!(bare(ty), Type::Path(path) if names.iter().any(|name| path.path.is_ident(name)))
-}
-
-/// Refuses what cannot cross in any case, at its place and with a hint.
-fn refuse(ty: &Type) -> Result<()> {
-    let mut refusal = Refusal(Vec::new());
-    refusal.visit_type(ty);
-    all(refusal.0)
-}
-
-struct Refusal(Vec<Error>);
-
-impl<'ast> Visit<'ast> for Refusal {
-    fn visit_type(&mut self, ty: &'ast Type) {
-        let why = match ty {
-            Type::Ptr(_) => "a pointer means nothing on another machine",
-            Type::FnPtr(_) => "a function cannot cross: it is code of this process",
-            Type::TraitObject(_) | Type::ImplTrait(_) => {
-                "a trait object cannot cross: use an enum of the types that it may be"
-            }
-            Type::Reference(reference) if reference.mutability.is_some() => {
-                "`&mut` cannot cross: the other side has a copy. Send the value, and return it"
-            }
-            Type::Path(_) if is_path(ty, &["usize"]) => "`usize` differs between machines: use u32 or u64",
-            Type::Path(_) if is_path(ty, &["isize"]) => "`isize` differs between machines: use i32 or i64",
-            _ => return visit::visit_type(self, ty),
-        };
-        self.0.push(Error::new(ty.span(), why));
-    }
-
-    // The length of an array, and constants as parameters, are no types that cross.
-    fn visit_expr(&mut self, _: &'ast Expr) {}
-}
-
-/// All errors as one.
-fn all(errors: Vec<Error>) -> Result<()> {
-    let combine = |mut first: Error, next| {
-        first.combine(next);
-        first
-    };
-    errors.into_iter().reduce(combine).map_or(Ok(()), Err)
 }

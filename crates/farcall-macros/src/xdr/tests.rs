@@ -28,12 +28,12 @@ fn types_that_cannot_cross() {
         }
     });
     let expected = [
-        "`usize` differs between machines: use u32 or u64",
-        "`isize` differs between machines: use i32 or i64",
-        "a pointer means nothing on another machine",
-        "a function cannot cross: it is code of this process",
-        "`&mut` cannot cross: the other side has a copy. Send the value, and return it",
-        "a trait object cannot cross: use an enum of the types that it may be",
+        "`usize` and `isize` cannot cross: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
+        "`usize` and `isize` cannot cross: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
+        "a pointer means nothing in another process\nhint: pass what it points to",
+        "a function cannot cross\nhint: the other side has its own; pass data that chooses one",
+        "`&mut` cannot cross: the other side has a copy\nhint: send the value, and return it",
+        "`dyn Trait` cannot cross: the server must know what it decodes\nhint: what crosses is data: a struct or an enum with #[derive(farcall::Xdr)]",
     ];
     assert_eq!(hints, expected);
     assert!(

@@ -56,8 +56,16 @@ impl Clock for ClockClient {
             >(
                 &<dyn Clock as ::farcall::stub::Interface>::PROCEDURES[0usize],
                 &|__arguments| {
-                    ::farcall::stub::encode(__arguments, "now", "zone", zone)?;
-                    ::farcall::stub::encode(__arguments, "now", "of", of)?;
+                    ::farcall::stub::argument(
+                        "now",
+                        "zone",
+                        ::farcall::xdr::Encode::encode(zone, __arguments),
+                    )?;
+                    ::farcall::stub::argument(
+                        "now",
+                        "of",
+                        ::farcall::xdr::Encode::encode(of, __arguments),
+                    )?;
                     ::core::result::Result::Ok(())
                 },
             )
@@ -78,8 +86,16 @@ impl ClockStart<'_> {
             >(
                 &<dyn Clock as ::farcall::stub::Interface>::PROCEDURES[0usize],
                 &|__arguments| {
-                    ::farcall::stub::encode(__arguments, "now", "zone", zone)?;
-                    ::farcall::stub::encode(__arguments, "now", "of", of)?;
+                    ::farcall::stub::argument(
+                        "now",
+                        "zone",
+                        ::farcall::xdr::Encode::encode(zone, __arguments),
+                    )?;
+                    ::farcall::stub::argument(
+                        "now",
+                        "of",
+                        ::farcall::xdr::Encode::encode(of, __arguments),
+                    )?;
                     ::core::result::Result::Ok(())
                 },
             )
@@ -111,8 +127,16 @@ impl ClockPrepare {
         ::farcall::multi::Prepared::new(
             &<dyn Clock as ::farcall::stub::Interface>::PROCEDURES[0usize],
             &|__arguments| {
-                ::farcall::stub::encode(__arguments, "now", "zone", zone)?;
-                ::farcall::stub::encode(__arguments, "now", "of", of)?;
+                ::farcall::stub::argument(
+                    "now",
+                    "zone",
+                    ::farcall::xdr::Encode::encode(zone, __arguments),
+                )?;
+                ::farcall::stub::argument(
+                    "now",
+                    "of",
+                    ::farcall::xdr::Encode::encode(of, __arguments),
+                )?;
                 ::core::result::Result::Ok(())
             },
         )
@@ -162,10 +186,18 @@ impl ::farcall::stub::Interface for dyn Clock {
                     __arguments,
                     __reply,
                     |__arguments| ::core::result::Result::Ok((
-                        ::farcall::stub::decode::<&str>(__arguments, "now", "zone")?,
-                        ::farcall::stub::decode::<
-                            ::std::vec::Vec<u32>,
-                        >(__arguments, "now", "of")?,
+                        ::farcall::stub::argument(
+                            "now",
+                            "zone",
+                            <&str as ::farcall::xdr::Decode>::decode(__arguments),
+                        )?,
+                        ::farcall::stub::argument(
+                            "now",
+                            "of",
+                            <::std::vec::Vec<
+                                u32,
+                            > as ::farcall::xdr::Decode>::decode(__arguments),
+                        )?,
                     )),
                     |(zone, of)| <Self as Clock>::now(self, zone, &of),
                 )
@@ -219,10 +251,18 @@ impl<S: ClockAsync> ::farcall::stub::AsyncServer for ClockAsyncServer<S> {
                     match ::farcall::stub::arguments(
                         &mut __arguments,
                         |__arguments| ::core::result::Result::Ok((
-                            ::farcall::stub::decode::<&str>(__arguments, "now", "zone")?,
-                            ::farcall::stub::decode::<
-                                ::std::vec::Vec<u32>,
-                            >(__arguments, "now", "of")?,
+                            ::farcall::stub::argument(
+                                "now",
+                                "zone",
+                                <&str as ::farcall::xdr::Decode>::decode(__arguments),
+                            )?,
+                            ::farcall::stub::argument(
+                                "now",
+                                "of",
+                                <::std::vec::Vec<
+                                    u32,
+                                > as ::farcall::xdr::Decode>::decode(__arguments),
+                            )?,
                         )),
                     ) {
                         ::core::result::Result::Ok((zone, of)) => {

@@ -66,7 +66,11 @@ impl Store for StoreClient {
             >(
                 &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[0usize],
                 &|__arguments| {
-                    ::farcall::stub::encode(__arguments, "get", "key", key)?;
+                    ::farcall::stub::argument(
+                        "get",
+                        "key",
+                        ::farcall::xdr::Encode::encode(key, __arguments),
+                    )?;
                     ::core::result::Result::Ok(())
                 },
             )
@@ -85,10 +89,26 @@ impl Store for StoreClient {
             >(
                 &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[1usize],
                 &|__arguments| {
-                    ::farcall::stub::encode(__arguments, "put_all", "entries", entries)?;
-                    ::farcall::stub::encode(__arguments, "put_all", "data", data)?;
-                    ::farcall::stub::encode(__arguments, "put_all", "owner", owner)?;
-                    ::farcall::stub::encode(__arguments, "put_all", "count", &count)?;
+                    ::farcall::stub::argument(
+                        "put_all",
+                        "entries",
+                        ::farcall::xdr::Encode::encode(entries, __arguments),
+                    )?;
+                    ::farcall::stub::argument(
+                        "put_all",
+                        "data",
+                        ::farcall::xdr::Encode::encode(data, __arguments),
+                    )?;
+                    ::farcall::stub::argument(
+                        "put_all",
+                        "owner",
+                        ::farcall::xdr::Encode::encode(owner, __arguments),
+                    )?;
+                    ::farcall::stub::argument(
+                        "put_all",
+                        "count",
+                        ::farcall::xdr::Encode::encode(&count, __arguments),
+                    )?;
                     ::core::result::Result::Ok(())
                 },
             )
@@ -119,7 +139,11 @@ impl StoreStart<'_> {
             >(
                 &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[0usize],
                 &|__arguments| {
-                    ::farcall::stub::encode(__arguments, "get", "key", key)?;
+                    ::farcall::stub::argument(
+                        "get",
+                        "key",
+                        ::farcall::xdr::Encode::encode(key, __arguments),
+                    )?;
                     ::core::result::Result::Ok(())
                 },
             )
@@ -139,10 +163,26 @@ impl StoreStart<'_> {
             >(
                 &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[1usize],
                 &|__arguments| {
-                    ::farcall::stub::encode(__arguments, "put_all", "entries", entries)?;
-                    ::farcall::stub::encode(__arguments, "put_all", "data", data)?;
-                    ::farcall::stub::encode(__arguments, "put_all", "owner", owner)?;
-                    ::farcall::stub::encode(__arguments, "put_all", "count", &count)?;
+                    ::farcall::stub::argument(
+                        "put_all",
+                        "entries",
+                        ::farcall::xdr::Encode::encode(entries, __arguments),
+                    )?;
+                    ::farcall::stub::argument(
+                        "put_all",
+                        "data",
+                        ::farcall::xdr::Encode::encode(data, __arguments),
+                    )?;
+                    ::farcall::stub::argument(
+                        "put_all",
+                        "owner",
+                        ::farcall::xdr::Encode::encode(owner, __arguments),
+                    )?;
+                    ::farcall::stub::argument(
+                        "put_all",
+                        "count",
+                        ::farcall::xdr::Encode::encode(&count, __arguments),
+                    )?;
                     ::core::result::Result::Ok(())
                 },
             )
@@ -197,7 +237,11 @@ impl StorePrepare {
         ::farcall::multi::Prepared::new(
             &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[0usize],
             &|__arguments| {
-                ::farcall::stub::encode(__arguments, "get", "key", key)?;
+                ::farcall::stub::argument(
+                    "get",
+                    "key",
+                    ::farcall::xdr::Encode::encode(key, __arguments),
+                )?;
                 ::core::result::Result::Ok(())
             },
         )
@@ -213,10 +257,26 @@ impl StorePrepare {
         ::farcall::multi::Prepared::new(
             &<dyn Store as ::farcall::stub::Interface>::PROCEDURES[1usize],
             &|__arguments| {
-                ::farcall::stub::encode(__arguments, "put_all", "entries", entries)?;
-                ::farcall::stub::encode(__arguments, "put_all", "data", data)?;
-                ::farcall::stub::encode(__arguments, "put_all", "owner", owner)?;
-                ::farcall::stub::encode(__arguments, "put_all", "count", &count)?;
+                ::farcall::stub::argument(
+                    "put_all",
+                    "entries",
+                    ::farcall::xdr::Encode::encode(entries, __arguments),
+                )?;
+                ::farcall::stub::argument(
+                    "put_all",
+                    "data",
+                    ::farcall::xdr::Encode::encode(data, __arguments),
+                )?;
+                ::farcall::stub::argument(
+                    "put_all",
+                    "owner",
+                    ::farcall::xdr::Encode::encode(owner, __arguments),
+                )?;
+                ::farcall::stub::argument(
+                    "put_all",
+                    "count",
+                    ::farcall::xdr::Encode::encode(&count, __arguments),
+                )?;
                 ::core::result::Result::Ok(())
             },
         )
@@ -304,7 +364,11 @@ impl ::farcall::stub::Interface for dyn Store {
                     __arguments,
                     __reply,
                     |__arguments| ::core::result::Result::Ok((
-                        ::farcall::stub::decode::<&str>(__arguments, "get", "key")?,
+                        ::farcall::stub::argument(
+                            "get",
+                            "key",
+                            <&str as ::farcall::xdr::Decode>::decode(__arguments),
+                        )?,
                     )),
                     |(key,)| <Self as Store>::get(self, key),
                 )
@@ -318,16 +382,28 @@ impl ::farcall::stub::Interface for dyn Store {
                     __arguments,
                     __reply,
                     |__arguments| ::core::result::Result::Ok((
-                        ::farcall::stub::decode::<
-                            ::std::vec::Vec<Entry>,
-                        >(__arguments, "put_all", "entries")?,
-                        ::farcall::stub::decode::<
-                            &[u8],
-                        >(__arguments, "put_all", "data")?,
-                        ::farcall::stub::decode::<
-                            Owner,
-                        >(__arguments, "put_all", "owner")?,
-                        ::farcall::stub::decode::<u32>(__arguments, "put_all", "count")?,
+                        ::farcall::stub::argument(
+                            "put_all",
+                            "entries",
+                            <::std::vec::Vec<
+                                Entry,
+                            > as ::farcall::xdr::Decode>::decode(__arguments),
+                        )?,
+                        ::farcall::stub::argument(
+                            "put_all",
+                            "data",
+                            <&[u8] as ::farcall::xdr::Decode>::decode(__arguments),
+                        )?,
+                        ::farcall::stub::argument(
+                            "put_all",
+                            "owner",
+                            <Owner as ::farcall::xdr::Decode>::decode(__arguments),
+                        )?,
+                        ::farcall::stub::argument(
+                            "put_all",
+                            "count",
+                            <u32 as ::farcall::xdr::Decode>::decode(__arguments),
+                        )?,
                     )),
                     |(entries, data, owner, count)| <Self as Store>::put_all(
                         self,

@@ -1,4 +1,4 @@
-//! What a clerk has learnt from others: entries, by the clerk that they are from.
+//! A clerk's cache of entries that it has read at other clerks.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,22 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::entry::Entry;
 
-/// Others' segments, by their clerk and name.
+/// Entries of other clerks, by clerk and name.
 #[derive(Default)]
 pub(super) struct Cache(BTreeMap<(SocketAddr, String), Known>);
 
-/// An entry, and whether it has turned out since that it is no longer so.
+/// An entry, and whether it is known since to be no longer true.
 #[derive(Clone)]
 pub(super) struct Known {
     pub(super) entry: Entry,
     pub(super) purged: Arc<AtomicBool>,
 }
 
-/// The most entries that are kept; one that is dropped is looked up again.
-const MAX_KEPT: usize = 4096;
+/// The most entries in the cache. A dropped entry is looked up again when it is needed.
+const MAX_ENTRIES: usize = 4096;
 
 impl Known {
-    /// An entry that no cache purges.
+    /// Returns an entry that no cache has purged.
     pub(super) fn for_sure(entry: Entry) -> Known {
         Known { entry, purged: Arc::default() }
     }
@@ -33,13 +33,13 @@ impl Cache {
         self.0.get(&(home, name.to_owned())).cloned()
     }
 
-    /// An entry of that name, from any clerk.
+    /// Returns an entry of that name, of any clerk.
     pub(super) fn find(&self, name: &str) -> Option<(SocketAddr, Known)> {
         let found = self.0.iter().find(|((_, known), _)| known == name);
         found.map(|((home, _), known)| (*home, known.clone()))
     }
 
-    /// Keeps an entry, and purges a former one of its name that differs.
+    /// Adds an entry, and purges a former one of its name that differs.
     pub(super) fn learn(&mut self, home: SocketAddr, entry: Entry) -> Known {
         let key = (home, entry.name.clone());
         if let Some(known) = self.0.get(&key)
@@ -47,7 +47,7 @@ impl Cache {
         {
             return known.clone();
         }
-        if self.0.len() >= MAX_KEPT && !self.0.contains_key(&key) {
+        if self.0.len() >= MAX_ENTRIES && !self.0.contains_key(&key) {
             self.0.pop_first();
         }
         let known = Known::for_sure(entry);
@@ -57,7 +57,7 @@ impl Cache {
         known
     }
 
-    /// Forgets an entry. `purged` says that it is known to be no longer so.
+    /// Removes an entry. `purged` says that it is known to be no longer true.
     pub(super) fn forget(&mut self, home: SocketAddr, name: &str, purged: bool) {
         if let Some(former) = self.0.remove(&(home, name.to_owned()))
             && purged

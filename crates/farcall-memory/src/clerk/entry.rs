@@ -1,4 +1,4 @@
-//! What a clerk knows of a segment, and the record of 128 bytes that says so.
+//! A clerk's entry of a segment, and the record of 128 bytes that encodes it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,7 +11,7 @@ use farcall_names::Label;
 /// The most bytes of a segment's name.
 pub const MAX_NAME: usize = 64;
 
-/// A segment, as the clerk of its machine knows it.
+/// A segment as the clerk of its machine knows it.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub struct Entry {
     pub(super) name: String,
@@ -22,27 +22,27 @@ pub struct Entry {
     pub(super) rights: u32,
 }
 
-/// A record in a clerk's memory: an entry, or a question for one, or the answer to that.
+/// A record in a clerk's memory: an entry, a question for an entry, or the answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     /// `None` answers that there is no such segment.
     pub(super) entry: Option<Entry>,
     /// Distinguishes a question and its answer from all others.
     pub(super) token: u64,
-    /// The place where the answer to a question is to be written.
+    /// The slot into which the answer to a question is to be written.
     pub(super) place: u64,
 }
 
-/// What a place for a record holds.
+/// The content of a slot for a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// No record was ever here: a probe ends here.
+    /// The slot was never used: a probe ends here.
     Free,
-    /// A record was deleted here.
+    /// The slot's record was deleted.
     Deleted,
-    /// A record that is being written, or bytes that no clerk wrote.
+    /// The record is being written, or no clerk wrote these bytes.
     Unsound,
-    /// A whole record.
+    /// The slot holds a whole record.
     Held(Record),
 }
 
@@ -58,46 +58,46 @@ pub(super) enum Slot {
 /// word  14     token
 /// word  15     place
 /// ```
-pub(super) const RECORD: usize = 128;
+pub(super) const RECORD_BYTES: usize = 128;
 
-/// A flag, as the bytes of its word.
+/// The flags of slots without a record, as the bytes of their word.
 pub(super) const FREE: [u8; 8] = 0_u64.to_le_bytes();
 pub(super) const DELETED: [u8; 8] = 1_u64.to_le_bytes();
 pub(super) const WRITING: [u8; 8] = 2_u64.to_le_bytes();
 
 impl Entry {
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it is exported.
+    /// Returns the address at which it is exported.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Which export of the segment is meant.
+    /// Returns the generation.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// How many bytes it has.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// What anyone may do with it.
+    /// Returns the rights of every process.
     pub fn rights(&self) -> Rights {
         Rights::from_bits(self.rights)
     }
 
-    /// Its name without a clerk, as in `udp://127.0.0.1:7000/Load`.
+    /// Returns a name that needs no clerk, as in `udp://127.0.0.1:7000/Load`.
     pub fn url(&self) -> String {
         format!("udp://{}/{}", self.address, self.name)
     }
 }
 
-/// Succeeds if a segment may bear the name.
+/// Checks that a name is a valid name of a segment.
 pub(super) fn check_name(name: &str) -> Result<(), Fault> {
     if name.len() > MAX_NAME {
         return Err(Fault::NotAName(format!(
@@ -113,10 +113,10 @@ impl Record {
         Record { entry: Some(entry), token: 0, place: 0 }
     }
 
-    /// Encodes the record. A name that is too long is cut, and readers find the record unsound: callers check names first
-    /// ([`check_name`]).
-    pub(super) fn to_bytes(&self) -> [u8; RECORD] {
-        let mut bytes = [0; RECORD];
+    /// Encodes the record. Callers check the name first ([`check_name`]): a name that is too long would be
+    /// cut, and readers would find the record unsound.
+    pub(super) fn to_bytes(&self) -> [u8; RECORD_BYTES] {
+        let mut bytes = [0; RECORD_BYTES];
         if let Some(entry) = &self.entry {
             let (version, ip) = match entry.address.ip() {
                 IpAddr::V4(ip) => (4, ip.to_ipv6_mapped().octets()),
@@ -141,13 +141,13 @@ impl Record {
 }
 
 /// Returns the flag of a sound record, which differs from the other flags.
-fn check(bytes: &[u8; RECORD]) -> [u8; 8] {
+fn check(bytes: &[u8; RECORD_BYTES]) -> [u8; 8] {
     (xxh3_64(&bytes[8..]) | 1 << 63).to_le_bytes()
 }
 
 impl Slot {
-    /// Parses the bytes of a place, which may be anything.
-    pub(super) fn parse(bytes: &[u8; RECORD]) -> Slot {
+    /// Parses the bytes of a slot, which may be anything.
+    pub(super) fn parse(bytes: &[u8; RECORD_BYTES]) -> Slot {
         match first(bytes, 0) {
             FREE => Slot::Free,
             DELETED => Slot::Deleted,
@@ -157,7 +157,7 @@ impl Slot {
     }
 }
 
-fn record(bytes: &[u8; RECORD]) -> Option<Record> {
+fn record(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
     let (token, place) = (word(bytes, 14), word(bytes, 15));
     let entry = match bytes[8] {
         0 => None,
@@ -166,7 +166,7 @@ fn record(bytes: &[u8; RECORD]) -> Option<Record> {
     Some(Record { entry, token, place })
 }
 
-fn entry(bytes: &[u8; RECORD]) -> Option<Entry> {
+fn entry(bytes: &[u8; RECORD_BYTES]) -> Option<Entry> {
     let name = std::str::from_utf8(bytes[48..48 + MAX_NAME].get(..usize::from(bytes[8]))?).ok()?;
     check_name(name).ok()?;
     let ip = Ipv6Addr::from(<[u8; 16]>::try_from(&bytes[16..32]).ok()?);
@@ -184,10 +184,11 @@ fn entry(bytes: &[u8; RECORD]) -> Option<Entry> {
     Some(Entry { name: name.to_owned(), address: SocketAddr::new(ip, port), generation, size, rights })
 }
 
-/// Reads what stands in a clerk's memory, for the fuzz target: as it is, and with a flag that says that it is sound.
+/// Parses a slot of a clerk's memory, as it is and with a flag that says that it is sound. For the fuzz
+/// target.
 #[doc(hidden)]
 pub fn fuzz_record(data: &[u8]) {
-    let Some(data) = data.first_chunk::<RECORD>() else { return };
+    let Some(data) = data.first_chunk::<RECORD_BYTES>() else { return };
     let mut sealed = *data;
     sealed[..8].copy_from_slice(&check(data));
     for bytes in [data, &sealed] {
@@ -197,11 +198,11 @@ pub fn fuzz_record(data: &[u8]) {
     }
 }
 
-fn word(bytes: &[u8; RECORD], which: usize) -> u64 {
+fn word(bytes: &[u8; RECORD_BYTES], which: usize) -> u64 {
     u64::from_le_bytes(first(bytes, which))
 }
 
-fn first(bytes: &[u8; RECORD], which: usize) -> [u8; 8] {
+fn first(bytes: &[u8; RECORD_BYTES], which: usize) -> [u8; 8] {
     std::array::from_fn(|byte| bytes[which * 8 + byte])
 }
 
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn records_are_read_as_they_were_written() {
         let longest = "x".repeat(MAX_NAME);
         for name in ["a", "Load", &longest] {
             let mut entry = sample(name);
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_one_and_half_of_another_is_neither() {
+    fn a_torn_record_is_unsound() {
         let (old, new) = (Record::of(sample("Load")).to_bytes(), Record::of(sample("Loud")).to_bytes());
         for words in 1..16 {
             let mut torn = old;
@@ -241,9 +242,9 @@ mod tests {
     }
 
     #[test]
-    fn whatever_stands_there_is_read_without_harm() {
+    fn any_bytes_are_parsed_without_harm() {
         let good = Record::of(sample("Load")).to_bytes();
-        for at in 0..RECORD {
+        for at in 0..RECORD_BYTES {
             for change in [1, 0x80, 0xff] {
                 let mut bad = good;
                 bad[at] ^= change;

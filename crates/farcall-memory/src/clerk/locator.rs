@@ -1,7 +1,7 @@
-//! Which clerk is this machine's.
+//! Finds this machine's clerk, or starts one.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::cache::Known;
 use super::entry::Entry;
@@ -9,9 +9,9 @@ use super::listings::clerk_of;
 use super::{Clerk, ClerkRuntime, Core, Fault, How, NAMES, Names, NamesClient, Settings};
 use farcall_core::env::Event;
 use farcall_core::stub::Interface as _;
-use farcall_core::{CallFailed, Error, Kind, Ran, Result};
+use farcall_core::{CallFailed, Error, Kind, Ran, Result, guard, lock};
 
-/// What a runtime knows of the clerk of its machine.
+/// What a runtime knows of its machine's clerk.
 #[derive(Default)]
 pub struct Locator(State);
 
@@ -19,40 +19,41 @@ pub struct Locator(State);
 enum State {
     #[default]
     Unknown,
-    /// A thread is finding out; it sets these events then.
-    Sought(Vec<Arc<dyn Event>>),
+    /// A thread looks for the clerk. It sets these events afterwards.
+    Seeking(Vec<Arc<dyn Event>>),
     Known(MachineClerk),
 }
 
 /// The clerk of this machine, as a runtime reaches it.
 #[derive(Clone)]
 pub(super) enum MachineClerk {
-    /// The runtime's own, with a runtime of its own: or the two would keep one another alive.
+    /// A clerk that this runtime has started, with a sibling runtime. (With this runtime, the two would keep
+    /// one another alive.)
     Own(Arc<Clerk>),
-    /// One that the user started, and holds.
+    /// A clerk that the user has started and holds.
     Given(Weak<Core>),
-    /// Another's, in this process or another one of the machine.
+    /// A clerk of another runtime, in this process or another one of the machine.
     Other(SocketAddr, NamesClient),
 }
 
-/// What a thread that needs the machine's clerk does next.
+/// The next step of a thread that needs the machine's clerk.
 enum Turn {
     Take(MachineClerk),
     Wait(Arc<dyn Event>),
-    /// The thread finds a clerk, and drops what was known before.
+    /// The thread looks for a clerk, and drops the former state.
     Seek(State),
 }
 
-/// How often another clerk is sought when one is gone.
+/// The most clerks that are asked, one after the other, when clerks are gone.
 const MAX_ATTEMPTS: usize = 3;
 
-/// Asks the machine's clerk; if that is gone, the next one.
+/// Asks the machine's clerk. If that is gone, asks the next one.
 pub(super) fn ask<T>(
     runtime: &dyn ClerkRuntime,
     ask: impl Fn(&MachineClerk) -> Result<T, Fault>,
 ) -> Result<T> {
     let mut gone = None;
-    // That a clerk is silent says more than that no other clerk may take its place.
+    // The failure of a silent clerk says more than that no other clerk could be started.
     let mut silent: Option<CallFailed> = None;
     for _ in 0..MAX_ATTEMPTS {
         let clerk = match machine_clerk(runtime, gone) {
@@ -75,40 +76,45 @@ pub(super) fn ask<T>(
 
 /// Returns the machine's clerk, if it is known.
 pub(super) fn known(runtime: &dyn ClerkRuntime) -> Option<MachineClerk> {
-    match &lock(runtime).0 {
+    match &lock(runtime.locator()).0 {
         State::Known(clerk) => Some(clerk.clone()),
-        State::Unknown | State::Sought(_) => None,
+        State::Unknown | State::Seeking(_) => None,
     }
 }
 
-/// Makes that the clerk which the runtime asks.
+/// Makes the runtime ask that clerk.
 pub(super) fn adopt(runtime: &dyn ClerkRuntime, clerk: &Clerk) {
     let given = State::Known(MachineClerk::Given(Arc::downgrade(&clerk.core)));
-    // (What was known before is dropped outside of the lock.)
-    let _former = match &mut lock(runtime).0 {
-        // The thread that seeks one finds it in the registry.
-        State::Sought(_) => State::Unknown,
+    // The former state is dropped after the lock.
+    let _former = match &mut lock(runtime.locator()).0 {
+        // The thread that looks for a clerk finds this one in the registry.
+        State::Seeking(_) => State::Unknown,
         state => std::mem::replace(state, given),
     };
 }
 
-/// Finds the machine's clerk, but not the one at an address where there is none any more.
+/// Returns the machine's clerk, but not the one at the address `gone`, where there is none any more.
 pub(super) fn machine_clerk(
     runtime: &dyn ClerkRuntime,
     gone: Option<SocketAddr>,
 ) -> std::result::Result<MachineClerk, CallFailed> {
     loop {
-        let turn = lock(runtime).turn(runtime);
+        let turn = lock(runtime.locator()).turn(runtime);
         match turn {
             Turn::Take(clerk) if clerk.is_listed(runtime) => return Ok(clerk),
             Turn::Take(clerk) => forget(runtime, &clerk),
             Turn::Wait(event) => drop(event.wait(None)),
             Turn::Seek(former) => {
                 drop(former);
-                let sought = seek(runtime, gone);
+                // A registry may be the user's: if it panics, other threads must not wait for ever.
+                let sought = guard::run(|| seek(runtime, gone)).unwrap_or_else(|panic| {
+                    let why = panic.message().unwrap_or("no text");
+                    Err(CallFailed::new(Kind::Local, Ran::No)
+                        .because(format!("the registry panicked: {why}")))
+                });
                 let found = sought.as_ref().map_or(State::Unknown, |clerk| State::Known(clerk.clone()));
-                let former = std::mem::replace(&mut lock(runtime).0, found);
-                if let State::Sought(waiting) = former {
+                let former = std::mem::replace(&mut lock(runtime.locator()).0, found);
+                if let State::Seeking(waiting) = former {
                     waiting.iter().for_each(|event| event.set());
                 }
                 return sought;
@@ -119,8 +125,8 @@ pub(super) fn machine_clerk(
 
 /// Forgets a clerk that is gone.
 fn forget(runtime: &dyn ClerkRuntime, clerk: &MachineClerk) {
-    // (What was known is dropped outside of the lock.)
-    let _former = match &mut lock(runtime).0 {
+    // The former state is dropped after the lock.
+    let _former = match &mut lock(runtime.locator()).0 {
         state @ State::Known(_) if state.address() == clerk.address() => std::mem::take(state),
         _ => State::Unknown,
     };
@@ -142,25 +148,21 @@ fn seek(
     }
     match Clerk::open(sibling.clone(), Settings::default()) {
         Ok(clerk) => Ok(MachineClerk::Own(Arc::new(clerk))),
-        // Another process may have been faster.
+        // Another process may have started one meanwhile.
         Err(why) => listed().map_or(Err(why), other),
     }
-}
-
-fn lock(runtime: &dyn ClerkRuntime) -> MutexGuard<'_, Locator> {
-    runtime.locator().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Locator {
     fn turn(&mut self, runtime: &dyn ClerkRuntime) -> Turn {
         match &mut self.0 {
             State::Known(clerk) if clerk.is_there() => Turn::Take(clerk.clone()),
-            State::Sought(waiting) => {
+            State::Seeking(waiting) => {
                 let event = runtime.env().event();
                 waiting.push(event.clone());
                 Turn::Wait(event)
             }
-            state => Turn::Seek(std::mem::replace(state, State::Sought(Vec::new()))),
+            state => Turn::Seek(std::mem::replace(state, State::Seeking(Vec::new()))),
         }
     }
 }
@@ -169,7 +171,7 @@ impl State {
     fn address(&self) -> Option<SocketAddr> {
         match self {
             State::Known(clerk) => clerk.address(),
-            State::Unknown | State::Sought(_) => None,
+            State::Unknown | State::Seeking(_) => None,
         }
     }
 }
@@ -179,7 +181,7 @@ impl MachineClerk {
         !matches!(self, MachineClerk::Given(core) if core.strong_count() == 0)
     }
 
-    /// Where the clerk is, if it is another's.
+    /// Returns the clerk's address if it is another runtime's.
     fn address(&self) -> Option<SocketAddr> {
         match self {
             MachineClerk::Other(address, _) => Some(*address),
@@ -187,14 +189,14 @@ impl MachineClerk {
         }
     }
 
-    /// Whether another's clerk is still there, as far as the registry knows: a call of one that is gone would take the
-    /// patience.
+    /// Returns whether the registry still lists a clerk of another runtime. A call to a clerk that is gone
+    /// would fail only after the patience.
     fn is_listed(&self, runtime: &dyn ClerkRuntime) -> bool {
         let registry = &**runtime.registry();
         self.address().is_none_or(|address| clerk_of(registry, address.ip()) == Some(address))
     }
 
-    /// The clerk, if it is in this process and known to this runtime.
+    /// Returns the clerk if this runtime can reach it without a call.
     fn core(&self) -> Option<Arc<Core>> {
         match self {
             MachineClerk::Own(clerk) => Some(clerk.core.clone()),

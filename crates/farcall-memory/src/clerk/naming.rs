@@ -1,8 +1,8 @@
-//! How exports and imports of segments by name go through the machine's clerk.
+//! Exports and imports segments by name, through the machine's clerk.
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::cache::Known;
 use super::entry::{Entry, check_name};
@@ -13,13 +13,13 @@ use crate::access::Rights;
 use crate::remote::Remote;
 use crate::segment::{self, Listing, Segment};
 use farcall_core::sys::fork;
-use farcall_core::{CallFailed, Kind, Ran, Result};
+use farcall_core::{CallFailed, Kind, Ran, Result, lock};
 use farcall_names::{Address, Name, Registration};
 
-/// Exports a new segment of zeros under a name, until the handle is dropped.
+/// Exports a new segment of zeros under a name, until the returned handle is dropped.
 ///
 /// # Errors
-/// When the name is no name or is taken, there is no memory, or the registry fails.
+/// When the name is not valid or is taken, there is no memory, or the registry fails.
 pub fn export_segment(
     runtime: &dyn ClerkRuntime,
     name: &str,
@@ -30,10 +30,10 @@ pub fn export_segment(
     Ok(segment.listed(Box::new(listed)))
 }
 
-/// Imports the segment that somebody exports under a name, or at an address (`udp://10.0.0.7:7000/Load`).
+/// Imports the segment that is exported under a name, or at an address (`udp://10.0.0.7:7000/Load`).
 ///
 /// # Errors
-/// When nobody exports the name, or nobody answers.
+/// When the name is not exported, or the exporter does not answer.
 pub fn import_segment(runtime: &dyn ClerkRuntime, name: &str) -> Result<Remote> {
     let wrong = |why| CallFailed::new(Kind::NoSuchName, Ran::No).caused_by(why);
     match name.parse::<Name>().map_err(wrong)? {
@@ -45,25 +45,27 @@ pub fn import_segment(runtime: &dyn ClerkRuntime, name: &str) -> Result<Remote> 
             Remote::import(runtime, format_args!("udp://{host}:{port}"), segment.as_str())
         }
         _ => {
-            let why = format!("{name:?}: a segment's name has one part, behind an address or not");
+            let why = format!(
+                "{name:?} is not the name of a segment: a label is expected, alone or after an address"
+            );
             Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why).into())
         }
     }
 }
 
-/// Imports the segment that is exported under a name on the machine whose clerk is at the hint. The name is looked up there,
-/// unless the machine's own clerk has learnt it before and it is still so.
+/// Imports the segment that is exported under a name on the machine whose clerk is at the hint. The name is
+/// looked up there, unless this machine's clerk has a true entry in its cache.
 ///
 /// # Errors
-/// When nobody exports the name there, or nobody answers.
+/// When the name is not exported there, or the clerk or the exporter does not answer.
 pub fn import_segment_at(runtime: &dyn ClerkRuntime, name: &str, hint: SocketAddr) -> Result<Remote> {
     import_named(runtime, name, Some(hint))
 }
 
-/// Imports a segment, believing nothing that the machine's clerk has learnt before.
+/// Imports a segment without the help of this machine's cache.
 ///
 /// # Errors
-/// When nobody exports the name, or nobody answers.
+/// When the name is not exported, or the exporter does not answer.
 pub fn import_segment_anew(
     runtime: &dyn ClerkRuntime,
     name: &str,
@@ -77,7 +79,7 @@ fn import_named(runtime: &dyn ClerkRuntime, name: &str, hint: Option<SocketAddr>
     let generation = known.entry.generation;
     match import_known(runtime, known) {
         Ok(remote) if remote.generation() == generation => Ok(remote),
-        // What the clerk knew is no longer so.
+        // The clerk's entry is no longer true.
         _ => import_segment_anew(runtime, name, hint),
     }
 }
@@ -91,27 +93,27 @@ fn know(runtime: &dyn ClerkRuntime, name: &str, hint: Option<SocketAddr>, how: H
     locator::ask(runtime, |clerk| clerk.know(name, hint, how))
 }
 
-/// A segment's name, which the clerk and the registry know until this is dropped.
+/// A segment's name with the clerk and the registry, until this is dropped.
 struct Listed {
     runtime: Arc<dyn ClerkRuntime>,
-    /// As it was added last.
+    /// The entry as it was added last.
     entry: Mutex<Entry>,
-    /// The process that the segment was exported in.
+    /// The process that exported the segment.
     process: u64,
     _registration: Registration,
 }
 
 impl Listed {
-    /// Names a segment that is exported.
+    /// Gives an exported segment its name.
     fn new(runtime: &dyn ClerkRuntime, segment: &Segment, rights: Rights) -> Result<Listed> {
         let name = segment.name();
         check_name(name).map_err(CallFailed::from)?;
         if is_reserved(name) {
-            let why = format!("{name:?} is the name of a segment of every clerk");
+            let why = format!("{name:?} is reserved for a segment of every clerk");
             return Err(CallFailed::from(Fault::NotAName(why)).into());
         }
         let address = segment.address();
-        // First the clerk: one that starts now need not ask this segment for what it is about to be told.
+        // The clerk is found first: if it starts now, it need not ask this segment for what it is told below.
         locator::machine_clerk(runtime, None)?;
         let registration = segment.register(&instance(name, address.ip()))?;
         let (generation, size, rights) = (segment.generation().unwrap_or(1), segment.size(), rights.bits());
@@ -128,13 +130,13 @@ impl Listed {
     }
 
     fn entry(&self) -> Entry {
-        self.entry.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.entry).clone()
     }
 }
 
 impl Listing for Listed {
     fn update(&self, generation: u64) -> Result<()> {
-        self.entry.lock().unwrap_or_else(PoisonError::into_inner).generation = generation;
+        lock(&self.entry).generation = generation;
         self.add()
     }
 
@@ -148,7 +150,7 @@ impl Listing for Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        // A child of the process holds a copy of what is its parent's.
+        // A forked child holds a copy of what belongs to its parent.
         if self.process == fork::generation() {
             self.remove();
         }

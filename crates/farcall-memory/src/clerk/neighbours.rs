@@ -1,30 +1,30 @@
-//! Segments of one well-known name that a clerk has imported from others.
+//! A clerk's imports of the segments with one well-known name from other clerks.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::Fault;
 use crate::remote::Remote;
 use crate::runtime::MemoryRuntime;
-use farcall_core::Result;
+use farcall_core::{Result, lock};
 
-/// Imported segments, by their clerk.
+/// Imported segments of one name, by the address of their clerk.
 pub(super) struct Neighbours {
     name: &'static str,
     held: Mutex<BTreeMap<SocketAddr, Remote>>,
 }
 
-/// The most segments that are kept; one that is dropped is imported again.
-const MAX_KEPT: usize = 1024;
+/// The most imported segments. A dropped one is imported again when it is needed.
+const MAX_IMPORTS: usize = 1024;
 
 impl Neighbours {
     pub(super) fn new(name: &'static str) -> Neighbours {
         Neighbours { name, held: Mutex::default() }
     }
 
-    /// Does something with the segment at an address. Imports it if it was not imported yet, and again if an access to the
-    /// imported one fails.
+    /// Calls `act` with the segment at an address. Imports the segment if it was not imported yet, and again
+    /// if `act` fails with the imported one.
     pub(super) fn with<T>(
         &self,
         runtime: &dyn MemoryRuntime,
@@ -35,34 +35,26 @@ impl Neighbours {
             if let Ok(done) = act(&known) {
                 return Ok(done);
             }
-            self.held().remove(&at);
+            self.forget(at);
         }
         let fresh = Remote::import(runtime, format_args!("udp://{at}"), self.name);
         let fresh = fresh.map_err(|why| silent(at, &why))?;
         let done = act(&fresh).map_err(|why| silent(at, &why))?;
-        self.keep(at, fresh);
+        let mut held = lock(&self.held);
+        if held.len() >= MAX_IMPORTS {
+            held.pop_first();
+        }
+        held.insert(at, fresh);
         Ok(done)
     }
 
-    /// The segment at an address, if it was imported before.
+    /// Returns the segment at an address if it was imported before.
     pub(super) fn known(&self, at: SocketAddr) -> Option<Remote> {
-        self.held().get(&at).cloned()
+        lock(&self.held).get(&at).cloned()
     }
 
     pub(super) fn forget(&self, at: SocketAddr) {
-        self.held().remove(&at);
-    }
-
-    fn keep(&self, at: SocketAddr, segment: Remote) {
-        let mut held = self.held();
-        if held.len() >= MAX_KEPT {
-            held.pop_first();
-        }
-        held.insert(at, segment);
-    }
-
-    fn held(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Remote>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held).remove(&at);
     }
 }
 

@@ -1,38 +1,39 @@
-//! The registry of a clerk: an open-addressed hash table in a segment, probed alike near and far.
+//! A clerk's table: an open-addressed hash table in a segment. Local and remote readers probe it in the same
+//! way.
 
 use std::ops::ControlFlow;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::entry::{DELETED, Entry, FREE, RECORD, Record, Slot, WRITING};
+use super::entry::{DELETED, Entry, FREE, RECORD_BYTES, Record, Slot, WRITING};
 use crate::{Memory, Result};
 
-/// A name stands in one of this many places, from the one on that its hash gives.
-pub(super) const MAX_PROBES: u64 = 256;
+/// The most slots in which a name may be, from the one on that its hash selects.
+pub(super) const MAX_PROBED_SLOTS: u64 = 256;
 
-/// How many places are read at once after the first: they fit one packet.
-const RUN: u64 = 8;
+/// The number of slots that are read at once after the first: they fit one packet.
+const RUN_SLOTS: u64 = 8;
 
-/// How often a record that is being written is read again.
+/// The most further reads of a record that is being written.
 const MAX_REREADS: usize = 4;
 
-/// Returns the place of a name if no other name is in its way. It is the same in every table of that size.
+/// Returns the slot of a name if no other name occupies it. It is the same in every table of that size.
 fn home(name: &str, slots: u64) -> u64 {
     xxh3_64(name.as_bytes()) % slots
 }
 
-/// How many places a table has.
+/// Returns how many slots a table has.
 fn slots(table: &dyn Memory) -> u64 {
-    table.size() / RECORD as u64
+    table.size() / RECORD_BYTES as u64
 }
 
-/// Returns the entry of a name, if the table has it, and how many reads that took.
+/// Returns the entry of a name, if the table has it, and the number of reads.
 pub(super) fn find(table: &dyn Memory, name: &str) -> Result<(Option<Entry>, u64)> {
     let (found, reads) = locate(table, name)?;
     Ok((found.map(|(_, entry)| entry), reads))
 }
 
-/// Returns the place and the entry of a name, if the table has it, and how many reads that took.
+/// Returns the slot and the entry of a name, if the table has it, and the number of reads.
 fn locate(table: &dyn Memory, name: &str) -> Result<(Option<(u64, Entry)>, u64)> {
     let mut found = None;
     let reads = probe(table, name, |place, slot| match slot {
@@ -46,8 +47,8 @@ fn locate(table: &dyn Memory, name: &str) -> Result<(Option<(u64, Entry)>, u64)>
     Ok((found, reads))
 }
 
-/// Adds an entry, in the place of a former one of its name. Returns false if there is no room. Only one thread at a time may add
-/// or delete.
+/// Adds an entry, in the slot of a former one of its name. Returns false if there is no room. Only one thread
+/// at a time may add or delete.
 pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
     let (mut first_empty, mut former) = (None, None);
     probe(table, &entry.name, |place, slot| {
@@ -61,22 +62,23 @@ pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
         if of_name || slot == Slot::Free { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     let Some(place) = former.or(first_empty) else { return Ok(false) };
-    let (at, bytes) = (place * RECORD as u64, Record::of(entry.clone()).to_bytes());
-    // The record is invalid before any of it changes, and valid when all of it has.
+    let (at, bytes) = (place * RECORD_BYTES as u64, Record::of(entry.clone()).to_bytes());
+    // The record becomes invalid before any part of it changes, and valid after all of it has.
     table.write(at, &WRITING)?;
     table.write(at + 8, &bytes[8..])?;
     table.write(at, &bytes[..8])?;
     Ok(true)
 }
 
-/// Deletes the entry of a name if it is of that generation. Returns whether it was.
+/// Deletes the entry of a name if it has that generation. Returns whether it had.
 pub(super) fn delete(table: &dyn Memory, name: &str, generation: u64) -> Result<bool> {
     let Some((place, entry)) = locate(table, name)?.0 else { return Ok(false) };
     if entry.generation != generation {
         return Ok(false);
     }
     mark(table, place, DELETED)?;
-    // Deletion marks in front of a free place are freed. Otherwise names that come and go would fill the table with marks.
+    // Deleted slots in front of a free one are freed. Otherwise names that come and go would fill the table
+    // with them.
     let slots = slots(table);
     if read_one(table, (place + 1) % slots)? != Slot::Free {
         return Ok(true);
@@ -103,21 +105,21 @@ pub(super) fn entries(table: &dyn Memory) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Gives `visit` each place where the name may be, in order, until it breaks. Returns how many reads that took. The first place
-/// is read alone, further places several at once.
+/// Calls `visit` with each slot in which the name may be, in order, until it breaks. Returns the number of
+/// reads. The first slot is read alone, later ones several at once.
 fn probe(table: &dyn Memory, name: &str, mut visit: impl FnMut(u64, Slot) -> ControlFlow<()>) -> Result<u64> {
     let (slots, mut reads) = (slots(table), 0);
     if slots == 0 {
         return Ok(reads);
     }
-    let (mut place, mut left, mut run) = (home(name, slots), slots.min(MAX_PROBES), 1);
-    let mut bytes = [0; RUN as usize * RECORD];
+    let (mut place, mut left, mut run) = (home(name, slots), slots.min(MAX_PROBED_SLOTS), 1);
+    let mut bytes = [0; RUN_SLOTS as usize * RECORD_BYTES];
     while left > 0 {
         run = left.min(slots - place).min(run);
-        let bytes = &mut bytes[..run as usize * RECORD];
-        table.read(place * RECORD as u64, bytes)?;
+        let bytes = &mut bytes[..run as usize * RECORD_BYTES];
+        table.read(place * RECORD_BYTES as u64, bytes)?;
         reads += 1;
-        for (which, bytes) in bytes.as_chunks::<RECORD>().0.iter().enumerate() {
+        for (which, bytes) in bytes.as_chunks::<RECORD_BYTES>().0.iter().enumerate() {
             let place = place + which as u64;
             let mut slot = Slot::parse(bytes);
             for _ in 0..MAX_REREADS {
@@ -130,20 +132,20 @@ fn probe(table: &dyn Memory, name: &str, mut visit: impl FnMut(u64, Slot) -> Con
                 return Ok(reads);
             }
         }
-        (place, left, run) = ((place + run) % slots, left - run, RUN);
+        (place, left, run) = ((place + run) % slots, left - run, RUN_SLOTS);
     }
     Ok(reads)
 }
 
-/// Reads what stands at a place.
+/// Reads a slot.
 pub(super) fn read_one(table: &dyn Memory, place: u64) -> Result<Slot> {
-    let mut bytes = [0; RECORD];
-    table.read(place * RECORD as u64, &mut bytes)?;
+    let mut bytes = [0; RECORD_BYTES];
+    table.read(place * RECORD_BYTES as u64, &mut bytes)?;
     Ok(Slot::parse(&bytes))
 }
 
 fn mark(table: &dyn Memory, place: u64, flag: [u8; 8]) -> Result<()> {
-    table.write(place * RECORD as u64, &flag)
+    table.write(place * RECORD_BYTES as u64, &flag)
 }
 
 #[cfg(test)]
@@ -154,7 +156,7 @@ mod tests {
     use crate::access::Refused;
     use crate::words;
 
-    /// Memory of nobody in particular.
+    /// Plain memory that counts its reads.
     struct Plain {
         words: Box<[AtomicU64]>,
         len: usize,
@@ -163,7 +165,7 @@ mod tests {
 
     impl Plain {
         fn of(places: usize) -> Plain {
-            Plain::bytes(places * RECORD)
+            Plain::bytes(places * RECORD_BYTES)
         }
 
         fn bytes(len: usize) -> Plain {
@@ -214,7 +216,7 @@ mod tests {
         }
     }
 
-    /// So many names that all belong into one place.
+    /// Returns names whose hashes all select one slot.
     fn colliding(places: u64, place: u64, count: usize) -> Vec<String> {
         (0..).map(|n| format!("n{n}")).filter(|name| home(name, places) == place).take(count).collect()
     }
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_where_it_belongs_is_found_by_one_read() {
+    fn a_name_in_its_own_slot_is_found_by_one_read() {
         let table = Plain::of(1024);
         assert!(table.add("Load", 1));
         let before = table.reads.load(Ordering::Relaxed);
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_is_not_in_the_way_and_its_place_is_used_again() {
+    fn a_deleted_name_blocks_no_other_and_its_slot_is_used_again() {
         let table = Plain::of(16);
         let names = colliding(16, 3, 3);
         names.iter().for_each(|name| assert!(table.add(name, 1)));
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_lead_nowhere_are_swept() {
+    fn deleted_slots_before_a_free_one_are_freed() {
         let table = Plain::of(16);
         let names = colliding(16, 14, 5);
         names.iter().for_each(|name| assert!(table.add(name, 1)));
@@ -309,15 +311,18 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_nobody_would_make_are_probed_to_an_end() {
+    fn impossible_tables_are_probed_to_an_end() {
         assert_eq!(Plain::of(0).find("Load"), None);
         let tiny = Plain::bytes(100);
         assert_eq!(tiny.find("Load"), None);
         let filled = Plain::of(4096);
-        words::write(&filled.words, 0, &[0xa5; 4096 * RECORD]);
+        words::write(&filled.words, 0, &[0xa5; 4096 * RECORD_BYTES]);
         assert_eq!(filled.find("Load"), None);
         let reads = filled.reads.load(Ordering::Relaxed);
-        assert!(reads <= 1 + MAX_PROBES / RUN + 1 + MAX_PROBES * MAX_REREADS as u64, "{reads} reads");
+        assert!(
+            reads <= 1 + MAX_PROBED_SLOTS / RUN_SLOTS + 1 + MAX_PROBED_SLOTS * MAX_REREADS as u64,
+            "{reads} reads"
+        );
         let one = Plain::of(1);
         assert!(one.add("a", 1) && !one.add("b", 1) && one.find("a") == Some(1) && one.find("b").is_none());
         assert!(delete(&one, "a", 1).unwrap() && one.add("b", 1));

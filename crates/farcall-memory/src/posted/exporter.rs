@@ -1,6 +1,7 @@
-//! The exporter's end: the writes of each stream are done in order, and once.
+//! The exporter's end of posted writes: it executes the writes of each stream in order, and each once.
 //!
-//! A stream is opened by a call, so it is never opened twice, and what was posted to a stream that is forgotten is not done.
+//! A call opens a stream, so none is opened twice. Writes that are posted to a forgotten stream are not
+//! executed.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,12 @@ use super::Faults;
 /// The streams of one segment. `R` is why a write is refused.
 #[derive(Debug)]
 pub struct Streams<R> {
-    /// The most streams that are remembered.
+    /// The most streams to remember.
     most: usize,
     faults: Faults,
-    /// The number of the newest stream; numbers are not used again.
+    /// The number of the newest stream. Numbers are not used again.
     newest: u64,
-    /// The stream that was used last stands in front.
+    /// The streams; the one that was used last comes first.
     streams: Vec<Stream<R>>,
     /// How many of the streams each host has opened.
     hosts: BTreeMap<u64, usize>,
@@ -26,31 +27,31 @@ pub struct Streams<R> {
 struct Stream<R> {
     id: u64,
     host: u64,
-    /// The number of the write that is to be done next: all before it were done.
+    /// The number of the write to execute next. All earlier ones were executed.
     next: u64,
-    /// Why that write was not done, and none will be.
+    /// Why that write was refused. Then no later one will be executed either.
     refused: Option<R>,
 }
 
-/// What came of a write that was its stream's next.
+/// The outcome of a write that was its stream's next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write<R> {
-    /// The write is done.
+    /// The write was executed.
     Done,
-    /// Neither this write nor any behind it will ever be done.
+    /// The write was refused. Neither it nor any later one will ever be executed.
     Refused(R),
-    /// The bytes were no write. It may come again.
+    /// The bytes were not a write. The write may arrive again.
     Nothing,
 }
 
 impl<R> Streams<R> {
-    /// No streams yet, and never more than `most`.
+    /// Returns an empty set of streams that remembers at most `most`.
     pub fn new(most: usize, faults: Faults) -> Streams<R> {
         Streams { most, faults, newest: 0, streams: Vec::new(), hosts: BTreeMap::new() }
     }
 
-    /// Opens a stream for an importer at that address, if it has one. The stream's first write has the number 0. If there are
-    /// too many streams, one of the host that has most is forgotten.
+    /// Opens a stream for an importer, whose address is given if it has one. The stream's first write has the
+    /// number 0. If there are too many streams, it forgets one of the host that has most.
     pub fn open(&mut self, importer: Option<IpAddr>) -> u64 {
         let host = importer.map_or(0, host_number);
         self.newest += 1;
@@ -63,7 +64,7 @@ impl<R> Streams<R> {
         id
     }
 
-    /// Forgets the stream that was not used for longest, among the streams of the hosts that have most.
+    /// Forgets the least recently used stream of the hosts that have most streams.
     fn forget_one(&mut self) {
         let most = self.hosts.values().max().copied();
         let is_of_those = |stream: &Stream<R>| self.hosts.get(&stream.host).copied() == most;
@@ -76,7 +77,7 @@ impl<R> Streams<R> {
         }
     }
 
-    /// Does the write of that number, if it is the stream's next and none was refused.
+    /// Executes the write of that number if it is the stream's next and none was refused.
     pub fn post(&mut self, id: u64, number: u64, write: impl FnOnce() -> Write<R>) {
         let faults = self.faults;
         let Some(stream) = self.find(id) else { return };
@@ -96,13 +97,13 @@ impl<R> Streams<R> {
         }
     }
 
-    /// Returns the number of the first write of a stream that was not done, and why that write was refused, if it was. Returns
-    /// `None` if the stream is not known.
+    /// Returns the number of a stream's first write that was not executed, and why that was refused, if it
+    /// was. Returns `None` for an unknown stream.
     pub fn posted(&mut self, id: u64) -> Option<(u64, Option<&R>)> {
         self.find(id).map(|stream| (stream.next, stream.refused.as_ref()))
     }
 
-    /// Finds a stream, which is then the one that was used last.
+    /// Finds a stream, and marks it as used last.
     fn find(&mut self, id: u64) -> Option<&mut Stream<R>> {
         let place = self.streams.iter().position(|stream| stream.id == id)?;
         self.streams[..=place].rotate_right(1);
@@ -110,8 +111,8 @@ impl<R> Streams<R> {
     }
 }
 
-/// Returns a number for the host of an address, different for every two hosts: the upper half of the IPv6 address; if that
-/// is zero, as for mapped IPv4 addresses, the lower half. (No hosts have addresses in `0:ffff::/32`.)
+/// Returns a number that identifies the host of an address: the upper half of the IPv6 address, or the lower
+/// half if the upper is zero, as for mapped IPv4 addresses. (No host has an address in `0:ffff::/32`.)
 fn host_number(ip: IpAddr) -> u64 {
     let bits = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use crate::carrier::SharedMemory;
 use crate::words;
 
-/// Memory that many access at the same time.
+/// Memory that several threads and processes access at the same time.
 #[derive(Debug)]
 pub(super) struct Area {
     place: Place,
@@ -15,34 +15,34 @@ pub(super) struct Area {
 
 #[derive(Debug)]
 enum Place {
-    /// This process's alone.
+    /// Memory of this process alone.
     Own(Arc<[AtomicU64]>),
-    /// Other processes may map it.
+    /// Memory that other processes may map.
     Shared(Box<dyn SharedMemory>),
 }
 
 impl Area {
-    /// Memory for `len` bytes, of this process alone.
+    /// Returns memory of `len` bytes that no other process may map.
     pub(super) fn own(words: Arc<[AtomicU64]>, len: usize) -> Area {
         Area { place: Place::Own(words), len }
     }
 
-    /// Memory of `len` bytes that other processes may map.
+    /// Returns memory of `len` bytes that other processes may map.
     pub(super) fn shared(memory: Box<dyn SharedMemory>, len: usize) -> Area {
         Area { place: Place::Shared(memory), len }
     }
 
-    /// How many bytes there are.
+    /// Returns the length in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the area has `len` bytes at that offset.
+    /// Returns whether there are `len` bytes at that offset.
     pub(super) fn has(&self, offset: u64, len: usize) -> bool {
         offset.checked_add(len as u64).is_some_and(|end| end <= self.len as u64)
     }
 
-    /// The memory that other processes map, if they may map it.
+    /// Returns the memory that other processes may map, if they may.
     pub(super) fn shared_memory(&self) -> Option<&dyn SharedMemory> {
         match &self.place {
             Place::Own(_) => None,
@@ -50,7 +50,7 @@ impl Area {
         }
     }
 
-    /// Copies bytes out, words in ascending order. The bytes must be there.
+    /// Copies bytes out, words in ascending order. The range must be within the memory.
     #[inline(always)]
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
         match &self.place {
@@ -59,26 +59,26 @@ impl Area {
         }
     }
 
-    /// Copies bytes out in any order. The bytes must be there.
+    /// Copies bytes out in any order. The range must be within the memory.
     pub(super) fn read_bytes(&self, offset: u64, into: &mut [u8]) {
         if !self.shared_memory().is_some_and(|memory| memory.copy_out(offset as usize, into)) {
             self.read(offset, into);
         }
     }
 
-    /// Copies bytes in, words in ascending order. There must be room.
+    /// Copies bytes in, words in ascending order. The range must be within the memory.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) {
         self.with(|words| words::write(words, offset, bytes));
     }
 
-    /// Copies bytes in, in any order. There must be room.
+    /// Copies bytes in, in any order. The range must be within the memory.
     pub(super) fn write_bytes(&self, offset: u64, bytes: &[u8]) {
         if !self.shared_memory().is_some_and(|memory| memory.copy_in(offset as usize, bytes)) {
             self.write(offset, bytes);
         }
     }
 
-    /// Compares and swaps the word at an offset that eight divides. Returns what it was before.
+    /// Compares and swaps the word at an offset that eight divides. Returns its former value.
     pub(super) fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> u64 {
         let mut found = old;
         self.with(|words| found = words::compare_and_swap(words, offset, old, new));
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_known() {
+    fn a_range_beyond_the_end_is_refused() {
         let area = Area::own(words::zeros(13).into(), 13);
         assert!(area.has(0, 13) && area.has(13, 0) && area.has(12, 1));
         assert!(!area.has(0, 14) && !area.has(14, 0) && !area.has(u64::MAX, 1) && !area.has(1, usize::MAX));

@@ -1,4 +1,4 @@
-//! Executes the accesses to a segment that come as calls.
+//! Executes the accesses to a segment that arrive as calls.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::runtime::{AccessHandler, Accessor};
 use crate::words;
 use farcall_core::stub::{self, Dispatched};
 use farcall_core::xdr::{self, Decoder, Encode, Encoder};
-use farcall_core::{Error, Result};
+use farcall_core::{Error, Result, lock};
 
 impl AccessHandler for Core {
     fn access(
@@ -45,34 +45,34 @@ impl AccessHandler for Core {
     }
 
     fn post(&self, by: &mut Accessor, bytes: &[u8]) {
-        // Nobody waits to hear that the bytes were no write.
-        let _ = self.do_posted(by, bytes);
+        // No caller waits to be told that the bytes were not a write.
+        let _ = self.execute_posted(by, bytes);
     }
 
     fn read(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
-        match <&[u8; 8 + RANGE]>::try_from(arguments) {
+        match <&[u8; 8 + RANGE_BYTES]>::try_from(arguments) {
             Ok(one) => self.read_one(number, one, result),
             Err(_) => self.read_several(number, arguments, result),
         }
     }
 }
 
-/// How an access ended, or that its arguments cannot be decoded.
+/// The outcome of an access, or an error if its arguments cannot be decoded.
 type Outcome = std::result::Result<Dispatched, xdr::Error>;
 
-/// What a read asks for.
+/// The arguments of a read.
 struct Reading<'d> {
     generation: u64,
-    ranges: &'d [[u8; RANGE]],
-    /// The bytes of all ranges.
+    ranges: &'d [[u8; RANGE_BYTES]],
+    /// The total length of all ranges, in bytes.
     total: usize,
 }
 
-/// The bytes of a range's offset and length.
-const RANGE: usize = 12;
+/// The bytes that encode a range's offset and length.
+const RANGE_BYTES: usize = 12;
 
 /// Returns the offset and the length of a range.
-fn range(range: &[u8; RANGE]) -> (u64, usize) {
+fn range(range: &[u8; RANGE_BYTES]) -> (u64, usize) {
     let [a, b, c, d, e, f, g, h, length @ ..] = *range;
     (u64::from_be_bytes([a, b, c, d, e, f, g, h]), u32::from_be_bytes(length) as usize)
 }
@@ -87,28 +87,28 @@ impl<'d> Reading<'d> {
 }
 
 impl Core {
-    /// Answers a read of one range that came in a packet.
+    /// Answers a read of one range that arrived in a packet.
     #[inline(always)]
-    fn read_one(&self, number: u32, arguments: &[u8; 8 + RANGE], result: &mut [u8]) -> Option<usize> {
+    fn read_one(&self, number: u32, arguments: &[u8; 8 + RANGE_BYTES], result: &mut [u8]) -> Option<usize> {
         let (generation, ranges) = arguments.split_first_chunk()?;
         let (generation, (offset, len)) = (u64::from_be_bytes(*generation), range(ranges.first_chunk()?));
-        let may_read = self.is(generation) && self.rights_of_anyone().contains(Rights::READ);
-        if number != READ.number || !may_read || !self.area().has(offset, len) {
+        let is_allowed = self.is(generation) && self.rights_of_anyone().contains(Rights::READ);
+        if number != READ.number || !is_allowed || !self.area.has(offset, len) {
             return None;
         }
         let total = opaque_bytes(len);
         let (length, bytes) = result.get_mut(..total)?.split_first_chunk_mut()?;
         *length = (len as u32).to_be_bytes();
         let (bytes, padding) = bytes.split_at_mut(len);
-        self.area().read(offset, bytes);
+        self.area.read(offset, bytes);
         if !padding.is_empty() {
             padding.fill(0);
         }
-        // If the segment was taken away meanwhile, the bytes may be another generation's.
+        // If the segment was revoked or exported again meanwhile, the bytes may be another generation's.
         self.is(generation).then_some(total)
     }
 
-    /// Answers a read of several ranges, or of none, that came in a packet.
+    /// Answers a read of several ranges, or of none, that arrived in a packet.
     #[inline(never)]
     fn read_several(&self, number: u32, arguments: &[u8], result: &mut [u8]) -> Option<usize> {
         let reading = Reading::parse(arguments)?;
@@ -119,7 +119,7 @@ impl Core {
         self.read_all(&reading, result).then_some(result.len())
     }
 
-    /// Whether a reading may be executed.
+    /// Checks that a read may be executed.
     fn check_reading(&self, has: Rights, reading: &Reading<'_>) -> Result<(), Refused> {
         self.check(reading.generation, has, Rights::READ)?;
         for bytes in reading.ranges {
@@ -132,7 +132,8 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the result of a reading that may be executed. Returns false if the segment was taken away meanwhile.
+    /// Writes the result of a read that may be executed. Returns false if the segment was revoked or exported
+    /// again meanwhile.
     fn read_all(&self, reading: &Reading<'_>, result: &mut [u8]) -> bool {
         let Some((length, mut rest)) = result.split_first_chunk_mut() else { return false };
         *length = (reading.total as u32).to_be_bytes();
@@ -141,7 +142,7 @@ impl Core {
             let Some((now, behind)) = std::mem::take(&mut rest).split_at_mut_checked(length) else {
                 return false;
             };
-            self.area().read(offset, now);
+            self.area.read(offset, now);
             rest = behind;
         }
         rest.fill(0);
@@ -156,7 +157,8 @@ impl Core {
 
     fn read_long(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let bytes = arguments.opaque(arguments.remaining())?;
-        let truncated = xdr::ErrorKind::Truncated { needed: RANGE, remaining: bytes.len() % RANGE };
+        let truncated =
+            xdr::ErrorKind::Truncated { needed: RANGE_BYTES, remaining: bytes.len() % RANGE_BYTES };
         let reading = Reading::parse(bytes).ok_or_else(|| arguments.error(truncated))?;
         if let Err(why) = self.check_reading(self.rights(by), &reading) {
             return Ok(answer::<()>(reply, Err(why)));
@@ -184,7 +186,7 @@ impl Core {
         Ok(answer(reply, self.write_ranges(by, generation, notify, &ranges)))
     }
 
-    /// Writes all ranges, in their order, if all may be written, and tells the exporter.
+    /// Writes all ranges, in their order, if all may be written, and notifies the exporter.
     fn write_ranges(
         &self,
         by: &mut Accessor,
@@ -202,14 +204,14 @@ impl Core {
         if total > MAX_ACCESS_BYTES {
             return Err(too_long(total).into());
         }
-        let _changing = self.change();
-        self.check(generation, has, Rights::WRITE)?;
+        let _changing = self.begin_change(generation, has, Rights::WRITE)?;
         ranges.iter().try_for_each(|(offset, bytes)| self.check_range(*offset, bytes.len()))?;
-        ranges.iter().for_each(|(offset, bytes)| self.area().write(*offset, bytes));
+        ranges.iter().for_each(|(offset, bytes)| self.area.write(*offset, bytes));
         Ok(())
     }
 
-    /// Tells the exporter that ranges were written; the writer may have asked for notice of the last.
+    /// Notifies the exporter that ranges were written. `notify` says whether the writer asked for notice of
+    /// the last.
     fn tell_of(&self, by: &mut Accessor, notify: bool, ranges: &[(u64, &[u8])]) {
         for (which, (offset, bytes)) in ranges.iter().enumerate() {
             self.written(*offset, bytes.len(), notify && which + 1 == ranges.len(), by);
@@ -217,9 +219,9 @@ impl Core {
     }
 
     fn open(&self, by: &Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
-        let may = self.check(arguments.u64()?, self.rights(by), Rights::WRITE);
+        let allowed = self.begin_change(arguments.u64()?, self.rights(by), Rights::WRITE).map(drop);
         let importer = by.from.map(|from| from.ip());
-        Ok(answer(reply, may.map(|()| self.streams().open(importer))))
+        Ok(answer(reply, allowed.map(|()| lock(&self.streams).open(importer))))
     }
 
     fn posted(&self, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
@@ -227,21 +229,21 @@ impl Core {
         if !self.is(generation) {
             return Ok(answer::<Posted>(reply, Err(Refused::Stale.into())));
         }
-        let posted = match self.streams().posted(stream) {
+        let posted = match lock(&self.streams).posted(stream) {
             Some((next, refused)) => Posted { next: Some(next), refused: refused.cloned() },
             None => Posted { next: None, refused: None },
         };
         Ok(answer(reply, Ok(posted)))
     }
 
-    /// Does a posted write, if it is its stream's next.
-    fn do_posted(&self, by: &mut Accessor, bytes: &[u8]) -> std::result::Result<(), xdr::Error> {
+    /// Executes a posted write if it is its stream's next.
+    fn execute_posted(&self, by: &mut Accessor, bytes: &[u8]) -> std::result::Result<(), xdr::Error> {
         let d = &mut Decoder::new(bytes);
         let (stream, number) = (d.u64()?, d.u64()?);
         let (generation, offset, notify, bytes) = (d.u64()?, d.u64()?, d.bool()?, d.bytes()?);
         let (ranges, has) = ([(offset, bytes)], self.rights(by));
         let mut done = false;
-        self.streams().post(stream, number, || {
+        lock(&self.streams).post(stream, number, || {
             let write = match self.change_ranges(has, generation, &ranges) {
                 Ok(()) => Write::Done,
                 Err(Error::Declared(why)) => Write::Refused(why),
@@ -259,10 +261,10 @@ impl Core {
     fn swap(&self, by: &mut Accessor, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Outcome {
         let (generation, offset) = (arguments.u64()?, arguments.u64()?);
         let (old, new) = (arguments.u64()?, arguments.u64()?);
-        let changing = self.change();
-        let may = self.check(generation, self.rights(by), Rights::CAS).and_then(|()| self.check_word(offset));
-        let found = may.map(|()| self.area().compare_and_swap(offset, old, new));
-        drop(changing);
+        let found = self.begin_change(generation, self.rights(by), Rights::CAS).and_then(|_changing| {
+            self.check_word(offset)?;
+            Ok(self.area.compare_and_swap(offset, old, new))
+        });
         if matches!(found, Ok(found) if found == old) {
             self.written(offset, 8, false, by);
         }
@@ -270,7 +272,7 @@ impl Core {
     }
 }
 
-/// Encodes how an access ended. An access that failed was not done; no call was nested in it.
+/// Encodes the outcome of an access. An access that failed was not executed.
 fn answer<T: Encode>(reply: &mut Encoder<'_>, outcome: Result<T, Refused>) -> Dispatched {
     match outcome {
         Err(Error::CallFailed(why)) => Dispatched::Failed(why),
@@ -278,18 +280,18 @@ fn answer<T: Encode>(reply: &mut Encoder<'_>, outcome: Result<T, Refused>) -> Di
     }
 }
 
-/// How many bytes opaque data of that length takes when it is encoded.
+/// Returns how many bytes opaque data of that length takes when it is encoded.
 fn opaque_bytes(len: usize) -> usize {
     4 + len.next_multiple_of(4)
 }
 
-/// Has a small segment of generation 7, with which anyone may do everything, take an access or a posted write with any
-/// arguments. The first byte chooses which.
+/// Gives an access or a posted write with any arguments to a small segment of generation 7, to which all have
+/// all rights. The first byte chooses which. For the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_access(data: &[u8]) {
     let Some((which, arguments)) = data.split_first() else { return };
     let core = Core::of_words(words::zeros(512).into(), Rights::ALL, 7, &farcall_core::System);
-    core.streams().open(None);
+    lock(&core.streams).open(None);
     let by = &mut Accessor { from: Some(SocketAddr::from(([127, 0, 0, 1], 1))), ..Accessor::default() };
     let numbers =
         [FACTS, READ, WRITE, WRITE_EACH, OPEN, POSTED, COMPARE_AND_SWAP].map(|procedure| procedure.number);
@@ -301,7 +303,7 @@ pub fn fuzz_access(data: &[u8]) {
             let ended = core.access(by, *number, decoder, &mut Encoder::new(&mut reply));
             assert!(
                 quick.is_none() || matches!(ended, Dispatched::Result),
-                "what is answered at once is a result"
+                "an access that is answered at once has a result"
             );
         }
     }
@@ -313,7 +315,7 @@ mod tests {
     use farcall_core::{Kind, Ran};
 
     #[test]
-    fn what_is_too_long_fails_and_was_not_done() {
+    fn an_access_that_is_too_long_fails_and_was_not_executed() {
         let core =
             Core::of_words(words::zeros(2 * MAX_ACCESS_BYTES).into(), Rights::ALL, 7, &farcall_core::System);
         let write = |bytes: usize| {
@@ -323,7 +325,8 @@ mod tests {
         let read = [7_u64, 0].map(u64::to_be_bytes).concat();
         let read = [read, (MAX_ACCESS_BYTES as u32 + 4).to_be_bytes().to_vec()].concat();
         let ranges =
-            [7_u64.to_be_bytes().to_vec(), vec![0; RANGE * MAX_ARGUMENT_BYTES.div_ceil(RANGE)]].concat();
+            [7_u64.to_be_bytes().to_vec(), vec![0; RANGE_BYTES * MAX_ARGUMENT_BYTES.div_ceil(RANGE_BYTES)]]
+                .concat();
         for (procedure, arguments) in [
             (&WRITE, write(MAX_ACCESS_BYTES + 4)),
             (&WRITE, write(MAX_ARGUMENT_BYTES)),
@@ -336,7 +339,7 @@ mod tests {
             let Dispatched::Failed(why) = ended else { panic!("{} of {}", procedure.name, arguments.len()) };
             assert_eq!((why.kind(), why.ran()), (Kind::TooLarge, Ran::No));
             let mut there = [1; 8];
-            core.area().read(0, &mut there);
+            core.area.read(0, &mut there);
             assert_eq!(there, [0; 8]);
         }
     }

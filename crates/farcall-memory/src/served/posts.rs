@@ -1,8 +1,8 @@
-//! Posted writes at the importer: each leaves at once in a datagram of its own, and nobody acknowledges it until the
-//! importer asks.
+//! Posted writes at the importer: each is sent at once in a datagram of its own, and not acknowledged until
+//! the importer asks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use super::refuse;
@@ -11,35 +11,35 @@ use crate::access::{MAX_POST_BYTES, OPEN, POSTED, Posted, Refused};
 use crate::posted::{self, Answer, Asking, Faults, may_ask_again};
 use farcall_core::stub::{Binding, PendingCall, Reply, Sink, bad_arguments, decode_reply, no_reply};
 use farcall_core::xdr::{self, Decoder, Encode, Encoder};
-use farcall_core::{CallFailed, Error, Kind, Pending, Ran};
+use farcall_core::{CallFailed, Error, Kind, Pending, Ran, lock};
 
 /// The writes that one import has posted.
 pub(super) struct PostedWrites {
     binding: Binding,
     generation: u64,
-    /// Whether anything was ever posted.
-    any: AtomicBool,
+    /// Whether the stream is open. Until then nothing was posted.
+    is_open: AtomicBool,
     state: Mutex<State>,
 }
 
 type State = posted::Posts<Error<Refused>>;
 
-/// The most bytes of a posted write; longer writes are calls.
-const MAX_WRITE_BYTES: usize = MAX_POST_BYTES - 40;
+/// The most bytes that a posted write writes. Longer writes are calls.
+const MAX_POSTED_BYTES: usize = MAX_POST_BYTES - 40;
 
 impl PostedWrites {
     pub(super) fn new(binding: Binding, generation: u64) -> PostedWrites {
         let state = Mutex::new(State::new(Faults::default()));
-        PostedWrites { binding, generation, any: AtomicBool::new(false), state }
+        PostedWrites { binding, generation, is_open: AtomicBool::new(false), state }
     }
 
-    /// Posts a write. Returns false if the caller is to make it a call, now that all earlier writes are done: it is long,
-    /// or nothing can be posted.
+    /// Posts a write. If it is too long, or nothing can be posted, waits until all earlier writes are
+    /// executed and returns false: then the caller makes it a call.
     pub(super) fn post(self: &Arc<Self>, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
-        if bytes.len() <= MAX_WRITE_BYTES {
+        if bytes.len() <= MAX_POSTED_BYTES {
             self.open()?;
-            while self.lock().is_full() {
-                self.wait(State::HALF)?;
+            while lock(&self.state).is_full() {
+                self.wait(State::MAX_AFTER_WAIT)?;
             }
             if self.send(offset, bytes, notify)? {
                 return Ok(true);
@@ -49,13 +49,13 @@ impl PostedWrites {
         Ok(false)
     }
 
-    /// Waits until all posted writes are done.
+    /// Waits until all posted writes are executed.
     #[inline]
     pub(super) fn settle(self: &Arc<Self>) -> Result<()> {
-        if self.any.load(Ordering::Relaxed) { self.wait(0) } else { Ok(()) }
+        if self.is_open.load(Ordering::Relaxed) { self.wait(0) } else { Ok(()) }
     }
 
-    /// Starts to ask whether all posted writes are done; no thread waits for the answer.
+    /// Starts to ask whether all posted writes are executed. No thread waits for the answer.
     pub(super) fn start_settling(self: &Arc<Self>) -> Pending<(), Refused> {
         match self.ask(0) {
             Ok(None) => Pending::ended(Ok(())),
@@ -68,20 +68,20 @@ impl PostedWrites {
         }
     }
 
-    /// Opens the stream, if there is none.
+    /// Opens the stream if it is not open.
     fn open(&self) -> Result<()> {
-        if self.any.load(Ordering::Relaxed) {
+        if self.is_open.load(Ordering::Relaxed) {
             return Ok(());
         }
         let stream = self.binding.call::<u64, Refused>(&OPEN, &|e| e.u64(self.generation))?;
-        self.lock().opened(stream);
-        self.any.store(true, Ordering::Relaxed);
+        lock(&self.state).opened(stream);
+        self.is_open.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// Sends a write, and keeps it until it is acknowledged. Returns false if nothing can be posted.
     fn send(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<bool> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.check()?;
         let Some(next) = state.next() else { return Ok(false) };
         let mut post = Vec::with_capacity(MAX_POST_BYTES);
@@ -93,11 +93,11 @@ impl PostedWrites {
         if !self.binding.channel().post(&post) {
             return Ok(false);
         }
-        state.left(post);
+        state.sent(post);
         Ok(true)
     }
 
-    /// Blocks until at most `most` of the writes that were posted before are unacknowledged.
+    /// Blocks until at most `most` of the earlier posted writes are unacknowledged.
     #[cold]
     fn wait(self: &Arc<Self>, most: usize) -> Result<()> {
         match self.ask(most)? {
@@ -108,9 +108,9 @@ impl PostedWrites {
         }
     }
 
-    /// Returns what to ask for that, if anything is to be asked.
+    /// Returns the question to ask until at most `most` writes are unacknowledged, if one is needed.
     fn ask(&self, most: usize) -> Result<Option<Asking>> {
-        let state = self.lock();
+        let state = lock(&self.state);
         state.check()?;
         Ok(state.ask(most))
     }
@@ -119,9 +119,10 @@ impl PostedWrites {
         (self.generation, asking.stream()).encode(e)
     }
 
-    /// Takes in an answer. Returns true if no further answer is needed; if not, the lacking writes were sent again.
-    fn hear(&self, asking: &mut Asking, answer: Result<Posted>) -> Result<bool> {
-        let mut state = self.lock();
+    /// Handles an answer. Returns true if no further answer is needed. Otherwise it has sent the
+    /// unacknowledged writes again.
+    fn receive_answer(&self, asking: &mut Asking, answer: Result<Posted>) -> Result<bool> {
+        let mut state = lock(&self.state);
         state.check()?;
         let next = match answer {
             Ok(Posted { refused: Some(why), .. }) | Err(Error::Declared(why)) => {
@@ -135,20 +136,16 @@ impl PostedWrites {
                 return if again { Err(why) } else { fail(&mut state, why) };
             }
         };
-        match state.heard(asking, next) {
+        match state.acknowledge(asking, next) {
             Answer::Done => return Ok(true),
-            Answer::Again => {}
-            Answer::Vain => return fail(&mut state, vain().into()),
-            Answer::Nonsense => return fail(&mut state, nonsense().into()),
+            Answer::SendAgain => {}
+            Answer::NoProgress => return fail(&mut state, no_progress().into()),
+            Answer::Impossible => return fail(&mut state, impossible().into()),
         }
-        for post in state.kept() {
+        for post in state.unacknowledged() {
             self.binding.channel().post(post);
         }
         Ok(false)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -159,30 +156,32 @@ fn fail<T>(state: &mut State, why: Error<Refused>) -> Result<T> {
 
 #[cold]
 fn forgotten() -> CallFailed {
-    CallFailed::new(Kind::Forgotten, Ran::Maybe).because("the exporter no longer knows what of it was posted")
+    CallFailed::new(Kind::Forgotten, Ran::Maybe)
+        .because("the exporter has forgotten which posted writes it has executed")
 }
 
 #[cold]
-fn nonsense() -> CallFailed {
-    CallFailed::new(Kind::BadResult, Ran::Maybe).because("the exporter has done more writes than were posted")
+fn impossible() -> CallFailed {
+    CallFailed::new(Kind::BadResult, Ran::Maybe)
+        .because("the exporter claims to have executed more writes than were posted")
 }
 
 #[cold]
-fn vain() -> CallFailed {
+fn no_progress() -> CallFailed {
     CallFailed::new(Kind::Unreachable, Ran::Maybe)
-        .because("the exporter answers, but what is posted does not arrive")
+        .because("the exporter answers, but posted writes do not arrive")
 }
 
-/// A started question whether all posted writes are done.
+/// A started question whether all posted writes are executed.
 struct Settling {
     posts: Arc<PostedWrites>,
     asking: Asking,
-    /// The question that is under way.
+    /// The call that asks, while it is under way.
     call: Option<Box<dyn PendingCall>>,
 }
 
 impl Settling {
-    /// Asks, if no question is under way.
+    /// Returns the call that asks. Starts one if none is under way.
     fn call(&mut self) -> &mut Box<dyn PendingCall> {
         let Settling { posts, asking, call } = self;
         call.get_or_insert_with(|| {
@@ -191,11 +190,11 @@ impl Settling {
         })
     }
 
-    /// Takes in an answer. Returns true, and gives the outcome, if no further answer is needed.
-    fn hear(&mut self, answer: Option<Result<Posted>>, sink: Sink<'_>) -> bool {
+    /// Handles an answer. If no further one is needed, passes the outcome to the sink and returns true.
+    fn receive_answer(&mut self, answer: Option<Result<Posted>>, sink: Sink<'_>) -> bool {
         self.call = None;
         let answer = answer.unwrap_or_else(|| Err(no_reply().into()));
-        match self.posts.hear(&mut self.asking, answer) {
+        match self.posts.receive_answer(&mut self.asking, answer) {
             Ok(false) => return false,
             Ok(true) => sink(Reply::Result(Decoder::new(&[]))),
             Err(Error::CallFailed(why)) => sink(Reply::Failed(why)),
@@ -216,7 +215,7 @@ impl PendingCall for Settling {
                     answer = Some(self.posts.binding.call(&POSTED, &question));
                 }
             }
-            if self.hear(answer, sink) {
+            if self.receive_answer(answer, sink) {
                 return;
             }
         }
@@ -228,13 +227,13 @@ impl PendingCall for Settling {
             if self.call().poll(context, &mut |reply| answer = Some(decode_reply(reply))).is_pending() {
                 return Poll::Pending;
             }
-            if self.hear(answer, sink) {
+            if self.receive_answer(answer, sink) {
                 return Poll::Ready(());
             }
         }
     }
 
-    /// The question does no harm.
+    /// Does nothing, because the question changes nothing.
     fn cancel(&mut self) {}
 
     fn detach(self: Box<Self>) {}

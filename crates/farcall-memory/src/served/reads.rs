@@ -1,11 +1,12 @@
 //! Started reads, which share packets while many are under way.
 //!
-//! A started read joins the open batch. The batch is sent when it has at least half as many reads as are under way, when it
-//! fills a packet, or when the caller waits for one of its reads. So a lone read leaves at once, both ends always have work,
-//! and many reads share the cost of a packet (Nagle's rule, RFC 896, by reads instead of bytes).
+//! A started read joins the open batch. The batch is sent when it has at least half as many reads as are
+//! under way, when it fills a packet, or when the caller waits for one of its reads. So a single read is sent
+//! at once, both ends always have work, and many reads share the cost of a packet. (This is Nagle's
+//! algorithm, RFC 896, with reads instead of bytes.)
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
@@ -17,40 +18,40 @@ use farcall_core::context::Set;
 use farcall_core::env::Env;
 use farcall_core::stub::{Binding, PendingCall, Reply, Sink, decode_reply};
 use farcall_core::xdr::{Decoder, Encode, Encoder};
-use farcall_core::{Error, Pending, guard};
+use farcall_core::{CallFailed, Error, Kind, Pending, Ran, guard, lock};
 
-/// The reads of one import.
+/// The started reads of one import.
 pub(super) struct Reads {
     env: Arc<dyn Env>,
     binding: Binding,
     generation: u64,
     open: Mutex<Option<Arc<Batch>>>,
-    /// How many reads have left whose bytes were not taken in yet.
+    /// How many reads were sent and have no outcome yet.
     under_way: Arc<AtomicUsize>,
 }
 
 /// The most reads of a batch.
-const MAX_READS: usize = 64;
+const MAX_BATCH_READS: usize = 64;
 /// The most bytes of a batch of several reads: they fit the smallest datagram.
-const MAX_BYTES: usize = 1_000;
+const MAX_BATCH_BYTES: usize = 1_000;
 
-/// The most bytes of a read that are handed over without an allocation.
-const SHORT_READ_BYTES: usize = 64;
+/// The most bytes of a read whose result is passed on without an allocation.
+const MAX_SHORT_READ_BYTES: usize = 64;
 
-/// Reads that leave together.
+/// Reads that are sent together.
 struct Batch {
     under_way: Arc<AtomicUsize>,
     stage: Mutex<Stage>,
-    /// Wake the tasks and threads that wait for the batch.
+    /// Wakers of the tasks and threads that wait for the batch.
     wakers: Mutex<Vec<Waker>>,
 }
 
 enum Stage {
-    /// It takes in reads.
+    /// Reads may be added.
     Open { ranges: Vec<(u64, u32)>, bytes: usize },
-    /// It was sent. `call` is `None` while a thread waits for it.
+    /// The batch was sent. `call` is `None` while a thread starts the call or waits for it.
     Sent { call: Option<Box<dyn PendingCall>>, reads: usize },
-    /// The bytes of all reads, or why they did not come.
+    /// The batch is over: the bytes of all reads, or why they failed.
     Over(Result<Bytes>),
 }
 
@@ -61,60 +62,76 @@ impl Reads {
 
     /// Starts a read.
     pub(super) fn start(self: &Arc<Self>, offset: u64, len: u32) -> Pending<Bytes, Refused> {
-        let mut open = lock(&self.open);
-        let mut added = open.as_ref().and_then(|batch| batch.add(offset, len));
-        if added.is_none() {
-            open.replace(Arc::new(Batch::new(self.under_way.clone()))).inspect(|batch| batch.send(self));
-            added = open.as_ref().and_then(|batch| batch.add(offset, len));
-        }
-        let (Some(batch), Some((at, reads, full))) = (&*open, added) else {
-            unreachable!("an empty batch has room")
+        let (mut filled, mut due) = (None, None);
+        let part = {
+            let mut open = lock(&self.open);
+            let mut added = open.as_ref().and_then(|batch| batch.add(offset, len));
+            if added.is_none() {
+                filled = open.replace(Arc::new(Batch::new(self.under_way.clone())));
+                added = open.as_ref().and_then(|batch| batch.add(offset, len));
+            }
+            let (Some(batch), Some((at, reads, full))) = (&*open, added) else {
+                unreachable!("an empty batch has room")
+            };
+            let part = Part { reads: self.clone(), batch: batch.clone(), at, len: len as usize };
+            if full || reads * 2 >= self.under_way.load(Ordering::Relaxed) {
+                due = open.take();
+            }
+            part
         };
-        let part = Part { reads: self.clone(), batch: batch.clone(), at, len: len as usize };
-        if full || reads * 2 >= self.under_way.load(Ordering::Relaxed) {
-            open.take().inspect(|batch| batch.send(self));
-        }
+        // Batches are sent with nothing locked: interceptors may start reads of this import.
+        filled.into_iter().chain(due).for_each(|batch| batch.send(self));
         Pending::new(Box::new(part))
     }
 
-    /// Sends a batch, if it is open.
+    /// Sends the batch if it is the open one.
     fn send(&self, batch: &Arc<Batch>) {
-        let waits = lock(&self.open).take_if(|open| Arc::ptr_eq(open, batch));
-        waits.inspect(|batch| batch.send(self));
+        let unsent = lock(&self.open).take_if(|open| Arc::ptr_eq(open, batch));
+        unsent.inspect(|batch| batch.send(self));
     }
 }
 
 impl Batch {
     fn new(under_way: Arc<AtomicUsize>) -> Batch {
-        let stage = Stage::Open { ranges: Vec::with_capacity(MAX_READS / 4), bytes: 0 };
+        let stage = Stage::Open { ranges: Vec::with_capacity(MAX_BATCH_READS / 4), bytes: 0 };
         Batch { under_way, stage: Mutex::new(stage), wakers: Mutex::default() }
     }
 
-    /// Adds a read, if there is room. Returns where its bytes will stand, how many reads there are, and whether the batch is
-    /// full.
+    /// Adds a read if there is room. Returns the offset of its bytes in the result, the number of reads, and
+    /// whether the batch is full.
     fn add(&self, offset: u64, len: u32) -> Option<(usize, usize, bool)> {
         let Stage::Open { ranges, bytes } = &mut *lock(&self.stage) else { return None };
         let at = *bytes;
-        if !ranges.is_empty() && at + len as usize > MAX_BYTES {
+        if !ranges.is_empty() && at + len as usize > MAX_BATCH_BYTES {
             return None;
         }
         ranges.push((offset, len));
         *bytes += len as usize;
-        Some((at, ranges.len(), ranges.len() >= MAX_READS || *bytes >= MAX_BYTES))
+        Some((at, ranges.len(), ranges.len() >= MAX_BATCH_READS || *bytes >= MAX_BATCH_BYTES))
     }
 
     /// Sends the batch.
     fn send(&self, reads: &Reads) {
-        let mut stage = lock(&self.stage);
-        let Stage::Open { ranges, .. } = &*stage else { return };
+        let ranges = {
+            let mut stage = lock(&self.stage);
+            let Stage::Open { ranges, .. } = &mut *stage else { return };
+            let ranges = std::mem::take(ranges);
+            *stage = Stage::Sent { call: None, reads: ranges.len() };
+            ranges
+        };
+        self.under_way.fetch_add(ranges.len(), Ordering::Relaxed);
+        let unstarted = Unstarted(self);
         let Reads { binding, generation, .. } = reads;
-        let reads = ranges.len();
-        self.under_way.fetch_add(reads, Ordering::Relaxed);
         let pending = binding.start::<Bytes, Refused>(&READ, &|e| {
             e.u64(*generation)?;
             ranges.iter().try_for_each(|range| range.encode(e))
         });
-        *stage = Stage::Sent { call: pending.into_call(), reads };
+        std::mem::forget(unstarted);
+        if let Stage::Sent { call, .. } = &mut *lock(&self.stage) {
+            *call = pending.into_call();
+        }
+        // Those that came while the call was being started had nothing to wait for.
+        self.wake_all();
     }
 
     /// Blocks until the batch is over.
@@ -133,7 +150,7 @@ impl Batch {
             }
             let event = reads.env.event();
             self.add_waker(&Waker::from(Arc::new(Set(event.clone()))));
-            if !self.is_over() {
+            if !self.has_news() {
                 event.wait(None);
             }
         }
@@ -153,7 +170,7 @@ impl Batch {
                     return false;
                 }
             }
-            // The thread that waits for the call wakes the task.
+            // The thread that waits for the call will wake the task.
             _ => return false,
         }
         self.end(outcome);
@@ -167,11 +184,13 @@ impl Batch {
         }
     }
 
-    fn is_over(&self) -> bool {
-        matches!(&*lock(&self.stage), Stage::Over(_))
+    /// Returns whether a thread that wants to wait has something to do: the batch is over, or nobody waits for
+    /// its call.
+    fn has_news(&self) -> bool {
+        matches!(&*lock(&self.stage), Stage::Over(_) | Stage::Sent { call: Some(_), .. })
     }
 
-    /// Ends the batch: its bytes have come, or never will.
+    /// Ends the batch with the outcome of its call.
     fn end(&self, outcome: Option<Result<Bytes>>) {
         let outcome = outcome.unwrap_or_else(|| Err(farcall_core::stub::no_reply().into()));
         if let Stage::Sent { reads, .. } = std::mem::replace(&mut *lock(&self.stage), Stage::Over(outcome)) {
@@ -186,7 +205,7 @@ impl Batch {
         }
     }
 
-    /// Gives the outcome of one read, if the batch is over. Returns whether it is.
+    /// Passes the outcome of one read to the sink if the batch is over. Returns whether it is.
     fn give(&self, at: usize, len: usize, sink: Sink<'_>) -> bool {
         let stage = lock(&self.stage);
         let Stage::Over(outcome) = &*stage else { return false };
@@ -196,9 +215,9 @@ impl Batch {
                     sink(Reply::Failed(other_length(at + len, bytes.len())));
                     return true;
                 };
-                // Encoded as opaque data, as the read would have come alone.
-                let mut short = [0; 4 + SHORT_READ_BYTES];
-                if len <= SHORT_READ_BYTES {
+                // The bytes are encoded as opaque data, like the result of a single read.
+                let mut short = [0; 4 + MAX_SHORT_READ_BYTES];
+                if len <= MAX_SHORT_READ_BYTES {
                     short[..4].copy_from_slice(&(len as u32).to_be_bytes());
                     short[4..4 + len].copy_from_slice(bytes);
                     sink(Reply::Result(Decoder::new(&short[..4 + len.next_multiple_of(4)])));
@@ -217,7 +236,18 @@ impl Batch {
     }
 }
 
-/// Wakes all that wait for a batch: its call may have ended.
+/// Ends a batch whose call could not be started, because an interceptor panicked.
+struct Unstarted<'a>(&'a Batch);
+
+impl Drop for Unstarted<'_> {
+    fn drop(&mut self) {
+        let why =
+            CallFailed::new(Kind::Other, Ran::No).because("the call of a batch of reads was not started");
+        self.0.end(Some(Err(why.into())));
+    }
+}
+
+/// Wakes all tasks and threads that wait for a batch, because its call may have ended.
 impl Wake for Batch {
     fn wake(self: Arc<Self>) {
         self.wake_all();
@@ -233,7 +263,7 @@ impl Drop for Batch {
     }
 }
 
-/// One of a batch's reads.
+/// One read of a batch.
 struct Part {
     reads: Arc<Reads>,
     batch: Arc<Batch>,
@@ -256,14 +286,10 @@ impl PendingCall for Part {
         Poll::Ready(())
     }
 
-    /// Does nothing: the other reads of the batch go on.
+    /// Does nothing, because the batch's other reads go on.
     fn cancel(&mut self) {}
 
     fn detach(self: Box<Self>) {}
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -271,12 +297,12 @@ mod tests {
     use super::*;
     use farcall_core::System;
     use farcall_core::stub::{Call, Channel};
-    use farcall_core::{CallFailed, Kind, Ran};
+    use std::sync::{OnceLock, Weak};
 
-    /// Nobody is there.
-    struct Nobody;
+    /// A server that cannot be reached.
+    struct Unreachable;
 
-    impl Channel for Nobody {
+    impl Channel for Unreachable {
         fn call(&self, _: Call<'_>, sink: Sink<'_>) {
             sink(Reply::Failed(CallFailed::new(Kind::Unreachable, Ran::No)));
         }
@@ -288,7 +314,7 @@ mod tests {
 
     #[test]
     fn reads_that_nobody_waits_for_keep_nothing_alive() {
-        let reads = Reads::new(Arc::new(System), Binding::new(Arc::new(Nobody)), 1);
+        let reads = Reads::new(Arc::new(System), Binding::new(Arc::new(Unreachable)), 1);
         let alive = Arc::downgrade(&reads);
         let pending: Vec<_> = (0..10).map(|i| reads.start(i, 1)).collect();
         assert!(lock(&reads.open).is_some(), "the last of them wait for others");
@@ -296,9 +322,47 @@ mod tests {
         assert!(alive.upgrade().is_none());
     }
 
+    /// An interceptor that starts a read of the same import before the first call leaves, or panics.
+    #[derive(Default)]
+    struct Intercepted(OnceLock<Weak<Reads>>, Mutex<Option<Pending<Bytes, Refused>>>, Mutex<bool>);
+
+    impl Channel for Intercepted {
+        fn call(&self, _: Call<'_>, sink: Sink<'_>) {
+            sink(Reply::Failed(CallFailed::new(Kind::Unreachable, Ran::No)));
+        }
+
+        fn start(&self, _: Call<'_>) -> Box<dyn PendingCall> {
+            let Some(reads) = self.0.get().and_then(Weak::upgrade) else { panic!("as the test wants") };
+            let first = !std::mem::replace(&mut *lock(&self.2), true);
+            if first {
+                let started = reads.start(8, 4);
+                *lock(&self.1) = Some(started);
+            }
+            Box::new(CallFailed::new(Kind::Unreachable, Ran::No))
+        }
+    }
+
     #[test]
-    fn each_read_of_a_packet_hears_why_it_failed() {
-        let reads = Reads::new(Arc::new(System), Binding::new(Arc::new(Nobody)), 1);
+    fn an_interceptor_may_start_a_read_of_the_same_import() {
+        let channel = Arc::new(Intercepted::default());
+        let reads = Reads::new(Arc::new(System), Binding::new(channel.clone()), 1);
+        let _ = channel.0.set(Arc::downgrade(&reads));
+        assert!(reads.start(0, 4).wait().is_err());
+        assert!(lock(&channel.1).take().is_some());
+    }
+
+    #[test]
+    fn a_batch_that_panics_when_it_is_started_ends_for_all_its_reads() {
+        let reads = Reads::new(Arc::new(System), Binding::new(Arc::new(Intercepted::default())), 1);
+        reads.under_way.store(100, Ordering::Relaxed);
+        let (first, second) = (reads.start(0, 4), reads.start(4, 4));
+        assert!(guard::run(|| first.wait()).is_err(), "the thread that starts the call meets the panic");
+        assert!(matches!(second.wait(), Err(Error::CallFailed(why)) if why.ran() == Ran::No));
+    }
+
+    #[test]
+    fn each_read_of_a_packet_gets_its_failure() {
+        let reads = Reads::new(Arc::new(System), Binding::new(Arc::new(Unreachable)), 1);
         let pending: Vec<_> = (0..10).map(|i| reads.start(i, 1)).collect();
         for pending in pending {
             assert!(matches!(pending.wait(), Err(Error::CallFailed(why)) if why.kind() == Kind::Unreachable));

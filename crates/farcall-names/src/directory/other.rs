@@ -1,4 +1,5 @@
-//! The directory on systems other than Unix: one under the user's own, whose protection it inherits.
+//! The directory on systems other than Unix. It is below the user's own directory, and inherits its
+//! protection.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,14 +12,14 @@ pub(crate) struct Directory {
     path: PathBuf,
 }
 
-/// Where the directory of this process's user is.
+/// Returns the path of the directory of this process's user.
 pub(crate) fn of_user() -> PathBuf {
     let local = std::env::var_os("LOCALAPPDATA").map(PathBuf::from);
     local.unwrap_or_else(std::env::temp_dir).join("farcall")
 }
 
 impl Directory {
-    /// Opens the directory, made if it is missing.
+    /// Opens the directory, and creates it if it is missing.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         match fs::create_dir(path) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(io_error("making", path, "", e)),
@@ -35,7 +36,7 @@ impl Directory {
         &self.path
     }
 
-    /// The file's content, up to `limit + 1` bytes, if there is such a file.
+    /// Returns the file's content, up to `limit + 1` bytes, if there is such a file.
     pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
         let bytes = File::open(self.path.join(name)).and_then(|file| read_bounded(file, limit));
         match bytes {
@@ -63,7 +64,7 @@ impl Directory {
         let _ = fs::remove_file(self.path.join(name));
     }
 
-    /// An open file cannot lose its name here.
+    /// Returns true: an open file cannot lose its name on these systems.
     pub(super) fn is_still(&self, _: &str, _: &File) -> Result<bool> {
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! Writers take turns in a directory, in order and with a bound on the wait.
+//! Turns of the writers in a directory: in order, and with a bound on the wait.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 use super::Directory;
 use crate::{Error, Result};
 
-/// The file whose lock a writer holds during its turn.
+/// The name of the file whose lock a writer holds during its turn.
 const LOCK: &str = "lock";
 
-/// The file whose lock the writer holds whose turn is next.
+/// The name of the file whose lock the next writer holds.
 const NEXT: &str = "next";
 
-/// A lock on a file, given back when dropped.
+/// A lock on a file, until it is dropped.
 pub(crate) struct Locked(File);
 
 impl Directory {
-    /// Waits for this writer's turn, which lasts until what it returns is dropped.
+    /// Waits for this writer's turn, which lasts until the returned lock is dropped.
     ///
-    /// Whoever releases a lock and asks for it again gets it before a process that waits has even
-    /// woken up. With one lock, a busy writer would keep all others out; with two, the one in front
-    /// of the queue already holds the place that the busy writer has to ask for first.
+    /// A process that releases a lock and asks for it again gets it before a waiting process has woken up.
+    /// With one lock, a busy writer would keep all others out. With two, the next writer already holds the
+    /// lock that the busy writer must ask for first.
     pub(crate) fn turn(&self, patience: Duration) -> Result<Locked> {
         let deadline = Instant::now() + patience;
         let _next = self.take(NEXT, deadline)?;
@@ -42,7 +42,7 @@ impl Directory {
             if self.is_still(name, &locked.0)? {
                 return Ok(locked);
             }
-            // The file was removed while we waited, and others lock its successor.
+            // The file was removed meanwhile, and other writers lock its successor.
             if Instant::now() >= deadline {
                 return Err(self.busy());
             }
@@ -54,7 +54,7 @@ impl Directory {
     }
 }
 
-/// Locks the file; nothing if that has not been possible by the deadline.
+/// Locks the file. Returns `None` if that was not possible by the deadline.
 fn wait(file: File, deadline: Instant) -> io::Result<Option<Locked>> {
     match file.try_lock() {
         Ok(()) => return Ok(Some(Locked(file))),
@@ -65,12 +65,12 @@ fn wait(file: File, deadline: Instant) -> io::Result<Option<Locked>> {
     if patience.is_zero() {
         return Ok(None);
     }
-    // The system has no lock with a deadline, and a holder that is stopped would keep us for ever. So
-    // another thread waits, for longer than we do if it must.
+    // The system has no lock with a deadline, and a stopped holder would block this thread for ever. So
+    // another thread waits for the lock, if necessary for longer than this one.
     let (sender, receiver) = mpsc::channel();
     let waiter = thread::Builder::new().name("farcall-names".to_owned());
     waiter.spawn(move || {
-        // If nobody receives it any more, the lock is given back at once.
+        // If this thread has given up, the lock is released at once.
         let _ = sender.send(block(&file).map(|()| Locked(file)));
     })?;
     match receiver.recv_timeout(patience) {
@@ -89,7 +89,8 @@ fn block(file: &File) -> io::Result<()> {
 }
 
 impl Locked {
-    /// Leaves our process number in the file, for one who waits in vain. Failure does not matter.
+    /// Writes the process number into the file, for the error of a writer that gets no turn. A failure does
+    /// not matter.
     fn sign(&mut self) {
         let file = &mut self.0;
         let _ = file
@@ -101,7 +102,7 @@ impl Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Closing alone would not do: a child forked at a bad moment has a copy of the descriptor.
+        // Closing is not enough: a child that was forked meanwhile has a copy of the descriptor.
         let _ = self.0.unlock();
     }
 }

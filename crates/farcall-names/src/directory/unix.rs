@@ -1,8 +1,8 @@
-//! The directory on Unix: examined once it is open, and everything in it opened relative to it.
+//! The directory on Unix. It is examined once it is open, and its files are opened relative to it.
 //!
-//! The path in `/tmp` is predictable, so another user may have been there first. Whatever is
-//! examined by its path may be another thing when it is opened; so it is opened, without following
-//! a symbolic link, and then examined.
+//! The path in `/tmp` is predictable, so another user may have created it first. A file that is examined by
+//! its path may be another file when it is opened. So it is opened first, without following a symbolic link,
+//! and then examined.
 
 use std::fs::File;
 use std::io;
@@ -21,9 +21,9 @@ pub(crate) struct Directory {
     handle: File,
 }
 
-/// Where the directory of this process's user is.
+/// Returns the path of the directory of this process's user.
 pub(crate) fn of_user() -> PathBuf {
-    // The XDG base directory specification: a path that is not absolute is to be ignored.
+    // By the XDG base directory specification, a path that is not absolute must be ignored.
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
     match runtime {
         Some(runtime) => runtime.join("farcall"),
@@ -32,7 +32,7 @@ pub(crate) fn of_user() -> PathBuf {
 }
 
 impl Directory {
-    /// Opens the directory, made if it is missing.
+    /// Opens the directory, and creates it if it is missing.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -47,7 +47,7 @@ impl Directory {
         let handle = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(fd) => File::from(fd),
             Err(Errno::NOENT) => return Ok(None),
-            // Systems differ in what they say of a link that is to be a directory, so ask.
+            // Systems report different errors for a link in place of a directory, so ask.
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 let why = if path.is_symlink() { Distrust::SymbolicLink } else { Distrust::NotADirectory };
                 return Err(Error::Untrusted { path: path.to_owned(), why });
@@ -65,7 +65,7 @@ impl Directory {
         &self.path
     }
 
-    /// The file's content, up to `limit + 1` bytes, if there is such a file.
+    /// Returns the file's content, up to `limit + 1` bytes, if there is such a file.
     pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Option<Vec<u8>>> {
         // Without NONBLOCK a pipe in the file's place would keep us here.
         match self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
@@ -98,7 +98,7 @@ impl Directory {
         let _ = rustix::fs::unlinkat(&self.handle, name, AtFlags::empty());
     }
 
-    /// Whether `name` is still the name of this open file.
+    /// Returns whether `name` is still the name of this open file.
     pub(super) fn is_still(&self, name: &str, file: &File) -> Result<bool> {
         let failed = |e: Errno| io_error("examining", &self.path, name, e);
         let open = rustix::fs::fstat(file).map_err(failed)?;
@@ -114,7 +114,7 @@ impl Directory {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR) {
             Ok(fd) => File::from(fd),
-            // FreeBSD says EMLINK.
+            // FreeBSD reports EMLINK.
             Err(Errno::LOOP | Errno::MLINK) => return Err(untrusted(Distrust::SymbolicLink)),
             Err(Errno::ISDIR | Errno::NXIO) => return Err(untrusted(Distrust::NotAFile)),
             Err(e) => return Err(io_error("opening", &self.path, name, e)),
@@ -130,8 +130,8 @@ impl Directory {
     }
 }
 
-/// What is wrong with a directory of this owner and mode. (An access control list shows in the
-/// mode's group bits.)
+/// Returns why a directory of this owner and mode cannot be trusted, if it cannot. (The mode's group bits
+/// show an access control list.)
 fn distrust(uid: u32, mode: u32) -> Option<Distrust> {
     if uid != rustix::process::geteuid().as_raw() {
         return Some(Distrust::Owner(uid));
@@ -139,9 +139,9 @@ fn distrust(uid: u32, mode: u32) -> Option<Distrust> {
     (mode & 0o077 != 0).then_some(Distrust::Mode(mode & 0o7777))
 }
 
-/// Sets the sticky bit, by which the XDG base directory specification protects a file in the
-/// runtime directory from being cleaned away with age (systemd heeds it in `/tmp` too). Not every
-/// system lets a user set it on a file.
+/// Sets the sticky bit. By the XDG base directory specification it protects an old file in the runtime
+/// directory from being removed (systemd respects it in `/tmp` too). Not every system lets a user set it on a
+/// file.
 fn keep(file: &File) {
     let _ = rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR | Mode::SVTX);
 }

@@ -52,7 +52,7 @@ fn a_fault_says_which_line_and_what() {
         ("farcall-names 1\n".to_owned(), 1, "a registry begins with"),
         ("farcall-names 1 +1\nend 0\n".to_owned(), 1, "a registry begins with"),
         ("farcall-names 1 1\n".to_owned(), 2, "\"end\" is missing"),
-        ("farcall-names 1 1\nend 1\n".to_owned(), 2, "1 entries are promised, 0 are here"),
+        ("farcall-names 1 1\nend 1\n".to_owned(), 2, "1 entries are announced, 0 are there"),
         ("farcall-names 1 1\nend x\n".to_owned(), 2, "a number must follow"),
         ("farcall-names 1 1\nend 0\nA/b".to_owned(), 3, "nothing may follow"),
         (with(""), 2, "TYPE/INSTANCE"),
@@ -62,8 +62,8 @@ fn a_fault_says_which_line_and_what() {
         (with("A/b tcp://1.2.3.4:5"), 2, "no carrier for \"tcp\""),
         (with("A/b udp://1.2.3.4:5"), 2, "\"export\" is missing"),
         (with(&format!("{entry} colour=red")), 2, "unknown field"),
-        (with(&format!("{entry} red")), 2, "no FIELD=VALUE"),
-        (with(&format!("{entry} revision=1")), 2, "stands twice"),
+        (with(&format!("{entry} red")), 2, "not FIELD=VALUE"),
+        (with(&format!("{entry} revision=1")), 2, "occurs twice"),
         (with(&entry.replace("key=0aff", "key=0af")), 2, "\"key\" has a bad value"),
         (with(&entry.replace("key=0aff", "key=")), 2, "\"key\" has a bad value"),
         (with(&entry.replace("key=0aff", "key=é")), 2, "\"key\" has a bad value"),
@@ -71,7 +71,7 @@ fn a_fault_says_which_line_and_what() {
         (with(&entry.replace("00000000000000ff", "ff")), 2, "\"export\" has a bad value"),
         (with(&entry.replace("4711", "-1")), 2, "\"owner\" has a bad value"),
         (with(&entry.replace("4711", "4294967296")), 2, "\"owner\" has a bad value"),
-        (with(&format!("{entry}\n{entry}")), 3, "in an earlier line"),
+        (with(&format!("{entry}\n{entry}")), 3, "an earlier line has the same name"),
     ];
     for (text, line, what) in cases {
         let (at, why) = fault(&text);
@@ -91,7 +91,7 @@ fn what_is_not_text_and_what_is_too_long_are_refused() {
         Err(Fault::Line(line, why)) => (line, why),
         other => panic!("{other:?}"),
     };
-    assert_eq!((line, why.as_str()), (2, "it is not text in UTF-8"));
+    assert_eq!((line, why.as_str()), (2, "it is not UTF-8 text"));
     assert!(parse(&vec![b' '; MAX_FILE + 1]).is_err());
 }
 

@@ -202,7 +202,7 @@ fn a_name_of_a_live_process_is_refused_and_that_of_a_dead_one_is_not() {
     let said = error.to_string();
     assert_eq!(
         said,
-        format!("FileAccess/ebbets is exported already, by process {pid} at udp://127.0.0.1:7000")
+        format!("FileAccess/ebbets is already exported by process {pid} at udp://127.0.0.1:7000")
     );
     let error = registry.withdraw(&label("FileAccess"), &label("ebbets")).unwrap_err();
     assert!(matches!(error, Error::Taken { .. }), "{error:?}");

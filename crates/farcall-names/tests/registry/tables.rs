@@ -70,7 +70,7 @@ fn a_name_that_this_process_exports_is_refused_until_it_is_withdrawn() {
             let refused = registry.publish(&second).unwrap_err();
             let here = std::process::id();
             let expected =
-                format!("FileAccess/ebbets is exported already, by process {here} at udp://127.0.0.1:7000");
+                format!("FileAccess/ebbets is already exported by process {here} at udp://127.0.0.1:7000");
             assert!(matches!(refused, Error::Taken { .. }));
             assert_eq!(refused.to_string(), expected);
         }

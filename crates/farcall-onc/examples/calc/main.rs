@@ -1,5 +1,5 @@
-//! A program of an `.x` file, both ends: `calc serve`, and `calc tcp://127.0.0.1:PORT` (or, of a host with a port mapper,
-//! `calc HOST`).
+//! A program of an `.x` file, both ends: `calc serve`, and `calc tcp://127.0.0.1:PORT` (or, of a host with a
+//! port mapper, `calc HOST`).
 
 use std::sync::Arc;
 

@@ -14,7 +14,8 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// `[HOST]:PORT`, `[HOST]`, `HOST:PORT` or `HOST`; of more colons than one and no brackets, an address of IPv6.
+    /// `[HOST]:PORT`, `[HOST]`, `HOST:PORT` or `HOST`; of more colons than one and no brackets, an address of
+    /// IPv6.
     pub(super) fn of(text: &str) -> Place<'_> {
         if let Some((host, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             return Place { host, port: rest.strip_prefix(':') };

@@ -11,12 +11,12 @@ use farcall::{CallFailed, Kind, Ran};
 
 use crate::wire::auth::{AuthStat, Flavor, OpaqueAuth, Sys};
 
-/// Writes credentials, and reads what servers prove in return. Flavours that protect arguments and results, such as
-/// RPCSEC_GSS (RFC 2203), do so here as well: the message layer knows nothing of it.
+/// Writes credentials, and reads what servers prove in return. Flavours that protect arguments and results,
+/// such as RPCSEC_GSS (RFC 2203), do so here as well: the message layer knows nothing of it.
 pub trait Authenticator: Send + Sync + 'static {
-    /// Appends the credential and the verifier to `message`, in which the call's header begins at `header`, from its
-    /// identifier to its procedure. What it returns is handed back with the reply. If `again` the call can be made once
-    /// more should the server reject it.
+    /// Appends the credential and the verifier to `message`, in which the call's header begins at `header`,
+    /// from its identifier to its procedure. What it returns is handed back with the reply. If `again` the
+    /// call can be made once more should the server reject it.
     ///
     /// # Errors
     /// Why there is no credential; the call is not made.
@@ -45,9 +45,9 @@ pub trait Authenticator: Send + Sync + 'static {
         Ok(Cow::Borrowed(result))
     }
 
-    /// Whether each copy of a call that is sent again, as over datagrams, is sealed anew; else all have the same bytes. A copy
-    /// is sealed by whichever thread looks after the call, which must not wait for a call of its own; and a reply is opened by the
-    /// seal of each copy, the last first, until one is believed.
+    /// Whether each copy of a call that is sent again, as over datagrams, is sealed anew; else all have the
+    /// same bytes. A copy is sealed by whichever thread looks after the call, which must not wait for a call
+    /// of its own; and a reply is opened by the seal of each copy, the last first, until one is believed.
     fn is_numbered(&self) -> bool {
         false
     }
@@ -76,8 +76,8 @@ impl Authenticator for AuthNone {
     }
 }
 
-/// A user and groups, on this process's word: AUTH_SYS. If the server gives an AUTH_SHORT to stand for it, that is sent
-/// until the server rejects it.
+/// A user and groups, on this process's word: AUTH_SYS. If the server gives an AUTH_SHORT to stand for it,
+/// that is sent until the server rejects it.
 pub struct AuthSys {
     /// The credential and the verifier, encoded.
     full: Vec<u8>,

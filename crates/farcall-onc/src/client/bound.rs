@@ -4,20 +4,19 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use farcall::env::Time;
 use farcall::idl::spell_program;
+use farcall::retry::{Retry, Step};
 use farcall::stub::{Call, Channel, Origin, PendingCall, Procedure, Reply, Sink, bad_arguments};
 use farcall::wait::{ReadyList, WaitPoint};
 use farcall::xdr::{Decoder, Encoder};
 use farcall::{CallFailed, Kind, Ran};
 
 use super::auth::Seal;
-use super::copies::{Anew, Copies};
 use super::link::Link;
-use super::table::{Body, Kept, Lost, Outcome, Watcher};
-use super::timers::Terms;
+use super::resealer::Resealer;
+use super::table::{Body, Kept, Outcome, TransportError, Watcher};
+use super::timers::CallOptions;
 use super::{Client, tools};
 use crate::wire::message::{Accepted, Answer, Rejected, Reply as Message};
 use crate::wire::record;
@@ -32,37 +31,13 @@ struct Target {
     name: &'static str,
     program: u32,
     version: u32,
-    /// Of one call: what seals it, if each copy is sealed anew.
-    copies: Anew,
+    /// Of one call: what seals its copies, if each has a seal of its own.
+    resealer: Option<Arc<Resealer>>,
 }
 
 impl Bound {
     pub(crate) fn new(client: Client, name: &'static str, program: u32, version: u32) -> Bound {
-        Bound(Arc::new(Target { client, name, program, version, copies: None }))
-    }
-}
-
-/// When a call must have ended, and by whose word.
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    at: Option<Time>,
-    now: Time,
-    /// How long that is.
-    within: Option<Duration>,
-    /// The client's own patience, if nobody said how long the call may take.
-    patience: Option<Duration>,
-}
-
-impl Limit {
-    #[inline]
-    fn terms(&self, xid: u32, pause: Duration) -> Terms {
-        Terms { xid, deadline: self.at, within: self.within, pause, now: self.now }
-    }
-
-    /// What is left of it.
-    fn still(self, now: Time) -> Limit {
-        let within = self.at.map(|at| at.since(now));
-        Limit { now, within, ..self }
+        Bound(Arc::new(Target { client, name, program, version, resealer: None }))
     }
 }
 
@@ -70,13 +45,16 @@ impl Limit {
 enum Attempt {
     Done,
     /// Nothing was sent: a call under way has that identifier.
-    Taken,
-    /// Another one may do better. What to say if there is none.
-    Again(CallFailed),
+    IdInUse,
+    /// Another attempt may succeed if what failed `can_renew`: the connection, or the credential.
+    Failed {
+        why: CallFailed,
+        can_renew: bool,
+    },
 }
 
 impl Target {
-    fn limit(&self, call: &Call<'_>) -> Limit {
+    fn options(&self, call: &Call<'_>) -> CallOptions {
         let now = self.client.connection.env.now();
         let within = match (call.within, farcall::context().remaining()) {
             (Some(asked), Some(left)) => Some(asked.min(left)),
@@ -84,7 +62,8 @@ impl Target {
         };
         let patience = if within.is_none() { self.client.settings.patience } else { None };
         let within = within.or(patience);
-        Limit { at: within.map(|time| now + time), now, within, patience }
+        let deadline = within.map(|time| now + time);
+        CallOptions { deadline, now, within, patience, pause: self.client.settings.retransmit }
     }
 
     /// Appends the message of a call.
@@ -108,8 +87,8 @@ impl Target {
         (call.encode)(&mut Encoder::new(message)).map_err(bad_arguments)?;
         auth.protect(message, arguments, seal)?;
         let length = message.len() - header;
-        if datagrams && length > LONGEST_DATAGRAM {
-            let why = format!("a call of {length} bytes, and a datagram has room for {LONGEST_DATAGRAM}");
+        if datagrams && length > MAX_DATAGRAM_BYTES {
+            let why = format!("a call of {length} bytes, and a datagram has room for {MAX_DATAGRAM_BYTES}");
             return Err(CallFailed::new(Kind::TooLarge, Ran::No).because(why));
         }
         if !datagrams {
@@ -119,41 +98,79 @@ impl Target {
         Ok(seal)
     }
 
-    /// A call with a link and an identifier. `first` says that it may be made again.
+    /// Makes one attempt of a call. `may_repeat` says that another may follow.
     fn attempt(
-        &self,
+        self: &Arc<Self>,
         message: &mut Vec<u8>,
         call: &Call<'_>,
-        limit: Limit,
+        options: &CallOptions,
         xid: u32,
-        first: bool,
+        may_repeat: bool,
         sink: Sink<'_>,
     ) -> Result<Attempt, CallFailed> {
+        if self.is_numbered() {
+            return self.attempt_numbered(call, options, may_repeat, sink);
+        }
         message.clear();
-        let seal = self.write(message, xid, call, first).map_err(|why| self.about(why, call.procedure))?;
-        let connection = &self.client.connection;
-        let link =
-            connection.link(limit.now, limit.at).map_err(|lost| self.lost(lost, limit, call.procedure))?;
+        let seal =
+            self.write(message, xid, call, may_repeat).map_err(|why| self.about(why, call.procedure))?;
+        let link = self.link(options, call.procedure)?;
         if self.client.settings.one_way {
             return match link.send_only(message) {
                 Ok(()) => {
                     sink(Reply::Result(Decoder::new(&[])));
                     Ok(Attempt::Done)
                 }
-                Err(lost) => Ok(Attempt::Again(self.lost(lost, limit, call.procedure))),
+                Err(error) => self.failed(error, options, call.procedure),
             };
         }
-        let terms = limit.terms(xid, self.client.settings.retransmit);
-        let body = match link.call(message, &terms) {
-            Ok(body) => body,
-            Err(lost) if lost.taken => return Ok(Attempt::Taken),
-            Err(lost) => {
-                let again = lost.kind == Kind::Unreachable;
-                let why = self.lost(lost, limit, call.procedure);
-                return if again { Ok(Attempt::Again(why)) } else { Err(why) };
-            }
-        };
-        self.deliver(body, seal, call.procedure, first, sink)
+        match link.call(xid, message, options) {
+            Ok(body) => self.deliver(body, seal, call.procedure, may_repeat, sink),
+            Err(error) => self.failed(error, options, call.procedure),
+        }
+    }
+
+    /// Makes one attempt of a call whose copies have seals of their own. The call is started, so that the
+    /// service thread sends its copies.
+    #[cold]
+    fn attempt_numbered(
+        &self,
+        call: &Call<'_>,
+        options: &CallOptions,
+        may_repeat: bool,
+        sink: Sink<'_>,
+    ) -> Result<Attempt, CallFailed> {
+        let mut started = self.numbered().start(call, *options, may_repeat)?;
+        if started.state == State::Sent {
+            Box::new(started).wait(sink);
+            return Ok(Attempt::Done);
+        }
+        started.state = State::Over;
+        match started.link.wait(started.xid, options.deadline) {
+            Ok(body) => started.target.deliver(body, started.seal, call.procedure, may_repeat, sink),
+            Err(error) => self.failed(error, options, call.procedure),
+        }
+    }
+
+    /// The link of the connection, a new one if need be.
+    fn link(&self, options: &CallOptions, procedure: &Procedure) -> Result<Arc<Link>, CallFailed> {
+        let link = self.client.connection.link(options.now, options.deadline);
+        link.map_err(|error| self.call_failed(error, options, procedure))
+    }
+
+    /// What follows from an attempt that brought no reply.
+    #[cold]
+    fn failed(
+        &self,
+        error: TransportError,
+        options: &CallOptions,
+        procedure: &Procedure,
+    ) -> Result<Attempt, CallFailed> {
+        if error.id_in_use {
+            return Ok(Attempt::IdInUse);
+        }
+        let can_renew = self.client.connection.may_renew();
+        Ok(Attempt::Failed { why: self.call_failed(error, options, procedure), can_renew })
     }
 
     /// Gives the result in a reply to the sink.
@@ -163,7 +180,7 @@ impl Target {
         body: Body,
         seal: Seal,
         procedure: &Procedure,
-        first: bool,
+        may_repeat: bool,
         sink: Sink<'_>,
     ) -> Result<Attempt, CallFailed> {
         let bytes = match &body.kept {
@@ -199,13 +216,12 @@ impl Target {
         if let Answer::Accepted { outcome: Accepted::ProgMismatch { low, high }, .. } = reply.answer {
             failed = failed.caused_by(OtherVersions { low, high });
         }
-        if let Answer::Rejected(Rejected::AuthError(stat)) = reply.answer
-            && first
-            && settings.auth.rejected(stat, seal)
-        {
-            return Ok(Attempt::Again(failed));
+        match reply.answer {
+            Answer::Rejected(Rejected::AuthError(stat)) if may_repeat => {
+                Ok(Attempt::Failed { why: failed, can_renew: settings.auth.rejected(stat, seal) })
+            }
+            _ => Err(failed),
         }
-        Err(failed)
     }
 
     /// The failure, with what was called, and where.
@@ -217,9 +233,9 @@ impl Target {
     }
 
     #[cold]
-    fn lost(&self, lost: Lost, limit: Limit, procedure: &Procedure) -> CallFailed {
-        let Lost { kind, ran, why, .. } = lost;
-        let why = match (kind, limit.patience) {
+    fn call_failed(&self, error: TransportError, options: &CallOptions, procedure: &Procedure) -> CallFailed {
+        let TransportError { kind, ran, why, .. } = error;
+        let why = match (kind, options.patience) {
             (Kind::Deadline, Some(patience)) => {
                 let missing = if why.is_empty() { "reply" } else { &why };
                 CallFailed::new(Kind::Unreachable, ran).because(format!("no {missing} within {patience:?}"))
@@ -233,38 +249,51 @@ impl Target {
     }
 
     /// Calls, and makes the call again where that may help and does no harm.
-    fn call(&self, call: &Call<'_>, sink: Sink<'_>) -> Result<(), CallFailed> {
-        let limit = self.limit(call);
-        let mut xid = self.client.connection.xid();
+    fn call(self: &Arc<Self>, call: &Call<'_>, sink: Sink<'_>) -> Result<(), CallFailed> {
+        let options = self.options(call);
         tools::with_message(|message| {
-            let failed = loop {
-                match self.attempt(message, call, limit, xid, true, sink)? {
+            let mut xid = self.client.connection.xid();
+            loop {
+                match self.attempt(message, call, &options, xid, true, sink)? {
                     Attempt::Done => return Ok(()),
-                    Attempt::Taken => xid = self.client.connection.xid(),
-                    Attempt::Again(failed) => break failed,
+                    Attempt::IdInUse => xid = self.client.connection.xid(),
+                    Attempt::Failed { why, can_renew } => {
+                        return self.repeat(message, call, &options, xid, (why, can_renew), sink);
+                    }
                 }
-            };
-            let is_rejected = failed.kind() == Kind::NotPermitted;
-            let harmless =
-                failed.ran() == Ran::No || (call.procedure.idempotent && !self.client.settings.one_way);
-            let link_is_new = self.client.connection.may_renew();
-            // Of a rejected call another copy may have been taken, by a server that knew the credential then.
-            if !(harmless && (is_rejected || link_is_new)) {
-                return Err(failed);
-            }
-            // Another identifier if the server has answered by this one.
-            let xid = if is_rejected { self.client.connection.xid() } else { xid };
-            let limit = limit.still(self.client.connection.env.now());
-            match self.attempt(message, call, limit, xid, false, sink) {
-                Ok(Attempt::Done) => Ok(()),
-                Ok(Attempt::Taken) => Err(failed),
-                // Whatever the second says, the first may have run.
-                Ok(Attempt::Again(why)) | Err(why) if failed.ran() != Ran::No && why.ran() == Ran::No => {
-                    Err(CallFailed::new(why.kind(), failed.ran()).because(why.detail().to_string()))
-                }
-                Ok(Attempt::Again(why)) | Err(why) => Err(why),
             }
         })
+    }
+
+    /// Makes a call again whose first attempt failed, while that may help.
+    #[cold]
+    fn repeat(
+        self: &Arc<Self>,
+        message: &mut Vec<u8>,
+        call: &Call<'_>,
+        options: &CallOptions,
+        mut xid: u32,
+        (mut why, mut can_renew): (CallFailed, bool),
+        sink: Sink<'_>,
+    ) -> Result<(), CallFailed> {
+        let connection = &self.client.connection;
+        // Nobody knows how often a server has taken a call without a reply.
+        let idempotent = call.procedure.idempotent && !self.client.settings.one_way;
+        let mut retry = Retry::default();
+        while retry.next_at_same_server((why.kind(), why.ran()), idempotent, can_renew) == Step::Repeat {
+            // A server that has answered by one identifier may answer a copy by what it remembers.
+            if why.kind() == Kind::NotPermitted {
+                xid = connection.xid();
+            }
+            let options = options.at(connection.env.now());
+            match self.attempt(message, call, &options, xid, false, sink) {
+                Ok(Attempt::Done) => return Ok(()),
+                Ok(Attempt::IdInUse) => break,
+                Ok(Attempt::Failed { why: next, can_renew: renews }) => (why, can_renew) = (next, renews),
+                Err(next) => (why, can_renew) = (next, false),
+            }
+        }
+        Err(retry.of_all(why))
     }
 
     /// Whether each copy of a call is sealed anew.
@@ -276,42 +305,20 @@ impl Target {
     /// What one such call is made with.
     fn numbered(&self) -> Arc<Target> {
         let mut client = self.client.clone();
-        let copies = Arc::new(Copies::new(client.settings.auth.clone()));
-        client.settings.auth = copies.clone();
+        let resealer = Arc::new(Resealer::new(client.settings.auth.clone()));
+        client.settings.auth = resealer.clone();
         let Target { name, program, version, .. } = *self;
-        Arc::new(Target { client, name, program, version, copies: Some(copies) })
-    }
-
-    /// As [`Target::call`], of such a call: it is started, for the service thread to look after its copies.
-    #[cold]
-    fn call_numbered(&self, call: &Call<'_>, sink: Sink<'_>) -> Result<(), CallFailed> {
-        let limit = self.limit(call);
-        let mut first = true;
-        loop {
-            let mut started = self.numbered().start(call, limit, first)?;
-            if started.state == State::Sent {
-                Box::new(started).wait(sink);
-                return Ok(());
-            }
-            started.state = State::Over;
-            let outcome = started.link.wait(started.xid, limit.at);
-            let body = outcome.map_err(|lost| self.lost(lost, limit, call.procedure))?;
-            match started.target.deliver(body, started.seal, call.procedure, first, sink)? {
-                Attempt::Again(failed) if failed.ran() != Ran::No => return Err(failed),
-                Attempt::Again(_) => first = false,
-                Attempt::Done | Attempt::Taken => return Ok(()),
-            }
-        }
+        Arc::new(Target { client, name, program, version, resealer: Some(resealer) })
     }
 
     fn start(
         self: &Arc<Self>,
         call: &Call<'_>,
-        limit: Limit,
+        options: CallOptions,
         may_repeat: bool,
     ) -> Result<Started, CallFailed> {
         loop {
-            if let Some(started) = self.try_start(call, limit, may_repeat)? {
+            if let Some(started) = self.try_start(call, options, may_repeat)? {
                 return Ok(started);
             }
         }
@@ -321,36 +328,39 @@ impl Target {
     fn try_start(
         self: &Arc<Self>,
         call: &Call<'_>,
-        limit: Limit,
+        options: CallOptions,
         may_repeat: bool,
     ) -> Result<Option<Started>, CallFailed> {
         let about = |why| self.about(why, call.procedure);
         let xid = self.client.connection.xid();
         tools::with_message(|message| {
             let seal = self.write(message, xid, call, may_repeat).map_err(about)?;
-            let connection = &self.client.connection;
-            let link = connection
-                .link(limit.now, limit.at)
-                .map_err(|lost| self.lost(lost, limit, call.procedure))?;
+            let link = self.link(&options, call.procedure)?;
             let mut started = Started {
                 target: self.clone(),
                 link,
                 xid,
                 seal,
                 procedure: *call.procedure,
-                limit,
+                options,
                 state: State::UnderWay,
             };
             if self.client.settings.one_way {
-                started.link.send_only(message).map_err(|lost| self.lost(lost, limit, call.procedure))?;
+                started
+                    .link
+                    .send_only(message)
+                    .map_err(|error| self.call_failed(error, &options, call.procedure))?;
                 started.state = State::Sent;
                 return Ok(Some(started));
             }
-            let terms = limit.terms(xid, self.client.settings.retransmit);
-            let begun = started.link.start(message, &terms, self.copies.clone());
-            if let Err(lost) = begun {
+            let begun = started.link.start(xid, message, &options, self.resealer.clone());
+            if let Err(error) = begun {
                 started.state = State::Over;
-                return if lost.taken { Ok(None) } else { Err(self.lost(lost, limit, call.procedure)) };
+                return if error.id_in_use {
+                    Ok(None)
+                } else {
+                    Err(self.call_failed(error, &options, call.procedure))
+                };
             }
             Ok(Some(started))
         })
@@ -358,7 +368,7 @@ impl Target {
 }
 
 /// A datagram has room for no more (RFC 768, in IPv4).
-const LONGEST_DATAGRAM: usize = 65_507;
+const MAX_DATAGRAM_BYTES: usize = 65_507;
 
 /// What is called.
 struct Called<'a> {
@@ -401,7 +411,8 @@ pub(crate) fn spelled(program: u32, version: u32) -> String {
     }
 }
 
-/// The server has other versions of the program than the one that was called: the source of such a [`CallFailed`].
+/// The server has other versions of the program than the one that was called: the source of such a
+/// [`CallFailed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherVersions {
     /// The lowest that it has.
@@ -461,16 +472,14 @@ fn said(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
 
 impl Channel for Bound {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
-        let done =
-            if self.0.is_numbered() { self.0.call_numbered(&call, sink) } else { self.0.call(&call, sink) };
-        if let Err(why) = done {
+        if let Err(why) = self.0.call(&call, sink) {
             sink(Reply::Failed(why));
         }
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         let target = if self.0.is_numbered() { &self.0.numbered() } else { &self.0 };
-        match target.start(&call, target.limit(&call), false) {
+        match target.start(&call, target.options(&call), false) {
             Ok(started) => Box::new(started),
             Err(why) => Box::new(why),
         }
@@ -484,7 +493,7 @@ struct Started {
     xid: u32,
     seal: Seal,
     procedure: Procedure,
-    limit: Limit,
+    options: CallOptions,
     state: State,
 }
 
@@ -503,7 +512,7 @@ impl Started {
         let procedure = &self.procedure;
         let delivered = match outcome {
             Ok(body) => self.target.deliver(body, self.seal, procedure, false, sink).map(drop),
-            Err(lost) => Err(self.target.lost(lost, self.limit, procedure)),
+            Err(error) => Err(self.target.call_failed(error, &self.options, procedure)),
         };
         if let Err(why) = delivered {
             sink(Reply::Failed(why));
@@ -534,7 +543,7 @@ impl PendingCall for Started {
             self.state = State::Over;
             return sink(Reply::Result(Decoder::new(&[])));
         }
-        let outcome = self.link.wait(self.xid, self.limit.at);
+        let outcome = self.link.wait(self.xid, self.options.deadline);
         self.give(outcome, sink);
     }
 
@@ -559,7 +568,7 @@ impl PendingCall for Started {
 
     fn cancel(&mut self) {
         // The server cannot be asked to stop.
-        self.link.end(self.xid, Err(Lost { kind: Kind::Cancelled, ..Lost::late() }));
+        self.link.end(self.xid, Err(TransportError { kind: Kind::Cancelled, ..TransportError::late() }));
     }
 
     fn detach(mut self: Box<Self>) {

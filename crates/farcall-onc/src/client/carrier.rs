@@ -33,23 +33,23 @@ impl Wait {
     }
 }
 
-/// Carries bytes to one server and back: a stream of them, or datagrams. Any number of threads may use it at the same
-/// time, but one at a time receives.
+/// Carries bytes to one server and back: a stream of them, or datagrams. Any number of threads may use it at
+/// the same time, but one at a time receives.
 ///
 /// It is the seam for what stands between a stream and the messages on it, as TLS does (RFC 9289).
 pub trait Carrier: Send + Sync + 'static {
     /// Takes what has come: bytes of the stream (none at its end), or one datagram.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] if nothing came for so long, [`ErrorKind::Interrupted`] for no reason; else the carrier
-    /// is of no more use.
+    /// [`ErrorKind::WouldBlock`] if nothing came for so long, [`ErrorKind::Interrupted`] for no reason; else
+    /// the carrier is of no more use.
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
 
     /// Sends what it can take at once. It never waits.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] if that is nothing; else the carrier is of no more use. Whatever the error, nothing of
-    /// `bytes` has left: calls that end in it are taken for not made.
+    /// [`ErrorKind::WouldBlock`] if that is nothing; else the carrier is of no more use. Whatever the error,
+    /// nothing of `bytes` has left: calls that end in it are taken for not made.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
 
     /// What is readable when something has come, and writable when something can be sent.
@@ -78,8 +78,8 @@ pub trait Carrier: Send + Sync + 'static {
 
 /// Makes carriers to one server, again and again.
 pub trait Dial: Send + Sync + 'static {
-    /// A new one, within that time; none says that there is no hurry. Its handshake may still be under way: what is sent
-    /// then is refused with [`ErrorKind::WouldBlock`].
+    /// A new one, within that time; none says that there is no hurry. Its handshake may still be under way:
+    /// what is sent then is refused with [`ErrorKind::WouldBlock`].
     ///
     /// # Errors
     /// What the system says; [`ErrorKind::TimedOut`] if the time is over.
@@ -163,7 +163,8 @@ impl Carrier for Socket {
     }
 }
 
-/// Waits until the carrier can be received from, or sent to if `write`, or `other` is readable, or `time` has passed.
+/// Waits until the carrier can be received from, or sent to if `write`, or `other` is readable, or `time` has
+/// passed.
 pub(crate) fn wait(
     env: &dyn Env,
     carrier: &dyn Carrier,

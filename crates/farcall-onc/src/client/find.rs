@@ -29,9 +29,9 @@ pub fn import<T: ?Sized + Program>(address: &str) -> Result<T::Client, CallFaile
 }
 
 impl Builder {
-    /// A client of the server that has a program. If `address` has no port (`tcp://HOST`, `udp://HOST`, or just `HOST`),
-    /// the host's port mapper is asked for it; where the network is not named, for TCP before UDP. `HOST:PORT` is one of
-    /// TCP. A host is a name or an address: `::1`, and with a port `[::1]:2049`.
+    /// A client of the server that has a program. If `address` has no port (`tcp://HOST`, `udp://HOST`, or
+    /// just `HOST`), the host's port mapper is asked for it; where the network is not named, for TCP before
+    /// UDP. `HOST:PORT` is one of TCP. A host is a name or an address: `::1`, and with a port `[::1]:2049`.
     ///
     /// # Errors
     /// If the host has no port mapper or that does not know the program, else as [`Builder::connect`].

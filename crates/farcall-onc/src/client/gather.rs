@@ -7,8 +7,8 @@ use farcall::CallFailed;
 use farcall::env::{Alarm, Event, Time, thread_event};
 use farcall::wait::{Interrupt, ReadyList, WaitPoint};
 
-use super::link::{Link, may_wait};
-use super::table::Lost;
+use super::link::{Link, may_wait, wait_guard};
+use super::table::TransportError;
 
 impl WaitPoint for Link {
     fn now(&self) -> Time {
@@ -20,7 +20,9 @@ impl WaitPoint for Link {
         static SEAT: AtomicUsize = AtomicUsize::new(1);
         may_wait().map_err(failed)?;
         let Some(link) = self.me() else { return Ok(()) };
+        let waits = wait_guard().map_err(failed)?;
         link.send_held();
+        waits.begin();
         ready.wait_with(
             SEAT.fetch_add(1, Ordering::Relaxed),
             || Arc::new(Seated { event: thread_event(link.env()), alarm: link.alarm().cloned() }),
@@ -33,9 +35,7 @@ impl WaitPoint for Link {
         may_wait().map_err(failed)?;
         let Some(link) = self.me() else { return Ok(()) };
         link.send_held();
-        if link.lock().try_lead() {
-            link.look();
-        }
+        link.look();
         Ok(())
     }
 
@@ -45,19 +45,15 @@ impl WaitPoint for Link {
 }
 
 impl Link {
-    /// Waits until it is over, or `until`: as the leader, or as one that follows. Whoever knows that it is over
-    /// interrupts it.
+    /// Waits until it is over, or `until`: as the leader, or as one that follows. Whoever knows that it is
+    /// over interrupts it.
     fn gather(self: &Arc<Self>, over: &dyn Fn() -> bool, until: Option<Time>) {
         let event = thread_event(self.env());
-        let mut leads = self.lock().join(&event);
+        let mut leads = self.join(&event);
         let late = || until.is_some_and(|until| until <= self.env().now());
         while !over() && !late() {
-            let (inherits, broken) = {
-                let mut table = self.lock();
-                (table.inherits(&event), table.broken.is_some())
-            };
-            leads |= inherits;
-            if !leads || broken {
+            leads = leads || self.accept_lead(&event);
+            if !leads || self.lock().broken.is_some() {
                 event.wait(until.map(|until| until.since(self.env().now())));
             } else if !self.take_some() {
                 self.watch(self.alarm().map(|alarm| &**alarm), until);
@@ -83,6 +79,6 @@ impl Interrupt for Seated {
     }
 }
 
-fn failed(lost: Lost) -> CallFailed {
-    CallFailed::new(lost.kind, lost.ran).because(lost.why.to_string())
+fn failed(error: TransportError) -> CallFailed {
+    CallFailed::new(error.kind, error.ran).because(error.why.to_string())
 }

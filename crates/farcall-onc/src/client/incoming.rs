@@ -1,4 +1,4 @@
-//! What has come, and for whom it is.
+//! Sorts received messages: replies to the calls that wait for them, and calls of the server.
 
 use std::borrow::Cow;
 
@@ -8,12 +8,12 @@ use super::table::{Body, Kept, Table, Watcher};
 use super::tools;
 use crate::wire::message::{Direction, peek};
 
-/// Replies as long as that are not copied once more: results may share them.
-const LONG: usize = 4 << 10;
+/// A reply of at least so many bytes is not copied again: results may share it.
+const MIN_SHARED_BYTES: usize = 4 << 10;
 
 /// A call whose thread waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mine {
+pub(crate) struct OwnCall {
     pub(crate) xid: u32,
     /// How long the stream was, with the call's record at its end.
     pub(crate) end: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Mine {
     pub(crate) heard: u64,
 }
 
-impl Mine {
+impl OwnCall {
     /// The reply, if the message is that and the table knows nothing of the call: mostly nothing else comes.
     #[inline]
     pub(crate) fn take(&self, message: &[u8]) -> Option<Body> {
@@ -33,26 +33,24 @@ impl Mine {
     }
 }
 
-/// What one reception brought, to be given out with no lock held.
+/// The messages of one reception, to be delivered when no lock is held.
 #[derive(Default)]
-pub(crate) struct Posted {
-    pub(crate) mine: Option<Body>,
+pub(crate) struct Incoming {
+    pub(crate) own: Option<Body>,
     pub(crate) watchers: Vec<Watcher>,
     pub(crate) calls: Vec<Vec<u8>>,
 }
 
-impl Posted {
+impl Incoming {
     /// Sorts a message. What is no reply to a call of ours is dropped, and the wait goes on.
     #[inline]
-    pub(crate) fn sort(&mut self, table: &mut Table, message: Cow<'_, [u8]>, mine: Option<&Mine>) {
+    pub(crate) fn sort(&mut self, table: &mut Table, message: Cow<'_, [u8]>, own: Option<&OwnCall>) {
         match peek(&message) {
-            Ok((xid, Direction::Reply))
-                if mine.is_some_and(|mine| mine.xid == xid) && self.mine.is_none() =>
-            {
-                if mine.is_some_and(|mine| mine.entered) {
+            Ok((xid, Direction::Reply)) if own.is_some_and(|own| own.xid == xid) && self.own.is_none() => {
+                if own.is_some_and(|own| own.entered) {
                     table.remove(xid);
                 }
-                self.mine = Some(keep(message));
+                self.own = Some(keep(message));
             }
             Ok((xid, Direction::Reply)) if !table.is_empty() && table.expects(xid) => {
                 match table.end(xid, Ok(keep(message))) {
@@ -67,7 +65,7 @@ impl Posted {
 }
 
 fn keep(message: Cow<'_, [u8]>) -> Body {
-    if message.len() >= LONG {
+    if message.len() >= MIN_SHARED_BYTES {
         return Body { kept: Kept::Long(Bytes::from(message.into_owned())), repeated: false };
     }
     let mut buffer = tools::spare();

@@ -1,35 +1,38 @@
-//! One connection, or one socket for datagrams, from its first byte to its last: what goes out, and what comes in.
+//! One connection, or one socket for datagrams, from its first byte to its last: what goes out, and what
+//! comes in.
 //!
-//! The thread that waits for a reply receives itself, and for everybody else meanwhile (`table` says whose turn it is).
-//! What is sent by several threads at once leaves in one system call: who finds another sending leaves it its bytes.
+//! A thread that waits for a reply leads or follows ([`Lead`](farcall::wait::Lead)): the leader receives for
+//! all threads that wait at the link. Bytes that several threads send at once leave in one system call: a
+//! thread that finds another one sending leaves its bytes in the send queue.
 
+mod reader;
 mod service;
 
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use farcall::env::{Alarm, Env, Event, Time, thread_event};
+use farcall::wait::Lead;
 use farcall::{Kind, Ran};
 
 use super::carrier::{self, Carrier, Wait};
-use super::copies::Anew;
-use super::incoming::{Mine, Posted};
+use super::incoming::{Incoming, OwnCall};
 use super::refusals::{Next, Refusals};
-use super::table::{Again, Body, Entry, Lost, Outcome, Table, Watcher, later};
-use super::timers::{Terms, Timers};
-use crate::wait_guard::WaitGuard;
-use crate::wire::record::{Limits, RecordError, Records};
+use super::resealer::Resealer;
+use super::table::{Body, Entry, Outcome, Retransmission, Table, TransportError, Watcher, next_pause};
+use super::timers::{CallOptions, Timers};
+use crate::wait_guard::{TOO_MANY_WAIT, WaitGuard};
+use crate::wire::record::Limits;
+use reader::Reader;
 use service::Service;
 
 /// Started calls are held back until so many bytes may leave together.
-const HOLD: usize = 32 << 10;
-/// Longer than any datagram.
-const DATAGRAM: usize = 64 << 10;
+const MAX_HELD_BYTES: usize = 32 << 10;
 
 /// Takes what a server asks of its client, on the connection by which it is called.
 pub(crate) trait Back: Send + Sync {
@@ -44,17 +47,25 @@ pub(crate) struct Link {
     datagrams: bool,
     back: Option<Arc<dyn Back>>,
     table: Mutex<Table>,
-    /// The leader's alone.
-    reader: Mutex<Reader>,
+    receiving: Receiving,
     /// `Table::way` is blocked: the leader must see when it is not.
     blocked: AtomicBool,
     state: AtomicU8,
-    /// Grows with each reception. It is odd while a record has come in part.
-    heard: AtomicU64,
-    /// Wakes one who gathers here.
+    /// Wakes a thread that gathers here.
     alarm: OnceLock<Option<Arc<dyn Alarm>>>,
     /// The thread that looks after the link while no caller does, once there is one.
     service: OnceLock<Arc<Service>>,
+    /// The service thread may have to receive as soon as nobody leads. Cleared under the table's lock.
+    awaited: AtomicBool,
+}
+
+/// What the leader receives with.
+struct Receiving {
+    lead: Lead<dyn Event>,
+    /// Locked by the leader alone.
+    reader: Mutex<Reader>,
+    /// Grows with each reception. It is odd while a record has come in part.
+    heard: AtomicU64,
 }
 
 /// What becomes of a link, in this order.
@@ -67,54 +78,23 @@ const REPLACED: u8 = 2;
 /// `Table::broken` says why.
 const DEAD: u8 = 3;
 
-enum Reader {
-    Stream(Box<Records>),
-    Datagrams(Box<[u8]>, Refusals),
-}
-
-/// What came of receiving once.
-enum Came {
-    /// The reply that was waited for; the lead is passed already.
-    Mine(Body),
-    /// Something, perhaps.
+/// What one reception brought.
+enum Reception {
+    /// The reply to the leader's own call. The lead is passed already.
+    OwnReply(Body),
+    /// Messages for other calls, perhaps.
     Something,
     Nothing,
-    /// Datagrams are not taken: the next try is not to be later than that.
+    /// The server's port is refused: the next try is at this time at the latest.
     Refused(Time),
-    /// Datagrams have been refused for so long that the server is taken for gone.
-    GivenUp(Lost),
+    /// The server's port has been refused for so long that the server is considered gone.
+    GivenUp(TransportError),
     Broken,
 }
 
 thread_local! {
     /// This thread receives for others: if it waited in a second call, nobody would.
     static LEADS: Cell<bool> = const { Cell::new(false) };
-}
-
-impl Reader {
-    /// When the record under way will have taken too long.
-    fn due(&self) -> Option<Time> {
-        match self {
-            Reader::Stream(records) => records.patience(),
-            Reader::Datagrams(..) => None,
-        }
-    }
-
-    /// When datagrams are to be sent again after a refusal.
-    fn next_try(&self, now: Time) -> Option<Time> {
-        match self {
-            Reader::Stream(_) => None,
-            Reader::Datagrams(_, refusals) => refusals.next_try(now),
-        }
-    }
-
-    /// Says so if it has.
-    fn overdue(&mut self, now: impl FnOnce() -> Time) -> Option<RecordError> {
-        match self {
-            Reader::Stream(records) if records.is_partial() => records.check(now()).err(),
-            Reader::Stream(_) | Reader::Datagrams(..) => None,
-        }
-    }
 }
 
 impl Link {
@@ -125,10 +105,7 @@ impl Link {
         limits: Limits,
         back: Option<Arc<dyn Back>>,
     ) -> Arc<Link> {
-        let reader = match datagrams {
-            true => Reader::Datagrams(vec![0; DATAGRAM].into(), Refusals::default()),
-            false => Reader::Stream(Box::new(Records::new(limits))),
-        };
+        let reader = Reader::new(datagrams, limits);
         let link = Arc::new_cyclic(|me| Link {
             env,
             me: me.clone(),
@@ -136,12 +113,16 @@ impl Link {
             datagrams,
             back,
             table: Mutex::default(),
-            reader: Mutex::new(reader),
+            receiving: Receiving {
+                lead: Lead::default(),
+                reader: Mutex::new(reader),
+                heard: AtomicU64::new(0),
+            },
             blocked: AtomicBool::new(false),
             state: AtomicU8::new(LIVE),
-            heard: AtomicU64::new(0),
             alarm: OnceLock::new(),
             service: OnceLock::new(),
+            awaited: AtomicBool::new(false),
         });
         if link.back.is_some() {
             service::engage(&link);
@@ -160,70 +141,88 @@ impl Link {
     pub(crate) fn replace(&self) {
         self.state.fetch_max(REPLACED, Ordering::SeqCst);
         let table = self.lock();
-        if table.is_empty() && !table.is_led() {
+        if table.is_empty() && self.is_unled() {
             self.fail(table, Kind::Unreachable, "the connection was silent for too long");
         }
     }
 
     /// A call's time is over which was sent when so much had come.
     #[cold]
-    pub(crate) fn late(&self, then: u64) -> Lost {
-        let now = self.heard.load(Ordering::Relaxed);
+    pub(crate) fn late(&self, then: u64) -> TransportError {
+        let now = self.receiving.heard.load(Ordering::Relaxed);
         if !self.datagrams && (now == then || now % 2 == 1) {
             self.state.fetch_max(SILENT, Ordering::SeqCst);
         }
-        Lost::late()
+        TransportError::late()
     }
 
     /// Looks whether the server has ended the connection, unless somebody would hear of it anyway.
     #[cold]
     pub(crate) fn check(self: &Arc<Self>) {
-        if !self.datagrams && self.lock().try_lead() {
+        if !self.datagrams {
             self.look();
         }
     }
 
-    /// Calls, and waits for the reply. The leader, who takes its own reply in, does not enter its call in the table.
-    pub(crate) fn call(self: &Arc<Self>, message: &[u8], terms: &Terms) -> Outcome {
+    /// Calls, and waits for the reply. The leader, who takes its own reply in, does not enter its call in the
+    /// table.
+    pub(crate) fn call(self: &Arc<Self>, xid: u32, message: &[u8], options: &CallOptions) -> Outcome {
         may_wait()?;
         let waits = wait_guard()?;
         let mut table = self.lock();
-        let end = table.admit(Some(terms.xid), message)?;
-        let entered = !table.try_lead_for(terms.xid);
-        let mine = Mine { xid: terms.xid, end, entered, heard: self.heard.load(Ordering::Relaxed) };
-        if mine.entered {
-            table.begin(mine.xid, Entry { end, heard: mine.heard, ..Entry::default() })?;
+        let end = table.admit(Some(xid), !self.is_unled(), message)?;
+        let mut leads = self.receiving.lead.try_lead();
+        let own = OwnCall { xid, end, entered: !leads, heard: self.receiving.heard.load(Ordering::Relaxed) };
+        if leads {
+            table.leader_xid = xid;
+        } else {
             let event = thread_event(&self.env);
-            table.follow(event.clone());
-            table.watch(mine.xid, Watcher::Thread(event));
+            let watcher = Watcher::Thread(event.clone());
+            table.begin(xid, Entry { end, heard: own.heard, watcher, ..Entry::default() })?;
+            leads = self.receiving.lead.join(&event);
         }
         self.depart(table, message, false);
-        self.await_reply(&mine, terms, !mine.entered, self.datagrams.then_some(message), &waits)
+        self.await_reply(&own, options, leads, self.datagrams.then_some(message), &waits)
     }
 
     /// Sends a call that has no reply.
-    pub(crate) fn send_only(self: &Arc<Self>, message: &[u8]) -> Result<(), Lost> {
+    pub(crate) fn send_only(self: &Arc<Self>, message: &[u8]) -> Result<(), TransportError> {
         let mut table = self.lock();
-        let end = table.admit(None, message)?;
+        let end = table.admit(None, false, message)?;
         self.depart(table, message, false);
         self.engage_if_blocked();
         let table = self.lock();
-        let ran = table.way.may_have_run(end);
-        table.broken.clone().map_or(Ok(()), |lost| Err(Lost { ran, ..lost }))
+        let ran = table.send_queue.may_have_run(end);
+        table.broken.clone().map_or(Ok(()), |error| Err(TransportError { ran, ..error }))
     }
 
-    /// Starts a call. It leaves at once if it is the only one; else it may wait for others to leave with it, until a
-    /// thread waits, or the service thread looks.
-    pub(crate) fn start(self: &Arc<Self>, message: &[u8], terms: &Terms, anew: Anew) -> Result<(), Lost> {
-        let again = self.datagrams.then(|| Box::new(Again::new(message, anew, terms.now, terms.pause)));
+    /// Starts a call. It leaves at once if it is the only one; else it may wait for others to leave with it,
+    /// until a thread waits, or the service thread looks.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        xid: u32,
+        message: &[u8],
+        options: &CallOptions,
+        resealer: Option<Arc<Resealer>>,
+    ) -> Result<(), TransportError> {
+        let retransmission = self
+            .datagrams
+            .then(|| Box::new(Retransmission::new(message, resealer, options.now, options.pause)));
         let mut table = self.lock();
-        let end = table.admit(Some(terms.xid), message)?;
-        let heard = self.heard.load(Ordering::Relaxed);
-        let entry =
-            Entry { end, heard, deadline: terms.deadline, again, unattended: true, ..Entry::default() };
-        table.begin(terms.xid, entry)?;
+        let end = table.admit(Some(xid), !self.is_unled(), message)?;
+        let heard = self.receiving.heard.load(Ordering::Relaxed);
+        let entry = Entry {
+            end,
+            heard,
+            deadline: options.deadline,
+            retransmission,
+            unattended: true,
+            ..Entry::default()
+        };
+        table.begin(xid, entry)?;
         table.started += 1;
-        let hold = !self.datagrams && table.len() > 1 && table.way.out.len() + message.len() < HOLD;
+        let hold =
+            !self.datagrams && table.len() > 1 && table.send_queue.out.len() + message.len() < MAX_HELD_BYTES;
         let unlisted = !mem::replace(&mut table.listed, true);
         self.depart(table, message, hold);
         service::look_after(self, unlisted);
@@ -236,20 +235,21 @@ impl Link {
         if let Some(outcome) = table.fetch(xid) {
             return outcome;
         }
-        let waits =
-            may_wait().and_then(|()| wait_guard()).map_err(|lost| Lost { ran: Ran::Maybe, ..lost })?;
+        let waits = may_wait()
+            .and_then(|()| wait_guard())
+            .map_err(|error| TransportError { ran: Ran::Maybe, ..error })?;
         table.attend(xid, true);
-        let mine = Mine { xid, end: 0, entered: true, heard: table.heard(xid) };
+        let own = OwnCall { xid, end: 0, entered: true, heard: table.heard(xid) };
         let event = thread_event(&self.env);
-        let leads = table.join(&event);
+        let leads = self.receiving.lead.join(&event);
         let watcher = if leads { Watcher::Nobody } else { Watcher::Thread(event) };
         let former = table.watch(xid, watcher);
         self.flush(table);
         drop(former);
         let now = self.env.now();
         let within = deadline.map(|deadline| deadline.since(now));
-        let terms = Terms { xid, deadline, within, pause: Duration::ZERO, now };
-        self.await_reply(&mine, &terms, leads, None, &waits)
+        let options = CallOptions { deadline, now, within, patience: None, pause: Duration::ZERO };
+        self.await_reply(&own, &options, leads, None, &waits)
     }
 
     /// The outcome of a call that was started, if there is one; else `watcher` is told of it.
@@ -259,7 +259,13 @@ impl Link {
             return Some(outcome);
         }
         let former = table.watch(xid, watcher());
-        let engage = (table.is_hurried() && !table.watched && !table.is_led()) || !table.listed;
+        if table.needs_service() {
+            self.awaited.store(true, Ordering::Relaxed);
+        }
+        // SeqCst: this thread writes `awaited` and then reads whether a thread leads; a leader passes the lead
+        // and then reads `awaited`. At least one of them sees what the other wrote.
+        fence(Ordering::SeqCst);
+        let engage = (table.needs_service() && !table.watched && self.is_unled()) || !table.listed;
         drop(table);
         drop(former);
         if engage {
@@ -306,9 +312,9 @@ impl Link {
             drop(table);
             return self.send_datagram(message);
         }
-        let way = &mut table.way;
-        if hold || way.writing || way.blocked || !way.out.is_empty() {
-            way.out.extend_from_slice(message);
+        let send_queue = &mut table.send_queue;
+        if hold || send_queue.writing || send_queue.blocked || !send_queue.out.is_empty() {
+            send_queue.out.extend_from_slice(message);
             if !hold {
                 self.flush(table);
             }
@@ -322,19 +328,19 @@ impl Link {
     fn flush<'a>(&'a self, mut table: MutexGuard<'a, Table>) {
         let mut used = Vec::new();
         while table.may_write() {
-            let batch = mem::replace(&mut table.way.out, mem::take(&mut used));
+            let batch = mem::replace(&mut table.send_queue.out, mem::take(&mut used));
             table = self.write(table, &batch);
             used = batch;
             used.clear();
         }
-        if table.way.out.capacity() == 0 && used.capacity() <= 2 * HOLD {
-            table.way.out = used;
+        if table.send_queue.out.capacity() == 0 && used.capacity() <= 2 * MAX_HELD_BYTES {
+            table.send_queue.out = used;
         }
     }
 
     /// Hands bytes over, which are all that is counted in and not in `Way::out`. No lock is held meanwhile.
     fn write<'a>(&'a self, mut table: MutexGuard<'a, Table>, bytes: &[u8]) -> MutexGuard<'a, Table> {
-        table.way.hand_over();
+        table.send_queue.hand_over();
         drop(table);
         let sent = self.carrier.send(bytes);
         let mut table = self.lock();
@@ -342,12 +348,12 @@ impl Link {
             Ok(sent) => sent,
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
             Err(why) => {
-                table.way.took_none(bytes.len());
+                table.send_queue.took_none(bytes.len());
                 self.fail(table, Kind::Unreachable, &why.to_string());
                 return self.lock();
             }
         };
-        if !table.way.took(bytes, sent) {
+        if !table.send_queue.took(bytes, sent) {
             self.blocked.store(true, Ordering::SeqCst);
         }
         table
@@ -356,7 +362,7 @@ impl Link {
     /// The system takes more again.
     pub(crate) fn unblock(&self) {
         let mut table = self.lock();
-        table.way.blocked = false;
+        table.send_queue.blocked = false;
         self.blocked.store(false, Ordering::SeqCst);
         self.flush(table);
     }
@@ -384,27 +390,27 @@ impl Link {
         }
     }
 
-    /// Waits until a call has ended, as the leader or as one that follows. A server's procedure that waits has others go on
-    /// with its work meanwhile.
+    /// Waits until a call has ended, as the leader or as one that follows. A server's procedure that waits
+    /// has others go on with its work meanwhile.
     fn await_reply(
         self: &Arc<Self>,
-        mine: &Mine,
-        terms: &Terms,
+        own: &OwnCall,
+        options: &CallOptions,
         leads: bool,
-        again: Option<&[u8]>,
+        datagram: Option<&[u8]>,
         waits: &WaitGuard,
     ) -> Outcome {
         waits.begin();
         let mut timers =
-            Timers { deadline: terms.deadline, again, at: None, pause: terms.pause, repeated: false };
+            Timers { deadline: options.deadline, datagram, at: None, pause: options.pause, repeated: false };
         if !leads {
             self.engage_if_blocked();
-            if let Some(outcome) = self.follow(mine.xid, &mut timers, terms.now) {
+            if let Some(outcome) = self.follow(own.xid, &mut timers, options.now) {
                 return timers.mark(outcome);
             }
         }
         let former = LEADS.replace(true);
-        let outcome = self.lead(mine, terms, &mut timers);
+        let outcome = self.lead(own, options, &mut timers);
         LEADS.set(former);
         timers.mark(outcome)
     }
@@ -414,24 +420,18 @@ impl Link {
         let event = thread_event(&self.env);
         timers.set(start);
         loop {
-            let mut table = self.lock();
-            if let Some(outcome) = table.fetch(xid) {
-                let next = table.leave(&event);
-                drop(table);
-                wake(next);
-                return Some(outcome);
+            let outcome = self.lock().fetch(xid);
+            if outcome.is_some() {
+                self.leave(false, &event);
+                return outcome;
             }
-            if table.inherits(&event) {
+            if self.accept_lead(&event) {
                 return None;
             }
-            drop(table);
             let now = self.env.now();
             if timers.is_late(now) {
-                let mut table = self.lock();
-                let next = table.leave(&event);
-                let entry = table.remove(xid).unwrap_or_default();
-                drop(table);
-                wake(next);
+                let entry = self.lock().remove(xid).unwrap_or_default();
+                self.leave(false, &event);
                 return Some(entry.outcome.unwrap_or_else(|| Err(self.late(entry.heard))));
             }
             self.send_again(timers, now);
@@ -440,31 +440,31 @@ impl Link {
     }
 
     /// Receives for everybody until the call has ended.
-    fn lead(self: &Arc<Self>, mine: &Mine, terms: &Terms, timers: &mut Timers<'_>) -> Outcome {
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+    fn lead(self: &Arc<Self>, own: &OwnCall, options: &CallOptions, timers: &mut Timers<'_>) -> Outcome {
+        let mut reader = self.receiving.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // The first wait needs no clock: hardly any time has passed.
-        let mut wait = terms.first_wait(timers);
+        let mut wait = options.first_wait(timers);
         if let Some(due) = reader.due() {
             wait = wait.until(due, self.env.now());
         }
-        if let Some(at) = reader.next_try(terms.now) {
-            timers.set(terms.now);
+        if let Some(at) = reader.next_try(options.now) {
+            timers.set(options.now);
             timers.hasten(at);
             wait = wait.until(at, self.env.now());
         }
         loop {
             // What came before the time was over counts.
             let is_late = wait == Wait::No;
-            match self.receive(&mut reader, wait, Some(mine)) {
-                Came::Mine(body) => return Ok(body),
-                Came::Broken => return self.finish(mine, None),
-                Came::GivenUp(lost) => return self.finish(mine, Some(lost)),
-                Came::Something | Came::Nothing | Came::Refused(_) if is_late => {
-                    return self.finish(mine, Some(self.late(mine.heard)));
+            match self.receive(&mut reader, wait, Some(own)) {
+                Reception::OwnReply(body) => return Ok(body),
+                Reception::Broken => return self.finish(own, None),
+                Reception::GivenUp(error) => return self.finish(own, Some(error)),
+                Reception::Something | Reception::Nothing | Reception::Refused(_) if is_late => {
+                    return self.finish(own, Some(self.late(own.heard)));
                 }
-                Came::Something | Came::Nothing => timers.set(terms.now),
-                Came::Refused(at) => {
-                    timers.set(terms.now);
+                Reception::Something | Reception::Nothing => timers.set(options.now),
+                Reception::Refused(at) => {
+                    timers.set(options.now);
                     timers.hasten(at);
                 }
             }
@@ -483,35 +483,71 @@ impl Link {
 
     /// Ends the lead of one who has not received its reply.
     #[cold]
-    fn finish(&self, mine: &Mine, lost: Option<Lost>) -> Outcome {
+    fn finish(&self, own: &OwnCall, error: Option<TransportError>) -> Outcome {
         let mut table = self.lock();
-        let ended = if mine.entered { table.remove(mine.xid).and_then(|entry| entry.outcome) } else { None };
-        let ran = table.way.may_have_run(mine.end);
-        let broken = table.broken.clone().map(|lost| Lost { ran, ..lost });
-        self.pass(table);
-        ended.unwrap_or_else(|| Err(lost.or(broken).unwrap_or_else(Lost::late)))
+        let ended = if own.entered { table.remove(own.xid).and_then(|entry| entry.outcome) } else { None };
+        let ran = table.send_queue.may_have_run(own.end);
+        let broken = table.broken.clone().map(|error| TransportError { ran, ..error });
+        drop(table);
+        self.pass();
+        ended.unwrap_or_else(|| Err(error.or(broken).unwrap_or_else(TransportError::late)))
     }
 
-    fn pass(&self, mut table: MutexGuard<'_, Table>) {
-        let next = table.pass();
-        let hurried = next.is_none() && table.is_hurried();
+    /// Gives up the lead.
+    #[inline]
+    fn pass(&self) {
+        self.receiving.lead.pass();
+        self.serve_awaited();
+    }
+
+    /// Has the service thread receive for tasks if nobody leads any more.
+    #[inline]
+    fn serve_awaited(&self) {
+        // SeqCst for the reason given in `poll`.
+        fence(Ordering::SeqCst);
+        if self.awaited.load(Ordering::Relaxed) {
+            self.hand_to_service();
+        }
+    }
+
+    #[cold]
+    fn hand_to_service(&self) {
+        let table = self.lock();
+        let for_service = table.needs_service();
+        if !for_service {
+            self.awaited.store(false, Ordering::Relaxed);
+        }
         drop(table);
-        wake(next);
-        if hurried {
+        if for_service && self.is_unled() {
             self.wake_service();
         }
     }
 
+    /// Whether no thread leads.
+    pub(crate) fn is_unled(&self) -> bool {
+        self.receiving.lead.is_free()
+    }
+
+    /// Takes the lead, or follows: see [`Lead::join`].
+    pub(crate) fn join(&self, event: &Arc<dyn Event>) -> bool {
+        self.receiving.lead.join(event)
+    }
+
+    /// Whether the lead was passed to this thread, which followed.
+    pub(crate) fn accept_lead(&self, event: &Arc<dyn Event>) -> bool {
+        self.receiving.lead.accept(event)
+    }
+
     fn send_again(&self, timers: &mut Timers<'_>, now: Time) {
-        let Some(message) = timers.again.filter(|_| timers.at.is_some_and(|at| at <= now)) else { return };
+        let Some(message) = timers.datagram.filter(|_| timers.at.is_some_and(|at| at <= now)) else { return };
         self.send_datagram(message);
-        timers.pause = later(timers.pause);
+        timers.pause = next_pause(timers.pause);
         timers.at = Some(now + timers.pause);
         timers.repeated = true;
     }
 
     /// Receives once, as the leader.
-    fn receive(self: &Arc<Self>, reader: &mut Reader, wait: Wait, mine: Option<&Mine>) -> Came {
+    fn receive(self: &Arc<Self>, reader: &mut Reader, wait: Wait, own: Option<&OwnCall>) -> Reception {
         if self.blocked.load(Ordering::SeqCst) && wait != Wait::No {
             let time = if let Wait::For(time) = wait { Some(time) } else { None };
             match carrier::wait(&*self.env, &*self.carrier, true, None, time) {
@@ -519,7 +555,7 @@ impl Link {
                 Ok(ready) if ready.read => {}
                 _ => return self.nothing(reader),
             }
-            return self.receive(reader, Wait::No, mine);
+            return self.receive(reader, Wait::No, own);
         }
         let space = match reader {
             Reader::Stream(records) => records.space(),
@@ -527,7 +563,7 @@ impl Link {
         };
         match self.carrier.receive(space, wait) {
             Ok(0) if !self.datagrams => self.break_off(Kind::Unreachable, "the server ended the connection"),
-            Ok(len) => self.take_in(reader, len, mine),
+            Ok(len) => self.take_in(reader, len, own),
             Err(why) => match why.kind() {
                 ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::TimedOut => self.nothing(reader),
                 _ => match reader {
@@ -539,16 +575,16 @@ impl Link {
     }
 
     /// Nothing came, and a record that is under way may have taken too long.
-    fn nothing(&self, reader: &mut Reader) -> Came {
+    fn nothing(&self, reader: &mut Reader) -> Reception {
         match reader.overdue(|| self.env.now()) {
-            None => Came::Nothing,
+            None => Reception::Nothing,
             Some(why) => self.break_off(Kind::BadResult, &why.to_string()),
         }
     }
 
     /// Gives what came to whom it is for.
     #[inline]
-    fn take_in(self: &Arc<Self>, reader: &mut Reader, len: usize, mine: Option<&Mine>) -> Came {
+    fn take_in(self: &Arc<Self>, reader: &mut Reader, len: usize, own: Option<&OwnCall>) -> Reception {
         let alone = match &mut *reader {
             Reader::Datagrams(buffer, refusals) => {
                 refusals.heard();
@@ -560,40 +596,40 @@ impl Link {
             }
         };
         // Nobody else receives.
-        let whole = (self.heard.load(Ordering::Relaxed) | 1) + 1;
-        self.heard.store(whole, Ordering::Relaxed);
-        if let Some(body) = alone.and_then(|message| mine?.take(message)) {
+        let whole = (self.receiving.heard.load(Ordering::Relaxed) | 1) + 1;
+        self.receiving.heard.store(whole, Ordering::Relaxed);
+        if let Some(body) = alone.and_then(|message| own?.take(message)) {
             if let Reader::Stream(records) = reader {
                 records.skip();
             }
-            self.pass(self.lock());
-            return Came::Mine(body);
+            self.pass();
+            return Reception::OwnReply(body);
         }
         let mut table = self.lock();
-        let mut posted = Posted::default();
+        let mut incoming = Incoming::default();
         let mut fault = None;
         match reader {
-            Reader::Datagrams(buffer, _) => posted.sort(&mut table, Cow::Borrowed(&buffer[..len]), mine),
+            Reader::Datagrams(buffer, _) => incoming.sort(&mut table, Cow::Borrowed(&buffer[..len]), own),
             Reader::Stream(records) => {
                 fault = loop {
                     match records.next() {
-                        Ok(Some(record)) => posted.sort(&mut table, record, mine),
+                        Ok(Some(record)) => incoming.sort(&mut table, record, own),
                         Ok(None) => break None,
                         Err(why) => break Some(why),
                     }
                 };
                 if fault.is_none() && records.is_partial() {
-                    self.heard.store(whole + 1, Ordering::Relaxed);
+                    self.receiving.heard.store(whole + 1, Ordering::Relaxed);
                     fault = records.check(self.env.now()).err();
                 }
             }
         }
-        let leading = posted.mine.is_none();
-        match leading {
-            true => drop(table),
-            false => self.pass(table),
+        let leading = incoming.own.is_none();
+        drop(table);
+        if !leading {
+            self.pass();
         }
-        let Posted { mine, watchers, calls } = posted;
+        let Incoming { own, watchers, calls } = incoming;
         // Mostly there is nobody else.
         if !watchers.is_empty() {
             watchers.into_iter().for_each(|watcher| watcher.wake(leading));
@@ -605,38 +641,38 @@ impl Link {
         }
         if let Some(why) = fault {
             self.break_off(Kind::BadResult, &why.to_string());
-            return mine.map_or(Came::Broken, Came::Mine);
+            return own.map_or(Reception::Broken, Reception::OwnReply);
         }
-        mine.map_or(Came::Something, Came::Mine)
+        own.map_or(Reception::Something, Reception::OwnReply)
     }
 
     /// Handles the system's word that the server's port is refused. It brings the next try forward; if
     /// refusals go on, all calls end.
     #[cold]
-    fn refused(&self, why: &io::Error, refusals: &mut Refusals) -> Came {
+    fn refused(&self, why: &io::Error, refusals: &mut Refusals) -> Reception {
         let next = match Refusals::is_one(why.kind()) {
             true => refusals.refused(self.env.now()),
             false => Next::GiveUp,
         };
         match next {
-            Next::Retry(at) => Came::Refused(at),
+            Next::Retry(at) => Reception::Refused(at),
             Next::FirstRetry(at) => {
                 self.lock().hasten(at);
                 self.wake_service();
-                Came::Refused(at)
+                Reception::Refused(at)
             }
             Next::GiveUp => {
-                let lost = Lost::new(Kind::Unreachable, Ran::Maybe, why.to_string());
-                let watchers = self.lock().end_all(&lost);
+                let error = TransportError::new(Kind::Unreachable, Ran::Maybe, why.to_string());
+                let watchers = self.lock().end_all(&error);
                 watchers.into_iter().for_each(|watcher| watcher.wake(false));
-                Came::GivenUp(lost)
+                Reception::GivenUp(error)
             }
         }
     }
 
-    fn break_off(&self, kind: Kind, why: &str) -> Came {
+    fn break_off(&self, kind: Kind, why: &str) -> Reception {
         self.fail(self.lock(), kind, why);
-        Came::Broken
+        Reception::Broken
     }
 
     /// All calls end, by this reason.
@@ -651,32 +687,31 @@ impl Link {
         watchers.into_iter().for_each(|watcher| watcher.wake(false));
     }
 
-    /// Takes in what has come, without waiting, as one who leads; and leads no longer.
+    /// Takes in what has come, without waiting, unless another thread leads: that one takes it in.
     pub(crate) fn look(self: &Arc<Self>) {
-        /// The rest waits its turn.
-        const MOST: usize = 16;
-        (0..MOST).all(|_| self.take_some());
-        self.pass(self.lock());
+        const MAX_RECEPTIONS: usize = 16;
+        if self.receiving.lead.try_lead() {
+            (0..MAX_RECEPTIONS).all(|_| self.take_some());
+            self.pass();
+        }
     }
 
     /// Takes in something that has come, a refusal too, as one who leads; false if there was nothing.
     pub(crate) fn take_some(self: &Arc<Self>) -> bool {
         let former = LEADS.replace(true);
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.receiving.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let came = self.receive(&mut reader, Wait::No, None);
         LEADS.set(former);
-        !matches!(came, Came::Nothing | Came::Broken)
+        !matches!(came, Reception::Nothing | Reception::Broken)
     }
 
     /// Leads, or follows, no longer.
     pub(crate) fn leave(&self, leads: bool, event: &Arc<dyn Event>) {
-        let mut table = self.lock();
-        if leads {
-            return self.pass(table);
+        match leads {
+            true => self.receiving.lead.pass(),
+            false => self.receiving.lead.leave(event),
         }
-        let next = table.leave(event);
-        drop(table);
-        wake(next);
+        self.serve_awaited();
     }
 
     pub(crate) fn env(&self) -> &Arc<dyn Env> {
@@ -687,8 +722,9 @@ impl Link {
         self.me.upgrade()
     }
 
-    /// Waits until something has come or `until`, as one who leads; the alarm ends the wait. Where the system has no
-    /// descriptors for an alarm, it ends soon: then whoever waits looks for what an alarm would have told.
+    /// Waits until something has come or `until`, as one who leads; the alarm ends the wait. Where the system
+    /// has no descriptors for an alarm, it ends soon: then whoever waits looks for what an alarm would have
+    /// told.
     pub(crate) fn watch(&self, alarm: Option<&dyn Alarm>, until: Option<Time>) {
         const SOON: Duration = Duration::from_millis(10);
         let until = [until, self.due()].into_iter().flatten().min();
@@ -723,7 +759,7 @@ impl Link {
 
     /// When the record under way will have taken too long; none if another thread receives, which minds that.
     pub(crate) fn due(&self) -> Option<Time> {
-        self.reader.try_lock().ok()?.due()
+        self.receiving.reader.try_lock().ok()?.due()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Table> {
@@ -734,21 +770,16 @@ impl Link {
 
 /// Says that this thread waits, to the worker pool that it may belong to.
 #[inline]
-fn wait_guard() -> Result<WaitGuard, Lost> {
-    WaitGuard::new()
-        .map_err(|_| Lost::overloaded("too many procedures of this server wait in calls of their own"))
+pub(crate) fn wait_guard() -> Result<WaitGuard, TransportError> {
+    WaitGuard::new().map_err(|_| TransportError::overloaded(TOO_MANY_WAIT))
 }
 
 /// A thread that receives for others must not wait in a second call: it waits for itself.
 #[inline]
-pub(crate) fn may_wait() -> Result<(), Lost> {
+pub(crate) fn may_wait() -> Result<(), TransportError> {
     if !LEADS.get() {
         return Ok(());
     }
     let why = "no call can be waited for in a waker: start it there";
-    Err(Lost::new(Kind::Local, Ran::No, why))
-}
-
-fn wake(thread: Option<Arc<dyn Event>>) {
-    thread.iter().for_each(|event| event.set());
+    Err(TransportError::new(Kind::Local, Ran::No, why))
 }

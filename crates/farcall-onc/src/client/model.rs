@@ -8,9 +8,9 @@ use farcall::env::Time;
 use farcall::{Kind, Ran};
 
 use super::bound::refusal;
-use super::incoming::Posted;
+use super::incoming::Incoming;
 use super::refusals::{Next, Refusals};
-use super::table::{Again, Entry, Kept, Lost, Table};
+use super::table::{Entry, Kept, Retransmission, Table, TransportError};
 use crate::wire::message::{Accepted, Answer, Reply};
 use crate::wire::record::{Limits, Records};
 
@@ -55,12 +55,14 @@ impl Calls {
         deadline: Time,
         pause: Duration,
     ) -> Result<(), Ran> {
-        let end = self.table.admit(Some(xid), message).map_err(|lost| lost.ran)?;
-        let again = self.records.is_none().then(|| Box::new(Again::new(message, None, now, pause)));
-        let entry = Entry { end, deadline: Some(deadline), again, unattended: true, ..Entry::default() };
-        self.table.begin(xid, entry).map_err(|lost| lost.ran)?;
+        let end = self.table.admit(Some(xid), false, message).map_err(|error| error.ran)?;
+        let retransmission =
+            self.records.is_none().then(|| Box::new(Retransmission::new(message, None, now, pause)));
+        let entry =
+            Entry { end, deadline: Some(deadline), retransmission, unattended: true, ..Entry::default() };
+        self.table.begin(xid, entry).map_err(|error| error.ran)?;
         if self.records.is_some() {
-            self.table.way.out.extend_from_slice(message);
+            self.table.send_queue.out.extend_from_slice(message);
         }
         Ok(())
     }
@@ -68,9 +70,9 @@ impl Calls {
     /// Takes out the bytes that wait to be sent on a stream. [`Calls::took`] then has to say how many of them
     /// the system took.
     pub fn hand_over(&mut self) -> Vec<u8> {
-        self.table.way.blocked = false;
-        let bytes = std::mem::take(&mut self.table.way.out);
-        self.table.way.hand_over();
+        self.table.send_queue.blocked = false;
+        let bytes = std::mem::take(&mut self.table.send_queue.out);
+        self.table.send_queue.hand_over();
         bytes
     }
 
@@ -78,9 +80,9 @@ impl Calls {
     /// because the stream has ended.
     pub fn took(&mut self, bytes: &[u8], sent: Option<usize>) {
         match sent {
-            Some(sent) => drop(self.table.way.took(bytes, sent)),
+            Some(sent) => drop(self.table.send_queue.took(bytes, sent)),
             None => {
-                self.table.way.took_none(bytes.len());
+                self.table.send_queue.took_none(bytes.len());
                 self.fail();
             }
         }
@@ -88,10 +90,10 @@ impl Calls {
 
     /// Takes in a datagram or the next bytes of the stream. Bytes that cannot be a record end the stream.
     pub fn receive(&mut self, mut bytes: &[u8]) {
-        let mut posted = Posted::default();
+        let mut incoming = Incoming::default();
         self.refusals.heard();
         let Some(records) = &mut self.records else {
-            return posted.sort(&mut self.table, Cow::Borrowed(bytes), None);
+            return incoming.sort(&mut self.table, Cow::Borrowed(bytes), None);
         };
         while !bytes.is_empty() {
             let space = records.space();
@@ -101,7 +103,7 @@ impl Calls {
             bytes = &bytes[len..];
             loop {
                 match records.next() {
-                    Ok(Some(record)) => posted.sort(&mut self.table, record, None),
+                    Ok(Some(record)) => incoming.sort(&mut self.table, record, None),
                     Ok(None) => break,
                     Err(_) => return self.fail(),
                 }
@@ -124,15 +126,17 @@ impl Calls {
         match self.refusals.refused(now) {
             Next::Retry(_) => {}
             Next::FirstRetry(at) => self.table.hasten(at),
-            Next::GiveUp => {
-                drop(self.table.end_all(&Lost::new(Kind::Unreachable, Ran::Maybe, "nobody is there")))
-            }
+            Next::GiveUp => drop(self.table.end_all(&TransportError::new(
+                Kind::Unreachable,
+                Ran::Maybe,
+                "nobody is there",
+            ))),
         }
     }
 
     /// Acts on the timers that are due, and returns the messages that are to be sent again.
     pub fn run_timers(&mut self, now: Time) -> Vec<Vec<u8>> {
-        let (_, repeats) = self.table.run_timers(now, &|_| Lost::late());
+        let (_, repeats) = self.table.run_timers(now, &|_| TransportError::late());
         repeats.into_iter().map(|(message, _)| message).collect()
     }
 
@@ -151,7 +155,7 @@ impl Calls {
                 };
                 Ended::Answered(message, body.repeated)
             }
-            Err(lost) => Ended::Lost(lost.kind, lost.ran),
+            Err(error) => Ended::Lost(error.kind, error.ran),
         })
     }
 }

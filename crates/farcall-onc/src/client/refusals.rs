@@ -13,8 +13,8 @@ use farcall::env::Time;
 
 /// The pause after a refusal before the next try. Refusals within it count as one.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// So many refusals, each of a try of its own, end the calls: at least 500 ms after the first.
-const ENOUGH: u32 = 3;
+/// How many refusals, each of another try, end the calls: at least 500 ms after the first.
+const REFUSALS_TO_GIVE_UP: u32 = 3;
 /// Refusals that are further apart do not follow one another: tries between them were not refused.
 const LONGEST_GAP: Duration = Duration::from_secs(3);
 
@@ -72,7 +72,7 @@ impl Refusals {
         }
         self.count += 1;
         self.last = Some(now);
-        if self.count < ENOUGH {
+        if self.count < REFUSALS_TO_GIVE_UP {
             return Next::FirstRetry(now + RETRY_AFTER);
         }
         self.count = 0;

@@ -49,7 +49,8 @@ enum Version {
 }
 
 impl Rpcbind {
-    /// The port mapper of a host, over TCP or, if nobody listens there, UDP; at port 111 unless `HOST:PORT` says another.
+    /// The port mapper of a host, over TCP or, if nobody listens there, UDP; at port 111 unless `HOST:PORT`
+    /// says another.
     ///
     /// # Errors
     /// If there is no such host.
@@ -94,8 +95,8 @@ impl Rpcbind {
         Rpcbind { newest: Arc::new(AtomicU32::new(newest)), ..self }
     }
 
-    /// Where a program is called over TCP, if `stream`, or UDP. If the host has it in another version only, that one may
-    /// be named: who calls it hears which versions there are.
+    /// Where a program is called over TCP, if `stream`, or UDP. If the host has it in another version only,
+    /// that one may be named: who calls it hears which versions there are.
     ///
     /// # Errors
     /// If the host has no port mapper.
@@ -187,7 +188,8 @@ impl Rpcbind {
         })
     }
 
-    /// Removes a program's version from all networks; false if it is not registered, or not by who may remove it.
+    /// Removes a program's version from all networks; false if it is not registered, or not by who may remove
+    /// it.
     ///
     /// # Errors
     /// If the host has no port mapper.

@@ -1,9 +1,6 @@
-//! Who waits for what on one link: calls by their identifiers, and whose turn it is to receive. No sockets here.
-//!
-//! Of all threads that wait one leads: it receives for everybody. The rule that must hold: while a thread waits,
-//! somebody leads or has been woken to lead.
+//! The calls of one link by their identifiers, who waits for each, and what is to be sent. No sockets here.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::mem;
 use std::sync::Arc;
@@ -15,7 +12,7 @@ use farcall::env::{Event, Time};
 use farcall::wait::ReadyToken;
 use farcall::{Kind, Ran, guard};
 
-use super::copies::Anew;
+use super::resealer::Resealer;
 
 /// The most calls under way, and the most bytes that wait to be sent.
 const MAX_CALLS: usize = 1 << 16;
@@ -38,59 +35,63 @@ pub(crate) enum Kept {
     Long(Bytes),
 }
 
-/// Why a call has no reply.
+/// Why a call has no reply: the failure that the transport met.
 #[derive(Clone, Debug)]
-pub(crate) struct Lost {
+pub(crate) struct TransportError {
     pub(crate) kind: Kind,
     pub(crate) ran: Ran,
     pub(crate) why: Arc<str>,
-    /// Its identifier is that of a call that was made 2^32 calls before and is still under way: nothing was sent.
-    pub(crate) taken: bool,
+    /// Its identifier is that of a call that was made 2^32 calls before and is still under way: nothing was
+    /// sent.
+    pub(crate) id_in_use: bool,
 }
 
-impl Lost {
-    pub(crate) fn new(kind: Kind, ran: Ran, why: impl Into<Arc<str>>) -> Lost {
-        Lost { kind, ran, why: why.into(), taken: false }
+impl TransportError {
+    pub(crate) fn new(kind: Kind, ran: Ran, why: impl Into<Arc<str>>) -> TransportError {
+        TransportError { kind, ran, why: why.into(), id_in_use: false }
     }
 
     #[cold]
-    pub(crate) fn overloaded(why: &str) -> Lost {
-        Lost::new(Kind::Overloaded, Ran::No, why)
+    pub(crate) fn overloaded(why: &str) -> TransportError {
+        TransportError::new(Kind::Overloaded, Ran::No, why)
     }
 
     /// The reply did not come in time.
     #[cold]
-    pub(crate) fn late() -> Lost {
-        Lost::new(Kind::Deadline, Ran::Maybe, "")
+    pub(crate) fn late() -> TransportError {
+        TransportError::new(Kind::Deadline, Ran::Maybe, "")
     }
 
     #[cold]
-    pub(crate) fn taken() -> Lost {
-        Lost { taken: true, ..Lost::new(Kind::Overloaded, Ran::No, "its identifier is in use") }
+    pub(crate) fn id_in_use() -> TransportError {
+        TransportError {
+            id_in_use: true,
+            ..TransportError::new(Kind::Overloaded, Ran::No, "its identifier is in use")
+        }
     }
 }
 
-pub(crate) type Outcome = Result<Body, Lost>;
+pub(crate) type Outcome = Result<Body, TransportError>;
 
-/// Who is told when a call has ended.
+/// What is woken when a call has ended.
 #[derive(Default)]
 pub(crate) enum Watcher {
-    /// Nobody, or the one who leads.
+    /// Nobody, or the leader.
     #[default]
     Nobody,
     Thread(Arc<dyn Event>),
     Task(Waker),
-    /// One who gathers the ends of several calls; whether it waits at this link.
+    /// A thread that gathers the ends of several calls, and whether it waits at this link.
     Gatherer(ReadyToken, bool),
 }
 
 impl Watcher {
-    /// Whether somebody else must receive for it.
-    fn is_hurried(&self) -> bool {
+    /// Whether the service thread must receive for it.
+    fn needs_service(&self) -> bool {
         matches!(self, Watcher::Task(_) | Watcher::Gatherer(_, false))
     }
 
-    /// Tells. No lock is held. `leading` says that who calls this receives at the link: then nobody else does.
+    /// Wakes it. No lock is held. `leading` says that the calling thread leads at the link.
     pub(crate) fn wake(self, leading: bool) {
         match self {
             Watcher::Nobody => {}
@@ -105,10 +106,10 @@ impl Watcher {
     }
 }
 
-/// A datagram that is sent again until its reply comes: these bytes, or another copy of the call.
-pub(crate) struct Again {
+/// A datagram that is sent again until its reply comes: the same bytes, or another copy of the call.
+pub(crate) struct Retransmission {
     pub(crate) message: Vec<u8>,
-    pub(crate) copies: Anew,
+    pub(crate) resealer: Option<Arc<Resealer>>,
     pub(crate) at: Time,
     /// How long the next pause is.
     pub(crate) pause: Duration,
@@ -116,16 +117,21 @@ pub(crate) struct Again {
     pub(crate) repeated: bool,
 }
 
-impl Again {
-    pub(crate) fn new(message: &[u8], copies: Anew, now: Time, pause: Duration) -> Again {
+impl Retransmission {
+    pub(crate) fn new(
+        message: &[u8],
+        resealer: Option<Arc<Resealer>>,
+        now: Time,
+        pause: Duration,
+    ) -> Retransmission {
         // Copies have the message themselves.
-        let message = if copies.is_some() { Vec::new() } else { message.to_vec() };
-        Again { message, copies, at: now + pause, pause: later(pause), repeated: false }
+        let message = if resealer.is_some() { Vec::new() } else { message.to_vec() };
+        Retransmission { message, resealer, at: now + pause, pause: next_pause(pause), repeated: false }
     }
 }
 
 /// What is sent again: the message, unless there are copies to take another from, with no lock held.
-pub(crate) type Repeat = (Vec<u8>, Anew);
+pub(crate) type Repeat = (Vec<u8>, Option<Arc<Resealer>>);
 
 /// A call that has no reply yet, or whose reply has not been fetched.
 #[derive(Default)]
@@ -138,18 +144,18 @@ pub(crate) struct Entry {
     pub(crate) heard: u64,
     pub(crate) deadline: Option<Time>,
     /// Of a started call over datagrams.
-    pub(crate) again: Option<Box<Again>>,
+    pub(crate) retransmission: Option<Box<Retransmission>>,
     /// No thread waits for it and minds its timers.
     pub(crate) unattended: bool,
     /// Nobody will fetch its reply.
     pub(crate) detached: bool,
 }
 
-/// Identifiers are distinct and follow one another: their low bits do.
+/// Hashes identifiers of calls. They are distinct and follow one another, so their low bits spread.
 #[derive(Default)]
-pub(crate) struct Direct(u64);
+pub(crate) struct XidHasher(u64);
 
-impl Hasher for Direct {
+impl Hasher for XidHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -164,23 +170,19 @@ impl Hasher for Direct {
     }
 }
 
-/// The calls of one link, its lead, and what is to be sent.
+/// The calls of one link, and what is to be sent.
 #[derive(Default)]
 pub(crate) struct Table {
-    calls: HashMap<u32, Entry, BuildHasherDefault<Direct>>,
+    calls: HashMap<u32, Entry, BuildHasherDefault<XidHasher>>,
     /// Why there can be no more.
-    pub(crate) broken: Option<Lost>,
-    pub(crate) way: Way,
-    led: bool,
-    /// The identifier of the call that the last leader made: a leader's is not entered.
-    leaders: u32,
-    /// To whom the lead was passed, if that thread has not come for it yet.
-    heir: Option<Arc<dyn Event>>,
-    /// Those who follow, the one who waits longest first.
-    following: VecDeque<Arc<dyn Event>>,
-    /// Calls under way that no thread minds, and those of them for which somebody must receive at once.
+    pub(crate) broken: Option<TransportError>,
+    pub(crate) send_queue: SendQueue,
+    /// The identifier of the last call that was made by the leader and not entered. The call is under way at
+    /// most while somebody leads.
+    pub(crate) leader_xid: u32,
+    /// Calls under way whose timers no thread minds, and those for which the service thread must receive.
     unattended: usize,
-    hurried: usize,
+    for_service: usize,
     /// Nothing that no thread minds is due earlier.
     pub(crate) timer: Option<Time>,
     /// The service thread looks after this link.
@@ -191,9 +193,9 @@ pub(crate) struct Table {
     pub(crate) started: u64,
 }
 
-/// What goes out on a stream.
+/// The bytes that wait to be sent on a stream.
 #[derive(Default)]
-pub(crate) struct Way {
+pub(crate) struct SendQueue {
     /// What waits to be sent.
     pub(crate) out: Vec<u8>,
     /// How long the stream is with all that, and how much of it the system may have been given.
@@ -205,7 +207,7 @@ pub(crate) struct Way {
     pub(crate) blocked: bool,
 }
 
-impl Way {
+impl SendQueue {
     /// Notes that every counted message which does not wait in `out` is given to the system.
     #[inline]
     pub(crate) fn hand_over(&mut self) {
@@ -235,43 +237,44 @@ impl Way {
         self.handed = self.length - (self.out.len() + bytes) as u64;
     }
 
-    /// Whether a call may have run whose record ends there, now that the stream has ended: not if its end was never handed
-    /// over, for then nobody has read it.
+    /// Whether a call may have run whose record ends there, now that the stream has ended: not if its end was
+    /// never handed over, for then nobody has read it.
     pub(crate) fn may_have_run(&self, end: u64) -> Ran {
         if end > self.handed { Ran::No } else { Ran::Maybe }
     }
 }
 
 impl Table {
-    /// Whether a call under way may have this identifier.
-    #[inline]
-    pub(crate) fn has(&self, xid: u32) -> bool {
-        self.led && self.leaders == xid || !self.calls.is_empty() && self.calls.contains_key(&xid)
-    }
-
     /// Counts a message, if it may be sent, and returns the length of the stream with it. `xid` is the
-    /// identifier of a call that gets a reply.
+    /// identifier of a call that gets a reply, and `is_led` whether a thread leads.
     #[inline]
-    pub(crate) fn admit(&mut self, xid: Option<u32>, message: &[u8]) -> Result<u64, Lost> {
-        if let Some(lost) = &self.broken {
-            return Err(lost.clone());
+    pub(crate) fn admit(
+        &mut self,
+        xid: Option<u32>,
+        is_led: bool,
+        message: &[u8],
+    ) -> Result<u64, TransportError> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
         }
-        if xid.is_some_and(|xid| self.has(xid)) {
-            return Err(Lost::taken());
+        let in_use =
+            |xid| is_led && self.leader_xid == xid || !self.calls.is_empty() && self.calls.contains_key(&xid);
+        if xid.is_some_and(in_use) {
+            return Err(TransportError::id_in_use());
         }
-        if !self.way.out.is_empty() && self.way.out.len() + message.len() > MAX_UNSENT_BYTES {
-            return Err(Lost::overloaded("too many bytes wait to be sent"));
+        if !self.send_queue.out.is_empty() && self.send_queue.out.len() + message.len() > MAX_UNSENT_BYTES {
+            return Err(TransportError::overloaded("too many bytes wait to be sent"));
         }
-        self.way.length += message.len() as u64;
-        Ok(self.way.length)
+        self.send_queue.length += message.len() as u64;
+        Ok(self.send_queue.length)
     }
 
     /// Enters a call whose message was counted. If too many calls are under way it fails, and the message
     /// must not be sent.
-    pub(crate) fn begin(&mut self, xid: u32, entry: Entry) -> Result<(), Lost> {
+    pub(crate) fn begin(&mut self, xid: u32, entry: Entry) -> Result<(), TransportError> {
         if self.len() >= MAX_CALLS {
-            self.way.length = self.way.handed + self.way.out.len() as u64;
-            return Err(Lost::overloaded("too many calls are under way"));
+            self.send_queue.length = self.send_queue.handed + self.send_queue.out.len() as u64;
+            return Err(TransportError::overloaded("too many calls are under way"));
         }
         self.enter(xid, entry);
         Ok(())
@@ -280,9 +283,9 @@ impl Table {
     /// Enters a call.
     pub(crate) fn enter(&mut self, xid: u32, entry: Entry) {
         self.unattended += usize::from(entry.unattended);
-        self.hurried += usize::from(entry.watcher.is_hurried());
+        self.for_service += usize::from(entry.watcher.needs_service());
         if entry.unattended {
-            let due = [entry.again.as_ref().map(|again| again.at), entry.deadline, self.timer];
+            let due = [entry.retransmission.as_ref().map(|next| next.at), entry.deadline, self.timer];
             self.timer = due.into_iter().flatten().min();
         }
         self.calls.insert(xid, entry);
@@ -308,13 +311,13 @@ impl Table {
         };
         let watcher = mem::take(&mut entry.watcher);
         self.unattended -= usize::from(entry.unattended);
-        self.hurried -= usize::from(watcher.is_hurried());
+        self.for_service -= usize::from(watcher.needs_service());
         if entry.detached {
             self.calls.remove(&xid);
             return watcher;
         }
-        if let (Some(again), Ok(body)) = (entry.again.take(), &mut outcome) {
-            body.repeated = again.repeated;
+        if let (Some(retransmission), Ok(body)) = (entry.retransmission.take(), &mut outcome) {
+            body.repeated = retransmission.repeated;
         }
         entry.outcome = Some(outcome);
         watcher
@@ -330,7 +333,7 @@ impl Table {
         let entry = self.calls.remove(&xid)?;
         if entry.outcome.is_none() {
             self.unattended -= usize::from(entry.unattended);
-            self.hurried -= usize::from(entry.watcher.is_hurried());
+            self.for_service -= usize::from(entry.watcher.needs_service());
         }
         Some(entry)
     }
@@ -341,12 +344,13 @@ impl Table {
         self.calls.remove(&xid)?.outcome
     }
 
-    /// Has `watcher` told of the call's end. The former one is dropped with no lock held: that may run a task's end.
+    /// Has `watcher` told of the call's end. The former one is dropped with no lock held: that may run a
+    /// task's end.
     pub(crate) fn watch(&mut self, xid: u32, watcher: Watcher) -> Watcher {
         let Some(entry) = self.calls.get_mut(&xid) else { return Watcher::Nobody };
-        self.hurried += usize::from(watcher.is_hurried());
+        self.for_service += usize::from(watcher.needs_service());
         let former = mem::replace(&mut entry.watcher, watcher);
-        self.hurried -= usize::from(former.is_hurried());
+        self.for_service -= usize::from(former.needs_service());
         former
     }
 
@@ -367,31 +371,30 @@ impl Table {
 
     /// Nothing more can come, by this reason: all calls have ended. Who is to be told.
     pub(crate) fn fail(&mut self, kind: Kind, why: Arc<str>) -> Vec<Watcher> {
-        self.broken = Some(Lost::new(kind, Ran::No, why.clone()));
-        let way = &self.way;
+        self.broken = Some(TransportError::new(kind, Ran::No, why.clone()));
+        let send_queue = &self.send_queue;
         let under_way = self.calls.iter().filter(|(_, entry)| entry.outcome.is_none());
         let all: Vec<(u32, Ran)> =
-            under_way.map(|(xid, entry)| (*xid, way.may_have_run(entry.end))).collect();
-        let ended = all.into_iter().map(|(xid, ran)| self.end(xid, Err(Lost::new(kind, ran, why.clone()))));
-        let mut watchers: Vec<Watcher> = ended.collect();
-        // Whoever follows looks again.
-        watchers.extend(self.following.iter().cloned().map(Watcher::Thread));
-        self.way.out = Vec::new();
+            under_way.map(|(xid, entry)| (*xid, send_queue.may_have_run(entry.end))).collect();
+        let ended =
+            all.into_iter().map(|(xid, ran)| self.end(xid, Err(TransportError::new(kind, ran, why.clone()))));
+        let watchers = ended.collect();
+        self.send_queue.out = Vec::new();
         watchers
     }
 
     /// All calls under way end, by this reason. Who is to be told.
-    pub(crate) fn end_all(&mut self, lost: &Lost) -> Vec<Watcher> {
+    pub(crate) fn end_all(&mut self, error: &TransportError) -> Vec<Watcher> {
         let all: Vec<u32> =
             self.calls.iter().filter(|(_, e)| e.outcome.is_none()).map(|(xid, _)| *xid).collect();
-        all.into_iter().map(|xid| self.end(xid, Err(lost.clone()))).collect()
+        all.into_iter().map(|xid| self.end(xid, Err(error.clone()))).collect()
     }
 
     /// Acts on the timers of calls that no thread minds. Who is to be told, and what is to be sent again.
     pub(crate) fn run_timers(
         &mut self,
         now: Time,
-        late: &dyn Fn(u64) -> Lost,
+        late: &dyn Fn(u64) -> TransportError,
     ) -> (Vec<Watcher>, Vec<Repeat>) {
         if self.timer.is_none_or(|timer| timer > now) {
             return (Vec::new(), Vec::new());
@@ -406,14 +409,14 @@ impl Table {
                 }
                 expect(deadline);
             }
-            if let Some(again) = &mut entry.again {
-                if again.at <= now {
-                    messages.push((again.message.clone(), again.copies.clone()));
-                    again.repeated = true;
-                    again.at = now + again.pause;
-                    again.pause = later(again.pause);
+            if let Some(retransmission) = &mut entry.retransmission {
+                if retransmission.at <= now {
+                    messages.push((retransmission.message.clone(), retransmission.resealer.clone()));
+                    retransmission.repeated = true;
+                    retransmission.at = now + retransmission.pause;
+                    retransmission.pause = next_pause(retransmission.pause);
                 }
-                expect(again.at);
+                expect(retransmission.at);
             }
         }
         self.timer = timer;
@@ -423,9 +426,9 @@ impl Table {
     /// The datagram that is to be sent again first is sent again at that time, if not earlier.
     pub(crate) fn hasten(&mut self, at: Time) {
         let under_way = self.calls.values_mut().filter(|entry| entry.outcome.is_none());
-        let first = under_way.filter_map(|entry| entry.again.as_mut()).min_by_key(|again| again.at);
-        if let Some(again) = first.filter(|again| again.at > at) {
-            again.at = at;
+        let first = under_way.filter_map(|entry| entry.retransmission.as_mut()).min_by_key(|next| next.at);
+        if let Some(retransmission) = first.filter(|next| next.at > at) {
+            retransmission.at = at;
             self.timer = Some(self.timer.map_or(at, |timer| timer.min(at)));
         }
     }
@@ -435,74 +438,20 @@ impl Table {
         self.unattended > 0
     }
 
-    /// Whether somebody must receive at once who is no thread that waits.
-    pub(crate) fn is_hurried(&self) -> bool {
-        self.hurried > 0
+    /// Whether the service thread must receive as soon as no other thread leads.
+    pub(crate) fn needs_service(&self) -> bool {
+        self.for_service > 0
     }
 
     /// Whether something waits to be sent that a thread can send now.
     pub(crate) fn may_write(&self) -> bool {
-        let way = &self.way;
-        !(way.out.is_empty() || way.writing || way.blocked || self.broken.is_some())
-    }
-
-    pub(crate) fn is_led(&self) -> bool {
-        self.led
-    }
-
-    /// True: lead, until [`Table::pass`]. False: somebody else does.
-    pub(crate) fn try_lead(&mut self) -> bool {
-        !mem::replace(&mut self.led, true)
-    }
-
-    /// Takes the lead for the thread that makes the call of this identifier. Returns true if the thread now
-    /// leads, until [`Table::pass`], and false if another thread leads.
-    #[inline]
-    pub(crate) fn try_lead_for(&mut self, xid: u32) -> bool {
-        let leads = self.try_lead();
-        self.leaders = if leads { xid } else { self.leaders };
-        leads
-    }
-
-    /// As [`Table::try_lead`]; who does not lead then follows: it sleeps, and when woken asks whether it [leads](Table::inherits).
-    pub(crate) fn join(&mut self, event: &Arc<dyn Event>) -> bool {
-        let leads = self.try_lead();
-        if !leads {
-            self.follow(event.clone());
-        }
-        leads
-    }
-
-    /// Somebody else leads.
-    pub(crate) fn follow(&mut self, event: Arc<dyn Event>) {
-        self.following.push_back(event);
-    }
-
-    /// Whether the lead was passed to this thread.
-    pub(crate) fn inherits(&mut self, event: &Arc<dyn Event>) -> bool {
-        self.heir.take_if(|heir| Arc::ptr_eq(heir, event)).is_some()
-    }
-
-    /// Leads no longer. Who is to be woken.
-    pub(crate) fn pass(&mut self) -> Option<Arc<dyn Event>> {
-        let next = self.following.pop_front();
-        self.heir.clone_from(&next);
-        self.led = next.is_some();
-        next
-    }
-
-    /// Follows no longer. One to whom the lead was passed meanwhile passes it on.
-    pub(crate) fn leave(&mut self, event: &Arc<dyn Event>) -> Option<Arc<dyn Event>> {
-        if self.inherits(event) {
-            return self.pass();
-        }
-        self.following.retain(|follower| !Arc::ptr_eq(follower, event));
-        None
+        let send_queue = &self.send_queue;
+        !(send_queue.out.is_empty() || send_queue.writing || send_queue.blocked || self.broken.is_some())
     }
 }
 
-/// The pause after that one: ever longer, up to a bound.
-pub(crate) fn later(pause: Duration) -> Duration {
-    const LONGEST: Duration = Duration::from_secs(16);
-    (pause * 2).min(LONGEST.max(pause))
+/// Returns the pause that follows `pause`: twice as long, up to a bound.
+pub(crate) fn next_pause(pause: Duration) -> Duration {
+    const MAX_PAUSE: Duration = Duration::from_secs(16);
+    (pause * 2).min(MAX_PAUSE.max(pause))
 }

@@ -43,13 +43,15 @@ fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
     let client = Client::connect(&format!("tcp://{}", listener.local_addr().unwrap())).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     let link = client.connection.lock().link.clone();
-    // As if the service thread looked after it: so it does not, and the end is heard of only where the test wants it.
+    // As if the service thread looked after it: so it does not, and the end is heard of only where the test
+    // wants it.
     link.lock().listed = true;
     let mut pending = client.program(1, 1).start::<(), Never>(&NULL, &|_| Ok(()));
     let calling = Arc::new(Calling { client: client.clone(), woken: AtomicU32::new(0) });
     let waker = Waker::from(calling.clone());
     assert!(std::pin::Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)).is_pending());
-    // Of a record that is too long the client says so at once; it needs not be told of a connection's end then.
+    // Of a record that is too long the client says so at once; it needs not be told of a connection's end
+    // then.
     server.write_all(&[0xff; 4]).unwrap();
     // It is there in a moment: the system may carry it later than it takes it.
     let came = PollFd::from_borrowed_fd(link.carrier().descriptor(), PollFlags::IN);

@@ -7,22 +7,28 @@ use farcall::env::Time;
 use super::carrier::Wait;
 use super::table::Outcome;
 
-/// What a caller asks for.
+/// When a call must have ended, and by whose word.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    pub(crate) xid: u32,
+pub(crate) struct CallOptions {
     pub(crate) deadline: Option<Time>,
-    /// How long that is.
+    pub(crate) now: Time,
+    /// The time from `now` to the deadline.
     pub(crate) within: Option<Duration>,
+    /// The client's own patience, if the caller did not say how long the call may take.
+    pub(crate) patience: Option<Duration>,
     /// How long to wait before a datagram is sent again.
     pub(crate) pause: Duration,
-    pub(crate) now: Time,
 }
 
-impl Terms {
+impl CallOptions {
+    /// The options of an attempt that begins at this time.
+    pub(super) fn at(&self, now: Time) -> CallOptions {
+        CallOptions { now, within: self.deadline.map(|deadline| deadline.since(now)), ..*self }
+    }
+
     #[inline]
     pub(super) fn first_wait(&self, timers: &Timers<'_>) -> Wait {
-        match (self.within, timers.again) {
+        match (self.within, timers.datagram) {
             (Some(within), None) => Wait::For(within),
             (None, None) => Wait::Forever,
             (Some(within), Some(_)) => Wait::For(within.min(self.pause)),
@@ -34,8 +40,8 @@ impl Terms {
 /// When a thread that waits must do something though nothing came.
 pub(super) struct Timers<'a> {
     pub(super) deadline: Option<Time>,
-    /// What is to be sent again, and when, and how long to wait after that.
-    pub(super) again: Option<&'a [u8]>,
+    /// The datagram that is sent again, the next time, and how long to wait after that.
+    pub(super) datagram: Option<&'a [u8]>,
     pub(super) at: Option<Time>,
     pub(super) pause: Duration,
     /// Whether the message was sent again.
@@ -52,7 +58,7 @@ impl Timers<'_> {
 
     /// Sets the first time at which it is sent again.
     pub(super) fn set(&mut self, start: Time) {
-        if self.again.is_some() && self.at.is_none() {
+        if self.datagram.is_some() && self.at.is_none() {
             self.at = Some(start + self.pause);
         }
     }

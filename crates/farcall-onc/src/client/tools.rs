@@ -2,10 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
-/// Longer ones are given back to the system.
-const LONGEST: usize = 64 << 10;
-/// More are not kept.
-const MOST: usize = 64;
+/// The largest buffer that a thread keeps.
+const MAX_KEPT_BYTES: usize = 64 << 10;
+/// The most buffers that a thread keeps.
+const MAX_SPARES: usize = 64;
 
 thread_local! {
     static MESSAGE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
@@ -18,7 +18,7 @@ pub(crate) fn with_message<R>(write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     let mut buffer = MESSAGE.try_with(Cell::take).unwrap_or_default();
     buffer.clear();
     let result = write(&mut buffer);
-    if buffer.capacity() <= LONGEST {
+    if buffer.capacity() <= MAX_KEPT_BYTES {
         let _ = MESSAGE.try_with(|place| place.set(buffer));
     }
     result
@@ -33,13 +33,13 @@ pub(crate) fn spare() -> Vec<u8> {
 /// Keeps a buffer that is of no more use.
 #[inline]
 pub(crate) fn give_back(mut buffer: Vec<u8>) {
-    if buffer.capacity() > LONGEST {
+    if buffer.capacity() > MAX_KEPT_BYTES {
         return;
     }
     buffer.clear();
     let _ = SPARES.try_with(|spares| {
         let mut spares = spares.borrow_mut();
-        if spares.len() < MOST {
+        if spares.len() < MAX_SPARES {
             spares.push(buffer);
         }
     });

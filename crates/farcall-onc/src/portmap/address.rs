@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-/// An address as `10.0.0.7.8.1`: what stands before the last two numbers is the host, and they are the port's bytes. A
-/// link-local address says no interface there: another host's interfaces have other numbers.
+/// An address as `10.0.0.7.8.1`: what stands before the last two numbers is the host, and they are the port's
+/// bytes. A link-local address says no interface there: another host's interfaces have other numbers.
 pub fn to_universal(address: SocketAddr) -> String {
     let [high, low] = address.port().to_be_bytes();
     let mut text = address.ip().to_string();
@@ -13,8 +13,8 @@ pub fn to_universal(address: SocketAddr) -> String {
     text
 }
 
-/// The address that a text says, with an interface's number if it names one (`fe80::1%2.0.111`); none if it says none of
-/// the Internet.
+/// The address that a text says, with an interface's number if it names one (`fe80::1%2.0.111`); none if it
+/// says none of the Internet.
 pub fn from_universal(text: &str) -> Option<SocketAddr> {
     let (rest, low) = text.rsplit_once('.')?;
     let (host, high) = rest.rsplit_once('.')?;

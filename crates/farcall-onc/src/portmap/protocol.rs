@@ -180,7 +180,8 @@ pub trait Rpcbind4 {
     /// Removes a program's version from a network, or from all if none is named; false if there are none.
     #[procedure(2)]
     fn unset(&self, entry: Rpcb) -> farcall::Result<bool>;
-    /// The address of a program, in whatever version, on the network that the request came by; empty if it has none.
+    /// The address of a program, in whatever version, on the network that the request came by; empty if it
+    /// has none.
     #[procedure(3)]
     #[idempotent]
     fn get_address(&self, entry: Rpcb) -> farcall::Result<String>;

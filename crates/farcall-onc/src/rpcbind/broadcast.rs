@@ -1,4 +1,5 @@
-//! A call of all hosts of a network that have a program: their port mappers pass it on (RFC 1833 sections 2.2.1 and 3.2).
+//! A call of all hosts of a network that have a program: their port mappers pass it on (RFC 1833 sections
+//! 2.2.1 and 3.2).
 
 use std::collections::HashSet;
 use std::io;
@@ -28,8 +29,8 @@ const DATAGRAM: usize = 64 << 10;
 /// The receive buffer that is asked for, in bytes: many hosts may answer at once.
 const BUFFER: usize = 1 << 20;
 
-/// A call of all hosts that have a program, over UDP. Hosts that do not have it, or whose port mapper passes nothing on,
-/// say nothing.
+/// A call of all hosts that have a program, over UDP. Hosts that do not have it, or whose port mapper passes
+/// nothing on, say nothing.
 ///
 /// ```no_run
 /// use farcall::multi::Next;
@@ -81,8 +82,8 @@ impl Broadcast {
         self
     }
 
-    /// Asks these hosts: a network's broadcast address, a multicast address (`ff02::202`) or a host's own. Without any it
-    /// is 255.255.255.255, the network of the default route.
+    /// Asks these hosts: a network's broadcast address, a multicast address (`ff02::202`) or a host's own.
+    /// Without any it is 255.255.255.255, the network of the default route.
     #[must_use]
     pub fn to(self, host: IpAddr) -> Broadcast {
         self.to_mapper(SocketAddr::new(host, PORT))
@@ -102,8 +103,8 @@ impl Broadcast {
         self
     }
 
-    /// Calls, and hands each host's first answer to `handler` as it comes, until that says stop or the time is over. The
-    /// call is sent several times, and a host may execute it as often.
+    /// Calls, and hands each host's first answer to `handler` as it comes, until that says stop or the time
+    /// is over. The call is sent several times, and a host may execute it as often.
     ///
     /// # Errors
     /// If it cannot be sent.
@@ -206,7 +207,8 @@ impl Broadcast {
     }
 }
 
-/// A socket by which hosts of one family are called. It is not connected: answers come from other ports than 111.
+/// A socket by which hosts of one family are called. It is not connected: answers come from other ports than
+/// 111.
 struct Way {
     socket: Arc<dyn Socket>,
     to: Vec<SocketAddr>,

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::crew::Crew;
 use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
+use super::pool::Pool;
 use super::programs::{Offer, Programs};
 use crate::client::Builder;
 use crate::client::link::{Back, Link};
@@ -22,7 +22,7 @@ impl Builder {
 /// Programs, and the threads that serve them, once there is a call.
 struct Answering {
     programs: Arc<Programs>,
-    crew: OnceLock<Arc<Crew>>,
+    pool: OnceLock<Arc<Pool>>,
     load: Arc<Mutex<Load>>,
 }
 
@@ -30,15 +30,15 @@ struct Answering {
 const WORKERS: usize = 8;
 /// So many more may wait for calls of their own.
 const WAITING: usize = 64;
-/// So many calls are taken at most, those that execute included, and so many bytes of them: a server that sends more hears of
-/// an error of the system. (One is always taken, whatever its length.)
+/// So many calls are taken at most, those that execute included, and so many bytes of them: a server that
+/// sends more hears of an error of the system. (One is always taken, whatever its length.)
 const MOST: Load = Load { calls: 1024, bytes: 16 << 20 };
 
 impl Answering {
     fn new(offers: Vec<Offer>) -> Answering {
         let mut programs = Programs::default();
         offers.into_iter().for_each(|offer| programs.add(offer));
-        Answering { programs: Arc::new(programs), crew: OnceLock::new(), load: Arc::default() }
+        Answering { programs: Arc::new(programs), pool: OnceLock::new(), load: Arc::default() }
     }
 }
 
@@ -55,12 +55,13 @@ impl Back for Answering {
             reply.accepted(xid, None, Accepted::SystemErr);
             return send(link, &reply);
         };
-        let crew = self.crew.get_or_init(|| Crew::new(link.env().clone(), WORKERS, WAITING));
+        let pool = self.pool.get_or_init(|| Pool::new(link.env().clone(), WORKERS, WAITING));
         let (link, programs) = (link.clone(), self.programs.clone());
-        crew.submit(Box::new(move |_| {
+        // Without a thread the call is dropped, as when the connection ends.
+        let _ = pool.submit(move |_| {
             serve(&programs, &link, &message);
             drop(taken);
-        }));
+        });
     }
 }
 
@@ -98,8 +99,8 @@ impl Drop for Taken {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        if let Some(crew) = self.crew.get() {
-            crew.stop();
+        if let Some(pool) = self.pool.get() {
+            pool.stop();
         }
     }
 }

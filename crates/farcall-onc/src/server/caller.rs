@@ -19,8 +19,8 @@ pub fn caller() -> Option<Caller> {
     CURRENT.with_borrow(Current::caller)
 }
 
-/// The call that this thread is serving gets no reply, whatever its procedure gives: so some protocols say that there is
-/// nothing to say, where many may answer.
+/// The call that this thread is serving gets no reply, whatever its procedure gives: so some protocols say
+/// that there is nothing to say, where many may answer.
 pub fn say_nothing() {
     CURRENT.with_borrow_mut(|current| current.silent = true);
 }
@@ -76,7 +76,8 @@ impl Caller {
         self.flavor
     }
 
-    /// Who calls. What AUTH_SYS says is the caller's own word: believe it of hosts whose superusers you trust.
+    /// Who calls. What AUTH_SYS says is the caller's own word: believe it of hosts whose superusers you
+    /// trust.
     pub fn credential(&self) -> Credential<'_> {
         let auth = OpaqueAuth::new(self.flavor.0, &self.body).unwrap_or(OpaqueAuth::NONE);
         // It was looked at before the call was admitted.
@@ -88,8 +89,8 @@ impl Caller {
         self.peer.user
     }
 
-    /// Who calls the caller, on the connection that the call came by, which the server's own procedures may do too; none of
-    /// one that came otherwise. It serves what it was told to by
+    /// Who calls the caller, on the connection that the call came by, which the server's own procedures may
+    /// do too; none of one that came otherwise. It serves what it was told to by
     /// [`Builder::serve`](crate::Builder::serve), if it is one of ours.
     pub fn client(&self) -> Option<Client> {
         self.peer.connection.clone()?.client()
@@ -145,8 +146,8 @@ thread_local! {
     static CURRENT: RefCell<Current> = const { RefCell::new(Current::NOBODY) };
 }
 
-/// Says that this thread serves `call` of whom the credential names, until what it returns is dropped. Nobody serves two at
-/// a time.
+/// Says that this thread serves `call` of whom the credential names, until what it returns is dropped. Nobody
+/// serves two at a time.
 #[inline]
 pub(super) fn enter(peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>) -> Serving {
     let body = credential.body();

@@ -9,10 +9,10 @@ use std::time::Duration;
 use farcall::env::{Env, Received, Socket, SocketOptions, Time, Wait, thread_event};
 use farcall::fair::{FairQueue, Waits};
 
-use super::crew::{Crew, Post, Seat, WatchList};
 use super::hosts::Key;
 use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
+use super::pool::{Pool, ReceivePoint, Receivers, Worker};
 use super::programs::{Programs, Verdict};
 
 /// The longest datagram.
@@ -25,8 +25,8 @@ pub(super) struct Datagrams {
     env: Arc<dyn Env>,
     socket: Arc<dyn Socket>,
     spin: Duration,
-    list: Arc<WatchList>,
-    crew: Arc<Crew>,
+    list: Arc<Receivers>,
+    pool: Arc<Pool>,
     programs: Arc<Programs>,
     /// Calls that are put aside because their hosts have their share of the calls that execute; and how many
     /// there are.
@@ -70,13 +70,13 @@ impl Datagrams {
         env: Arc<dyn Env>,
         socket: Arc<dyn Socket>,
         spin: Duration,
-        crew: &Arc<Crew>,
+        pool: &Arc<Pool>,
         programs: &Arc<Programs>,
     ) -> Datagrams {
-        let (crew, programs) = (crew.clone(), programs.clone());
+        let (pool, programs) = (pool.clone(), programs.clone());
         let aside = Mutex::new(FairQueue::new(MOST_ASIDE, MOST_BYTES_ASIDE));
         let (list, put_aside) = (Arc::default(), AtomicUsize::new(0));
-        Datagrams { env, socket, spin, list, crew, programs, aside, put_aside }
+        Datagrams { env, socket, spin, list, pool, programs, aside, put_aside }
     }
 
     /// Opens a socket at an address.
@@ -98,18 +98,18 @@ impl Datagrams {
         }
     }
 
-    /// How many are to wait: two while calls are rare, so that one of them may execute whatever comes, and the keeper sleep.
-    /// Where calls come fast, to look after one costs less than to change between two.
+    /// How many are to wait: two while calls are rare, so that one of them may execute whatever comes, and
+    /// the watchdog sleep. Where calls come fast, to look after one costs less than to change between two.
     #[inline]
     fn enough(&self) -> usize {
-        if self.spin.is_zero() && !self.crew.is_guarded() { 2 } else { 1 }
+        if self.spin.is_zero() && !self.pool.is_guarded() { 2 } else { 1 }
     }
 
     /// Puts a call aside if its host has its share of the calls that execute. Returns false if the call is to
     /// be served now.
     #[cold]
     fn put_aside(&self, message: &[u8], from: SocketAddr) -> bool {
-        if self.crew.may_execute(Key::at(from.ip()).number()) {
+        if self.pool.may_execute(Key::at(from.ip()).number()) {
             return false;
         }
         let mut aside = self.lock();
@@ -122,18 +122,18 @@ impl Datagrams {
 
     /// Serves calls that were put aside, as many as their hosts' shares allow.
     #[cold]
-    fn serve_aside(&self, seat: &Seat, reply: &mut Outgoing) {
+    fn serve_aside(&self, worker: &Worker, reply: &mut Outgoing) {
         let next = || {
             let mut aside = self.lock();
-            let next = aside.pop_if(|aside| self.crew.may_execute(aside.payer().number()));
+            let next = aside.pop_if(|aside| self.pool.may_execute(aside.payer().number()));
             self.put_aside.store(aside.len(), Ordering::SeqCst);
             next
         };
-        while !self.crew.is_stopped()
+        while !self.pool.is_stopped()
             && let Some(Aside { message, from }) = next()
         {
-            self.crew.guard();
-            self.serve(seat, &message, from, reply);
+            self.pool.guard();
+            self.serve(worker, &message, from, reply);
         }
     }
 
@@ -143,19 +143,19 @@ impl Datagrams {
 
     /// Serves one datagram.
     #[inline]
-    fn serve(&self, seat: &Seat, message: &[u8], from: SocketAddr, reply: &mut Outgoing) {
+    fn serve(&self, worker: &Worker, message: &[u8], from: SocketAddr, reply: &mut Outgoing) {
         let peer = Peer::at(Transport::Udp, Some(from));
         let wanted = match self.programs.examine(message, &peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
             Verdict::Answered => true,
             Verdict::Run(admitted) => {
                 if admitted.is_slow() {
-                    self.crew.relieve(&self.list);
+                    self.pool.replace_receiver(&self.list);
                 }
                 let pace = admitted.pace();
                 let run = || self.programs.run(admitted, &peer, None, reply);
                 let host = Key::at(from.ip()).number();
-                let (wanted, relieved) = self.list.execute(|| seat.run_for(host, run));
+                let (wanted, relieved) = self.list.execute(|| worker.run_for(host, run));
                 if relieved {
                     pace.overdue();
                 }
@@ -179,7 +179,7 @@ impl Datagrams {
     }
 }
 
-/// Counts what comes to one of two who wait: whether that is worth a keeper.
+/// Counts what comes to one of two who wait: whether that is worth a watchdog.
 #[derive(Default)]
 struct Brisk {
     calls: u32,
@@ -200,36 +200,37 @@ impl Brisk {
     }
 }
 
-impl Post for Datagrams {
-    fn watch(&self, seat: &Arc<Seat>) {
+impl ReceivePoint for Datagrams {
+    fn watch(&self, worker: &Arc<Worker>) {
         let mut buffer = vec![0; LONGEST + 1];
         let mut reply = Outgoing::datagram(LONGEST);
         let mut brisk = Brisk::default();
         loop {
             if self.put_aside.load(Ordering::SeqCst) > 0 {
-                self.serve_aside(seat, &mut reply);
+                self.list.come();
+                self.serve_aside(worker, &mut reply);
             }
             if !self.list.arrive(self.enough()) {
                 return;
             }
-            let received = if self.crew.is_stopped() { None } else { self.receive(&mut buffer) };
+            let received = if self.pool.is_stopped() { None } else { self.receive(&mut buffer) };
             let deserted = self.list.leave();
-            if self.crew.is_stopped() {
+            if self.pool.is_stopped() {
                 return self.wake();
             }
             let Some((len, from)) = received else { continue };
-            if deserted || (!self.crew.is_guarded() && brisk.one_more(|| self.env.now())) {
-                self.crew.guard();
+            if deserted || (!self.pool.is_guarded() && brisk.one_more(|| self.env.now())) {
+                self.pool.guard();
             }
             let message = buffer.get(..len).unwrap_or_default();
-            if self.crew.is_busy() && !message.is_empty() && self.put_aside(message, from) {
+            if self.pool.is_busy() && !message.is_empty() && self.put_aside(message, from) {
                 continue;
             }
-            self.serve(seat, message, from, &mut reply);
+            self.serve(worker, message, from, &mut reply);
         }
     }
 
-    fn watch_list(&self) -> &Arc<WatchList> {
+    fn receivers(&self) -> &Arc<Receivers> {
         &self.list
     }
 

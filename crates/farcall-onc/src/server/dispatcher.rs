@@ -44,8 +44,8 @@ pub struct Dispatcher {
 }
 
 impl ServerBuilder {
-    /// What has no sockets and no threads. Addresses, registrations, and what is said of threads and connections mean
-    /// nothing to it.
+    /// What has no sockets and no threads. Addresses, registrations, and what is said of threads and
+    /// connections mean nothing to it.
     pub fn dispatcher(mut self) -> Dispatcher {
         self.programs.duplicates = self.retention.map(Duplicates::new);
         Dispatcher { programs: self.programs }
@@ -53,8 +53,9 @@ impl ServerBuilder {
 }
 
 impl Dispatcher {
-    /// Answers a message that came from this address: appends the reply. False if there is none: it is no call, it has
-    /// been seen and is being served, or its procedure says nothing. The procedure runs in this thread.
+    /// Answers a message that came from this address: appends the reply. False if there is none: it is no
+    /// call, it has been seen and is being served, or its procedure says nothing. The procedure runs in this
+    /// thread.
     ///
     /// Calls that are sent again are known by the address, and by the host alone over TCP.
     pub fn answer(

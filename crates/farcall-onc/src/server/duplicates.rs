@@ -1,15 +1,16 @@
 //! Calls that were answered, in case they are sent again: what must not run twice is answered from here.
 //!
-//! What is the same call is told by who sent it, its identifier, what it calls, and a checksum of its arguments and its
-//! credential: there are clients that begin with the same identifier each time. Who sent it is an address and a port over
-//! UDP. Over TCP a call is sent again on the same connection, or after that has ended on another, which may come from
-//! another port. So there it is a host, and two connections of one host are of the same client only if the later call came
-//! when the earlier connection had ended, and not in order with all that it was owed. While both last they are two
-//! clients, and so they are if the first has closed its connection after its replies.
+//! What is the same call is told by who sent it, its identifier, what it calls, and a checksum of its
+//! arguments and its credential: there are clients that begin with the same identifier each time. Who sent it
+//! is an address and a port over UDP. Over TCP a call is sent again on the same connection, or after that has
+//! ended on another, which may come from another port. So there it is a host, and two connections of one host
+//! are of the same client only if the later call came when the earlier connection had ended, and not in order
+//! with all that it was owed. While both last they are two clients, and so they are if the first has closed
+//! its connection after its replies.
 //!
-//! Others decide otherwise: nfsd of Linux goes by address and port, which its own client keeps when it connects anew but
-//! others do not; FreeBSD's goes by neither, and takes nothing for a repetition that came by a connection which was there
-//! before the first. libtirpc remembers calls over UDP alone.
+//! Others decide otherwise: nfsd of Linux goes by address and port, which its own client keeps when it
+//! connects anew but others do not; FreeBSD's goes by neither, and takes nothing for a repetition that came
+//! by a connection which was there before the first. libtirpc remembers calls over UDP alone.
 
 mod table;
 
@@ -85,7 +86,8 @@ impl Key {
 
 /// Whether a call was seen before.
 pub(crate) enum Seen {
-    /// It was not, and is to be served; what [`Duplicates::end`] asks for, unless nobody could tell that it is sent again.
+    /// It was not, and is to be served; what [`Duplicates::end`] asks for, unless nobody could tell that it
+    /// is sent again.
     Never(Option<Ticket>),
     /// It is being served.
     Running,
@@ -113,8 +115,8 @@ pub(crate) struct Duplicates {
 
 /// So much more than is wanted may be kept until a reply has left.
 const SLACK: usize = 64 << 10;
-/// So many other connections are looked at for one call: a host that has more of the same call under way at once is many
-/// clients.
+/// So many other connections are looked at for one call: a host that has more of the same call under way at
+/// once is many clients.
 const LOOKS: u32 = 16;
 
 impl Duplicates {
@@ -186,8 +188,8 @@ impl Duplicates {
         }
     }
 
-    /// A call that [`Seen::Never`] was said of has been answered. For others [`Duplicates::forget`] makes room, when the reply
-    /// has left.
+    /// A call that [`Seen::Never`] was said of has been answered. For others [`Duplicates::forget`] makes
+    /// room, when the reply has left.
     pub(super) fn end(&self, ticket: Ticket, outcome: Outcome) {
         let now = (self.clock)();
         let mut table = self.lock();

@@ -17,8 +17,8 @@ pub(crate) struct PeerFate(Mutex<Ended>);
 enum Ended {
     /// The connection lasts as far as the server has seen.
     NotYet(Weak<dyn Lasting>),
-    /// The client closed the connection after it had all its replies. It will not send its calls again: whoever comes
-    /// from there with the same identifiers is another client.
+    /// The client closed the connection after it had all its replies. It will not send its calls again:
+    /// whoever comes from there with the same identifiers is another client.
     InOrder,
     /// The connection ended in another manner.
     #[default]

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use crate::wire::auth::{AuthStat, Flavor, OpaqueAuth};
 use crate::wire::message::Call;
 
-/// A flavour of authentication that has more to say than that a credential is well-formed, like RPCSEC_GSS (RFC 2203):
-/// it may refuse a call, answer it itself, or have its arguments and its result in a form of its own.
+/// A flavour of authentication that has more to say than that a credential is well-formed, like RPCSEC_GSS
+/// (RFC 2203): it may refuse a call, answer it itself, or have its arguments and its result in a form of its
+/// own.
 ///
-/// It looks at each message that bears its flavour, also at a call that is sent again: what such a call is answered with
-/// is sealed anew. If it panics the call is refused with [`AuthStat::FAILED`].
+/// It looks at each message that bears its flavour, also at a call that is sent again: what such a call is
+/// answered with is sealed anew. If it panics the call is refused with [`AuthStat::FAILED`].
 pub trait Flavour: Send + Sync {
     /// Looks at a call before anything else does. `header` is what stands before the credential's verifier.
     fn admit<'a>(&self, call: &Call<'a>, header: &'a [u8], arguments: &'a [u8]) -> Admission<'a>;
@@ -26,9 +27,9 @@ pub enum Admission<'a> {
         verifier: (Flavor, Vec<u8>),
         /// What is done to the result.
         seal: Option<Box<dyn Seal>>,
-        /// Who calls, where the credential does not say it or not alone: what it stands for, without what differs each
-        /// time that a call is sent (a sequence number). A flavour and at most 400 bytes. A procedure is told this, and
-        /// calls that are sent again are known by it.
+        /// Who calls, where the credential does not say it or not alone: what it stands for, without what
+        /// differs each time that a call is sent (a sequence number). A flavour and at most 400 bytes. A
+        /// procedure is told this, and calls that are sent again are known by it.
         caller: Option<(Flavor, Arc<[u8]>)>,
     },
     /// The flavour has answered it: with this verifier and this result.
@@ -44,7 +45,8 @@ pub enum Admission<'a> {
     Drop,
 }
 
-/// Puts a result into the form that a flavour gives it. If it panics the caller hears of an error of the system.
+/// Puts a result into the form that a flavour gives it. If it panics the caller hears of an error of the
+/// system.
 pub trait Seal: Send {
     /// Changes what stands in `reply` from the byte `at` on.
     fn seal(self: Box<Self>, reply: &mut Vec<u8>, at: usize);

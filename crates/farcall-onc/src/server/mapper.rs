@@ -16,8 +16,9 @@ const MOST: usize = 4096;
 /// What is registered on this host. Clones share it.
 ///
 /// Programs of this process are registered by [`Mapper::register`] or
-/// [`ServerBuilder::register_at`](crate::server::ServerBuilder::register_at), others by the protocol: over a Unix socket or
-/// from the host's loopback addresses alone. What one registered from a port below 1024 only such may remove.
+/// [`ServerBuilder::register_at`](crate::server::ServerBuilder::register_at), others by the protocol: over a
+/// Unix socket or from the host's loopback addresses alone. What one registered from a port below 1024 only
+/// such may remove.
 #[derive(Clone, Debug, Default)]
 pub struct Mapper {
     entries: Arc<Mutex<Vec<Rpcb>>>,
@@ -25,8 +26,9 @@ pub struct Mapper {
 }
 
 impl Mapper {
-    /// Passes calls on to the programs of this host (CALLIT, by which broadcasts reach them), which is refused else: the
-    /// callee sees the mapper as its caller, and answers may be larger than what a forged sender's packet was.
+    /// Passes calls on to the programs of this host (CALLIT, by which broadcasts reach them), which is
+    /// refused else: the callee sees the mapper as its caller, and answers may be larger than what a forged
+    /// sender's packet was.
     ///
     /// Only calls without credentials are passed on, never to the mapper itself, and only so many a second
     /// and at once.
@@ -129,7 +131,8 @@ fn describe(entry: &Rpcb) -> AddressEntry {
     }
 }
 
-/// The address as who asked reaches it: one that is any of the host's is the one that was asked, as far as that is known.
+/// The address as who asked reaches it: one that is any of the host's is the one that was asked, as far as
+/// that is known.
 fn reachable(address: &str, asked: &str, from: Option<SocketAddr>) -> String {
     let Some(mut found) = from_universal(address).filter(|address| address.ip().is_unspecified()) else {
         return address.into();

@@ -17,7 +17,8 @@ pub(crate) struct Outgoing {
     longest: Option<usize>,
 }
 
-/// What a call was answered with, without what another transport or another verifier would change: it may be said again.
+/// What a call was answered with, without what another transport or another verifier would change: it may be
+/// said again.
 #[derive(Clone)]
 pub(crate) enum Outcome {
     /// This result, and perhaps a long part that belongs behind the first so many of its bytes.

@@ -80,7 +80,8 @@ impl<T: ?Sized + Interface> Service for Direct<T> {
 }
 
 impl Offer {
-    /// The interface `T` under its numbers. Procedures of numbers in `one_way` give no reply when all is well.
+    /// The interface `T` under its numbers. Procedures of numbers in `one_way` give no reply when all is
+    /// well.
     pub fn new<T: ?Sized + Program>(server: Arc<T>, one_way: &[u32]) -> Offer {
         let known = |procedure: &Procedure| Known {
             number: procedure.number,
@@ -96,8 +97,8 @@ impl Offer {
         }
     }
 
-    /// Replies of procedures of these numbers are not kept, though they are not `#[idempotent]`: a call that is sent again
-    /// runs again, where the procedure itself must know of it (to count it, or to say nothing).
+    /// Replies of procedures of these numbers are not kept, though they are not `#[idempotent]`: a call that
+    /// is sent again runs again, where the procedure itself must know of it (to count it, or to say nothing).
     #[must_use]
     pub fn not_kept(mut self, procedures: &[u32]) -> Offer {
         self.procedures.iter_mut().for_each(|known| known.kept &= !procedures.contains(&known.number));
@@ -376,7 +377,8 @@ fn special<'a>(arguments: Cow<'a, [u8]>, special: Special) -> Result<Stands<'a>,
     Stands::special(arguments, special).ok_or(Admission::Refuse(AuthStat::FAILED))
 }
 
-/// Why a call has no result. ONC RPC has no exceptions: whatever is not bad arguments is an error of the system.
+/// Why a call has no result. ONC RPC has no exceptions: whatever is not bad arguments is an error of the
+/// system.
 #[inline]
 fn failure(dispatched: &Dispatched) -> Option<Accepted<'static>> {
     match dispatched {

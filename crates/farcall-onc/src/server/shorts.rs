@@ -1,7 +1,8 @@
 //! AUTH_SHORT (RFC 5531 appendix A): what a server gives for an AUTH_SYS credential, to stand for it.
 //!
-//! It is 16 bytes where the credential may have 400. The server knows what it stands for only as long as its table has
-//! room: who comes with one that it does not know any more is refused by AUTH_REJECTEDCRED, and sends the credential.
+//! It is 16 bytes where the credential may have 400. The server knows what it stands for only as long as its
+//! table has room: who comes with one that it does not know any more is refused by AUTH_REJECTEDCRED, and
+//! sends the credential.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time};
 
-use super::crew::{Crew, Post, Seat, WatchList};
 use super::hosts::{Host, Hosts, Key, LEAST};
 use super::peer::{Peer, PeerConnection as _, Transport};
+use super::pool::{Pool, ReceivePoint, Receivers, Worker};
 use super::programs::Programs;
 use crate::wire::record;
 use connection::{Connection, Desk};
@@ -36,9 +36,9 @@ pub(super) struct Streams {
     env: Arc<dyn Env>,
     ready: Arc<dyn Poller>,
     pub(super) limits: StreamLimits,
-    pub(super) crew: Arc<Crew>,
+    pub(super) pool: Arc<Pool>,
     pub(super) programs: Arc<Programs>,
-    pub(super) list: Arc<WatchList>,
+    pub(super) list: Arc<Receivers>,
     pub(super) hosts: Arc<Hosts>,
     /// Their keys are their places; those of connections follow.
     listeners: Vec<Arc<dyn Listener>>,
@@ -80,7 +80,7 @@ impl Streams {
         env: Arc<dyn Env>,
         listeners: Vec<Arc<dyn Listener>>,
         limits: StreamLimits,
-        crew: &Arc<Crew>,
+        pool: &Arc<Pool>,
         programs: &Arc<Programs>,
     ) -> io::Result<Arc<Streams>> {
         let ready = env.poller()?;
@@ -95,7 +95,7 @@ impl Streams {
             env,
             ready,
             limits,
-            crew: crew.clone(),
+            pool: pool.clone(),
             programs: programs.clone(),
             list: Arc::default(),
             hosts,
@@ -157,7 +157,7 @@ impl Streams {
         if self.ready.arm(connection.source(), id, Interest::READ).is_err() {
             connection.close();
         }
-        self.crew.mind();
+        self.pool.sweep_later();
     }
 
     /// Begins a connection, or has it wait for another to end.
@@ -279,7 +279,7 @@ impl Streams {
     fn wait_for_room(&self, key: u64) {
         lock(&self.waiting).push(key);
         // Nobody else may ever look.
-        self.crew.mind_within(BACK_OFF);
+        self.pool.sweep_within(BACK_OFF);
     }
 
     /// Those who wait for room try again.
@@ -343,28 +343,28 @@ impl Streams {
     }
 }
 
-impl Post for Streams {
-    fn watch(&self, seat: &Arc<Seat>) {
+impl ReceivePoint for Streams {
+    fn watch(&self, worker: &Arc<Worker>) {
         const ENOUGH: usize = 2;
         let mut desk = Desk::default();
         while self.list.arrive(ENOUGH) {
-            let event = if self.crew.is_stopped() { None } else { self.ready.wait() };
+            let event = if self.pool.is_stopped() { None } else { self.ready.wait() };
             if self.list.leave() {
-                self.crew.guard();
+                self.pool.guard();
             }
-            if self.crew.is_stopped() {
+            if self.pool.is_stopped() {
                 return;
             }
             let Some((key, interest)) = event else { continue };
             if let Some(listener) = self.listeners.get(key as usize) {
                 self.accept(key, &**listener);
             } else if let Some(connection) = self.find(key) {
-                self.list.execute(|| connection.ready(interest, seat, &mut desk));
+                self.list.execute(|| connection.ready(interest, worker, &mut desk));
             }
         }
     }
 
-    fn watch_list(&self) -> &Arc<WatchList> {
+    fn receivers(&self) -> &Arc<Receivers> {
         &self.list
     }
 

@@ -1,11 +1,13 @@
-//! Who calls (RFC 5531 sections 8.2, 10 and appendix A): flavours of authentication that carry their proof in the header.
+//! Who calls (RFC 5531 sections 8.2, 10 and appendix A): flavours of authentication that carry their proof in
+//! the header.
 //!
 //! Of flavours that protect the body too (RPCSEC_GSS, RFC 2203) only the numbers stand here.
 
 use std::fmt;
 use std::ops::Deref;
 
-/// A credential or a verifier as the header has it: a flavour, and at most 400 bytes that it alone understands.
+/// A credential or a verifier as the header has it: a flavour, and at most 400 bytes that it alone
+/// understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpaqueAuth<'a> {
     flavor: Flavor,

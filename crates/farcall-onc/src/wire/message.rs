@@ -1,6 +1,7 @@
 //! Calls and replies (RFC 5531 section 9), between bytes and values. Nothing here allocates or panics.
 //!
-//! A call's arguments and a reply's results stand behind the header and are not looked at: the stubs know them.
+//! A call's arguments and a reply's results stand behind the header and are not looked at: the stubs know
+//! them.
 
 use std::fmt;
 
@@ -92,7 +93,8 @@ impl<'a> Call<'a> {
 #[cold]
 fn refuse_auth(xid: u32, stat: AuthStat, why: Unreadable) -> BadCall {
     match why.problem {
-        // Longer than a credential may be (section 8.2): that can be said. What ends too soon cannot be answered.
+        // Longer than a credential may be (section 8.2): that can be said. What ends too soon cannot be
+        // answered.
         Problem::AuthTooLong(_) => BadCall::Refused { xid, why: Rejected::AuthError(stat) },
         _ => BadCall::Unreadable(why),
     }

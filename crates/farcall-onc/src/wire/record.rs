@@ -1,7 +1,8 @@
 //! Record marking (RFC 5531 section 11): messages on a byte stream, without I/O.
 //!
-//! A record is one message, cut into fragments; four bytes in front of each tell its length and whether it is the last.
-//! We send one fragment, because servers are in use that take no more, and accept any fragmentation within [`Limits`].
+//! A record is one message, cut into fragments; four bytes in front of each tell its length and whether it is
+//! the last. We send one fragment, because servers are in use that take no more, and accept any fragmentation
+//! within [`Limits`].
 //!
 //! ```
 //! use farcall_onc::wire::record::{Limits, Records, begin, end};
@@ -68,9 +69,11 @@ pub(crate) fn mark(len: usize) -> [u8; MARK] {
 /// What a peer may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest record, in bytes; 64 MiB by default. Memory is taken as bytes come, not as marks promise them.
+    /// The longest record, in bytes; 64 MiB by default. Memory is taken as bytes come, not as marks promise
+    /// them.
     pub record: usize,
-    /// The most fragments of a record; 16,384 by default, since there are clients that send more than a thousand.
+    /// The most fragments of a record; 16,384 by default, since there are clients that send more than a
+    /// thousand.
     pub fragments: u32,
     /// How long a record may be on its way, from its first byte to its last; 60 seconds by default.
     pub time: Duration,
@@ -86,8 +89,8 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Records {
     limits: Limits,
-    /// What was read and not taken yet stands in `start..end`; once [`Records::next`] said that there is no more, that
-    /// is a part of a mark.
+    /// What was read and not taken yet stands in `start..end`; once [`Records::next`] said that there is no
+    /// more, that is a part of a mark.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -146,7 +149,8 @@ impl Records {
         self.end = self.buffer.len().min(self.end + bytes);
     }
 
-    /// The next record that has come whole, if there is one; owned if it came in pieces. `None` asks for more bytes.
+    /// The next record that has come whole, if there is one; owned if it came in pieces. `None` asks for more
+    /// bytes.
     ///
     /// # Errors
     /// If the peer exceeds a limit.
@@ -181,7 +185,8 @@ impl Records {
         }
     }
 
-    /// What has come, if that is one record, whole and in one fragment, and nothing else. It is still to be [skipped](Records::skip).
+    /// What has come, if that is one record, whole and in one fragment, and nothing else. It is still to be
+    /// [skipped](Records::skip).
     #[inline]
     pub(crate) fn alone(&self) -> Option<&[u8]> {
         let (mark, record) = self.buffer[self.start..self.end].split_first_chunk::<MARK>()?;

@@ -151,7 +151,8 @@ fn calls_can_be_awaited() {
     });
 }
 
-// Arguments and results that fill every buffer on the way, to a server that reads no call before its last result is gone.
+// Arguments and results that fill every buffer on the way, to a server that reads no call before its last
+// result is gone.
 #[test]
 fn neither_side_waits_for_the_other_to_read() {
     let address = tcp(|_, mut stream| stream.serve());

@@ -1,5 +1,5 @@
-//! One call to many servers, of which each is reached in another way: ONC RPC over streams and datagrams, farcall's own
-//! protocol, this process.
+//! One call to many servers, of which each is reached in another way: ONC RPC over streams and datagrams,
+//! farcall's own protocol, this process.
 
 use std::future::Future;
 use std::sync::{Arc, Condvar, Mutex};
@@ -11,7 +11,8 @@ use farcall::multi::{Fixed, Next, Outcome};
 use farcall::{Group, Kind, Runtime};
 use farcall_onc::{Client, Server};
 
-/// Adds its number. `again` waits, but for number 0, until the others may go on too, as often as that was said.
+/// Adds its number. `again` waits, but for number 0, until the others may go on too, as often as that was
+/// said.
 struct Adds(u32);
 
 /// How often those that wait were let go.

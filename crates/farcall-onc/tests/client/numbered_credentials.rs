@@ -1,4 +1,5 @@
-//! A flavour that numbers what it seals, as RPCSEC_GSS does: each copy of a call has a number of its own (RFC 2203 section 5.3.3.1).
+//! A flavour that numbers what it seals, as RPCSEC_GSS does: each copy of a call has a number of its own (RFC
+//! 2203 section 5.3.3.1).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,8 +17,8 @@ use farcall_onc::wire::message::{Accepted, Answer};
 
 const FLAVOR: u32 = 0x7777_0001;
 
-/// The credential is a number that no other has; with it stand the arguments, each byte changed by it. The verifier of a reply
-/// is the number of the copy that it answers, and so is the result changed.
+/// The credential is a number that no other has; with it stand the arguments, each byte changed by it. The
+/// verifier of a reply is the number of the copy that it answers, and so is the result changed.
 #[derive(Default)]
 struct Numbered {
     last: AtomicU64,

@@ -156,7 +156,8 @@ fn a_rejected_credential_of_a_repeated_call_is_not_tried_again_by_itself() {
     assert!(seen.iter().filter(|(_, is_short)| !is_short).count() == 1, "{seen:?}");
 }
 
-// What the system then says of a port that is gone may be of any datagram, also of one that a server has taken.
+// What the system then says of a port that is gone may be of any datagram, also of one that a server has
+// taken.
 #[test]
 fn datagrams_that_were_sent_before_leave_it_open_what_an_error_is_about() {
     let client =

@@ -74,7 +74,8 @@ fn long_records_come_whole_through_reads_of_any_size() {
     }
 }
 
-// Row 6 of the bad inputs: the cap counts before anything is allocated, whether the fragment is the last or not.
+// Row 6 of the bad inputs: the cap counts before anything is allocated, whether the fragment is the last or
+// not.
 #[test]
 fn a_length_beyond_the_limit_is_refused_at_its_mark() {
     for mark in [0x7fff_ffffu32, 0xffff_ffff, 0x8400_0001] {

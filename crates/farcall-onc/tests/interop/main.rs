@@ -1,4 +1,5 @@
-//! Programs that we did not write, over UDP and TCP, IPv4 and IPv6, both ways. table.txt says what is to be shown of each.
+//! Programs that we did not write, over UDP and TCP, IPv4 and IPv6, both ways. table.txt says what is to be
+//! shown of each.
 
 #![cfg(target_os = "linux")]
 

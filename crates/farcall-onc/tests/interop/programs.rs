@@ -27,7 +27,8 @@ pub fn at_each(builder: ServerBuilder) -> ServerBuilder {
     ports.into_iter().fold(builder, ServerBuilder::address)
 }
 
-/// A cell of the table of who was spoken with (table.txt): over which network, and whether we `call` or `serve`.
+/// A cell of the table of who was spoken with (table.txt): over which network, and whether we `call` or
+/// `serve`.
 pub fn shown(counterpart: &str, network: &str, role: &str) {
     println!("interop: {counterpart} | {network} | {role}");
 }

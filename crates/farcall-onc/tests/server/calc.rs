@@ -283,8 +283,8 @@ impl Udp {
         self.receive()
     }
 
-    /// What is sent is not answered: what is asked after it is. That it is not answered later, by another of the server's
-    /// threads, [shows at the end](Udp::has_heard_all).
+    /// What is sent is not answered: what is asked after it is. That it is not answered later, by another of
+    /// the server's threads, [shows at the end](Udp::has_heard_all).
     pub fn is_ignored(&self, message: &[u8]) {
         self.send(message);
         let answer = self.ask(&call(0xfeed, 1, &[1, 2]));

@@ -413,6 +413,10 @@ pub trait Dive {
     /// Calls itself so often, and says how deep it came.
     #[procedure(1)]
     fn dive(&self, depth: u32) -> farcall::Result<u32>;
+
+    /// Calls two members of a group, both of which are this server, and says how many gave a result.
+    #[procedure(2)]
+    fn spread(&self) -> farcall::Result<u32>;
 }
 
 #[derive(Default)]
@@ -428,10 +432,16 @@ impl Dive for Diver {
         match self.me.get().unwrap().bind::<dyn Dive>().dive(depth - 1) {
             Ok(deeper) => Ok(deeper + 1),
             Err(farcall::Error::CallFailed(why)) => {
-                assert_eq!((why.kind(), why.ran()), (farcall::Kind::Overloaded, farcall::Ran::No));
+                assert_eq!((why.kind(), why.ran()), (farcall::Kind::Overloaded, farcall::Ran::No), "{why}");
                 Ok(0)
             }
         }
+    }
+
+    fn spread(&self) -> farcall::Result<u32> {
+        let me = || self.me.get().unwrap().bind::<dyn Dive>();
+        let members = farcall::Group::of([("first", me()), ("second", me())]);
+        Ok(members.multi().dive(0).all().results().count() as u32)
     }
 }
 
@@ -451,4 +461,16 @@ fn procedures_that_call_their_own_server_are_bounded_and_never_all_wait() {
         dives.into_iter().for_each(|dive| assert!(dive.wait().unwrap() <= 5));
         assert_eq!(dive.dive(200).unwrap(), 5);
     }
+}
+
+#[test]
+fn procedures_that_wait_for_a_group_at_their_own_server_take_no_worker() {
+    let diver = Arc::new(Diver::default());
+    let builder = Server::builder().program::<dyn Dive>(diver.clone()).workers(2).waiting(12);
+    let server = builder.address("127.0.0.1:0".parse().unwrap()).start().unwrap();
+    let client = farcall_onc::Client::connect(&format!("tcp://{}", server.tcp().unwrap())).unwrap();
+    let _ = diver.me.set(client.clone());
+    let dive = client.bind::<dyn Dive>();
+    let spreads: Vec<_> = (0..12).map(|_| dive.start().spread()).collect();
+    spreads.into_iter().for_each(|spread| assert_eq!(spread.wait().unwrap(), 2));
 }

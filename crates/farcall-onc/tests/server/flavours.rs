@@ -1,4 +1,5 @@
-//! Flavours of authentication: those that have more to say than a credential, AUTH_SHORT, and what a panic of theirs does.
+//! Flavours of authentication: those that have more to say than a credential, AUTH_SHORT, and what a panic of
+//! theirs does.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use farcall_onc::{AuthSys, Client};
 
 use crate::calc::*;
 
-/// What RPCSEC_GSS does to a message, without its secrets: the credential is a caller and a number that is another each
-/// time, also when a call is sent again; the verifier says the number, and so does the result.
+/// What RPCSEC_GSS does to a message, without its secrets: the credential is a caller and a number that is
+/// another each time, also when a call is sent again; the verifier says the number, and so does the result.
 struct Numbered;
 
 const NUMBERED: Flavor = Flavor(300_001);

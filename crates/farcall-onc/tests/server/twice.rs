@@ -132,8 +132,8 @@ fn a_call_sent_again_after_a_reset_is_answered_and_does_not_run() {
         first.0.peek(&mut [0]).unwrap();
         drop(first);
         // Events of two connections have no order between them. So the test waits until the server has let go
-        // of the first connection, which shows that the reset has arrived. `server/streams/connection/tests.rs` tests
-        // what the server does before that.
+        // of the first connection, which shows that the reset has arrived.
+        // `server/streams/connection/tests.rs` tests what the server does before that.
         while server.connections() > 0 {
             std::thread::yield_now();
         }

@@ -11,7 +11,8 @@ use super::slots::Slot;
 use crate::wire::StaleReason;
 use crate::{Rule, Time};
 
-/// When a server was heard last in a conversation, as far as that is known without reading a clock for each result.
+/// When a server was heard last in a conversation, as far as that is known without reading a clock for each
+/// result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastWord {
     /// The last word that was dated had come by then.
@@ -90,8 +91,8 @@ pub(super) fn did_not_run(slot: &Slot, first_sent: Time, now: Time, verdict: &Ve
     }
 }
 
-/// Whether the longer of two durations is certainly the longer, though each was measured by another clock: two clocks
-/// run alike to an eighth, and each of the two durations is right to a millisecond.
+/// Whether the longer of two durations is certainly the longer, though each was measured by another clock:
+/// two clocks run alike to an eighth, and each of the two durations is right to a millisecond.
 fn exceeds(longer: Duration, shorter: Duration) -> bool {
     longer > shorter.saturating_add(shorter / 8 + Duration::from_millis(2))
 }

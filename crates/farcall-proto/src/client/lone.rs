@@ -1,9 +1,10 @@
-//! The fast path of a call that has its conversation to itself: it is started and written in one go, and ended by the one
-//! datagram that is just its result.
+//! The fast path of a call that has its conversation to itself: it is started and written in one go, and
+//! ended by the one datagram that is just its result.
 //!
-//! It is taken for a call without deadline or trace, whose arguments fit a datagram, if the client has used one activity
-//! only, no other call is outstanding, and nothing else is to be said to the server. The conversation knows such a call by
-//! its number alone. If anything but the result comes first, the call [goes on](Conversation::go_on) like any other.
+//! It is taken for a call without deadline or trace, whose arguments fit a datagram, if the client has used
+//! one activity only, no other call is outstanding, and nothing else is to be said to the server. The
+//! conversation knows such a call by its number alone. If anything but the result comes first, the call [goes
+//! on](Conversation::go_on) like any other.
 
 use super::usual::Callee;
 use super::{Call, CallId, Conversation, NEVER};
@@ -36,8 +37,8 @@ impl Lone {
         self.patience
     }
 
-    /// Whether it is to be known when it was sent: to measure a round trip, or to say later whether it can have run. Of one
-    /// that changes nothing nobody needs to know that.
+    /// Whether it is to be known when it was sent: to measure a round trip, or to say later whether it can
+    /// have run. Of one that changes nothing nobody needs to know that.
     #[inline(always)]
     pub fn is_timed(&self) -> bool {
         self.timed
@@ -51,9 +52,10 @@ impl Lone {
 }
 
 impl Conversation {
-    /// Starts a call of an export's procedure on the fast path, and writes its datagram into `out`. `None`, and nothing has
-    /// changed, if the fast path cannot be taken: the call is to be [started](Conversation::start). The caller sees to the
-    /// timer of the call, and reads the clock just before it sends the datagram.
+    /// Starts a call of an export's procedure on the fast path, and writes its datagram into `out`. `None`,
+    /// and nothing has changed, if the fast path cannot be taken: the call is to be
+    /// [started](Conversation::start). The caller sees to the timer of the call, and reads the clock just
+    /// before it sends the datagram.
     #[inline(always)]
     pub fn start_lone(&mut self, callee: (u64, u32), args: &[u8], out: &mut [u8]) -> Option<Lone> {
         let target = self.usual_target()?;
@@ -67,7 +69,7 @@ impl Conversation {
         self.next_sequence += 1;
         self.stats.calls += 1;
         let (patience, (export, procedure)) = (self.patience_for(callee), callee);
-        let timed = procedure < READINGS || self.round_trip.wants(sequence);
+        let timed = procedure < READINGS || self.path.round_trip.wants(sequence);
         let mut lone = Lone { callee, sequence, patience, bytes: 0, timed };
         let mut writer = Writer::new(out, BASE_DATAGRAM, target);
         let head = CallHead { position: lone.position(), export, procedure, meta: Meta::default() };
@@ -76,9 +78,10 @@ impl Conversation {
         Some(lone)
     }
 
-    /// Ends a call by a datagram that is just its result, and returns the body of that. `sent` is when the call was sent, if
-    /// that is known. The clock is read only if a round trip is to be measured. `None`, and nothing has changed, for any other
-    /// datagram: the call is to [go on](Conversation::go_on), and the datagram to be [received](Conversation::receive).
+    /// Ends a call by a datagram that is just its result, and returns the body of that. `sent` is when the
+    /// call was sent, if that is known. The clock is read only if a round trip is to be measured. `None`, and
+    /// nothing has changed, for any other datagram: the call is to [go on](Conversation::go_on), and the
+    /// datagram to be [received](Conversation::receive).
     #[inline(always)]
     pub fn end_lone<'d>(
         &mut self,
@@ -102,19 +105,19 @@ impl Conversation {
         self.stats.received += 1;
         self.session.answered_call(sent);
         if let Some(sent) = sent
-            && self.round_trip.wants(lone.sequence)
+            && self.path.round_trip.wants(lone.sequence)
         {
             let now = clock();
             self.session.heard(now);
             let took = now.nanos_since(sent);
             self.usual.took(lone.callee, took);
-            self.round_trip.sample_call(took);
+            self.path.round_trip.sample_call(took);
         }
         Some(body)
     }
 
-    /// Makes a call of the fast path a call like any other, with the same arguments and this token: nothing came, or
-    /// something else than its result. `sent` is when it was sent, if that is known.
+    /// Makes a call of the fast path a call like any other, with the same arguments and this token: nothing
+    /// came, or something else than its result. `sent` is when it was sent, if that is known.
     pub fn go_on(&mut self, now: Time, lone: Lone, sent: Option<Time>, token: u64, args: &[u8]) -> CallId {
         let (Position { activity, sequence, .. }, (export, procedure)) = (lone.position(), lone.callee);
         let slot = self.slots.at_mut(activity);

@@ -25,10 +25,9 @@ mod timers;
 mod usual;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::path::{Congestion, Mtu, RoundTrip};
+use crate::path::{Mtu, Path};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::wire::{self, Numbers};
 use crate::{ClientConfig, Failure, Fingerprint, Kind, Ran, Rule, Time, Trace, nanos};
@@ -162,11 +161,9 @@ pub struct Conversation {
     id: u64,
     session: Session,
     slots: Slots,
-    /// Activities whose fragments wait for room in the congestion window. While there is room one of
-    /// them is among those that are ready, and wakes the next when it has had its turn.
-    waiting: VecDeque<u32>,
     next_sequence: u64,
-    /// The newest call that has ended. Results of newer ones are to be expected; an older one, overtaken, is slow.
+    /// The newest call that has ended. Results of newer ones are to be expected; an older one, overtaken, is
+    /// slow.
     newest_ended: u64,
     numbers: Numbers,
     /// The seal of the datagrams that we send.
@@ -182,22 +179,19 @@ pub struct Conversation {
     /// The bounds of a caller's patience, in nanoseconds: those of the configuration, which divide.
     least_patience: u64,
     most_patience: u64,
-    round_trip: RoundTrip,
-    usual: Usual,
-    congestion: Congestion,
+    path: Path,
     mtu: Mtu,
-    /// Bytes of fragments under way, of all calls.
-    in_flight: u32,
-    /// How far the server lets arguments go before it has any, by its word on the last.
-    granted: u32,
-    /// Fragments have come or gone since there was no call, and when a call was short beside, with its result.
+    usual: Usual,
+    /// Fragments have come or gone since there was no call, and when a call was short beside, with its
+    /// result.
     fragments: bool,
     company: Option<Time>,
     /// The length of the last result that came in fragments.
     usual_result: usize,
     /// Bytes of the long arguments of calls that have not ended.
     long_arguments: usize,
-    /// Long results that have arrived, and their lengths: the server is to hear so though nothing else is said.
+    /// Long results that have arrived, and their lengths: the server is to hear so though nothing else is
+    /// said.
     completed: Vec<(CallId, u32)>,
     /// Something was said last that was not just a call; the server is to hear that calls are waited for.
     spoke: Time,
@@ -207,8 +201,8 @@ pub struct Conversation {
     stats: Stats,
 }
 
-/// The room of their arguments activities keep for their next calls if it is no larger than that, and of so many together
-/// if all had as much as this one: the more there are, the less each.
+/// The room of their arguments activities keep for their next calls if it is no larger than that, and of so
+/// many together if all had as much as this one: the more there are, the less each.
 const SPARE_BYTES: usize = crate::spares::SHORTEST;
 const ALL_SPARE_BYTES: usize = 64 * SPARE_BYTES;
 
@@ -238,7 +232,6 @@ impl Conversation {
             id,
             session: Session::new(id),
             slots: Slots::default(),
-            waiting: VecDeque::new(),
             next_sequence: 1,
             newest_ended: 0,
             numbers: Numbers::from(1),
@@ -248,11 +241,8 @@ impl Conversation {
             check: Time::default(),
             refusals: Refusals::default(),
             hastened: Time::default(),
-            round_trip: RoundTrip::default(),
+            path: Path::default(),
             usual,
-            congestion: Congestion::default(),
-            in_flight: 0,
-            granted: 0,
             fragments: false,
             company: None,
             usual_result: 0,
@@ -283,8 +273,9 @@ impl Conversation {
         self.session.forget_bind(token);
     }
 
-    /// Starts a call; what it must send is ready for [`Conversation::transmit`]. The clock is read only if the time matters.
-    /// The arguments are taken, and an empty buffer left in their place, which was used before.
+    /// Starts a call; what it must send is ready for [`Conversation::transmit`]. The clock is read only if
+    /// the time matters. The arguments are taken, and an empty buffer left in their place, which was used
+    /// before.
     ///
     /// # Errors
     /// The arguments stay where they are when the bound of outstanding calls is reached, they are
@@ -311,7 +302,6 @@ impl Conversation {
         }
         let activity = self.slots.open(sequence, call, args);
         self.stats.calls += 1;
-        self.want(activity, Want::CALL);
         if let Some(deadline) = call.deadline {
             self.check = self.check.min(deadline);
         }
@@ -330,15 +320,16 @@ impl Conversation {
         }
     }
 
-    /// Whether a call that was started just now may be left for others to share its datagram, no more of them than
-    /// fill it: a quarter of the calls whose results are expected may, so that both ends always have something to do.
-    /// If the next result that comes makes them leave (`clocked`), they may while any is expected (Nagle's rule,
-    /// RFC 896). One that is alone, or among slow ones, waits for nothing.
+    /// Whether a call that was started just now may be left for others to share its datagram, no more of them
+    /// than fill it: a quarter of the calls whose results are expected may, so that both ends always have
+    /// something to do. If the next result that comes makes them leave (`clocked`), they may while any is
+    /// expected (Nagle's rule, RFC 896). One that is alone, or among slow ones, waits for nothing.
     #[inline]
     pub fn may_wait(&self, id: CallId, clocked: bool) -> bool {
         let queued = self.slots.queued() as u64;
         let expected = self.next_sequence - 1 - self.newest_ended;
-        // One more would have to fit: else one datagram would be full, and the call that is left over alone in the next.
+        // One more would have to fit: else one datagram would be full, and the call that is left over alone
+        // in the next.
         let overhead = wire::call_overhead(self.seal.scheme);
         let bytes = |slot: &slots::Slot| (self.slots.queued() + 1) * (slot.args.len() + overhead);
         (if clocked { queued < expected } else { queued * 4 < expected })
@@ -391,7 +382,8 @@ impl Conversation {
         }
     }
 
-    /// The network or the local system refused a datagram to the server: brings the next probes forward, and decides nothing.
+    /// The network or the local system refused a datagram to the server: brings the next probes forward, and
+    /// decides nothing.
     pub fn handle_unreachable(&mut self, now: Time) {
         // Every call to a server that is gone may have its error, and each would be one for all.
         if now < self.hastened {
@@ -420,9 +412,9 @@ impl Conversation {
         }
     }
 
-    /// Whether there is room for arguments of that length where calls that have not ended may have so many bytes of long ones,
-    /// of more than 64 KiB: they are kept until then. Short ones there are no more of than calls may be outstanding, and
-    /// one call may have any.
+    /// Whether there is room for arguments of that length where calls that have not ended may have so many
+    /// bytes of long ones, of more than 64 KiB: they are kept until then. Short ones there are no more of
+    /// than calls may be outstanding, and one call may have any.
     #[inline]
     pub fn has_room(&self, len: usize, most: usize) -> bool {
         len <= LONG || self.long_arguments == 0 || self.long_arguments.saturating_add(len) <= most
@@ -432,8 +424,8 @@ impl Conversation {
     pub fn stats(&self) -> Stats {
         Stats {
             outstanding: self.slots.outstanding(),
-            in_flight: self.in_flight,
-            round_trip: self.round_trip.smoothed(),
+            in_flight: self.path.in_flight,
+            round_trip: self.path.round_trip.smoothed(),
             datagram: self.mtu.datagram(),
             ..self.stats
         }
@@ -488,27 +480,16 @@ impl Conversation {
             self.long_arguments -= slot.args.len();
         }
         let told = slot.stage == (Stage::Cancelling { silent: true });
-        self.close(activity);
-        if !told {
-            let arguments = &mut self.slots.at_mut(activity).args;
-            sink(Event::Ended { id, token, outcome, arguments });
-        }
-        self.recycle_arguments(activity);
-    }
-
-    /// Frees the activity of a call that ended. Its arguments are still there.
-    #[inline(always)]
-    fn close(&mut self, activity: u32) {
-        self.newest_ended = self.newest_ended.max(self.slots.at(activity).sequence);
+        self.newest_ended = self.newest_ended.max(slot.sequence);
         if let Some(sending) = self.slots.close(activity) {
-            self.in_flight -= sending.in_flight();
+            self.path.in_flight -= sending.in_flight();
             self.wake_next();
         }
-    }
-
-    #[inline(always)]
-    fn recycle_arguments(&mut self, activity: u32) {
         let arguments = &mut self.slots.at_mut(activity).args;
+        if !told {
+            sink(Event::Ended { id, token, outcome, arguments });
+        }
+        // The buffer stays for the activity's next call, if it is short enough.
         arguments.clear();
         let room = arguments.capacity();
         if room > SHORT_BUFFER && (room > SPARE_BYTES || room * (activity as usize + 1) > ALL_SPARE_BYTES) {

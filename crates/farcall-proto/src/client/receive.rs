@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::slots::{Stage, Want};
+use super::slots::{Stage, UNKNOWN, Want};
 use super::timers::BLACK_HOLE;
 use super::{CallId, Conversation, Event, Outcome};
 use crate::scheme::{Direction, Scheme};
@@ -11,6 +11,17 @@ use crate::wire::{
     self, Fragment, Frame, Frames, Header, Malformed, Part, Position, Progress, ResultHead, Select, Status,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
+
+/// A datagram that is being read.
+struct Arrival<'s> {
+    now: Time,
+    header: Header,
+    /// Bytes of the datagram.
+    len: usize,
+    /// Whether the datagram names this conversation. A hint may name none.
+    ours: bool,
+    sink: &'s mut dyn FnMut(Event<'_>),
+}
 
 impl Conversation {
     /// Takes in a datagram whose [`crate::route`] is this conversation, or the address that it
@@ -37,7 +48,10 @@ impl Conversation {
                 self.session.heard(now);
                 self.on_result(now, head.position, Outcome::Result(body.into()), sink);
             }
-            _ => self.receive_frames(now, header, datagram.len(), frames, &mut |event| sink(event)),
+            _ => {
+                let (len, sink) = (datagram.len(), &mut |event: Event<'_>| sink(event));
+                self.receive_frames(&mut Arrival { now, header, len, ours, sink }, frames);
+            }
         }
     }
 
@@ -58,44 +72,30 @@ impl Conversation {
 
     /// What is not just one whole result.
     #[inline(never)]
-    fn receive_frames(
-        &mut self,
-        now: Time,
-        header: Header,
-        len: usize,
-        frames: &[u8],
-        sink: &mut dyn FnMut(Event<'_>),
-    ) {
+    fn receive_frames(&mut self, arrival: &mut Arrival<'_>, frames: &[u8]) {
         let mut frames = Frames::new(frames);
-        let ours = header.conversation == self.id;
         while let Some(raw) = frames.next().transpose() {
-            // Most frames are whole results. One is not read into a `Frame`, because that has room for the longest
-            // kind and would be copied.
-            if ours
+            // Most frames are whole results. One is not read into a `Frame`, because that has room for the
+            // longest kind and would be copied.
+            if arrival.ours
                 && let Ok(raw) = &raw
                 && let Some((head, body)) = raw.whole_result()
             {
-                self.session.heard(now);
-                self.on_result(now, head.position, outcome(head.status, body.into()), sink);
+                self.session.heard(arrival.now);
+                let outcome = outcome(head.status, body.into());
+                self.on_result(arrival.now, head.position, outcome, arrival.sink);
                 continue;
             }
             match raw.and_then(|raw| raw.read()) {
-                Ok(Some(frame)) => self.on_frame(now, header, len, frame, sink),
+                Ok(Some(frame)) => self.on_frame(arrival, frame),
                 Ok(None) => {}
                 Err(Malformed) => return self.reject(),
             }
         }
     }
 
-    fn on_frame(
-        &mut self,
-        now: Time,
-        header: Header,
-        len: usize,
-        frame: Frame<'_>,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) {
-        let ours = header.conversation == self.id;
+    fn on_frame(&mut self, arrival: &mut Arrival<'_>, frame: Frame<'_>) {
+        let (now, ours) = (arrival.now, arrival.ours);
         // WELCOME, CHALLENGE and STALE do not count as words of the former server: they come from the server
         // that is there now.
         if ours && !matches!(frame, Frame::Welcome(_) | Frame::Challenge(_) | Frame::Stale(_)) {
@@ -103,17 +103,17 @@ impl Conversation {
         }
         match frame {
             Frame::Result(head, Part { fragment: None, bytes }) if ours => {
-                self.on_result(now, head.position, outcome(head.status, bytes.into()), sink);
+                self.on_result(now, head.position, outcome(head.status, bytes.into()), arrival.sink);
             }
             Frame::Result(head, Part { fragment: Some(fragment), bytes }) if ours => {
-                self.on_result_fragment(now, header.number, &head, fragment, bytes, sink);
+                self.on_result_fragment(arrival, &head, fragment, bytes);
             }
-            Frame::State(position, progress) if ours => self.on_state(now, position, progress, sink),
+            Frame::State(position, progress) if ours => self.on_state(arrival, position, progress),
             Frame::Select(position, select) if ours => self.on_select(now, position, &select),
-            Frame::MtuEcho(size) if ours => self.mtu.passed(len.min(size as usize)),
-            Frame::Welcome(welcome) if ours => self.on_welcome(now, &welcome, sink),
+            Frame::MtuEcho(size) if ours => self.mtu.passed(arrival.len.min(size as usize)),
+            Frame::Welcome(welcome) if ours => self.on_welcome(now, &welcome, arrival.sink),
             Frame::Challenge(conversation) => self.on_challenge(conversation),
-            Frame::Stale(stale) => self.on_stale(now, &stale, sink),
+            Frame::Stale(stale) => self.on_stale(now, &stale, arrival.sink),
             _ => self.stats.dropped += 1,
         }
     }
@@ -146,14 +146,16 @@ impl Conversation {
         };
         let slot = self.slots.at(activity);
         let first_sent = slot.first_sent.unwrap_or_default();
-        // If it was sent more than once, nobody knows since when the procedure ran, unless the server said that it does.
-        if (slot.timed || slot.stage == Stage::Running) && slot.args.len() <= BASE_DATAGRAM {
+        // If it was sent more than once, nobody knows since when the procedure ran, unless the server said
+        // that it does.
+        let dated = slot.timed || (slot.stage == Stage::Running && first_sent != UNKNOWN);
+        if dated && slot.args.len() <= BASE_DATAGRAM {
             self.usual.took(slot.call.callee(), now.nanos_since(first_sent));
         }
         if slot.timed {
-            self.round_trip.sample_call(now.nanos_since(first_sent));
+            self.path.round_trip.sample_call(now.nanos_since(first_sent));
         } else if slot.unanswered > 0 && slot.stage == Stage::Sending {
-            self.round_trip.late(first_sent, now);
+            self.path.round_trip.late(first_sent, now);
         }
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         self.note_company(now, activity);
@@ -167,8 +169,8 @@ impl Conversation {
         self.end(activity, outcome, sink);
     }
 
-    /// A call has ended in one datagram. If it was begun by one, too, beside a long message, that is not to hold
-    /// the next such call up.
+    /// A call has ended in one datagram. If it was begun by one, too, beside a long message, that is not to
+    /// hold the next such call up.
     #[inline]
     fn note_company(&mut self, now: Time, activity: u32) {
         if self.fragments
@@ -181,13 +183,12 @@ impl Conversation {
 
     fn on_result_fragment(
         &mut self,
-        now: Time,
-        number: u64,
+        Arrival { now, header, sink, .. }: &mut Arrival<'_>,
         head: &ResultHead,
         fragment: Fragment,
         bytes: &[u8],
-        sink: &mut dyn FnMut(Event<'_>),
     ) {
+        let now = *now;
         let Some(activity) = self.current(head.position) else {
             return;
         };
@@ -214,7 +215,7 @@ impl Conversation {
             (head.status, Box::new(Incoming::new(fragment.total, buffer, window, widest)))
         });
         let taken = match *status == head.status {
-            true => incoming.take(number, fragment, bytes),
+            true => incoming.take(header.number, fragment, bytes),
             false => Taken::Contradiction,
         };
         let due = incoming.acknowledge_due();
@@ -241,13 +242,8 @@ impl Conversation {
         self.end(activity, outcome(status, Cow::Owned(incoming.into_bytes())), sink);
     }
 
-    fn on_state(
-        &mut self,
-        now: Time,
-        position: Position,
-        progress: Progress,
-        sink: &mut dyn FnMut(Event<'_>),
-    ) {
+    fn on_state(&mut self, arrival: &mut Arrival<'_>, position: Position, progress: Progress) {
+        let (now, sink) = (arrival.now, &mut *arrival.sink);
         let Some(activity) = self.current(position) else {
             return;
         };
@@ -262,7 +258,7 @@ impl Conversation {
             Progress::Running => {
                 slot.stage = Stage::Running;
                 if let Some(sending) = slot.sending.take() {
-                    self.in_flight -= sending.in_flight();
+                    self.path.in_flight -= sending.in_flight();
                     self.wake_next();
                 }
                 self.answered(now, activity);
@@ -276,7 +272,7 @@ impl Conversation {
             Progress::Unknown => {
                 slot.stage = Stage::Sending;
                 if let Some(sending) = &mut slot.sending {
-                    self.in_flight -= sending.in_flight();
+                    self.path.in_flight -= sending.in_flight();
                     sending.restart();
                     self.wake_next();
                 }
@@ -291,25 +287,13 @@ impl Conversation {
         let Some(activity) = self.current(position) else {
             return;
         };
-        let patience = self.round_trip.smoothed().unwrap_or(self.config.min_retransmit);
+        let patience = self.path.round_trip.smoothed().unwrap_or(self.config.min_retransmit);
         let (datagram, window) = (self.mtu.datagram(), self.window(now));
         let slot = self.slots.at_mut(activity);
         let Some(sending) = &mut slot.sending else {
             return;
         };
-        let before = sending.in_flight();
-        let heard = sending.heard(now, select, patience);
-        let in_flight = self.in_flight;
-        self.in_flight -= before - sending.in_flight();
-        self.granted = heard.granted.unwrap_or(self.granted);
-        if let Some(sent) = heard.answered {
-            self.round_trip.sample(now.nanos_since(sent));
-            self.congestion.took(now.since(sent));
-        }
-        self.congestion.arrived(heard.arrived, in_flight, datagram, window);
-        if let Some(since) = heard.lost_since {
-            self.congestion.lost(now, since, datagram);
-        }
+        let heard = self.path.heard((now, patience), sending, select, (datagram, window));
         if heard.complete {
             slot.sending = None;
             slot.stage = match slot.stage {
@@ -339,7 +323,7 @@ impl Conversation {
 
     /// There may be room in the congestion window: who waits for it longest may try.
     pub(super) fn wake_next(&mut self) {
-        while let Some(activity) = self.waiting.pop_front() {
+        while let Some(activity) = self.path.waiting.pop_front() {
             let slot = self.slots.at_mut(activity);
             slot.waiting = false;
             if slot.sending.is_some() {

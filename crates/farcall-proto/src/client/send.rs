@@ -3,7 +3,7 @@
 use super::slots::{Stage, Want};
 use super::{Call, Conversation};
 use crate::scheme::Scheme;
-use crate::transfer::{Next, Outgoing};
+use crate::transfer::Next;
 use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, Writer};
 use crate::{Time, nanos};
 
@@ -47,8 +47,9 @@ impl Conversation {
             && !self.mtu.tries()
     }
 
-    /// Writes a datagram with bytes for an export, of no call: it is sent once, and nobody says whether it has arrived. `None` if
-    /// there is no conversation yet, or no room. They are a multiple of four, and [`MAX_POST`](crate::MAX_POST) fit always.
+    /// Writes a datagram with bytes for an export, of no call: it is sent once, and nobody says whether it
+    /// has arrived. `None` if there is no conversation yet, or no room. They are a multiple of four, and
+    /// [`MAX_POST`](crate::MAX_POST) fit always.
     pub fn post(&mut self, export: u64, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
         let granted = self.session.granted()?;
         let mut writer = Writer::new(out, self.mtu.datagram(), self.target(granted.conversation));
@@ -247,7 +248,7 @@ impl Conversation {
             if slot.args.len() <= whole_room(self.mtu.datagram(), self.seal.scheme, &head.meta, before) {
                 return Written::NoRoom;
             }
-            slot.sending = Some(Box::new(Outgoing::new(slot.args.len() as u32, self.granted)));
+            slot.sending = Some(self.path.begin(slot.args.len()));
             self.mtu.want(now);
         }
         self.write_fragment(now, activity, &head, writer)
@@ -264,8 +265,7 @@ impl Conversation {
         if max < 256 {
             return Written::NoRoom;
         }
-        let room =
-            self.congestion.room(self.mtu.datagram(), self.in_flight, self.waiting.len(), self.window(now));
+        let window = self.window(now);
         self.fragments = true;
         let number = self.numbers.next();
         let patience = self.patience();
@@ -273,27 +273,18 @@ impl Conversation {
         let Some(sending) = &mut slot.sending else {
             return Written::All;
         };
-        let (start, end, again, ask) = match sending.next(max as u32, room) {
-            Next::Range { start, end, again, ask } => (start, end, again, ask),
-            Next::NoRoom => {
-                slot.wants.take(Want::CALL);
-                if !std::mem::replace(&mut slot.waiting, true) {
-                    self.waiting.push_back(activity);
-                }
-                return Written::All;
+        let next = self.path.send_next((now, number), sending, (max, self.mtu.datagram()), window);
+        let Next::Range { start, end, again, ask } = next else {
+            slot.wants.take(Want::CALL);
+            match next {
+                Next::NoRoom => self.path.wait(activity, &mut slot.waiting),
+                _ => self.wake_next(),
             }
-            Next::Nothing => {
-                slot.wants.take(Want::CALL);
-                self.wake_next();
-                return Written::All;
-            }
+            return Written::All;
         };
         let total = slot.args.len() as u32;
         let bytes = &slot.args[start as usize..end as usize];
         writer.call(head, Part { fragment: Some(Fragment { total, offset: start, ask }), bytes });
-        let before = sending.in_flight();
-        sending.sent(now, number, start, end, ask);
-        self.in_flight += sending.in_flight() - before;
         self.stats.retransmitted += u64::from(again);
         slot.sent(now, patience);
         self.check = self.check.min(slot.due);

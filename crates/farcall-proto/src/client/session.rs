@@ -184,8 +184,8 @@ impl Session {
 }
 
 impl Conversation {
-    /// As whom the server knows this conversation, and what the incarnation that gave its ticket answers to a question;
-    /// `None` without a ticket.
+    /// As whom the server knows this conversation, and what the incarnation that gave its ticket answers to a
+    /// question; `None` without a ticket.
     pub fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
         let Granted { conversation, ticket, address, .. } = self.session.granted()?;
         let Ticket { client, issued, .. } = *ticket;
@@ -272,7 +272,7 @@ impl Conversation {
         let renewed = request.renew;
         let asked = request.asked.unwrap_or(now);
         if request.timed {
-            self.round_trip.sample(now.nanos_since(sent));
+            self.path.round_trip.sample(now.nanos_since(sent));
         }
         if let Some(Ended { reason, age }) = w.ended
             && self.session.granted.as_ref().is_some_and(|granted| renewed == Some(granted.conversation))

@@ -14,7 +14,7 @@ use crate::wire::{CallHead, Meta, Position, Status};
 const NONE: u32 = u32::MAX;
 
 /// When a call was sent of which nobody knows that.
-const UNKNOWN: Time = Time::from_nanos(0);
+pub(super) const UNKNOWN: Time = Time::from_nanos(0);
 
 /// Where a call stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,33 +143,39 @@ impl Slots {
         self.all.push(Slot::empty(call));
     }
 
-    /// Gives a call an activity, and takes its arguments in exchange for the room of those before.
+    /// Gives a call an activity, which has the call to send, and takes its arguments in exchange for the
+    /// buffer of those before.
     #[inline(always)]
     pub fn open(&mut self, sequence: u64, call: &Call, args: &mut Vec<u8>) -> u32 {
         if self.free == NONE {
             self.add(*call);
         }
         let activity = self.free;
-        self.free = self.all[activity as usize].next;
+        let slot = &mut self.all[activity as usize];
         self.open += 1;
         let prev = std::mem::replace(&mut self.newest, activity);
-        match prev {
-            NONE => self.oldest = activity,
-            _ => self.all[prev as usize].next = activity,
-        }
-        let slot = &mut self.all[activity as usize];
         slot.sequence = sequence;
         slot.call = *call;
         slot.stage = Stage::Sending;
+        slot.wants = Want::CALL;
         slot.detached = false;
         std::mem::swap(&mut slot.args, args);
         slot.first_sent = None;
         slot.prev = prev;
-        slot.next = NONE;
+        self.free = std::mem::replace(&mut slot.next, NONE);
+        let queued = std::mem::replace(&mut slot.queued, true);
+        match prev {
+            NONE => self.oldest = activity,
+            _ => self.all[prev as usize].next = activity,
+        }
+        if !queued {
+            self.push_ready(activity);
+        }
         activity
     }
 
-    /// Opens the one activity that was ever used, if it is free: for a call that is known there by its number alone.
+    /// Opens the one activity that was ever used, if it is free: for a call that is known there by its number
+    /// alone.
     #[inline(always)]
     pub fn open_only(&mut self, sequence: u64) -> bool {
         let [slot] = &mut self.all[..] else { return false };
@@ -209,7 +215,9 @@ impl Slots {
         }
         slot.wants = Want::NONE;
         let sending = slot.sending.take();
-        let (prev, next) = (slot.prev, slot.next);
+        let (prev, next) = (slot.prev, std::mem::replace(&mut slot.next, self.free));
+        self.free = activity;
+        self.open -= 1;
         match prev {
             NONE => self.oldest = next,
             _ => self.all[prev as usize].next = next,
@@ -218,8 +226,6 @@ impl Slots {
             NONE => self.newest = prev,
             _ => self.all[next as usize].prev = prev,
         }
-        self.open -= 1;
-        self.all[activity as usize].next = std::mem::replace(&mut self.free, activity);
         sending
     }
 
@@ -233,10 +239,13 @@ impl Slots {
     #[inline(always)]
     pub fn enqueue(&mut self, activity: u32) {
         let slot = &mut self.all[activity as usize];
-        if std::mem::replace(&mut slot.queued, true) {
-            return;
+        if !std::mem::replace(&mut slot.queued, true) {
+            self.push_ready(activity);
         }
-        slot.next_ready = NONE;
+    }
+
+    #[inline(always)]
+    fn push_ready(&mut self, activity: u32) {
         self.queued += 1;
         match std::mem::replace(&mut self.last_ready, activity) {
             NONE => self.first_ready = activity,
@@ -252,7 +261,7 @@ impl Slots {
         };
         slot.queued = false;
         self.queued -= 1;
-        self.first_ready = slot.next_ready;
+        self.first_ready = std::mem::replace(&mut slot.next_ready, NONE);
         if self.first_ready == NONE {
             self.last_ready = NONE;
         }

@@ -21,8 +21,8 @@ pub(super) const BLACK_HOLE: u32 = 3;
 /// The least time between two looks at every call.
 const GRAIN: Duration = Duration::from_millis(1);
 
-/// For each call that is looked at, that long nobody looks at all of them: a server that is gone may have thousands, and
-/// whoever calls others meanwhile is not to pay for them each time.
+/// For each call that is looked at, that long nobody looks at all of them: a server that is gone may have
+/// thousands, and whoever calls others meanwhile is not to pay for them each time.
 const LOOK: Duration = Duration::from_micros(1);
 
 impl Conversation {
@@ -182,7 +182,7 @@ impl Conversation {
     /// How long to wait for a first answer, in nanoseconds.
     #[inline]
     pub(super) fn patience(&self) -> u64 {
-        self.round_trip.patience(self.least_patience, self.most_patience)
+        self.path.round_trip.patience(self.least_patience, self.most_patience)
     }
 
     /// Sends every call again that was sent: the server does not know the conversation (yet), or

@@ -1,5 +1,5 @@
-//! What procedures usually take, of those that take long: who asks about their calls no earlier than they can have
-//! ended asks mostly not at all.
+//! What procedures usually take, of those that take long: who asks about their calls no earlier than they can
+//! have ended asks mostly not at all.
 
 /// An export, and a procedure of it.
 pub(super) type Callee = (u64, u32);
@@ -64,8 +64,8 @@ impl Usual {
         }
     }
 
-    /// How long to wait for a call's answer before asking, in nanoseconds: `patience`, or twice what it usually takes if
-    /// that is longer, but no longer than is decent for one that may be lost.
+    /// How long to wait for a call's answer before asking, in nanoseconds: `patience`, or twice what it
+    /// usually takes if that is longer, but no longer than is decent for one that may be lost.
     #[inline]
     pub fn lengthen(&self, patience: u64, callee: Callee) -> u64 {
         if self.known.is_empty() { patience } else { patience.max(self.patience(callee)) }

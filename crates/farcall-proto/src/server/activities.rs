@@ -23,9 +23,11 @@ const AHEAD: usize = 4;
 /// What an activity that stands apart costs, in places of the row.
 const APART: usize = 4;
 
-/// Activities from 1 on.
+/// The activities of a conversation. What the first one did last is in the conversation's entry.
 #[derive(Debug, Default)]
 pub(super) struct Activities {
+    /// The work of activity 0.
+    pub first: Option<Box<Work>>,
     /// Activity 1 stands in front.
     row: Vec<Slot>,
     /// Those beyond the row.
@@ -35,12 +37,12 @@ pub(super) struct Activities {
 }
 
 impl Activities {
-    /// Whether none was used.
+    /// Whether none beyond the first was used.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// How many were used.
+    /// How many were used beyond the first.
     pub fn used(&self) -> usize {
         self.used
     }
@@ -106,18 +108,45 @@ impl Activities {
         self.apart.range(from..).next().map(|(activity, _)| *activity)
     }
 
-    /// The works of all.
-    pub fn works(&self) -> impl Iterator<Item = &Work> {
-        self.row.iter().chain(self.apart.values()).filter_map(|slot| slot.work.as_deref())
+    /// An activity's work.
+    #[inline]
+    pub fn work(&self, activity: u32) -> Option<&Work> {
+        match activity {
+            0 => self.first.as_deref(),
+            n => self.get(n)?.work.as_deref(),
+        }
     }
 
-    /// The work of every activity, mutably.
+    /// An activity's work, mutably.
+    #[inline]
+    pub fn work_mut(&mut self, activity: u32) -> Option<&mut Work> {
+        self.home(activity)?.as_deref_mut()
+    }
+
+    /// The place of the work of an activity whose number is remembered.
+    #[inline]
+    pub fn home(&mut self, activity: u32) -> Option<&mut Option<Box<Work>>> {
+        match activity {
+            0 => Some(&mut self.first),
+            n => Some(&mut self.get_mut(n)?.work),
+        }
+    }
+
+    /// The works of all activities.
+    pub fn works(&self) -> impl Iterator<Item = &Work> {
+        let rest = self.row.iter().chain(self.apart.values()).map(|slot| &slot.work);
+        [&self.first].into_iter().chain(rest).filter_map(Option::as_deref)
+    }
+
+    /// The works of all activities, mutably.
     pub fn works_mut(&mut self) -> impl Iterator<Item = &mut Work> {
-        self.row.iter_mut().chain(self.apart.values_mut()).filter_map(|slot| slot.work.as_deref_mut())
+        let rest = self.row.iter_mut().chain(self.apart.values_mut()).map(|slot| &mut slot.work);
+        [&mut self.first].into_iter().chain(rest).filter_map(Option::as_deref_mut)
     }
 
     pub fn into_works(self) -> impl Iterator<Item = Box<Work>> {
-        self.row.into_iter().chain(self.apart.into_values()).filter_map(|slot| slot.work)
+        let rest = self.row.into_iter().chain(self.apart.into_values()).map(|slot| slot.work);
+        [self.first].into_iter().chain(rest).flatten()
     }
 }
 

@@ -30,15 +30,15 @@ impl Server {
             Ok(export) => (export, 0),
             Err(kind) => (0, kind.code()),
         };
-        let (conversation, ticket) = match asked {
-            Some(Ok((conversation, old))) => {
-                let mutant = self.config.mutant;
-                (conversation, self.issuer.renew(now, self.horizon, old, conversation, from, mutant))
+        let conversation = match asked {
+            Some(Ok((conversation, _))) => conversation,
+            None | Some(Err(_)) => self.issuer.conversation(bind.client),
+        };
+        let ticket = match asked {
+            Some(Ok((_, old))) if !self.config.mutant.breaks(Rule::RenewalDatedAnew) => {
+                self.issuer.dated_as(old, conversation, from, old.rest.to_vec())
             }
-            None | Some(Err(_)) => {
-                let conversation = self.issuer.conversation(bind.client);
-                (conversation, self.issuer.issue(now, self.horizon, bind.client, conversation, from))
-            }
+            _ => self.issuer.issue(now, self.horizon, bind.client, conversation, from),
         };
         let ended = asked.and_then(Result::err);
         let scheme = chosen.unwrap_or_default();
@@ -188,17 +188,22 @@ impl Server {
         self.conversing.remove(from);
         self.conversing.add(host);
         if let Some(more) = &mut entry.more {
-            let arriving =
-                more.works_mut().filter(|work| work.incoming.is_some()).map(|work| work.position.activity);
+            let arriving = more
+                .activities
+                .works_mut()
+                .filter(|work| work.incoming.is_some())
+                .map(|work| work.position.activity);
             let arriving: Vec<u32> = arriving.collect();
             arriving.iter().for_each(|activity| self.hosts.end_receiving(more.host, (entry.id, *activity)));
             self.hosts.leave(more.host, &more.kept);
             more.host = self.hosts.enter(host);
             Kept::ALL.into_iter().for_each(|kind| self.hosts.charge(more.host, kind, more.kept(kind)));
             let place = more.host;
-            more.works_mut().for_each(|work| self.hosts.list(place, (entry.id, work.position.activity)));
+            more.activities
+                .works_mut()
+                .for_each(|work| self.hosts.list(place, (entry.id, work.position.activity)));
             arriving.iter().for_each(|activity| self.hosts.begin_receiving(more.host, (entry.id, *activity)));
-            if !more.rest.is_empty() {
+            if !more.activities.is_empty() {
                 self.hosts.at_mut(more.host).wide.push_back(entry.id);
             }
         }
@@ -220,7 +225,8 @@ impl Server {
         None
     }
 
-    /// A datagram without a ticket, of a conversation that is not known at this address.
+    /// Answers a datagram without a ticket, of a conversation that is not known at this address.
+    #[cold]
     pub(super) fn challenge(&mut self, to: SocketAddr, header: Header) {
         self.stats.challenges += 1;
         let Header { conversation, number, scheme } = header;

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use super::Server;
 use super::hosts::{Amounts, HostName, Kept};
 use super::memory::ASSEMBLY;
-use super::more::More;
 use super::work::{Phase, Work};
 use crate::scheme::Scheme;
 
@@ -60,7 +59,7 @@ impl Server {
     #[doc(hidden)]
     pub fn local_in_flight(&self) -> u32 {
         let local = self.table.entries().filter(|entry| entry.scheme() == Scheme::Local);
-        local.filter_map(|entry| Some(entry.more.as_ref()?.in_flight)).max().unwrap_or(0)
+        local.filter_map(|entry| Some(entry.more.as_ref()?.path.in_flight)).max().unwrap_or(0)
     }
 
     /// Counts everything again.
@@ -76,10 +75,13 @@ impl Server {
         for entry in self.table.entries() {
             let Some(more) = &entry.more else { continue };
             assert_eq!(self.hosts.find(entry.host()), Some(more.host), "a conversation's host");
-            assert!(more.works > 0 || more.rest.used() > 0, "something is kept of an idle conversation");
+            assert!(
+                more.works > 0 || more.activities.used() > 0,
+                "something is kept of an idle conversation"
+            );
             let mut kept = Amounts::default();
             let (mut running, mut in_flight) = (0, 0);
-            for work in more.works() {
+            for work in more.activities.works() {
                 kept[Kept::Calls as usize] += 1;
                 let held = if work.outgoing.is_some() { Kept::Sending } else { Kept::Results };
                 kept[held as usize] += work.len();
@@ -101,21 +103,24 @@ impl Server {
                     "a call that nobody looks at"
                 );
             }
-            kept[Kept::Activities as usize] = more.rest.cost();
+            kept[Kept::Activities as usize] = more.activities.cost();
             let of_host = &self.hosts.at(more.host).wide;
             let wide = wide.entry(more.host).or_insert_with(|| of_host.iter().copied().collect());
-            assert!(more.rest.is_empty() || wide.contains(&entry.id), "activities that cannot be forgotten");
+            assert!(
+                more.activities.is_empty() || wide.contains(&entry.id),
+                "activities that cannot be forgotten"
+            );
             assert_eq!(
                 (more.kept, more.works as usize),
                 (kept, kept[Kept::Calls as usize]),
                 "what a conversation keeps"
             );
             assert_eq!(more.running, running, "calls that are being executed");
-            assert_eq!(more.in_flight, in_flight, "bytes of results in flight");
+            assert_eq!(more.path.in_flight, in_flight, "bytes of results in flight");
             let host = of_hosts.entry(more.host).or_default();
             add(&mut host.0, &kept);
             host.1 += 1;
-            host.2 += more.works().filter(|work| work.incoming.is_some()).count();
+            host.2 += more.activities.works().filter(|work| work.incoming.is_some()).count();
             add(&mut total, &kept);
         }
         assert_eq!((receiving, lent), (self.receiving, self.lent), "arguments that are arriving");
@@ -133,10 +138,4 @@ impl Server {
 
 fn add(sum: &mut Amounts, more: &Amounts) {
     sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
-}
-
-impl More {
-    fn works(&self) -> impl Iterator<Item = &Work> {
-        self.first.as_deref().into_iter().chain(self.rest.works())
-    }
 }

@@ -34,15 +34,17 @@ const LOOKS: usize = 1024;
 /// The results of a receiver that has not spoken of any for so long are not being transferred.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
-/// How long whoever is sent results of accesses may be silent while others wait, who asks every second; and how often that is
-/// looked at.
+/// How long whoever is sent results of accesses may be silent while others wait, who asks every second; and
+/// how often that is looked at.
 const FALLS_SILENT: Duration = Duration::from_secs(2);
 const CROWDED: Duration = Duration::from_millis(250);
 
-/// Who fetches results while there is no room for others' is to do so at this rate, in bytes a second: 2 Mbit/s.
+/// Who fetches results while there is no room for others' is to do so at this rate, in bytes a second: 2
+/// Mbit/s.
 const SLOWEST: u64 = 256 << 10;
 
-/// A conversation's least share is this part of a budget: what it keeps within it is let go only if its host keeps most.
+/// A conversation's least share is this part of a budget: what it keeps within it is let go only if its host
+/// keeps most.
 const LEAST_SHARE: usize = 4096;
 
 /// A host's least share of the budget for results of accesses, while they are sent, is one in this many, or
@@ -155,8 +157,8 @@ impl Server {
         true
     }
 
-    /// When a conversation's client last spoke of any result, since who speaks of one may not have been sent anything yet of the
-    /// next; and until when it has time for all.
+    /// When a conversation's client last spoke of any result, since who speaks of one may not have been sent
+    /// anything yet of the next; and until when it has time for all.
     fn spoke_and_due(&self, place: usize) -> (Time, Time) {
         self.table.at(place).more.as_ref().map_or_else(Default::default, |more| (more.spoke, more.due))
     }
@@ -190,7 +192,7 @@ impl Server {
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
         more.credit(&mut self.hosts, Kept::Sending, len + inserted);
         more.credit(&mut self.hosts, Kept::Accessed, accessed);
-        more.in_flight -= outgoing.in_flight();
+        more.path.in_flight -= outgoing.in_flight();
         self.loose.extend(insert.map(|insert| insert.bytes));
         self.note_room(place);
         self.wake_next(place);
@@ -199,11 +201,11 @@ impl Server {
     fn drop_work(&mut self, place: usize, activity: u32) {
         let entry = self.table.at_mut(place);
         let Some(more) = &mut entry.more else { return };
-        let Some(mut work) = more.home(activity).and_then(Option::take) else { return };
+        let Some(mut work) = more.activities.home(activity).and_then(Option::take) else { return };
         (work.queued, work.waiting, work.progressed) = (false, false, false);
         more.works -= 1;
         more.credit(&mut self.hosts, Kept::Calls, 1);
-        if more.works == 0 && more.rest.is_empty() {
+        if more.works == 0 && more.activities.is_empty() {
             self.hosts.leave(more.host, &more.kept);
             entry.more = None;
         }
@@ -217,7 +219,7 @@ impl Server {
     /// more than a few datagrams.
     pub(super) fn release_below(&mut self, place: usize, low: u64) {
         let Some(more) = &mut self.table.at_mut(place).more else { return };
-        let round = 1 + more.rest.used() as u64;
+        let round = 1 + more.activities.used() as u64;
         let from = more.released.max(low.saturating_sub(round));
         let looks = low.saturating_sub(from).min(LOOKS_FOR_AN_ACK);
         more.released = from + looks;
@@ -411,8 +413,9 @@ impl Server {
         }
     }
 
-    /// What is being sent in fragments has budgets of its own: beyond one it is let go if it stands still, for it is not
-    /// kept for fear of loss; beyond the other also if it is fetched too slowly, and if that is not enough [one makes way](Server::make_way).
+    /// What is being sent in fragments has budgets of its own: beyond one it is let go if it stands still,
+    /// for it is not kept for fear of loss; beyond the other also if it is fetched too slowly, and if that is
+    /// not enough [one makes way](Server::make_way).
     fn shed_sending(&mut self, now: Time, latest: (u64, u32)) {
         let budget = self.config.held_budget;
         let unbounded = self.config.mutant.breaks(Rule::SendingUnbounded);
@@ -521,7 +524,7 @@ impl Server {
     /// A forgotten conversation's memory.
     pub(super) fn dissolve(&mut self, conversation: u64, more: More) {
         let (host, kept) = (more.host, more.kept);
-        for work in more.into_works() {
+        for work in more.activities.into_works() {
             if let Some(incoming) = &work.incoming {
                 self.hosts.end_receiving(host, (conversation, work.position.activity));
                 self.receiving -= 1;
@@ -564,7 +567,8 @@ impl Server {
 }
 
 impl More {
-    /// So many bytes more are being sent in fragments. There is time for all of them, but who is late stays late.
+    /// So many bytes more are being sent in fragments. There is time for all of them, but who is late stays
+    /// late.
     pub(super) fn begin_to_send(&mut self, now: Time, bytes: usize) {
         let at_slowest = |bytes: usize| Duration::from_millis(bytes as u64 * 1000 / SLOWEST);
         let others = self.kept(Kept::Sending);

@@ -110,8 +110,8 @@ impl Incoming<'_> {
 pub enum Request<'a> {
     /// Execute this call, or refuse it, and [`Server::finish`] it.
     Call(Incoming<'a>),
-    /// These bytes are for that export, which exists. They are of no call: they may have come before, or not in the order
-    /// in which they were sent, and nobody waits for an answer.
+    /// These bytes are for that export, which exists. They are of no call: they may have come before, or not
+    /// in the order in which they were sent, and nobody waits for an answer.
     Post(u64, &'a [u8]),
     /// The caller of this unfinished call has given it up. It is still to be finished, if only to
     /// say that it is over.
@@ -222,7 +222,8 @@ pub struct Server {
     /// How many of them go to each host.
     replying: Counts,
     inquiries: Inquiries,
-    /// Bytes that the datagram which is being read may still be answered by, and bytes of results that may be sent again for it.
+    /// Bytes that the datagram which is being read may still be answered by, and bytes of results that may be
+    /// sent again for it.
     answers: usize,
     again: usize,
     /// Calls whose results have something to send, in turn.

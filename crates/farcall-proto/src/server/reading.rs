@@ -1,5 +1,5 @@
-//! Readings: calls that change nothing. One that fits a datagram each way is answered at once, and nothing is held of it: should
-//! it come again it is executed again (docs/memory-protocol.md).
+//! Readings: calls that change nothing. One that fits a datagram each way is answered at once, and nothing is
+//! held of it: should it come again it is executed again (docs/memory-protocol.md).
 
 use std::net::SocketAddr;
 
@@ -48,10 +48,11 @@ impl<'d> Reading<'d> {
 }
 
 impl Server {
-    /// Answers a reading, no older than what its activity did last, of which nothing is to be held any more. `read` executes
-    /// it: it is given the room for the result, and returns the result's length in bytes, a multiple of four. The answer
-    /// stands in `out`, and goes to where the reading came from; its length. `None`, and nothing has changed, if there is no
-    /// such reading or `read` returns nothing: the datagram is to be [received](Server::receive).
+    /// Answers a reading, no older than what its activity did last, of which nothing is to be held any more.
+    /// `read` executes it: it is given the room for the result, and returns the result's length in bytes, a
+    /// multiple of four. The answer stands in `out`, and goes to where the reading came from; its length.
+    /// `None`, and nothing has changed, if there is no such reading or `read` returns nothing: the datagram
+    /// is to be [received](Server::receive).
     #[inline(always)]
     pub fn answer_reading<'d>(
         &mut self,

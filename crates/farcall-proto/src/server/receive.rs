@@ -50,8 +50,9 @@ impl Server {
         }
     }
 
-    /// Takes in a datagram, as [`Server::receive`] does. The fast path: if the datagram holds just one whole call, of an
-    /// activity whose last call is over, returns that call. Nothing else has come then, and arguments stay where they are.
+    /// Takes in a datagram, as [`Server::receive`] does. The fast path: if the datagram holds just one whole
+    /// call, of an activity whose last call is over, returns that call. Nothing else has come then, and
+    /// arguments stay where they are.
     ///
     /// `now` may be some milliseconds old. The clock is read if the fast path is not taken.
     #[inline(always)]
@@ -89,14 +90,16 @@ impl Server {
         });
         if let Some(place) = place {
             let coarse = self.coarse(now);
-            self.table.at_mut(place).hear(coarse, header.scheme);
-        }
-        if let (Some(place), Some((head, args))) = (place, CallHead::only(frames))
-            && self.is_new(place, head.position)
-            && self.accepts(&head, args.len())
-            && self.take_over(now, place, &head)
-        {
-            return Some(self.incoming(now, header, &head, Cow::Borrowed(args)));
+            let entry = self.table.at_mut(place);
+            entry.hear(coarse, header.scheme);
+            if let Some((head, args)) = CallHead::only(frames)
+                && is_sound(head.position)
+                && head.position.sequence > entry.last(head.position.activity).sequence()
+                && self.accepts(&head, args.len())
+                && self.take_over(now, place, &head)
+            {
+                return Some(self.incoming(now, header, &head, Cow::Borrowed(args)));
+            }
         }
         self.receive_frames(clock(), from, datagram.len(), (header, place), frames, sink);
         None
@@ -115,16 +118,8 @@ impl Server {
     ) {
         self.expect_answers(len);
         let mut visit = Visit { now, from, len, header, place, acknowledged: false, again: false, sink };
-        let mut frames = Frames::new(frames);
-        while let Some(raw) = frames.next().transpose() {
-            match raw.and_then(|raw| self.receive_frame(&mut visit, &raw)) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(Malformed) => {
-                    self.stats.dropped += 1;
-                    break;
-                }
-            }
+        if self.receive_each(&mut visit, Frames::new(frames)).is_err() {
+            self.stats.dropped += 1;
         }
         self.inquiries.end(from);
         self.enforce_slots(now);
@@ -142,22 +137,27 @@ impl Server {
         None
     }
 
-    /// Reads a frame and acts on it. Returns whether to go on to the next frame.
+    /// Reads the frames one after another and acts on each, up to one that ends the datagram.
     #[inline(always)]
-    fn receive_frame(&mut self, visit: &mut Visit<'_>, raw: &wire::Raw<'_>) -> Result<bool, Malformed> {
-        // Most frames are calls. A call is not read into a `Frame`, because that has room for the longest kind
-        // and would be copied.
-        if raw.is_call() {
-            let (head, part) = raw.call()?;
-            let Some(place) = self.place_of(visit) else { return Ok(false) };
-            self.on_call(visit, place, &head, part);
-            return Ok(!self.inquiries.are_spent());
+    fn receive_each(&mut self, visit: &mut Visit<'_>, mut frames: Frames<'_>) -> Result<(), Malformed> {
+        let mut goes_on = true;
+        while goes_on && let Some(raw) = frames.next()? {
+            // Most frames are calls. A call is not read into a `Frame`, because that has room for the longest
+            // kind and would be copied.
+            goes_on = if raw.is_call() {
+                let (head, part) = raw.call()?;
+                let Some(place) = self.place_of(visit) else { break };
+                self.on_call(visit, place, &head, part);
+                !self.inquiries.are_spent()
+            } else {
+                raw.read()?.is_none_or(|frame| self.on_frame(visit, frame))
+            };
         }
-        let Some(frame) = raw.read()? else { return Ok(true) };
-        Ok(self.on_frame(visit, frame))
+        Ok(())
     }
 
     /// The place of the datagram's conversation. If the conversation is not known, its client is challenged.
+    #[inline]
     fn place_of(&mut self, visit: &Visit<'_>) -> Option<usize> {
         if visit.place.is_none() && visit.header.conversation != 0 {
             self.challenge(*visit.from, visit.header);
@@ -239,14 +239,6 @@ impl Server {
         position.exchange == 0 && self.last(place, position.activity).sequence() == position.sequence
     }
 
-    /// Whether a call is newer than every other of its activity. The bound on activities is not checked here:
-    /// `take_over`, which follows, takes only the place of an earlier call of the activity, and that call was
-    /// accepted within the bound.
-    #[inline]
-    fn is_new(&self, place: usize, position: Position) -> bool {
-        is_sound(position) && position.sequence > self.last(place, position.activity).sequence()
-    }
-
     fn is_sound(&mut self, position: Position) -> bool {
         let sound = is_sound(position);
         self.stats.dropped += u64::from(!sound);
@@ -290,26 +282,31 @@ impl Server {
         }
     }
 
-    /// Begins a call in what the activity's last call has left, if that can be used again.
+    /// Begins a call in what the activity's last call has left, if that can be used again. The bound on
+    /// activities need not be checked before: that call was accepted within it.
     #[inline(always)]
     fn take_over(&mut self, now: Time, place: usize, head: &CallHead) -> bool {
-        let position = head.position;
-        let mutant = self.config.mutant;
-        let Some(more) = self.table.at_mut(place).more.as_deref_mut() else { return false };
-        let Some(work) = more.find_mut(position.activity).filter(|work| work.may_be_taken_over()) else {
-            return false;
+        let (position, mutant) = (head.position, self.config.mutant);
+        let entry = self.table.at_mut(place);
+        let Some(more) = entry.more.as_deref_mut() else { return false };
+        let (last, work) = match position.activity {
+            0 => (&mut entry.last, &mut more.activities.first),
+            n => match more.activities.get_mut(n) {
+                Some(slot) => (&mut slot.last, &mut slot.work),
+                None => return false,
+            },
         };
+        let Some(work) = work.as_deref_mut().filter(|work| work.may_be_taken_over()) else { return false };
+        *last = Last::new(position.sequence, false);
         work.begin(now, head, mutant);
         let held = work.payload.len();
         work.payload.clear();
-        // Its room stays for the next result, unless it is large.
-        let large = (work.payload.capacity() > SPARE_BYTES).then(|| std::mem::take(&mut work.payload));
+        // The buffer stays for the next result, unless it is large.
+        if work.payload.capacity() > SPARE_BYTES {
+            self.spares.give(std::mem::take(&mut work.payload));
+        }
         more.running += 1;
         more.credit(&mut self.hosts, Kept::Results, held);
-        self.set_last(place, position.activity, Last::new(position.sequence, false));
-        if let Some(large) = large {
-            self.recycle(large);
-        }
         true
     }
 
@@ -460,28 +457,15 @@ impl Server {
             return;
         };
         let (datagram, patience) = (more.datagram as usize, more.patience());
-        let Some(work) = more.find_mut(position.activity) else {
+        let Some(work) = more.activities.work_mut(position.activity) else {
             return;
         };
         work.since = now;
         let Some(outgoing) = &mut work.outgoing else {
             return;
         };
-        let before = outgoing.in_flight();
-        let heard = outgoing.heard(now, select, patience);
-        let after = outgoing.in_flight();
-        let in_flight = more.in_flight;
-        more.in_flight -= before - after;
+        let heard = more.path.heard((now, patience), outgoing, select, (datagram, window));
         more.spoke = now;
-        more.granted = heard.granted.unwrap_or(more.granted);
-        if let Some(sent) = heard.answered {
-            more.round_trip.sample(now.nanos_since(sent));
-            more.congestion.took(now.since(sent));
-        }
-        more.congestion.arrived(heard.arrived, in_flight, datagram, window);
-        if let Some(since) = heard.lost_since {
-            more.congestion.lost(now, since, datagram);
-        }
         if heard.complete {
             return self.release(place, position.activity);
         }
@@ -616,7 +600,7 @@ impl Server {
     #[inline]
     fn set_slot(&mut self, place: usize, activity: u32, last: Last) {
         let more = self.table.at_mut(place).more.as_mut();
-        match more.and_then(|more| more.rest.used_mut(activity)) {
+        match more.and_then(|more| more.activities.used_mut(activity)) {
             Some(former) => *former = last,
             None => self.set_first(place, activity, last),
         }
@@ -627,9 +611,9 @@ impl Server {
     fn set_first(&mut self, place: usize, activity: u32, last: Last) {
         let mutant = self.config.mutant;
         let more = self.more(place);
-        let before = more.rest.cost();
-        more.rest.set_first(activity, last, mutant);
-        let cost = more.rest.cost();
+        let before = more.activities.cost();
+        more.activities.set_first(activity, last, mutant);
+        let cost = more.activities.cost();
         if cost != before {
             self.count_activities(place, before, cost);
         }
@@ -684,7 +668,7 @@ impl Server {
         let work = self.spare_works.pop().unwrap_or_default();
         let more = self.more(place);
         more.works += 1;
-        if let Some(home) = more.home(activity) {
+        if let Some(home) = more.activities.home(activity) {
             *home = Some(work);
         }
         let entry = self.table.at_mut(place);

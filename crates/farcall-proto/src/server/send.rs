@@ -1,13 +1,15 @@
 //! What the server sends: results, their fragments, short answers.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::hosts::{HostName, Kept};
+use super::more::More;
 use super::work::{GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, Work};
 use super::{CallKey, Finish, Insert, Server, Transmit};
 use crate::scheme::{Direction, Scheme, Seal};
-use crate::transfer::{Next, Outgoing};
+use crate::transfer::Next;
 use crate::wire::{
     self, FRAME_HEAD, Fragment, Part, Position, Progress, RESULT_HEAD, ResultHead, Status, Target, Writer,
 };
@@ -49,10 +51,10 @@ pub(super) enum Answer {
 }
 
 impl Server {
-    /// Gives back a call's outcome. If `out` is not empty, and the outcome fits one datagram, that is written into `out` and
-    /// returned. Any other outcome leaves by [`Server::transmit`], where outcomes of one conversation share datagrams.
-    /// Ignored if the call is no longer the last of its activity. The payload is taken, and an empty buffer left in its place,
-    /// which was used before.
+    /// Gives back a call's outcome. If `out` is not empty, and the outcome fits one datagram, that is written
+    /// into `out` and returned. Any other outcome leaves by [`Server::transmit`], where outcomes of one
+    /// conversation share datagrams. Ignored if the call is no longer the last of its activity. The payload
+    /// is taken, and an empty buffer left in its place, which was used before.
     #[inline(always)]
     pub fn finish(
         &mut self,
@@ -62,26 +64,17 @@ impl Server {
         payload: &mut Vec<u8>,
         out: &mut [u8],
     ) -> Option<Transmit> {
-        let place = self.conclude(now, key, finish, payload, 0)?;
-        let sent = if out.is_empty() { None } else { self.write_whole(place, key.activity, out) };
-        if sent.is_none() {
-            self.leave_to_transmit(now, place, key.activity);
+        let (long, sent) = self.conclude(now, key, finish, payload, (0, out))?;
+        if let Some(place) = long {
+            self.begin_fragments(now, place, key.activity);
+            self.queue(place, key.activity);
         }
         self.enforce_held(now, (key.conversation, key.activity));
         sent
     }
 
-    /// Queues an outcome. One that fits no datagram counts from now on as being sent, and not only as held.
-    #[inline]
-    fn leave_to_transmit(&mut self, now: Time, place: usize, activity: u32) {
-        let datagram = self.table.at(place).datagram();
-        if self.existing_work(place, activity).is_some_and(|work| work.len() > datagram) {
-            self.begin_fragments(now, place, activity);
-        }
-        self.queue(place, activity);
-    }
-
-    /// Gives back an outcome that has `insert` in it, which is longer than a datagram. It leaves by [`Server::transmit`].
+    /// Gives back an outcome that has `insert` in it, which is longer than a datagram. It leaves by
+    /// [`Server::transmit`].
     #[cold]
     pub fn finish_around(
         &mut self,
@@ -92,22 +85,19 @@ impl Server {
         insert: Insert,
     ) {
         debug_assert!(insert.at <= payload.len() && insert.bytes.len() > self.config.max_datagram);
-        let Some(place) = self.conclude(now, key, finish, payload, insert.bytes.len()) else {
-            return self.loose.push(insert.bytes);
-        };
-        match self.existing_work(place, key.activity) {
-            Some(work) if matches!(work.phase, Phase::Done(Status::Result | Status::Exception)) => {
-                work.insert = Some(Box::new(insert));
-                self.begin_fragments(now, place, key.activity);
-            }
-            _ => self.loose.push(insert.bytes),
+        let concluded = self.conclude(now, key, finish, payload, (insert.bytes.len(), &mut []));
+        let Some((Some(place), _)) = concluded else { return self.loose.push(insert.bytes) };
+        if let Some(work) = self.existing_work(place, key.activity) {
+            work.insert = Some(Box::new(insert));
         }
+        self.begin_fragments(now, place, key.activity);
         self.queue(place, key.activity);
         self.enforce_held(now, (key.conversation, key.activity));
     }
 
-    /// Holds a call's outcome; the conversation's place, if the outcome is to be sent. Nothing if the
-    /// user does not have the call, or it is not the last of its activity.
+    /// Holds a call's outcome, of which `inserted` bytes stand elsewhere. Writes it into `out`, or queues it if
+    /// `out` is empty; returns its conversation's place instead if it is too long for one datagram. `None` if
+    /// the user does not have the call, or it is not the last of its activity.
     #[inline(always)]
     fn conclude(
         &mut self,
@@ -115,37 +105,61 @@ impl Server {
         key: CallKey,
         finish: Finish,
         payload: &mut Vec<u8>,
-        inserted: usize,
-    ) -> Option<usize> {
+        (inserted, out): (usize, &mut [u8]),
+    ) -> Option<(Option<usize>, Option<Transmit>)> {
         self.unfinished = self.unfinished.saturating_sub(1);
-        let place = self.table.find(key.conversation);
-        let mut more = place.and_then(|place| self.table.at_mut(place).more.as_deref_mut());
-        let work = more.as_mut().and_then(|more| more.find_mut(key.activity));
-        let Some(work) = work.filter(|w| w.phase == Phase::Running && w.position.sequence == key.sequence)
-        else {
-            self.recycle(std::mem::take(payload));
-            return None;
-        };
-        let len = payload.len() + inserted;
-        let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
-        // What a procedure returned after its caller had given it up is dropped: it may have returned it
-        // because it was told so.
-        let wanted = work.marks & GIVEN_UP == 0 || self.config.mutant.breaks(Rule::LateResult);
-        let status = match finish {
-            Finish::Result if fits && wanted => Status::Result,
-            Finish::Exception if fits && wanted => Status::Exception,
-            finish => return self.conclude_failed(now, place?, key, finish, payload),
-        };
-        work.hold(now, status, payload);
-        let promised = work.marks & PROMISED != 0;
-        if let Some(more) = more {
+        if let Some(place) = self.table.find(key.conversation)
+            && let entry = self.table.at_mut(place)
+            && let (to, target) = (entry.address(), entry.target())
+            && let Some(more) = entry.more.as_deref_mut()
+            && let datagram = more.datagram as usize
+            && let Some(work) = more.find_mut(key.activity)
+            && work.phase == Phase::Running
+            && work.position.sequence == key.sequence
+        {
+            let len = payload.len() + inserted;
+            let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
+            // What a procedure returned after its caller had given it up is dropped: it may have returned it
+            // because it was told so.
+            let wanted = work.marks & GIVEN_UP == 0 || self.config.mutant.breaks(Rule::LateResult);
+            let status = match finish {
+                Finish::Result if fits && wanted => Status::Result,
+                Finish::Exception if fits && wanted => Status::Exception,
+                finish => return self.conclude_failed(now, place, key, finish, payload, out),
+            };
+            work.hold(now, status, payload);
+            let promised = work.marks & PROMISED != 0;
+            let (mut long, mut written) = (Some(place), None);
+            if out.is_empty() {
+                if len <= datagram {
+                    long = None;
+                    // A result of an earlier call of the activity may be queued still.
+                    if !std::mem::replace(&mut work.queued, true) {
+                        self.sending.push_back((key.conversation, key.activity));
+                    }
+                }
+            } else {
+                let mut writer = Writer::new(out, datagram, target);
+                let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
+                if writer.result_if_fits(&head, &work.payload) {
+                    write_next(&mut self.sending, key.conversation, more, &mut writer);
+                    written = Some(writer.finish(self.numbers.take()));
+                    long = None;
+                }
+            }
             more.running -= 1;
             more.charge(&mut self.hosts, Kept::Results, len);
+            if promised {
+                self.end_promise(place, key.activity);
+            }
+            let sent = written.map(|len| {
+                self.count_written(len);
+                Transmit { to, len, insert: None }
+            });
+            return Some((long, sent));
         }
-        if promised {
-            self.end_promise(place?, key.activity);
-        }
-        place
+        self.recycle(std::mem::take(payload));
+        None
     }
 
     /// Ends a call that failed, was refused, or has a result that cannot be sent.
@@ -157,7 +171,8 @@ impl Server {
         key: CallKey,
         finish: Finish,
         payload: &mut Vec<u8>,
-    ) -> Option<usize> {
+        out: &mut [u8],
+    ) -> Option<(Option<usize>, Option<Transmit>)> {
         let given_up = self.existing_work(place, key.activity).is_some_and(|work| work.marks & GIVEN_UP != 0);
         let failure = match finish {
             Finish::Failed(failure) if given_up && failure.ran != Ran::No => {
@@ -183,29 +198,24 @@ impl Server {
         more.running -= 1;
         more.charge(&mut self.hosts, Kept::Results, len);
         self.end_promise(place, key.activity);
-        Some(place)
+        let sent = if out.is_empty() { None } else { self.write_whole(place, key.activity, out) };
+        if sent.is_none() {
+            self.queue(place, key.activity);
+        }
+        Some((None, sent))
     }
 
     /// Writes a result that fits one datagram, and with it those that are next and go the same way.
-    #[inline(always)]
+    #[inline]
     fn write_whole(&mut self, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let entry = self.table.at_mut(place);
-        let target = entry.target();
+        let (to, target) = (entry.address(), entry.target());
         let more = entry.more.as_mut()?;
         let mut writer = Writer::new(out, more.datagram as usize, target);
         if !more.find_mut(activity)?.write(&mut writer) {
             return None;
         }
-        while let Some(&(conversation, activity)) = self.sending.front()
-            && conversation == entry.id
-            && let Some(work) = more.find_mut(activity)
-            && work.outgoing.is_none()
-            && work.write(&mut writer)
-        {
-            work.queued = false;
-            self.sending.pop_front();
-        }
-        let to = entry.address();
+        write_next(&mut self.sending, entry.id, more, &mut writer);
         Some(self.count_sent(to, writer, None))
     }
 
@@ -268,7 +278,7 @@ impl Server {
     /// may try.
     pub(super) fn wake_next(&mut self, place: usize) {
         while let Some(more) = &mut self.table.at_mut(place).more
-            && let Some(activity) = more.waiting.pop_front()
+            && let Some(activity) = more.path.waiting.pop_front()
         {
             if let Some(work) = more.find_mut(activity)
                 && std::mem::take(&mut work.waiting)
@@ -286,8 +296,7 @@ impl Server {
         let (to, target) = (entry.address(), entry.target());
         let more = self.table.at_mut(place).more.as_mut()?;
         let datagram = more.datagram as usize;
-        let room = more.congestion.room(datagram, more.in_flight, more.waiting.len(), window);
-        let work = more.find_mut(activity)?;
+        let work = more.activities.work_mut(activity)?;
         let total = work.len() as u32;
         let (Phase::Done(status), Some(outgoing)) = (work.phase, &mut work.outgoing) else {
             self.wake_next(place);
@@ -295,22 +304,14 @@ impl Server {
         };
         let mut writer = Writer::new(out, datagram, target);
         let max = writer.fragment_room() & !3;
-        let (start, end, again, ask) = match outgoing.next(max as u32, room) {
-            Next::Range { start, end, again, ask } => (start, end, again, ask),
-            Next::NoRoom => {
-                if !std::mem::replace(&mut work.waiting, true) {
-                    more.waiting.push_back(activity);
-                }
-                return None;
+        let next = more.path.send_next((now, number), outgoing, (max, datagram), window);
+        let Next::Range { start, end, again, ask } = next else {
+            match next {
+                Next::NoRoom => more.path.wait(activity, &mut work.waiting),
+                _ => self.wake_next(place),
             }
-            Next::Nothing => {
-                self.wake_next(place);
-                return None;
-            }
+            return None;
         };
-        let before = outgoing.in_flight();
-        outgoing.sent(now, number, start, end, ask);
-        let flying = outgoing.in_flight() - before;
         let (before, range, behind) = work.pieces(start as usize..end as usize);
         let bytes = work.insert.as_deref().map(|insert| &insert.bytes);
         let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
@@ -320,7 +321,6 @@ impl Server {
             (ResultHead { position: work.position, status }, Fragment { total, offset: start, ask });
         let at = writer.result_fragment(&head, fragment, [before, within, behind], apart);
         let insert = bytes.filter(|_| apart).map(|bytes| Insert { at, bytes: bytes.slice(range) });
-        more.in_flight += flying;
         self.stats.retransmitted += u64::from(again);
         Some(self.count_sent(to, writer, insert))
     }
@@ -328,12 +328,11 @@ impl Server {
     /// A result does not fit one datagram, or no longer does.
     fn begin_fragments(&mut self, now: Time, place: usize, activity: u32) {
         if let Some(more) = &mut self.table.at_mut(place).more
-            && let granted = more.granted
-            && let Some(work) = more.find_mut(activity)
+            && let Some(work) = more.activities.work_mut(activity)
             && matches!(work.phase, Phase::Done(_))
         {
             let total = work.len();
-            work.outgoing = Some(Box::new(Outgoing::new(total as u32, granted)));
+            work.outgoing = Some(more.path.begin(total));
             let accessed = if work.is_accessed() { total } else { 0 };
             more.begin_to_send(now, total);
             more.charge(&mut self.hosts, Kept::Accessed, accessed);
@@ -362,7 +361,7 @@ impl Server {
             return;
         };
         let (patience, datagram) = (more.patience(), more.datagram as usize);
-        let Some(work) = more.find_mut(activity) else {
+        let Some(work) = more.activities.work_mut(activity) else {
             return;
         };
         work.since = now;
@@ -371,14 +370,10 @@ impl Server {
             let Some(left) = self.again.checked_sub(RESULT_HEAD + work.payload.len()) else { return };
             self.again = left;
         }
-        if let Some(outgoing) = &mut work.outgoing {
-            let before = outgoing.in_flight();
-            let lost = outgoing.overdue(now, patience);
-            let after = outgoing.in_flight();
-            more.in_flight -= before - after;
-            if let Some(since) = lost {
-                more.congestion.lost(now, since, datagram);
-            }
+        if let Some(outgoing) = &mut work.outgoing
+            && let Some(since) = more.path.overdue(now, outgoing, patience)
+        {
+            more.path.congestion.lost(now, since, datagram);
         }
         self.presume_lost(now, place);
         self.queue(place, activity);
@@ -393,19 +388,13 @@ impl Server {
         let patience = more.patience();
         // To look through them shall take little of the time, however many there are.
         let rests = Duration::from_micros(more.works.into());
-        if more.waiting.is_empty() || now.since(more.presumed) <= patience.max(rests) {
+        if more.path.waiting.is_empty() || now.since(more.presumed) <= patience.max(rests) {
             return;
         }
         more.presumed = now;
-        let mut lost = 0;
-        for work in more.works_mut() {
-            if let Some(outgoing) = &mut work.outgoing {
-                let before = outgoing.in_flight();
-                outgoing.overdue(now, patience);
-                lost += before - outgoing.in_flight();
-            }
+        for outgoing in more.activities.works_mut().filter_map(|work| work.outgoing.as_mut()) {
+            more.path.overdue(now, outgoing, patience);
         }
-        more.in_flight -= lost;
     }
 
     /// Queues a short answer, and returns whether there was room. A datagram is answered by at most three
@@ -527,6 +516,20 @@ impl Answer {
             Answer::Select { .. } => MAX_SELECT_BYTES,
             Answer::MtuEcho(size) => *size,
         }
+    }
+}
+
+/// Writes the results that are first in the queue, of the conversation `id`, as long as each fits whole.
+#[inline(always)]
+fn write_next(sending: &mut VecDeque<(u64, u32)>, id: u64, more: &mut More, writer: &mut Writer<'_>) {
+    while let Some(&(conversation, activity)) = sending.front()
+        && conversation == id
+        && let Some(work) = more.find_mut(activity)
+        && work.outgoing.is_none()
+        && work.write(writer)
+    {
+        work.queued = false;
+        sending.pop_front();
     }
 }
 

@@ -1,5 +1,5 @@
-//! A conversation's share of all that is being sent in fragments: calls whose results will be long wait for it
-//! (docs/protocol.md, "At the server").
+//! A conversation's share of all that is being sent in fragments: calls whose results will be long wait for
+//! it (docs/protocol.md, "At the server").
 
 use super::hosts::Kept;
 use super::work::{PROMISED, Phase};
@@ -9,9 +9,9 @@ use super::{CallKey, Server};
 const PART: usize = 16;
 
 impl Server {
-    /// Whether a call that the user has, and whose result will have about so many bytes, may be executed: then they count as being
-    /// sent until it is finished, or its caller asks for it. Else its conversation is being sent its share, and the call is to wait until
-    /// [`Server::next_with_room`] names that.
+    /// Whether a call that the user has, and whose result will have about so many bytes, may be executed:
+    /// then they count as being sent until it is finished, or its caller asks for it. Else its conversation
+    /// is being sent its share, and the call is to wait until [`Server::next_with_room`] names that.
     pub fn may_execute(&mut self, key: CallKey, len: usize) -> bool {
         let share = self.config.sending_budget / PART;
         let Some(place) = self.table.find(key.conversation) else { return true };
@@ -38,7 +38,8 @@ impl Server {
         self.roomy.pop()
     }
 
-    /// A call whose result was to be long is over, and what there is of that counts itself; or it takes longer than was thought.
+    /// A call whose result was to be long is over, and what there is of that counts itself; or it takes
+    /// longer than was thought.
     #[cold]
     pub(super) fn end_promise(&mut self, place: usize, activity: u32) {
         if let Some(more) = &mut self.table.at_mut(place).more

@@ -132,7 +132,9 @@ impl Entry {
     pub fn last(&self, activity: u32) -> Last {
         match activity {
             0 => self.last,
-            n => self.more.as_ref().and_then(|more| more.rest.get(n)).map_or(Last::default(), |s| s.last),
+            n => {
+                self.more.as_ref().and_then(|more| more.activities.get(n)).map_or(Last::default(), |s| s.last)
+            }
         }
     }
 

@@ -1,5 +1,5 @@
-//! What the server keeps of an activity: the number of its last call, and the call, its fragments and its result
-//! until it is over.
+//! What the server keeps of an activity: the number of its last call, and the call, its fragments and its
+//! result until it is over.
 
 use std::ops::Range;
 

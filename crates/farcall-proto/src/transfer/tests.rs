@@ -272,9 +272,38 @@ fn what_a_restored_receiver_has_forgotten_is_sent_again() {
     assert_eq!((m.next(60, WIDE), m.in_flight()), (Next::Nothing, 40));
     // The first fragment is gone: the receiver was restored from before it came.
     assert!(!hear(&mut m, 0, 2, &[(60, 100)]));
-    assert_eq!(m.next(60, WIDE), Next::Range { start: 0, end: 60, again: true, ask: true });
-    send(&mut m, 3, 60, WIDE);
+    assert_eq!(send(&mut m, 3, 60, WIDE), (60, false));
     assert!(hear(&mut m, 100, 3, &[]));
+}
+
+#[test]
+fn a_receiver_that_was_restored_while_a_long_message_came_gets_all_of_it() {
+    const TOTAL: u32 = 400_000;
+    let (mut sender, mut number) = (Outgoing::new(TOTAL, 0), 0);
+    // The sender sends all that it may, and hears what the receiver has.
+    let mut exchange = |to: &mut Incoming| {
+        while let Next::Range { start, end, ask, .. } = sender.next(1_200, WIDE) {
+            number += 1;
+            sender.sent(Time::from_nanos(number), number, start, end, ask);
+            let bytes = vec![7; (end - start) as usize];
+            to.take(number, Fragment { total: TOTAL, offset: start, ask }, &bytes);
+            to.grant(80_000);
+        }
+        // The sender probes, too.
+        number += 1;
+        to.note(number);
+        let (extent, beyond) = (to.extent(), to.beyond().collect::<Vec<_>>());
+        let select = select_bytes(extent.through, extent.limit, extent.largest, &beyond);
+        sender.heard(Time::from_nanos(number), &read(&select), Duration::ZERO).complete
+    };
+    let mut receiver = Incoming::new(TOTAL, Vec::new(), 0, 0);
+    for _ in 0..3 {
+        assert!(!exchange(&mut receiver));
+    }
+    let (mut restored, largest) = (Incoming::new(TOTAL, Vec::new(), 0, 0), receiver.extent().largest);
+    restored.take(largest / 4, Fragment { total: TOTAL, offset: 0, ask: false }, &[7; 1_200]);
+    let rounds = (0..100).take_while(|_| !exchange(&mut restored)).count();
+    assert!(rounds < 20, "{rounds} rounds");
 }
 
 #[test]

@@ -47,8 +47,8 @@ pub(crate) struct Meta {
 }
 
 impl CallHead {
-    /// Reads the frames of a datagram that holds one whole call without metadata, and nothing else; `None` for any
-    /// other datagram.
+    /// Reads the frames of a datagram that holds one whole call without metadata, and nothing else; `None`
+    /// for any other datagram.
     #[inline(always)]
     pub fn only(frames: &[u8]) -> Option<(CallHead, &[u8])> {
         let (first, args) = only::<CALL_HEAD>(frames, CALL)?;

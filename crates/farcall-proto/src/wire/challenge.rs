@@ -3,8 +3,8 @@
 use super::kinds::CHALLENGE;
 use super::{Malformed, Reader, Writer};
 
-/// Reads the conversation. The frame's other field, the number of the datagram that it answers, is only for people
-/// who read captures.
+/// Reads the conversation. The frame's other field, the number of the datagram that it answers, is only for
+/// people who read captures.
 pub(super) fn read(mut r: Reader<'_>) -> Result<u64, Malformed> {
     r.u64()
 }

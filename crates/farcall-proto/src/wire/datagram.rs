@@ -60,7 +60,8 @@ impl Header {
         }
     }
 
-    /// Checks the tag of the datagram that has this header, as [`open`] does, and returns the bytes of its frames.
+    /// Checks the tag of the datagram that has this header, as [`open`] does, and returns the bytes of its
+    /// frames.
     #[inline(always)]
     pub fn open<'d>(
         &self,
@@ -85,8 +86,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Writes the header and the tag of a datagram, around its frames, of which `inserted` bytes stand elsewhere. This
-    /// consumes the right to its number.
+    /// Writes the header and the tag of a datagram, around its frames, of which `inserted` bytes stand
+    /// elsewhere. This consumes the right to its number.
     #[inline(always)]
     pub fn seal(&self, datagram: &mut [u8], inserted: usize, number: Number) {
         let (Target { conversation, seal }, number) = (*self, number.value());
@@ -126,8 +127,8 @@ pub(crate) fn frames_of(datagram: &[u8], scheme: Scheme) -> Option<&[u8]> {
     datagram.get(HEADER..datagram.len().checked_sub(scheme.tag())?)
 }
 
-/// What the beginning of a datagram of ours says that an ICMP error quotes: the conversation that it is for, if that
-/// was known, or else the identifier of the client that asks in it; and its number.
+/// What the beginning of a datagram of ours says that an ICMP error quotes: the conversation that it is for,
+/// if that was known, or else the identifier of the client that asks in it; and its number.
 pub(crate) fn quoted(quoted: &[u8]) -> Option<(Result<u64, u64>, u64)> {
     let of = match route(quoted)? {
         Route::Conversation(conversation) => Ok(conversation),
@@ -205,8 +206,8 @@ impl<'a> Writer<'a> {
         (self.out.len() - self.tag()).saturating_sub(self.len + FRAME_HEAD) & !3
     }
 
-    /// The bytes of the datagram behind the head of a next frame and the first `before` bytes of its body; `None` if
-    /// not even those fit.
+    /// The bytes of the datagram behind the head of a next frame and the first `before` bytes of its body;
+    /// `None` if not even those fit.
     #[inline(always)]
     pub(super) fn unwritten(&mut self, before: usize) -> Option<&mut [u8]> {
         let end = self.out.len() - self.tag();
@@ -225,8 +226,8 @@ impl<'a> Writer<'a> {
         self.frame_after::<0>(kind, flags, len, 0).1
     }
 
-    /// Begins a frame whose body has `len` bytes, of which `inserted` stand elsewhere and are not written. Returns the
-    /// body's first `N` bytes apart, to be written without further checks.
+    /// Begins a frame whose body has `len` bytes, of which `inserted` stand elsewhere and are not written.
+    /// Returns the body's first `N` bytes apart, to be written without further checks.
     #[inline(always)]
     pub(super) fn frame_after<const N: usize>(
         &mut self,
@@ -252,8 +253,8 @@ impl<'a> Writer<'a> {
         self.finish_around(0, number)
     }
 
-    /// Seals the datagram, as [`Writer::finish`] does, of which `inserted` bytes stand elsewhere. Only for schemes
-    /// that [allow it](Seal::closes_around), unless that is none.
+    /// Seals the datagram, as [`Writer::finish`] does, of which `inserted` bytes stand elsewhere. Only for
+    /// schemes that [allow it](Seal::closes_around), unless that is none.
     #[inline(always)]
     pub fn finish_around(self, inserted: usize, number: Number) -> usize {
         let end = self.len + self.tag();

@@ -1,8 +1,8 @@
 //! The datagram and its frames (docs/protocol.md, "Datagrams" and "Frames").
 //!
 //! Each frame type has one file with its only reader and its only writer. The other files hold what several
-//! frames share: `datagram.rs` the header and the tag, `fields.rs` the fields of a body, `position.rs` and `part.rs`
-//! the beginnings and ends of frames about a call, `handshake.rs` a field of BIND and WELCOME.
+//! frames share: `datagram.rs` the header and the tag, `fields.rs` the fields of a body, `position.rs` and
+//! `part.rs` the beginnings and ends of frames about a call, `handshake.rs` a field of BIND and WELCOME.
 //!
 //! The contract of this module: any bytes give values or [`Malformed`]; nothing panics, nothing is
 //! allocated, and the work is linear in the datagram. Writers are given room by their callers, who
@@ -175,8 +175,8 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Splits the body of a datagram's only frame behind its first `N` bytes; `None` if there are several frames, or
-/// the frame is of another type or has a flag.
+/// Splits the body of a datagram's only frame behind its first `N` bytes; `None` if there are several frames,
+/// or the frame is of another type or has a flag.
 #[inline(always)]
 fn only<const N: usize>(frames: &[u8], kind: u8) -> Option<(&[u8; N], &[u8])> {
     let (head, body) = frames.split_first_chunk::<FRAME_HEAD>()?;

@@ -32,7 +32,8 @@ pub(crate) struct ResultHead {
 }
 
 impl ResultHead {
-    /// Reads the frames of a datagram that holds one whole result, and nothing else; `None` for any other datagram.
+    /// Reads the frames of a datagram that holds one whole result, and nothing else; `None` for any other
+    /// datagram.
     #[inline(always)]
     pub fn only(frames: &[u8]) -> Option<(ResultHead, &[u8])> {
         let (first, bytes) = only::<RESULT_HEAD>(frames, RESULT)?;
@@ -108,8 +109,9 @@ impl Writer<'_> {
         fits
     }
 
-    /// Writes a whole result whose body `fill` writes into its place. `fill` is given all room that there is, and returns
-    /// the length of what it wrote, a multiple of four. `None`, and nothing is written, if it returns none.
+    /// Writes a whole result whose body `fill` writes into its place. `fill` is given all room that there is,
+    /// and returns the length of what it wrote, a multiple of four. `None`, and nothing is written, if it
+    /// returns none.
     #[inline(always)]
     pub fn result_by(
         &mut self,
@@ -121,8 +123,8 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// A fragment whose bytes stand before, in and behind an insert. What is in it is not written if `apart`: the place
-    /// in the datagram where it belongs.
+    /// A fragment whose bytes stand before, in and behind an insert. What is in it is not written if `apart`:
+    /// the place in the datagram where it belongs.
     pub fn result_fragment(
         &mut self,
         head: &ResultHead,

@@ -1,4 +1,5 @@
-//! TICKET: the server's proof that it spoke to a client at an address, and when. BIND and WELCOME hold tickets too.
+//! TICKET: the server's proof that it spoke to a client at an address, and when. BIND and WELCOME hold
+//! tickets too.
 
 use std::borrow::Cow;
 

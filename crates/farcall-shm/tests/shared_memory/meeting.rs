@@ -8,7 +8,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use farcall_shm::{
-    Alarm, Area, Ear, Heard, Hello, Listener, MAX_HELLO, May, Page, TicketHolder, Wants, Wire,
+    AccessRights, Alarm, CallMemory, EpollSet, Hello, Listener, MAX_HELLO_BYTES, MappedFile, Received,
+    TicketHolder, UnixChannel, Wants,
 };
 use farcall_shm::{file_limit, unclosed};
 use rustix::io::FdFlags;
@@ -21,10 +22,10 @@ fn address() -> (UdpSocket, SocketAddr) {
 }
 
 /// The two ends of a connection: first that of the peer that connected, then that of the peer that accepted.
-fn connection() -> (Wire, Wire) {
+fn connection() -> (UnixChannel, UnixChannel) {
     let (_socket, address) = address();
     let listener = Listener::bind(address).unwrap();
-    let theirs = Wire::connect(address).unwrap();
+    let theirs = UnixChannel::connect(address).unwrap();
     (theirs, listener.accept().unwrap().unwrap().0)
 }
 
@@ -44,7 +45,7 @@ fn a_hello_has_the_documented_form_and_other_bytes_are_refused() {
     for hello in [calls, segment] {
         let bytes = hello.to_bytes();
         assert_eq!(Hello::from_bytes(&bytes), Some(hello));
-        assert!(bytes.len() < MAX_HELLO, "a longer message can be told from it");
+        assert!(bytes.len() < MAX_HELLO_BYTES, "a longer message can be told from it");
         for end in 0..bytes.len() {
             assert_eq!(Hello::from_bytes(&bytes[..end]), None, "cut to {end} bytes");
         }
@@ -60,15 +61,15 @@ fn a_hello_has_the_documented_form_and_other_bytes_are_refused() {
 #[test]
 fn an_address_has_one_listener_and_is_free_when_that_is_dropped() {
     let (_socket, address) = address();
-    assert!(Wire::connect(address).is_err(), "nobody is there");
+    assert!(UnixChannel::connect(address).is_err(), "nobody is there");
     let listener = Listener::bind(address).unwrap();
     assert!(Listener::bind(address).is_err());
     assert!(listener.accept().unwrap().is_none(), "nobody has arrived");
-    let wires = [(); 2].map(|()| Wire::connect(address).unwrap());
+    let wires = [(); 2].map(|()| UnixChannel::connect(address).unwrap());
     let (_accepted, process) = listener.accept().unwrap().unwrap();
     assert_eq!(process, std::process::id() as i32);
     drop(listener);
-    assert_eq!(wires.map(|wire| wire.receive(&mut [0; 8])), [Heard::Nothing, Heard::Gone]);
+    assert_eq!(wires.map(|wire| wire.receive(&mut [0; 8])), [Received::Nothing, Received::Gone]);
     assert!(Listener::bind(address).is_ok());
 }
 
@@ -76,16 +77,16 @@ fn an_address_has_one_listener_and_is_free_when_that_is_dropped() {
 fn messages_arrive_one_by_one_and_the_end_comes_last() {
     let (theirs, ours) = connection();
     let mut buffer = [0; 8];
-    assert_eq!(ours.receive(&mut buffer), Heard::Nothing);
+    assert_eq!(ours.receive(&mut buffer), Received::Nothing);
     for message in [&b"hello"[..], b"twelve bytes", b"last"] {
         assert!(theirs.send(message, None));
     }
-    assert_eq!((ours.receive(&mut buffer), &buffer[..5]), (Heard::Message(5), &b"hello"[..]));
+    assert_eq!((ours.receive(&mut buffer), &buffer[..5]), (Received::Message(5), &b"hello"[..]));
     // A message that is longer than the buffer is cut.
-    assert_eq!((ours.receive(&mut buffer), &buffer), (Heard::Message(8), b"twelve b"));
+    assert_eq!((ours.receive(&mut buffer), &buffer), (Received::Message(8), b"twelve b"));
     theirs.close();
-    assert_eq!((ours.receive(&mut buffer), &buffer[..4]), (Heard::Message(4), &b"last"[..]));
-    assert_eq!(ours.receive(&mut buffer), Heard::Gone);
+    assert_eq!((ours.receive(&mut buffer), &buffer[..4]), (Received::Message(4), &b"last"[..]));
+    assert_eq!(ours.receive(&mut buffer), Received::Gone);
     assert!(!ours.send(b"x", None) && !theirs.send(b"x", None));
 }
 
@@ -97,7 +98,7 @@ fn wait_returns_when_a_message_has_arrived() {
     std::thread::scope(|scope| {
         scope.spawn(|| threads::once_asleep(waiting, || assert!(theirs.send(b"x", None))));
         ours.wait(Duration::MAX);
-        assert_eq!(ours.receive(&mut [0; 8]), Heard::Message(1));
+        assert_eq!(ours.receive(&mut [0; 8]), Received::Message(1));
     });
 }
 
@@ -111,20 +112,20 @@ fn a_file_is_received_only_by_receive_file() {
     let executable = File::open("/proc/self/exe").unwrap();
     assert!(theirs.send(b"file", Some(executable.as_fd())));
     for _ in 0..2 {
-        assert_eq!(ours.receive(&mut buffer), Heard::Files);
+        assert_eq!(ours.receive(&mut buffer), Received::Files);
     }
     let (len, file) = ours.receive_file(&mut buffer).unwrap();
     assert_eq!(&buffer[..len], b"file");
     let mut magic = [0; 4];
     File::from(file).read_exact(&mut magic).unwrap();
     assert_eq!(&magic, b"\x7fELF");
-    assert_eq!(ours.receive(&mut buffer), Heard::Nothing);
+    assert_eq!(ours.receive(&mut buffer), Received::Nothing);
 
     // The receiver drops the connection instead of receiving the file: the sender sees the end too.
     assert!(theirs.send(b"file", Some(executable.as_fd())));
     drop(ours);
     theirs.wait(Duration::MAX);
-    assert_eq!(theirs.receive(&mut buffer), Heard::Gone);
+    assert_eq!(theirs.receive(&mut buffer), Received::Gone);
     // Threads in the background close the file that nobody received.
     while unclosed() > 0 {
         std::thread::yield_now();
@@ -158,7 +159,7 @@ fn files_whose_close_blocks_are_closed_by_at_most_eight_other_threads() {
             std::thread::yield_now();
         }
     };
-    let leave = |theirs: &Wire| {
+    let leave = |theirs: &UnixChannel| {
         let (file, other) = lingering();
         assert!(theirs.send(b"file", Some(file.as_fd())));
         other
@@ -173,7 +174,7 @@ fn files_whose_close_blocks_are_closed_by_at_most_eight_other_threads() {
     // The last file is sent by a connection that the listener never accepts.
     let (_socket, address) = address();
     let listener = Listener::bind(address).unwrap();
-    let theirs = Wire::connect(address).unwrap();
+    let theirs = UnixChannel::connect(address).unwrap();
     others.push(leave(&theirs));
     drop(listener);
     until_unclosed(LEFT);
@@ -194,9 +195,9 @@ fn sending_to_a_peer_that_receives_nothing_fails_without_blocking() {
 #[test]
 fn an_epoll_set_reports_each_ready_source_by_its_name() {
     let (theirs, ours) = connection();
-    let (ear, alarm) = (Ear::new().unwrap(), Alarm::new().unwrap());
-    ear.hear(&alarm, 7).unwrap();
-    ear.hear(&ours, 8).unwrap();
+    let (ear, alarm) = (EpollSet::new().unwrap(), Alarm::new().unwrap());
+    ear.add(&alarm, 7).unwrap();
+    ear.add(&ours, 8).unwrap();
     let heard = |most| {
         let mut names = vec![1];
         ear.wait(most, &mut names);
@@ -211,7 +212,7 @@ fn an_epoll_set_reports_each_ready_source_by_its_name() {
     assert_eq!(heard(None), [1, 7, 8]);
     alarm.clear();
     assert_eq!(heard(None), [1, 8]);
-    ear.ignore(&ours);
+    ear.remove(&ours);
     assert_eq!(heard(Some(Duration::ZERO)), [1]);
 }
 
@@ -220,12 +221,12 @@ fn an_epoll_set_reports_each_ready_source_by_its_name() {
 fn no_descriptor_is_inherited_by_an_executed_program() {
     let (_socket, address) = address();
     let listener = Listener::bind(address).unwrap();
-    let theirs = Wire::connect(address).unwrap();
+    let theirs = UnixChannel::connect(address).unwrap();
     let (ours, _) = listener.accept().unwrap().unwrap();
     let alarm = Alarm::new().unwrap();
-    let (_, segment) = Area::create(1, May::Write).unwrap();
-    let (_, arguments) = Page::arguments().unwrap();
-    let (_, page) = Page::create(&arguments).unwrap();
+    let (_, segment) = MappedFile::create(1, AccessRights::Write).unwrap();
+    let (_, arguments) = CallMemory::create_arguments().unwrap();
+    let (_, page) = CallMemory::create(&arguments).unwrap();
     assert!(theirs.send(b"file", Some(segment.as_fd())));
     let (_, received) = ours.receive_file(&mut [0; 8]).unwrap();
     let wires = [listener.as_fd(), theirs.as_fd(), ours.as_fd(), alarm.as_fd()];

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use farcall_shm::{Added, Area, Call, Caller, May, Page, Request, Server, Status, Taker, punch, written};
+use farcall_shm::{
+    AccessRights, BulkArguments, Call, CallMemory, Caller, MappedFile, Request, RequestCursor, Server,
+    Status, punch_hole, written_ranges,
+};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 /// The file of a descriptor, opened once more, as whoever was given the descriptor may do.
@@ -18,7 +21,7 @@ fn reopened(file: &OwnedFd) -> OwnedFd {
 /// What somebody finds who would like to write.
 fn cannot_be_written(file: &OwnedFd) {
     for file in [file.try_clone().unwrap(), reopened(file)] {
-        assert!(Area::open(&file, 4096, May::Write).is_err());
+        assert!(MappedFile::open(&file, 4096, AccessRights::Write).is_err());
         let file = File::from(file);
         assert!(file.write_at(b"scribble", 0).is_err());
     }
@@ -34,39 +37,41 @@ fn cannot_be_resized(file: &OwnedFd) {
 
 #[test]
 fn who_may_only_read_cannot_write_by_any_way() {
-    let (ours, file) = Area::create(100, May::Read).unwrap();
-    let theirs = Area::open(&file, 100, May::Read).unwrap();
+    let (ours, file) = MappedFile::create(100, AccessRights::Read).unwrap();
+    let theirs = MappedFile::open(&file, 100, AccessRights::Read).unwrap();
     cannot_be_written(&file);
     cannot_be_resized(&file);
     // Not even a hole can be made.
     ours.words().unwrap()[3].store(7, Ordering::Release);
-    punch(&file, 4096);
-    punch(&reopened(&file), 4096);
-    assert_eq!(theirs.sight()[3].load(), 7);
+    punch_hole(&file, 4096);
+    punch_hole(&reopened(&file), 4096);
+    assert_eq!(theirs.read_only_words()[3].load(), 7);
     assert!(theirs.words().is_none());
 }
 
 #[test]
 fn who_may_write_does_and_cannot_make_access_a_fault() {
-    let (ours, file) = Area::create(100, May::Write).unwrap();
-    let theirs = Area::open(&file, 100, May::Write).unwrap();
+    let (ours, file) = MappedFile::create(100, AccessRights::Write).unwrap();
+    let theirs = MappedFile::open(&file, 100, AccessRights::Write).unwrap();
     theirs.words().unwrap()[511].store(7, Ordering::Release);
-    assert_eq!(ours.sight()[511].load(), 7);
+    assert_eq!(ours.read_only_words()[511].load(), 7);
     cannot_be_resized(&file);
     // A hole is zeros.
-    punch(&file, 4096);
-    assert_eq!(ours.sight()[511].load(), 0);
+    punch_hole(&file, 4096);
+    assert_eq!(ours.read_only_words()[511].load(), 0);
     ours.words().unwrap()[511].store(8, Ordering::Release);
-    assert_eq!(theirs.sight()[511].load(), 8);
+    assert_eq!(theirs.read_only_words()[511].load(), 8);
 }
 
 #[test]
 fn what_is_no_such_file_is_refused() {
-    let (_ours, file) = Area::create(100, May::Write).unwrap();
-    assert!(Area::open(&file, 4097, May::Read).is_err());
-    assert!(Area::open(&File::open("/proc/self/exe").unwrap().into(), 100, May::Read).is_err());
-    assert!(Area::open(&File::open("/dev/zero").unwrap().into(), 100, May::Read).is_err());
-    assert!(Area::create(usize::MAX, May::Read).is_err());
+    let (_ours, file) = MappedFile::create(100, AccessRights::Write).unwrap();
+    assert!(MappedFile::open(&file, 4097, AccessRights::Read).is_err());
+    assert!(
+        MappedFile::open(&File::open("/proc/self/exe").unwrap().into(), 100, AccessRights::Read).is_err()
+    );
+    assert!(MappedFile::open(&File::open("/dev/zero").unwrap().into(), 100, AccessRights::Read).is_err());
+    assert!(MappedFile::create(usize::MAX, AccessRights::Read).is_err());
 }
 
 /// A memory file of any length and with any seals, as a peer may make it.
@@ -80,16 +85,16 @@ fn made_by_a_peer(len: u64, seals: SealFlags) -> OwnedFd {
 /// If a peer could make a mapped file shorter, an access to what it cut off would be a fault (SIGBUS).
 #[test]
 fn a_file_that_may_shrink_or_has_another_size_is_refused() {
-    let (_, arguments) = Page::arguments().unwrap();
-    let (_, file) = Page::create(&arguments).unwrap();
+    let (_, arguments) = CallMemory::create_arguments().unwrap();
+    let (_, file) = CallMemory::create(&arguments).unwrap();
     let len = |file: &OwnedFd| rustix::fs::fstat(file).unwrap().st_size as u64;
     let (len_of_arguments, len_of_page) = (len(&arguments), len(&file));
     let accepted = |more: i64, seals| {
         let made = |len: u64| made_by_a_peer(len.checked_add_signed(more).unwrap(), seals);
-        let segment = Area::open(&made(8192), 8192, May::Write).is_ok();
-        let arguments = Page::create(&made(len_of_arguments)).is_ok();
-        let (ours, _) = Page::arguments().unwrap();
-        [segment, arguments, Page::open(&made(len_of_page), ours).is_ok()]
+        let segment = MappedFile::open(&made(8192), 8192, AccessRights::Write).is_ok();
+        let arguments = CallMemory::create(&made(len_of_arguments)).is_ok();
+        let (ours, _) = CallMemory::create_arguments().unwrap();
+        [segment, arguments, CallMemory::open(&made(len_of_page), ours).is_ok()]
     };
     let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     assert_eq!(accepted(0, all), [true; 3]);
@@ -103,38 +108,42 @@ fn a_file_that_may_shrink_or_has_another_size_is_refused() {
 
 #[test]
 fn caller_and_server_map_the_same_two_files() {
-    let (ours, arguments) = Page::arguments().unwrap();
-    let (serving, file) = Page::create(&arguments).unwrap();
-    let caller = Arc::new(Caller::new(Arc::new(Page::open(&file, ours).unwrap())));
-    let (server, mut taker) = (Server::new(Arc::new(serving)), Taker::new());
+    let (ours, arguments) = CallMemory::create_arguments().unwrap();
+    let (serving, file) = CallMemory::create(&arguments).unwrap();
+    let caller = Arc::new(Caller::new(Arc::new(CallMemory::open(&file, ours).unwrap())));
+    let (server, mut cursor) = (Server::new(Arc::new(serving)), RequestCursor::new());
     for file in [&arguments, &file] {
         cannot_be_resized(file);
     }
     cannot_be_written(&arguments);
 
     let call = Call { export: 7, procedure: 1, within: None, trace: None };
-    let mut lane = caller.lane(Duration::ZERO).unwrap();
-    assert_eq!(lane.put(&[5; 9]), 9);
-    let ticket = caller.call(caller.claim().unwrap(), &call, &[1, 2], Some(&mut lane));
-    let (slot, number) = server.take(&mut taker).unwrap();
+    let mut ring = caller.argument_ring(Duration::ZERO).unwrap();
+    assert_eq!(ring.put(&[5; 9]), 9);
+    let id = caller.call(caller.claim().unwrap(), &call, &[1, 2], Some(&mut ring));
+    let (slot, number) = server.take(&mut cursor).unwrap();
     let request = server.request(slot);
-    let Request::Call { len: 2, added: Some(Added { lane, len: 9 }), .. } = request else { panic!() };
+    let Request::Call { len: 2, bulk: Some(BulkArguments { ring, len: 9 }), .. } = request else { panic!() };
     let mut body = Vec::new();
-    assert!(server.emptiers()[lane].finish(9, Some(&mut body)));
+    assert!(server.consumers()[ring].finish(9, Some(&mut body)));
     server.arguments(slot, 2, &mut body);
     assert_eq!(body, [5, 5, 5, 5, 5, 5, 5, 5, 5, 1, 2]);
     server.answer(slot, number, Status::Result, &[3]);
     let mut reply = Vec::new();
-    assert!(caller.is_answered(ticket));
-    assert_eq!((caller.answer(ticket, &mut reply), reply), ((Status::Result, 1), vec![3]));
+    assert!(caller.is_answered(id));
+    assert_eq!((caller.answer(id, &mut reply), reply), ((Status::Result, 1), vec![3]));
 }
 
 #[test]
 fn a_file_has_whole_pages_and_at_least_one() {
     for (asked, len) in [(0, 4096), (1, 4096), (4096, 4096), (4097, 8192)] {
-        let (area, _) = Area::create(asked, May::Write).unwrap();
+        let (area, _) = MappedFile::create(asked, AccessRights::Write).unwrap();
         assert_eq!((area.len(), area.is_empty()), (len, false), "{asked}");
-        assert_eq!((area.sight().len(), area.words().unwrap().len()), (len / 8, len / 8), "{asked}");
+        assert_eq!(
+            (area.read_only_words().len(), area.words().unwrap().len()),
+            (len / 8, len / 8),
+            "{asked}"
+        );
     }
 }
 
@@ -147,9 +156,9 @@ fn mappings(file: &OwnedFd) -> usize {
 
 #[test]
 fn a_dropped_page_unmaps_both_files() {
-    let (ours, arguments) = Page::arguments().unwrap();
-    let (serving, file) = Page::create(&arguments).unwrap();
-    let calling = Page::open(&file, ours).unwrap();
+    let (ours, arguments) = CallMemory::create_arguments().unwrap();
+    let (serving, file) = CallMemory::create(&arguments).unwrap();
+    let calling = CallMemory::open(&file, ours).unwrap();
     assert_eq!((mappings(&arguments), mappings(&file)), (2, 2));
     drop(calling);
     assert_eq!((mappings(&arguments), mappings(&file)), (1, 1));
@@ -159,7 +168,7 @@ fn a_dropped_page_unmaps_both_files() {
 
 #[test]
 fn bytes_are_copied_at_any_offset() {
-    let (area, _file) = Area::create(8192, May::Write).unwrap();
+    let (area, _file) = MappedFile::create(8192, AccessRights::Write).unwrap();
     let bytes: Vec<u8> = (0..2000).map(|i| (i % 251) as u8).collect();
     assert!(!area.copy_in(0, &bytes[..8]));
     if !area.copy_in(77, &bytes) {
@@ -176,25 +185,25 @@ fn bytes_are_copied_at_any_offset() {
 
 #[test]
 fn a_copy_beyond_the_area_or_into_a_read_only_one_panics() {
-    let (area, _file) = Area::create(8192, May::Write).unwrap();
+    let (area, _file) = MappedFile::create(8192, AccessRights::Write).unwrap();
     let refused = |copy: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(copy)).is_err();
     for (offset, len) in [(8000, 300), (8193, 0), (0, 8193), (usize::MAX, 300), (8192, 1)] {
         assert!(refused(&|| _ = area.copy_out(offset, &mut vec![0; len])), "{len} bytes at {offset}");
         assert!(refused(&|| _ = area.copy_in(offset, &vec![0; len])), "{len} bytes at {offset}");
     }
-    let (_, file) = Area::create(8192, May::Read).unwrap();
-    let read_only = Area::open(&file, 8192, May::Read).unwrap();
+    let (_, file) = MappedFile::create(8192, AccessRights::Read).unwrap();
+    let read_only = MappedFile::open(&file, 8192, AccessRights::Read).unwrap();
     assert!(refused(&|| assert!(!read_only.copy_in(0, &[0; 4096]), "copied without a fault")));
 }
 
 #[test]
 fn what_was_written_is_known() {
-    let (area, file) = Area::create(100 * 4096, May::Write).unwrap();
-    assert!(written(&file, area.len()).is_empty());
+    let (area, file) = MappedFile::create(100 * 4096, AccessRights::Write).unwrap();
+    assert!(written_ranges(&file, area.len()).is_empty());
     let words = area.words().unwrap();
     words[512].store(1, Ordering::Release);
     words[513 * 90].store(1, Ordering::Release);
-    let parts = written(&file, area.len());
+    let parts = written_ranges(&file, area.len());
     assert!(
         parts.iter().any(|part| part.contains(&4096))
             && parts.iter().any(|part| part.contains(&(513 * 90 * 8)))

@@ -43,10 +43,10 @@ impl ClientNode {
             g.oracle.write_post(Post { stream, number, import: import.truth as u64 }, length, &mut post);
             let Some(len) = talk.core.post(export, &post, &mut g.scratch) else { break };
             g.send_after(self.later, self.address, address(server, 7000), len);
-            import.posts.left(post);
+            import.posts.sent(post);
         }
         if import.asking.is_none() && (import.posts.is_full() || g.rng.chance(400_000)) {
-            let most = if g.rng.chance(500_000) { 0 } else { Posts::<()>::HALF };
+            let most = if g.rng.chance(500_000) { 0 } else { Posts::<()>::MAX_AFTER_WAIT };
             let end = import.posts.next().map_or(0, |(_, next)| next.saturating_sub(most as u64));
             import.asking = import.posts.ask(most).map(|asking| (asking, end));
             self.ask(g, server);
@@ -94,21 +94,21 @@ impl ClientNode {
             talk.import = None;
             return;
         }
-        match import.posts.heard(asking, head.word) {
+        match import.posts.acknowledge(asking, head.word) {
             Answer::Done => {
                 g.oracle.flushed(g.net.now(), import.truth, *end);
                 import.asking = None;
             }
-            Answer::Again => {
-                for post in import.posts.kept() {
+            Answer::SendAgain => {
+                for post in import.posts.unacknowledged() {
                     let Some(len) = talk.core.post(import.export, post, &mut g.scratch) else { break };
                     g.send_after(self.later, self.address, address(server, 7000), len);
                 }
                 self.ask(g, server);
             }
-            Answer::Vain => talk.import = None,
-            Answer::Nonsense if g.oracle.was_restored(import.export) => talk.import = None,
-            Answer::Nonsense => {
+            Answer::NoProgress => talk.import = None,
+            Answer::Impossible if g.oracle.was_restored(import.export) => talk.import = None,
+            Answer::Impossible => {
                 let (now, next) = (g.now(), import.posts.next());
                 g.oracle.violate("posts-in-order-and-once", now, || {
                     format!("import {}, of {next:?}: {head:?}", import.truth)

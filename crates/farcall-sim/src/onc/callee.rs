@@ -121,9 +121,9 @@ impl Model {
             None => return,
             Some(Seen::New(running)) => Some(running),
             Some(_) if self.breaks(Rule::DuplicateRuns) => None,
-            Some(Seen::Running) => return self.report.remembered += 1,
+            Some(Seen::Running) => return self.report.tally.remembered += 1,
             Some(Seen::Answered(result)) => {
-                self.report.remembered += 1;
+                self.report.tally.remembered += 1;
                 return self.reply(link, &Reply::accepted(call.xid, Accepted::Success(&result)));
             }
         };
@@ -187,7 +187,7 @@ impl Model {
         if !std::mem::replace(&mut self.callee.up, false) {
             return;
         }
-        self.report.deaths += 1;
+        self.report.tally.deaths += 1;
         self.trace(1, self.callee.life as usize);
         self.callee.jobs.clear();
         for link in 0..self.links.len() {

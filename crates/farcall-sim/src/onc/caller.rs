@@ -80,7 +80,7 @@ impl Model {
         let len = if self.rng.chance(20_000) { self.rng.spread(8, 20_000) } else { self.rng.within(8, 64) }
             as usize;
         self.records.push(Record { len: len.next_multiple_of(4), ..Record::default() });
-        self.report.calls += 1;
+        self.report.tally.calls += 1;
         self.trace(2, id);
         let xid = self.callers[client].xid;
         self.callers[client].xid = xid.wrapping_add(1);
@@ -152,7 +152,7 @@ impl Model {
         self.links[link].calls.took(&bytes, sent);
         match sent {
             None => {
-                self.report.broken += 1;
+                self.report.tally.broken += 1;
                 self.links[link].closed[0] = true;
                 let soon = self.rng.spread(1, self.faults.delay);
                 self.after(soon, Event::Over { link, up: true });
@@ -276,7 +276,7 @@ impl Model {
     }
 
     pub(super) fn kill_client(&mut self, client: usize) {
-        self.report.deaths += 1;
+        self.report.tally.deaths += 1;
         self.trace(1, 1_000 + client);
         for open in std::mem::take(&mut self.callers[client].open) {
             self.ended(open.id, Ended::Abandoned);

@@ -7,8 +7,8 @@ use crate::rng::Rng;
 
 /// What the network does to datagrams, each way. Chances are from 0 to 1.
 ///
-/// Datagrams are not corrupted: UDP's checksum makes a corrupted datagram a lost one. What is written to a TCP connection
-/// comes late where it is lost, and now and then the loss breaks the connection.
+/// Datagrams are not corrupted: UDP's checksum makes a corrupted datagram a lost one. What is written to a
+/// TCP connection comes late where it is lost, and now and then the loss breaks the connection.
 ///
 /// ```
 /// use farcall_sim::Faults;

@@ -1,4 +1,5 @@
-//! The segment name service on machines that crash: what a look-up gives was exported, and what is no longer so is found out.
+//! The segment name service on machines that crash: what a look-up gives was exported, and what is no longer
+//! so is found out.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -199,7 +200,8 @@ fn what_is_stale_fails_and_a_look_up_anew_recovers() {
     });
 }
 
-/// No machine has a clerk that somebody started: each process brings its own, and the registry names the machines.
+/// No machine has a clerk that somebody started: each process brings its own, and the registry names the
+/// machines.
 #[test]
 fn clerks_start_by_themselves() {
     check(60, |sim| -> farcall::Result<()> {

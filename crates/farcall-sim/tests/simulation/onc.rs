@@ -1,12 +1,13 @@
-//! Servers and clients of ONC RPC under everything that can befall them, over UDP and TCP: what is said of a call must
-//! be true, and a server executes no call twice that it remembers.
+//! Servers and clients of ONC RPC under everything that can befall them, over UDP and TCP: what is said of a
+//! call must be true, and a server executes no call twice that it remembers.
 //!
-//! Each call has a number of its own, and servers write down which they executed, when, and in which of their lives. In
-//! the end: a life executed no call again before its memory of the call was over; a call that returned was executed;
-//! one that was reported as not run never was, even after every late packet has come; and every call ended.
+//! Each call has a number of its own, and servers write down which they executed, when, and in which of their
+//! lives. In the end: a life executed no call again before its memory of the call was over; a call that
+//! returned was executed; one that was reported as not run never was, even after every late packet has come;
+//! and every call ended.
 //!
-//! 1,000 seeds take a minute: `FARCALL_SIM_SEEDS=1000 cargo test -p farcall-sim --test simulation onc`. A failure prints
-//! its seed, which `FARCALL_SIM_SEED` replays.
+//! 1,000 seeds take a minute: `FARCALL_SIM_SEEDS=1000 cargo test -p farcall-sim --test simulation onc`. A
+//! failure prints its seed, which `FARCALL_SIM_SEED` replays.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

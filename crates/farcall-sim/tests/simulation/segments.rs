@@ -1,11 +1,12 @@
-//! Segments under loss, duplication, reordering, pauses, partitions and crashes: words are linearizable, of a record nobody
-//! sees a part, and nothing is done twice; what is posted is done in order, and when it is flushed nothing of it is missing.
+//! Segments under loss, duplication, reordering, pauses, partitions and crashes: words are linearizable, of a
+//! record nobody sees a part, and nothing is done twice; what is posted is done in order, and when it is
+//! flushed nothing of it is missing.
 //!
-//! An exporter that comes back has new memory, so what happens in the memory of each generation is a history of its own.
-//! Words take few values: a swap that were done twice would find its old value again, and show.
+//! An exporter that comes back has new memory, so what happens in the memory of each generation is a history
+//! of its own. Words take few values: a swap that were done twice would find its old value again, and show.
 //!
-//! The long run, some 1,000,000 operations: `FARCALL_SIM_SEEDS=8000 cargo test --profile soak -p farcall-sim --test simulation segments
-//! -- --nocapture`
+//! The long run, some 1,000,000 operations: `FARCALL_SIM_SEEDS=8000 cargo test --profile soak -p farcall-sim
+//! --test simulation segments -- --nocapture`
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +24,8 @@ const WORDS: u64 = 2;
 /// Where the record stands: its end's number, its body, its beginning's.
 const RECORD: u64 = 64;
 const BODY: usize = 40;
-/// Where posted writes go. One that failed may still be under way, so each import writes to a place of its own: numbers that
-/// grow, to one of the first words, then to the last but one, then to the last.
+/// Where posted writes go. One that failed may still be under way, so each import writes to a place of its
+/// own: numbers that grow, to one of the first words, then to the last but one, then to the last.
 const POSTS: u64 = 128;
 const SLOTS: u64 = 6;
 const PLACE: u64 = (SLOTS + 2) * 8;
@@ -221,7 +222,8 @@ fn poster(flushed: &AtomicU64) {
     }
 }
 
-/// Reads where things are posted: nothing is done before what was posted before it, nor again after what was posted later.
+/// Reads where things are posted: nothing is done before what was posted before it, nor again after what was
+/// posted later.
 fn watcher() {
     let mut remote = import();
     let mut seen: HashMap<(u64, u64), [u64; 2]> = HashMap::new();

@@ -1,4 +1,5 @@
-//! Calls that were started, and that nobody waits for, go on whatever the thread that started them does beside.
+//! Calls that were started, and that nobody waits for, go on whatever the thread that started them does
+//! beside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +52,8 @@ fn remember(sim: &Sim) -> farcall::Result<Remote> {
     farcall::memory::import("Words")
 }
 
-/// Reads until it has rung. Each read is one datagram and one answer, of which nobody needs to know when it was sent.
+/// Reads until it has rung. Each read is one datagram and one answer, of which nobody needs to know when it
+/// was sent.
 fn read_until(rung: &Rung, words: &Remote) {
     for _ in 0..10_000 {
         words.load(0).expect("nothing is lost");

@@ -1,24 +1,26 @@
 //! Makes sure that a description, which a peer may have forged, can be walked.
 
 use super::{Body, Field, Type, Types};
-use crate::{DEPTH, Error, ErrorKind};
+use crate::{Error, ErrorKind, MAX_DEPTH};
 
-/// How many parts of no bytes a type has at most, if it has fewer bytes than those; and in any case.
-const EMPTY: (u32, u32) = (256, 1 << 16);
+/// The most parts of no bytes in a type, if it has fewer bytes than such parts.
+const MAX_EMPTY_PARTS_OF_SHORT: u32 = 256;
+/// The most parts of no bytes in any type.
+const MAX_EMPTY_PARTS: u32 = 1 << 16;
 
 pub(super) fn check(types: &Types, roots: &[Type]) -> Result<(), Error> {
     let extents = vec![None; types.definitions.len()];
     let mut walk = Walk { types, extents, later: Vec::new() };
     for place in 0..types.definitions.len() {
-        walk.named(place as u32, DEPTH)?;
+        walk.named(place as u32, MAX_DEPTH)?;
     }
     for root in roots {
-        walk.ty(root, DEPTH)?;
+        walk.ty(root, MAX_DEPTH)?;
     }
     while let Some(part) = walk.later.pop() {
         match part {
-            Part::Type(ty) => walk.ty(ty, DEPTH)?,
-            Part::Fields(fields) => walk.fields(fields, DEPTH)?,
+            Part::Type(ty) => walk.ty(ty, MAX_DEPTH)?,
+            Part::Fields(fields) => walk.fields(fields, MAX_DEPTH)?,
         };
     }
     Ok(())
@@ -127,7 +129,7 @@ impl Extent {
         if self.bytes == 0 {
             self.empty = self.empty.max(1);
         }
-        if self.empty > EMPTY.1 || self.empty > EMPTY.0.max(self.bytes) {
+        if self.empty > MAX_EMPTY_PARTS || self.empty > MAX_EMPTY_PARTS_OF_SHORT.max(self.bytes) {
             return Err(invalid("a type has too many parts of no bytes"));
         }
         Ok(Extent { height: self.height + 1, ..self })

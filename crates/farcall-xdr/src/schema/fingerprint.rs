@@ -1,7 +1,7 @@
 //! One number for the wire form of some types: equal forms, equal numbers.
 
 use super::{Body, Field, Type, Types};
-use crate::DEPTH;
+use crate::MAX_DEPTH;
 
 /// The fingerprint of the values of `shape`, one after the other.
 ///
@@ -9,13 +9,13 @@ use crate::DEPTH;
 /// unions; not on names, documentation, the order of the table, or the fields by which an
 /// extensible struct has grown. It crosses the wire, so it never changes for a given shape.
 ///
-/// Each type is hashed as FNV-1a over its tag, its numbers and the hashes of its parts, all as 64-bit big-endian
-/// words, finished by the mixer of SplitMix64. A definition takes part as the hash of its body. Where that
-/// goes in circles it is unrolled 128 times: values nested deeper are refused anyway.
+/// Each type is hashed as FNV-1a over its tag, its numbers and the hashes of its parts, all as 64-bit
+/// big-endian words, finished by the mixer of SplitMix64. A definition takes part as the hash of its body.
+/// Where that goes in circles it is unrolled 128 times: values nested deeper are refused anyway.
 pub fn fingerprint(types: &Types, shape: &[Type]) -> u64 {
     let mut hashes = vec![0; types.definitions.len()];
     // Each round sees one level deeper. Types that are not recursive are soon done.
-    for _ in 0..DEPTH {
+    for _ in 0..MAX_DEPTH {
         let deeper: Vec<u64> =
             types.definitions.iter().map(|definition| of_body(&definition.body, &hashes)).collect();
         if deeper == hashes {

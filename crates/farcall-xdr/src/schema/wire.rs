@@ -1,11 +1,7 @@
 //! The wire form of descriptions, and its description.
 
-use super::{Arm, Body, Definition, Field, Type, Types};
+use super::{Arm, Body, Definition, Field, Type, Types, arm, field};
 use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
-
-fn field(name: &str, ty: Type) -> Field {
-    Field { name: name.into(), docs: String::new(), ty, defaulted: false }
-}
 
 /// What `#[derive(Xdr)]` does for structs; it stands above this crate.
 macro_rules! structs {
@@ -30,7 +26,7 @@ macro_rules! structs {
         impl Schema for $name {
             fn schema(types: &mut Types) -> Type {
                 types.define(concat!("farcall_xdr::schema::", stringify!($name)), stringify!($name), "", |types| {
-                    let fields = vec![$(field(stringify!($field), <$ty>::schema(types))),*];
+                    let fields = vec![$(field(stringify!($field), "", <$ty>::schema(types), false)),*];
                     Body::Struct { fields, extensible: false }
                 })
             }
@@ -77,11 +73,9 @@ macro_rules! unions {
         impl Schema for $name {
             fn schema(types: &mut Types) -> Type {
                 types.define(concat!("farcall_xdr::schema::", stringify!($name)), stringify!($name), "", |types| {
-                    let arms = vec![$(Arm {
-                        name: stringify!($arm).into(),
-                        docs: String::new(),
-                        tag: Some($tag),
-                        fields: vec![$(field(stringify!($index), <$ty>::schema(types))),*],
+                    let arms = vec![$({
+                        let fields = vec![$(field(stringify!($index), "", <$ty>::schema(types), false)),*];
+                        arm(stringify!($arm), "", Some($tag), fields)
                     }),*];
                     Body::Union { arms }
                 })

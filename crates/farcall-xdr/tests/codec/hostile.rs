@@ -1,4 +1,5 @@
-//! Bytes that nobody should send: each gets an error that says what and where, at no more cost than its length.
+//! Bytes that nobody should send: each gets an error that says what and where, at no more cost than its
+//! length.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZero;

@@ -21,7 +21,8 @@ impl Spill for Kept {
     }
 }
 
-/// What `encode` makes of an encoder that keeps, put together; where the kept bytes were put, if there are any.
+/// What `encode` makes of an encoder that keeps, put together; where the kept bytes were put, if there are
+/// any.
 fn together(encode: impl Fn(&mut Encoder<'_>) -> Result<(), Error>) -> (Vec<u8>, Option<usize>) {
     let (mut out, mut kept) = (vec![9; 5], Kept::default());
     let mut encoder = Encoder::with_spill(&mut out, &mut kept);

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// So long one looks for the next reply. To wake a sleeper costs the one who replies a few microseconds, and costs all the
-/// more while many that share a processor wait for that.
+/// So long one looks for the next reply. To wake a sleeper costs the one who replies a few microseconds, and
+/// costs all the more while many that share a processor wait for that.
 pub(super) const LULL: Duration = Duration::from_micros(20);
 
 /// A look-out that fewer replies came in, and that ended in vain, took more than it saved.

@@ -42,7 +42,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Asks each peer which export answers to the name beside it. The tokens of the questions, and the first timer.
+    /// Asks each peer which export answers to the name beside it. The tokens of the questions, and the first
+    /// timer.
     pub(super) fn ask(
         &self,
         peers: &[(Arc<Peer>, String)],

@@ -1,5 +1,6 @@
-//! Brief calls: a thread that has its endpoint to itself sends one datagram, receives one, and looks whether that is the
-//! result. If anything else is to be done first the call is not brief; if anything else comes it goes on as any other.
+//! Brief calls: a thread that has its endpoint to itself sends one datagram, receives one, and looks whether
+//! that is the result. If anything else is to be done first the call is not brief; if anything else comes it
+//! goes on as any other.
 
 use std::io;
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use super::caller::{Caller, Tools};
 use super::drive::Reception;
 use super::own_call::OwnCall;
 use super::owners::Owners;
-use super::timers::NEVER;
 use super::{Endpoint, Peer};
 use crate::env::Received;
 use crate::stub::{Reply, Sink};
 use crate::sys::fork;
+use crate::wait::NEVER;
 use crate::xdr::Decoder;
 
 /// A call whose arguments are short, and encoded. It has no deadline and no trace.
@@ -27,22 +28,25 @@ pub(crate) struct Brief<'a> {
     pub(crate) arguments: &'a [u8],
 }
 
-/// Who takes the result of a brief call: first `short`, as it is encoded; what that does not take, and any other reply, `sink`.
+/// Who takes the result of a brief call: first `short`, as it is encoded; what that does not take, and any
+/// other reply, `sink`.
 pub(crate) struct Takers<'a> {
     pub(crate) short: &'a mut dyn FnMut(&[u8]) -> bool,
     pub(crate) sink: Sink<'a>,
 }
 
-/// How a brief call ended for its endpoint: its reply was given to the takers, or this failure is all that there is.
+/// How a brief call ended for its endpoint: its reply was given to the takers, or this failure is all that
+/// there is.
 pub(crate) type Ended = Result<(), Failure>;
 
-/// The lead, of a thread that had nobody to share it with when it took it. However this ends the lead goes on.
+/// The lead, of a thread that had nobody to share it with when it took it. However this ends the lead goes
+/// on.
 struct Alone<'a>(&'a Endpoint);
 
 impl<'a> Alone<'a> {
     #[inline(always)]
     fn lead(endpoint: &'a Endpoint) -> Option<Alone<'a>> {
-        endpoint.lead.begin().then(|| Alone(endpoint))
+        endpoint.lead.try_lead().then(|| Alone(endpoint))
     }
 }
 
@@ -54,7 +58,8 @@ impl Drop for Alone<'_> {
 }
 
 impl Endpoint {
-    /// Calls and waits; `None` if the call cannot be brief, and nothing was done. Not for a thread that serves a call.
+    /// Calls and waits; `None` if the call cannot be brief, and nothing was done. Not for a thread that
+    /// serves a call.
     #[inline(always)]
     pub(crate) fn call_briefly(
         &self,

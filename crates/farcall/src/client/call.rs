@@ -9,11 +9,11 @@ use super::caller::{Caller, Tools};
 use super::own_call::{OwnCall, Taker};
 use super::owners::{Owner, Owners};
 use super::request::{CallRequest, Outgoing};
-use super::timers::NEVER;
 use super::waiter::Waiter;
 use super::{Endpoint, Peer};
 use crate::CallFailed;
 use crate::stub::bad_arguments;
+use crate::wait::NEVER;
 use crate::xdr::Encoder;
 
 /// The room of arguments longer than that is used again by other calls.
@@ -63,9 +63,10 @@ impl Endpoint {
         waiter.give_back(kept);
     }
 
-    /// Starts the usual call of a leader, whose arguments are encoded, and sends it. The clock is read before that: a call
-    /// that seemed to have left later than it did might be said not to have run when a server that was started anew
-    /// meanwhile has forgotten it (docs/protocol.md 7.2). The time, and the call's timer; nothing if it is to [begin](Endpoint::begin) as any other.
+    /// Starts the usual call of a leader, whose arguments are encoded, and sends it. The clock is read before
+    /// that: a call that seemed to have left later than it did might be said not to have run when a server
+    /// that was started anew meanwhile has forgotten it (docs/protocol.md 7.2). The time, and the call's
+    /// timer; nothing if it is to [begin](Endpoint::begin) as any other.
     #[inline(always)]
     fn begin_usual(
         &self,
@@ -95,8 +96,8 @@ impl Endpoint {
         Some((now, now.plus(lone.patience())))
     }
 
-    /// Starts a call whose arguments are encoded, and sends its first datagrams. The time, and the conversation's next
-    /// timer; nothing if it failed.
+    /// Starts a call whose arguments are encoded, and sends its first datagrams. The time, and the
+    /// conversation's next timer; nothing if it failed.
     #[inline(never)]
     fn begin(
         &self,
@@ -134,7 +135,8 @@ impl Endpoint {
         Some((now, timer))
     }
 
-    /// Sends bytes of no call to an export, once. False if they cannot be: there is no conversation yet, or they are too many.
+    /// Sends bytes of no call to an export, once. False if they cannot be: there is no conversation yet, or
+    /// they are too many.
     pub(crate) fn post(&self, peer: &Peer, export: u64, bytes: &[u8]) -> bool {
         let mut out = [0; farcall_proto::BASE_DATAGRAM];
         if self.check_process().is_err() {

@@ -84,7 +84,8 @@ impl Caller {
         Err(CallFailed::new(Kind::Local, Ran::No).because(why))
     }
 
-    /// As if this thread were in a call for ever: it receives for others, so that their wakers must not wait in it.
+    /// As if this thread were in a call for ever: it receives for others, so that their wakers must not wait
+    /// in it.
     pub(super) fn never_waits() {
         KNOWN.set(true);
     }

@@ -15,12 +15,12 @@ use super::own_call::{OwnCall, deliver};
 use super::owners::Owners;
 use super::peer::PeerState;
 use super::receive_buffers::{self, Train};
-use super::timers::NEVER;
 use super::waiter::Waiter;
 use super::{Endpoint, Peer};
 use crate::depart::{Departing, depart};
 use crate::env::{Received, Wait, train};
 use crate::serving::WaitGuard;
+use crate::wait::NEVER;
 
 /// The most datagrams to take from the socket while timers are due: the rest waits its turn.
 const DRAIN: usize = 1024;
@@ -63,7 +63,8 @@ impl Drop for Reception<'_> {
     }
 }
 
-/// A thread's part in receiving: it leads or follows. However this ends, also by a panic of a type's encoding or decoding, the lead goes on.
+/// A thread's part in receiving: it leads or follows. However this ends, also by a panic of a type's encoding
+/// or decoding, the lead goes on.
 pub(super) struct Attendance<'a> {
     endpoint: &'a Endpoint,
     waiter: &'a Arc<Waiter>,
@@ -85,7 +86,7 @@ impl Drop for Attendance<'_> {
 }
 
 impl Endpoint {
-    /// Begins to lead, and returns the earliest timer that is [known](super::timers::Timers::begin).
+    /// Begins to lead, and returns the earliest timer that is [known](crate::wait::Timers::begin).
     #[inline(always)]
     pub(super) fn begin_lead(&self, timer: Time) -> Time {
         self.note_lead();
@@ -177,7 +178,7 @@ impl Attendance<'_> {
                     return endpoint.env.now();
                 }
                 self.waiter.wait(self.deadline.map(|deadline| deadline.since(endpoint.env.now())));
-                self.leads = endpoint.lead.take(self.waiter);
+                self.leads = endpoint.lead.accept(self.waiter);
             }
             now = endpoint.env.now();
         }
@@ -187,8 +188,8 @@ impl Attendance<'_> {
         now
     }
 
-    /// Takes in what arrives, if this leads and it is worth it, without sleeping: until `done` says that it is over, a timer
-    /// is due, or nothing has come for too long. The time.
+    /// Takes in what arrives, if this leads and it is worth it, without sleeping: until `done` says that it
+    /// is over, a timer is due, or nothing has come for too long. The time.
     pub(super) fn look_on(&mut self, tools: &mut Tools, mut now: Time, done: &dyn Fn() -> bool) -> Time {
         let endpoint = self.endpoint;
         if !self.leads || !endpoint.awake.is_worth() {
@@ -227,7 +228,8 @@ impl Attendance<'_> {
 }
 
 impl Endpoint {
-    /// Receives, as the leader, until `mine` or `done` says that it is over. The time when it last looked at the clock.
+    /// Receives, as the leader, until `mine` or `done` says that it is over. The time when it last looked at
+    /// the clock.
     #[inline(always)]
     pub(super) fn lead_until(
         &self,
@@ -325,8 +327,8 @@ impl Endpoint {
         *earliest = if exactly { timer } else { timer.min(*earliest) };
     }
 
-    /// How long to wait for a datagram: till the earliest timer, or to look, and not at all when that is past,
-    /// for what has arrived comes before any timer.
+    /// How long to wait for a datagram: till the earliest timer, or to look, and not at all when that is
+    /// past, for what has arrived comes before any timer.
     #[inline(always)]
     pub(super) fn wait(&self, earliest: &mut Time, look: Time, now: Time) -> Wait {
         match self.timers.sleep(earliest, look, now) {
@@ -351,7 +353,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes in a datagram, perhaps of a train that may be lent. Returns its conversation's next timer, and whether the peer is listed.
+    /// Takes in a datagram, perhaps of a train that may be lent. Returns its conversation's next timer, and
+    /// whether the peer is listed.
     fn accept(
         &self,
         now: Time,
@@ -470,13 +473,15 @@ impl Endpoint {
         timer
     }
 
-    /// Whether there are calls that were left, all of them within that time: whatever else their peers had to send left since.
+    /// Whether there are calls that were left, all of them within that time: whatever else their peers had to
+    /// send left since.
     pub(super) fn has_fresh(&self, within: Duration) -> bool {
-        if !self.flush_signal.has_unsent() {
+        if !self.flush_signal.has_queued() {
             return false;
         }
         let (now, unsent) = (self.env.now(), self.unsent.lock().unwrap_or_else(PoisonError::into_inner));
-        // Who left some may say so when somebody else has sent them: then there are none, and that is to be forgotten.
+        // Who left some may say so when somebody else has sent them: then there are none, and that is to be
+        // forgotten.
         !unsent.is_empty() && unsent.iter().all(|peer| now.since(peer.lock().flushed) < within)
     }
 
@@ -585,13 +590,13 @@ mod tests {
         let endpoint = Endpoint::new(Arc::new(System), socket, farcall_proto::ClientConfig::default());
         let (peer, tools) = (endpoint.peer(address), &mut Tools::new());
         endpoint.unsent.lock().unwrap().push(peer.clone());
-        endpoint.flush_signal.leave();
+        endpoint.flush_signal.note_queued();
         assert!(!endpoint.has_fresh(Duration::ZERO), "they were left long ago");
         peer.lock().flushed = endpoint.env.now();
         assert!(endpoint.has_fresh(Duration::MAX));
         assert!(endpoint.send_unsent(tools));
         // Another thread, of a call to another peer, between the two.
-        endpoint.flush_signal.leave();
+        endpoint.flush_signal.note_queued();
         assert!(!endpoint.has_fresh(Duration::MAX), "or the service thread would nap for ever");
         assert!(endpoint.send_unsent(tools) && !endpoint.send_unsent(tools));
     }

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use super::call::Refused;
 use super::caller::Caller;
-use super::lead::Seat;
 use super::request::Outgoing;
 use super::waiter::{Waiter, Watcher};
 use super::{Endpoint, Peer, Started};
 use crate::CallFailed;
 use crate::env::{Socket, Time};
-use crate::wait::{Interrupt, ReadyList, ReadyToken, WaitPoint};
+use crate::wait::{Interrupt, Parker, ReadyList, ReadyToken, WaitPoint};
 
 /// Replies that come so soon one after the other are worth staying awake for.
 const CLOSE: Duration = Duration::from_micros(50);
 
-/// So long one who waits for very many replies sleeps, whatever comes; systems make more of it, as much again or so.
+/// So long one who waits for very many replies sleeps, whatever comes; systems make more of it, as much again
+/// or so.
 const REST: Duration = Duration::from_micros(50);
 
 impl Started {
@@ -61,8 +61,8 @@ impl WaitPoint for Endpoint {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
-        // Calls that were left to share a datagram wait on: results are expected that will bring more of them, or the
-        // service thread sends them.
+        // Calls that were left to share a datagram wait on: results are expected that will bring more of
+        // them, or the service thread sends them.
         let over = || ready.count() >= enough || self.is_past(until);
         ready.wait_with(
             Arc::as_ptr(waiter).addr(),

@@ -78,8 +78,9 @@ impl<'a> OwnCall<'a> {
         }
     }
 
-    /// Takes in a datagram that is just the result of a call on the fast path, and gives that to the sink. Returns the
-    /// conversation's next timer, and whether the peer is listed. `None`, and nothing has changed, for any other datagram.
+    /// Takes in a datagram that is just the result of a call on the fast path, and gives that to the sink.
+    /// Returns the conversation's next timer, and whether the peer is listed. `None`, and nothing has
+    /// changed, for any other datagram.
     #[inline(always)]
     pub(super) fn take(&mut self, clock: impl Fn() -> Time, datagram: &[u8]) -> Option<(Option<Time>, bool)> {
         let (lone, sent) = self.lone.as_ref()?;

@@ -25,7 +25,8 @@ pub(super) fn buffer() -> Box<[u8]> {
 pub(super) struct ReceiveBuffers(Vec<Train>);
 
 impl ReceiveBuffers {
-    /// Takes a buffer into which so many bytes came, to be shared, if that is worth it and another can take its place.
+    /// Takes a buffer into which so many bytes came, to be shared, if that is worth it and another can take
+    /// its place.
     pub(super) fn share(&mut self, buffer: &mut Box<[u8]>, len: usize) -> Option<Train> {
         let some = len >= MUCH && (self.0.len() < MOST || self.0.iter().any(is_returned));
         some.then(|| Arc::new(mem::take(buffer)))

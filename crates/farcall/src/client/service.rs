@@ -16,10 +16,9 @@ use std::time::Duration;
 use super::Endpoint;
 use super::caller::{Caller, Tools};
 use super::drive::Attendance;
-use super::flush_signal::Duty;
-use super::lead::Seat;
 use super::waiter::Waiter;
 use crate::env::Env;
+use crate::wait::{Duty, Parker};
 
 /// The longest that a call may be left unsent by others: less than a thread may have to wait for a processor.
 const NAP: Duration = Duration::from_micros(100);
@@ -117,8 +116,9 @@ impl Service {
         }
     }
 
-    /// Sends what others left, again and again, until nothing is left any more for a while, or somebody
-    /// must lead and nobody does. What they left just now they will send themselves, as they did with what was left before.
+    /// Sends what others left, again and again, until nothing is left any more for a while, or somebody must
+    /// lead and nobody does. What they left just now they will send themselves, as they did with what was
+    /// left before.
     fn nap(&self, endpoint: &Endpoint, tools: &mut Tools) {
         let (mut nap, mut quiet) = (NAP, 0);
         let mut left = endpoint.left.load(Ordering::Relaxed);

@@ -9,17 +9,17 @@ use farcall_proto::client::{CallId, CallProgress};
 
 use super::call::Refused;
 use super::caller::{Caller, Tools};
-use super::flush_signal::Duty;
 use super::owners::Owner;
 use super::request::Outgoing;
 use super::result_slot::{ResultSlot, Taker};
 use super::service::Service;
 use super::waiter::Watcher;
 use super::{Endpoint, Peer};
+use crate::wait::Duty;
 use crate::{CallFailed, Kind, Ran};
 
-/// So many bytes of long arguments the calls may have that were started of one server and have not ended, unless there
-/// is only one.
+/// So many bytes of long arguments the calls may have that were started of one server and have not ended,
+/// unless there is only one.
 const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// A call that was started. Whoever has it knows by which endpoint, and which peer it is made to.
@@ -150,8 +150,8 @@ impl Started {
 }
 
 impl Endpoint {
-    /// Starts a call that no thread waits for. It is sent, or left for the next ones to share its datagram if the
-    /// service thread sees to it.
+    /// Starts a call that no thread waits for. It is sent, or left for the next ones to share its datagram if
+    /// the service thread sees to it.
     pub(super) fn begin_started(
         &self,
         service: Option<&Service>,
@@ -208,7 +208,7 @@ impl Endpoint {
     fn leave(&self, service: &Service, peer: &Arc<Peer>, tools: &mut Tools) {
         self.unsent.lock().unwrap_or_else(PoisonError::into_inner).push(peer.clone());
         self.left.fetch_add(1, Ordering::Relaxed);
-        match self.flush_signal.leave() {
+        match self.flush_signal.note_queued() {
             Duty::Nothing => {}
             Duty::Wake => service.wake(),
             Duty::Send => drop(self.send_unsent(tools)),

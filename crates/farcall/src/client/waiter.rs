@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use farcall_proto::client::Outcome;
 
-use super::lead::Seat;
 use super::result_slot::BufferedOutcome;
 use crate::env::{Env, Event};
 use crate::guard;
-use crate::wait::ReadyToken;
+use crate::wait::{Parker, ReadyToken};
 
 /// A thread that waits, seen by the others.
 pub(super) struct Waiter {
@@ -21,7 +20,7 @@ pub(super) struct Waiter {
     kept: Mutex<BufferedOutcome>,
 }
 
-impl Seat for Waiter {
+impl Parker for Waiter {
     fn wake(&self) {
         self.event.set();
     }

@@ -9,9 +9,11 @@ use crate::stats::words::{self, Record};
 use crate::{CallFailed, Kind, Ran, Runtime};
 use farcall_memory::clerk::COUNTERS;
 
-/// What a server counts, read from its memory: also while it executes nothing, however many threads are stuck.
+/// What a server counts, read from its memory: also while it executes nothing, however many threads are
+/// stuck.
 ///
-/// Every server exports it as the segment `counters`, unless it does not [describe](crate::Builder::describe) itself.
+/// Every server exports it as the segment `counters`, unless it does not [describe](crate::Builder::describe)
+/// itself.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

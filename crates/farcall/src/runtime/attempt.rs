@@ -13,7 +13,8 @@ use crate::{CallFailed, Ran};
 
 type Answer = Result<Arc<Target>, CallFailed>;
 
-/// An attempt to bind that is under way. It ends when somebody answers, or nobody has for as long as a caller is patient.
+/// An attempt to bind that is under way. It ends when somebody answers, or nobody has for as long as a caller
+/// is patient.
 pub(super) struct Attempt {
     asked: Vec<Candidate>,
     state: Mutex<State>,

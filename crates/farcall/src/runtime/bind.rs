@@ -213,7 +213,8 @@ impl Inner {
         (poll, later)
     }
 
-    /// Binds several instances at once, each at its address. Who has not answered when the deadline comes has none.
+    /// Binds several instances at once, each at its address. Who has not answered when the deadline comes has
+    /// none.
     pub(super) fn bind_each(
         &self,
         instances: &[(SocketAddr, String)],

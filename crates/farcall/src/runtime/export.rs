@@ -202,7 +202,8 @@ impl Export {
         format!("udp://{}/{}", self.address(), self.name())
     }
 
-    /// Tells the registry. Last, so that whoever finds the name is served; if it fails, dropping takes the offer back.
+    /// Tells the registry. Last, so that whoever finds the name is served; if it fails, dropping takes the
+    /// offer back.
     fn list(&mut self) -> Result<(), CallFailed> {
         self.registration = Some(self.publish(&self.offer.entry)?);
         Ok(())

@@ -16,8 +16,8 @@ use crate::multi::{Fixed, Group, Member, Members, Roster};
 use crate::stub::Interface;
 use crate::{CallFailed, Kind, Ran, context, idl};
 
-/// How long to wait for members that do not answer when they are bound. Later they cost nobody but themselves:
-/// each is bound by its first call.
+/// How long to wait for members that do not answer when they are bound. Later they cost nobody but
+/// themselves: each is bound by its first call.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// All instances of a type; the group of an instance, or of an address, is that alone.

@@ -240,7 +240,8 @@ impl RetryTask {
     }
 
     pub(super) fn poll(&self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        // A waker is the user's: it is cloned before, and dropped after, for that may drop a task, and what it had started.
+        // A waker is the user's: it is cloned before, and dropped after, for that may drop a task, and what
+        // it had started.
         let waker = context.waker().clone();
         let ending = {
             let mut state = self.lock();

@@ -97,8 +97,9 @@ impl Builder {
         self
     }
 
-    /// Where names are published and looked up. By default in the registry of the thread's current
-    /// runtime, else in a file that the processes of this user on this machine share. `FARCALL_REGISTRY`: `memory`, or a directory.
+    /// Where names are published and looked up. By default in the registry of the thread's current runtime,
+    /// else in a file that the processes of this user on this machine share. `FARCALL_REGISTRY`: `memory`, or
+    /// a directory.
     #[must_use]
     pub fn registry(mut self, registry: impl Registry + 'static) -> Builder {
         self.registry = Some(Arc::new(registry));

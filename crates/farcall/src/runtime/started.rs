@@ -88,8 +88,8 @@ pub(super) fn start_at(
     }
 }
 
-/// Whether calls of a target are waited for at a wait_point. Memory shared with it is not: one thread can wait for many
-/// only at a socket.
+/// Whether calls of a target are waited for at a wait_point. Memory shared with it is not: one thread can
+/// wait for many only at a socket.
 fn is_at(target: &Target, wait_point: &Arc<dyn WaitPoint>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(&target.endpoint), Arc::as_ptr(wait_point))
 }

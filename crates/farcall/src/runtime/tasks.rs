@@ -1,8 +1,9 @@
-//! What started calls wait for before they can leave: steps that a few threads make, however many calls there are.
+//! What started calls wait for before they can leave: steps that a few threads make, however many calls there
+//! are.
 //!
-//! A task that waits for a server has no thread: it goes on when it is woken, or at its deadline. One thread makes all
-//! steps, and rests while there are none. Only what the task itself blocks in (a registry, a meeting through shared
-//! memory) holds its thread up, and then another one makes the others' steps.
+//! A task that waits for a server has no thread: it goes on when it is woken, or at its deadline. One thread
+//! makes all steps, and rests while there are none. Only what the task itself blocks in (a registry, a
+//! meeting through shared memory) holds its thread up, and then another one makes the others' steps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -78,7 +79,8 @@ impl Tasks {
         Tasks { state: Mutex::default(), work: env.event() }
     }
 
-    /// Has these steps made, and makes the next one when the waker that this returns is woken; at the deadline too.
+    /// Has these steps made, and makes the next one when the waker that this returns is woken; at the
+    /// deadline too.
     ///
     /// # Errors
     /// There is no thread, and can be none now.
@@ -241,7 +243,8 @@ fn work(inner: &Arc<Inner>) {
 fn step(inner: &Arc<Inner>, id: u64, mut steps: Steps) {
     let waker = waker(inner, id);
     let go = || steps.as_mut().poll(&mut Context::from_waker(&waker));
-    // A registry of the user's may panic, and so may what is dropped. Who waits for the task hears that it ended.
+    // A registry of the user's may panic, and so may what is dropped. Who waits for the task hears that it
+    // ended.
     match guard::run(go) {
         Ok(Poll::Pending) => inner.tasks.put_back(id, steps),
         Ok(Poll::Ready(())) | Err(_) => {
@@ -251,8 +254,8 @@ fn step(inner: &Arc<Inner>, id: u64, mut steps: Steps) {
     }
 }
 
-/// Of a thread that is unwound, as those of a simulated process that was killed: what it would have gone on with goes too,
-/// for it holds the runtime.
+/// Of a thread that is unwound, as those of a simulated process that was killed: what it would have gone on
+/// with goes too, for it holds the runtime.
 struct Dies<'a>(Option<&'a Tasks>);
 
 impl Drop for Dies<'_> {

@@ -12,7 +12,7 @@ use farcall_proto::{Failure, Kind, READINGS, Ran, Time};
 
 use super::finish::finish;
 use super::payer::{Caller, Payer};
-use super::{Core, tally};
+use super::{Core, counter_segment};
 use crate::fair::{FairQueue, Waits};
 use crate::stub::Dispatched;
 use crate::xdr::{Decoder, Encoder};
@@ -195,8 +195,10 @@ impl Core {
         out: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let exported =
-            self.exports.find(incoming.export).or_else(|| tally::find(&self.tally, incoming.export));
+        let exported = self
+            .exports
+            .find(incoming.export)
+            .or_else(|| counter_segment::find(&self.counter_segment, incoming.export));
         let memory = exported.and_then(|exported| exported.memory());
         let result = memory.map_or(0, |memory| memory.result_bytes(incoming.procedure, &incoming.args));
         if result > SHORT
@@ -261,7 +263,7 @@ impl Core {
                 if procedure >= READINGS {
                     self.write_down(now, export);
                 }
-                tally::find(&self.tally, export)
+                counter_segment::find(&self.counter_segment, export)
             }
             exported => exported,
         };
@@ -287,7 +289,14 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
+    use farcall_proto::client::{Call, CallId, Conversation, Event, Outcome};
+    use farcall_proto::{BASE_DATAGRAM, ClientConfig, fuzzing};
+
     use super::*;
+    use crate::Runtime;
+    use crate::memory::{Rights, Segment, Settings};
 
     fn access(sequence: u64, bytes: usize) -> (SocketAddr, Incoming<'static>) {
         let key = CallKey { conversation: 1, activity: 2, sequence };
@@ -388,5 +397,157 @@ mod tests {
         assert!(backlog.is_to_be_minded(true));
         while backlog.turn.pop().is_some() {}
         assert!(!backlog.is_to_be_minded(true) && !backlog.is_to_be_minded(false));
+    }
+
+    /// A client that sends whatever it likes, and has bound to a segment of 1 MiB.
+    struct Stranger {
+        socket: UdpSocket,
+        conversation: Conversation,
+        export: u64,
+        /// Arguments of a reading of the whole segment.
+        arguments: Vec<u8>,
+        /// The number of the next datagram that is sealed by hand.
+        number: u64,
+    }
+
+    const SEGMENT_BYTES: usize = 1 << 20;
+
+    impl Stranger {
+        fn new(segment: &Segment) -> Stranger {
+            let url = segment.url();
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect(url["udp://".len()..].split('/').next().unwrap()).unwrap();
+            let config = ClientConfig { max_datagram: BASE_DATAGRAM, ..ClientConfig::default() };
+            let conversation = Conversation::new(config, 7);
+            let mut stranger =
+                Stranger { socket, conversation, export: 0, arguments: Vec::new(), number: 1 << 32 };
+            stranger.bind();
+            let describes = stranger.start(READINGS + 1);
+            stranger.transmit().iter().for_each(|datagram| stranger.send(datagram));
+            let generation = stranger.end_of(describes).unwrap();
+            stranger.arguments = [&generation[..8], &[0; 8], &(SEGMENT_BYTES as u32).to_be_bytes()].concat();
+            stranger
+        }
+
+        /// Asks for the export. When the answer is here, the server has read all that was sent before.
+        fn bind(&mut self) {
+            self.conversation.bind(Time::default(), "Memory/Long", 1);
+            self.transmit().iter().for_each(|datagram| self.send(datagram));
+            let mut export = None;
+            while export.is_none() {
+                self.receive(&mut |event| {
+                    if let Event::Bound { answer, .. } = event {
+                        export = Some(answer.unwrap().export);
+                    }
+                });
+            }
+            self.export = export.unwrap();
+        }
+
+        fn send(&self, datagram: &[u8]) {
+            self.socket.send(datagram).unwrap();
+        }
+
+        fn key(&self, CallId { activity, sequence }: CallId) -> CallKey {
+            let (holder, _) = self.conversation.expected_proof(&[]).unwrap();
+            CallKey { conversation: holder.conversation, activity, sequence }
+        }
+
+        fn start(&mut self, procedure: u32) -> CallId {
+            let call = Call { export: self.export, procedure, ..Call::default() };
+            self.conversation.start(Time::default, &call, &mut self.arguments.clone()).unwrap()
+        }
+
+        fn transmit(&mut self) -> Vec<Vec<u8>> {
+            let (out, mut datagrams) = (&mut [0; BASE_DATAGRAM], Vec::new());
+            while let Some(len) = self.conversation.transmit(Time::default(), out) {
+                datagrams.push(out[..len].to_vec());
+            }
+            datagrams
+        }
+
+        fn receive(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
+            let datagram = &mut [0; BASE_DATAGRAM];
+            let len = self.socket.recv(datagram).unwrap();
+            self.conversation.receive(Time::default(), &datagram[..len], sink);
+        }
+
+        /// Waits for the end of a call.
+        fn end_of(&mut self, call: CallId) -> Result<Vec<u8>, Failure> {
+            let mut end = None;
+            while end.is_none() {
+                self.receive(&mut |event| match event {
+                    Event::Ended { id, outcome: Outcome::Failed(failure), .. } if id == call => {
+                        end = Some(Err(failure));
+                    }
+                    Event::Ended { id, outcome: Outcome::Result(bytes), .. } if id == call => {
+                        end = Some(Ok(bytes.into_owned()));
+                    }
+                    _ => {}
+                });
+            }
+            end.unwrap()
+        }
+
+        /// Sends the frames of several datagrams in one.
+        fn send_in_one(&mut self, datagrams: &[Vec<u8>]) {
+            let frames: Vec<u8> = datagrams.iter().flat_map(|one| fuzzing::frames(one)).copied().collect();
+            let (holder, _) = self.conversation.expected_proof(&[]).unwrap();
+            self.number += 1;
+            self.send(&fuzzing::seal(holder.conversation, self.number, &frames));
+        }
+    }
+
+    fn exporter() -> (Runtime, Segment) {
+        let runtime = Runtime::builder().registry(crate::names::Memory::new()).shared_memory(false);
+        let runtime = runtime.build().unwrap();
+        let settings = Settings::new(SEGMENT_BYTES).anyone(Rights::ALL);
+        let segment = runtime.export_segment("Long", settings).unwrap();
+        (runtime, segment)
+    }
+
+    #[test]
+    fn an_access_and_its_cancel_in_one_datagram_leave_nothing_at_the_server() {
+        let (runtime, segment) = exporter();
+        let server = runtime.0.server().unwrap();
+        let mut stranger = Stranger::new(&segment);
+        let access = stranger.start(READINGS);
+        let mut datagrams = stranger.transmit();
+        stranger.conversation.cancel(Time::default(), access);
+        datagrams.extend(stranger.transmit());
+        assert_eq!(datagrams.len(), 2, "the call, and its cancel");
+        stranger.send_in_one(&datagrams);
+        assert_eq!(stranger.end_of(access).unwrap_err().kind, Kind::Cancelled);
+        let core = server.lock();
+        assert!(core.cancelled.is_empty() && !server.any_cancelled());
+        assert_eq!((core.protocol.unfinished(), core.backlog.is_empty()), (0, true));
+    }
+
+    #[test]
+    fn accesses_that_are_given_up_make_room_for_those_of_the_same_datagram() {
+        let (runtime, segment) = exporter();
+        let server = runtime.0.server().unwrap();
+        let [mut stranger, mut other] = [(); 2].map(|()| Stranger::new(&segment));
+        // Nobody fetches the results, so most accesses wait for room. The last of them find the queue full.
+        let accesses: Vec<CallId> = (0..Backlog::MOST + 512).map(|_| stranger.start(READINGS)).collect();
+        for datagrams in stranger.transmit().chunks(32) {
+            datagrams.iter().for_each(|datagram| stranger.send(datagram));
+            other.bind();
+        }
+        while !server.lock().backlog.turn.is_empty() {
+            other.bind();
+        }
+        let refused = |kind: Kind| server.lock().protocol.stats().refused[usize::from(kind.code())];
+        assert!(refused(Kind::Overloaded) > 0, "the queue is full");
+        let before = refused(Kind::Overloaded);
+        let new = stranger.start(READINGS);
+        let mut datagrams = stranger.transmit();
+        let given_up = accesses[Backlog::MOST / 2];
+        stranger.conversation.cancel(Time::default(), given_up);
+        datagrams.extend(stranger.transmit());
+        stranger.send_in_one(&datagrams);
+        other.bind();
+        let waits = |call| server.lock().backlog.remove(stranger.key(call)).is_some();
+        assert_eq!((waits(given_up), waits(new), refused(Kind::Overloaded)), (false, true, before));
     }
 }

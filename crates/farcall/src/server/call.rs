@@ -10,7 +10,6 @@ use farcall_proto::server::{self as proto, Finish, HostName, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::Server;
-use super::crew::Pace;
 use super::executor::Spawn;
 use super::exported::{Exported, Known};
 use super::finish::{finish, unless_late};
@@ -20,6 +19,7 @@ use crate::context;
 use crate::env::place;
 use crate::guard;
 use crate::stub::{Dispatched, catch, panicked};
+use crate::workers::Pace;
 use crate::xdr::{Decoder, Encoder};
 
 /// A call that is to be executed.
@@ -82,7 +82,7 @@ impl Work {
         self.pace() == Pace::Quick
     }
 
-    /// The number by which the crew knows the host that the call comes from. For a call through shared memory
+    /// The number by which the pool knows the host that the call comes from. For a call through shared memory
     /// that is this machine.
     #[inline(always)]
     pub(super) fn host(&self) -> u64 {
@@ -187,9 +187,9 @@ impl Work {
         None
     }
 
-    /// Runs the procedure. The reply stands in `reply`, behind what the outlet takes. `now` is about the time; it is looked
-    /// up, here and when the procedure has ended, if that matters. `None` says that it is executed elsewhere, and given
-    /// back from there.
+    /// Runs the procedure. The reply stands in `reply`, behind what the outlet takes. `now` is about the
+    /// time; it is looked up, here and when the procedure has ended, if that matters. `None` says that it is
+    /// executed elsewhere, and given back from there.
     #[inline(always)]
     pub(crate) fn run(
         &mut self,
@@ -200,7 +200,7 @@ impl Work {
         mut outlet: Option<&mut dyn Outlet>,
     ) -> Option<Finish> {
         let known = self.which.map(|which| self.exported.known(which));
-        let timed = known.is_some_and(|known| server.slow.is_some() || known.is_timed());
+        let timed = known.is_some_and(|known| server.limits.slow.is_some() || known.is_timed());
         if timed || known.is_none() || self.call.deadline.is_some() {
             *now = server.now();
         }
@@ -234,7 +234,7 @@ impl Work {
                 // To hand a long result on is no reason to have another thread do it.
                 let took = outlet.map_or(Duration::ZERO, |outlet| outlet.took());
                 known.ran(end.since(*now).saturating_sub(took));
-                if let Some(slow) = server.slow {
+                if let Some(slow) = server.limits.slow {
                     self.log_if_slow(slow, known, end.since(*now), now.since(self.arrived));
                 }
                 *now = end;
@@ -255,7 +255,7 @@ impl Work {
         now: Time,
         arguments: Vec<u8>,
     ) -> Option<Finish> {
-        if self.exported.running() > server.tasks {
+        if self.exported.running() > server.limits.workers + server.limits.queue {
             let why = Failure::new(Kind::Overloaded, Ran::No).with_detail(format!(
                 "the executor has {} calls (FARCALL_WORKERS and FARCALL_QUEUE, together)",
                 self.exported.running() - 1

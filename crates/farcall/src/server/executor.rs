@@ -1,4 +1,5 @@
-//! What executes the calls of an export: the worker's thread, or an executor of futures that the exporter chose.
+//! What executes the calls of an export: the worker's thread, or an executor of futures that the exporter
+//! chose.
 
 use std::future::Future;
 use std::pin::Pin;

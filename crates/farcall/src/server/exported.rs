@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::crew::Pace;
 use super::executor::{Executor, Spawn};
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
 use crate::stub::{Dispatched, Procedure};
+use crate::workers::Pace;
 use crate::xdr::{Decoder, Encoder};
 use crate::{builtin, guard, idl};
 use farcall_memory::{AccessHandler, Accessor};

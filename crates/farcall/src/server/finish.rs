@@ -27,8 +27,8 @@ fn failure(dispatched: Dispatched) -> Failure {
     failure
 }
 
-/// The end of a call whose procedure has returned. Nobody wants a result that comes after the caller's deadline:
-/// the caller is told that the deadline has passed.
+/// The end of a call whose procedure has returned. Nobody wants a result that comes after the caller's
+/// deadline: the caller is told that the deadline has passed.
 pub(super) fn unless_late(call: &context::Incoming, now: Time, dispatched: Dispatched) -> Dispatched {
     match dispatched {
         Dispatched::Result | Dispatched::Exception if call.is_late(now) => {

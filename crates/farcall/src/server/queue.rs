@@ -7,9 +7,9 @@ use farcall_proto::server::CallKey;
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::Work;
-use super::crew::Pace;
 use super::payer::{Caller, Payer};
 use crate::fair::{FairQueue, Waits};
+use crate::workers::Pace;
 
 /// Calls that wait. A call is held while it waits for its conversation's share of the results being sent.
 pub(super) struct Queue(FairQueue<Work>);

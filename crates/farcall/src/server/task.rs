@@ -136,7 +136,7 @@ impl Server {
             (sent, core.alarm(), core.admit())
         };
         if alarm {
-            self.sentinel.set();
+            self.watchdog.set();
         }
         if admitted {
             self.socket.wake();

@@ -1,6 +1,6 @@
 //! A worker's life: it receives, executes, gives back, and rests when another receives.
 
-mod errands;
+mod deferred;
 mod send;
 
 use std::cell::Cell;
@@ -15,15 +15,15 @@ use std::time::Duration;
 use farcall_proto::server::{CallKey, Finish, Incoming, Reading, Request, Transmit};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
-use errands::{ALARM, USERS};
+use deferred::{ALARM, USER_CODE};
 
-use super::apart::Apart;
 use super::call::{Train, Work};
-use super::crew::{Pace, Plan, Relief, Rested, Seat};
-use super::{Caller, Core, Outlet, Server, tally};
+use super::parts::LongParts;
+use super::{Caller, Core, Outlet, Server, counter_segment};
 use crate::Bytes;
 use crate::depart;
 use crate::env::{Received, Wait, train};
+use crate::workers::{Pace, Plan, Replacement, Rested, Worker, replace};
 use farcall_proto::ACCESSES;
 
 /// What a worker does next.
@@ -37,26 +37,29 @@ enum Next {
 }
 
 /// A worker.
-struct Worker<'s> {
+struct Receiver<'s> {
     server: &'s Arc<Server>,
-    seat: Arc<Seat>,
+    worker: Arc<Worker>,
     buffer: Box<[u8]>,
     /// Those that calls share which came in them.
     lent: Vec<Train>,
-    /// Room for one datagram that leaves, and one that was written there and is to be sent when nothing is locked.
+    /// Room for one datagram that leaves, and one that was written there and is to be sent when nothing is
+    /// locked.
     out: Box<[u8]>,
     written: Option<Transmit>,
     /// Room for a result, and what of it was not copied.
     reply: Vec<u8>,
-    apart: Apart,
+    parts: LongParts,
     /// It will be long.
     long: bool,
     /// What else there is to do before the next call.
-    errands: u8,
-    /// What was not copied of results that were sent. It may be the user's, and is dropped when nothing is locked.
-    loose: Vec<Bytes>,
-    /// It minds accesses that wait for their turn: until they are done it executes no calls, and does some between two datagrams.
-    behind: bool,
+    deferred_work: u8,
+    /// What was not copied of results that were sent. It may be the user's, and is dropped when nothing is
+    /// locked.
+    to_drop: Vec<Bytes>,
+    /// It minds accesses that wait for their turn: until they are done it executes no calls, and does some
+    /// between two datagrams.
+    draining_backlog: bool,
     /// Whom accesses are to wake, when nothing is locked.
     woken: Vec<Waker>,
     /// Nobody executes, so that spinning takes the processor from none of ours.
@@ -77,7 +80,7 @@ struct Worker<'s> {
     /// Results of the train that is being executed which were not sent by themselves.
     deferred: usize,
     /// Who is to help with a train's calls that are not quick.
-    relief: Option<Relief>,
+    helper: Option<Replacement>,
 }
 
 /// Has a procedure executed whose results are long: they are not all copied.
@@ -88,10 +91,10 @@ fn run_long(
     buffer: &[u8],
     reply: &mut Vec<u8>,
     now: &mut Time,
-    apart: &mut Apart,
+    parts: &mut LongParts,
 ) -> Option<Finish> {
-    apart.0 = None;
-    let outlet = work.back.is_none().then_some(apart as &mut dyn Outlet);
+    parts.0 = None;
+    let outlet = work.back.is_none().then_some(parts as &mut dyn Outlet);
     work.run(server, buffer, reply, now, outlet)
 }
 
@@ -108,24 +111,24 @@ fn buffer() -> Box<[u8]> {
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Lives a worker's life.
-pub(super) fn live(server: &Arc<Server>, seat: Arc<Seat>) {
-    Worker::new(server, seat).live();
+pub(super) fn live(server: &Arc<Server>, worker: Arc<Worker>) {
+    Receiver::new(server, worker).live();
 }
 
-impl<'s> Worker<'s> {
-    fn new(server: &'s Arc<Server>, seat: Arc<Seat>) -> Worker<'s> {
-        Worker {
-            seat,
+impl<'s> Receiver<'s> {
+    fn new(server: &'s Arc<Server>, worker: Arc<Worker>) -> Receiver<'s> {
+        Receiver {
+            worker,
             buffer: buffer(),
             lent: Vec::new(),
             out: vec![0; depart::ROOM].into_boxed_slice(),
             written: None,
             reply: Vec::new(),
-            apart: Apart::default(),
+            parts: LongParts::default(),
             long: false,
-            errands: 0,
-            loose: Vec::new(),
-            behind: false,
+            deferred_work: 0,
+            to_drop: Vec::new(),
+            draining_backlog: false,
             woken: Vec::new(),
             alone: true,
             now: server.env.now(),
@@ -137,7 +140,7 @@ impl<'s> Worker<'s> {
             cancelled: Vec::new(),
             refused: Vec::new(),
             deferred: 0,
-            relief: None,
+            helper: None,
             server,
         }
     }
@@ -150,9 +153,9 @@ impl<'s> Worker<'s> {
                 Next::Execute => self.execute(),
                 Next::Look => self.next(),
                 Next::Receive => self.receive(),
-                Next::Rest => match self.seat.rest(&|| server.is_stopped()) {
+                Next::Rest => match self.worker.rest(&|| server.is_stopped()) {
                     Rested::Called => self.next(),
-                    Rested::Idle if !server.lock().crew.retire(&self.seat) => Next::Rest,
+                    Rested::Idle if !server.lock().pool.retire(&self.worker) => Next::Rest,
                     Rested::Idle | Rested::Over => return,
                 },
             };
@@ -163,9 +166,9 @@ impl<'s> Worker<'s> {
     /// Waits for a datagram and takes it in.
     fn receive(&mut self) -> Next {
         let socket = &self.server.socket;
-        // The protocol's timers are the sentinel's: to wait without a time-out is cheaper.
+        // The protocol's timers are the watchdog's: to wait without a time-out is cheaper.
         let received = match self.alone {
-            _ if self.behind => socket.receive(&mut self.buffer, Wait::No),
+            _ if self.draining_backlog => socket.receive(&mut self.buffer, Wait::No),
             true => socket.receive(&mut self.buffer, Wait::Forever),
             false => socket.receive_at_rest(&mut self.buffer, Wait::Forever),
         };
@@ -184,7 +187,7 @@ impl<'s> Worker<'s> {
     fn idle(&mut self, received: &io::Result<Received>) -> Next {
         self.now = self.server.about_now();
         match received {
-            Ok(Received::TimedOut) if self.behind => self.next(),
+            Ok(Received::TimedOut) if self.draining_backlog => self.next(),
             Ok(Received::Woken) => self.woken(),
             // That a client is gone shows in that it asks no more.
             Ok(_) => Next::Receive,
@@ -209,21 +212,21 @@ impl<'s> Worker<'s> {
     /// Whether it may rest, if others receive: it has nothing to do.
     #[inline]
     fn may_rest(&self, planned: &Option<Plan>) -> bool {
-        planned.is_none() && self.errands & USERS == 0
+        planned.is_none() && self.deferred_work & USER_CODE == 0
     }
 
-    /// Notes what the next wait depends on, and whether the sentinel is to be woken.
+    /// Notes what the next wait depends on, and whether the watchdog is to be woken.
     fn look(&mut self, core: &mut Core) {
-        self.errands |= if core.alarm() { ALARM } else { 0 };
+        self.deferred_work |= if core.alarm() { ALARM } else { 0 };
         if !core.accessor.woken.is_empty() || core.protocol.has_loose() {
-            self.note_users(core);
+            self.note_user_code(core);
         }
-        self.alone = core.crew.nobody_executes();
+        self.alone = core.pool.nobody_executes();
     }
 
     /// Takes in what was received: one call is executed here, others are queued.
     fn take_in(&mut self, from: &SocketAddr, len: usize, each: usize) -> Next {
-        let (server, behind) = (self.server, self.behind);
+        let (server, draining_backlog) = (self.server, self.draining_backlog);
         let (mut planned, mut sent) = (None, false);
         let crowded = {
             let mut core = server.lock();
@@ -231,18 +234,18 @@ impl<'s> Worker<'s> {
             core.backlog.begin();
             train(len, each).for_each(|place| self.handle(core, from, place, each >= len));
             if self.answer.is_none() {
-                let behind = self.catch_up(core);
-                planned = if behind { self.leave_calls(core, len) } else { self.choose(core, len) };
+                let draining_backlog = self.catch_up(core);
+                planned = if draining_backlog { self.leave_calls(core, len) } else { self.choose(core, len) };
                 // A refusal must be there before the word that its call is with us, or the caller who
                 // cancelled it never learns that it did not run.
                 sent = self.refused.is_empty() && self.transmit(core);
             }
             self.look(core);
-            core.crew.receiving() > 1
+            core.pool.receiving() > 1
         };
         if let Some(answer) = self.answer.take() {
             self.send(Some(answer));
-            if !crowded && self.errands == 0 {
+            if !crowded && self.deferred_work == 0 {
                 return Next::Receive;
             }
         }
@@ -253,25 +256,26 @@ impl<'s> Worker<'s> {
             self.flush();
         }
         match self.begin(planned) {
-            Next::Receive if self.behind => Next::Receive,
+            Next::Receive if self.draining_backlog => Next::Receive,
             // Calls that were left to somebody else may wait still: perhaps nobody came.
-            Next::Receive if behind => self.next(),
+            Next::Receive if draining_backlog => self.next(),
             Next::Receive => self.make_way(),
             next => next,
         }
     }
 
-    /// Does some of the accesses that wait, if any do, and minds the others if nobody does. Says whether it does.
+    /// Does some of the accesses that wait, if any do, and minds the others if nobody does. Says whether it
+    /// does.
     #[inline]
     fn catch_up(&mut self, core: &mut Core) -> bool {
-        (self.behind || !core.backlog.is_empty()) && self.do_some(core)
+        (self.draining_backlog || !core.backlog.is_empty()) && self.do_some(core)
     }
 
     #[cold]
     fn do_some(&mut self, core: &mut Core) -> bool {
         core.catch_up(self.now, &mut self.reply);
-        self.behind = core.backlog.is_to_be_minded(self.behind);
-        self.behind
+        self.draining_backlog = core.backlog.is_to_be_minded(self.draining_backlog);
+        self.draining_backlog
     }
 
     /// The calls that came are left to somebody else.
@@ -279,15 +283,16 @@ impl<'s> Worker<'s> {
     fn leave_calls(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
         if self.current.is_some() || !self.arrived.is_empty() {
             self.line_up(core, len);
-            if self.relief.is_none() && !core.queue.is_empty() {
-                self.relief = core.relieve_for_queue();
+            if self.helper.is_none() && !core.queue.is_empty() {
+                self.helper = core.replacement_for_queue();
             }
         }
         None
     }
 
-    /// Answers the reading that came in a datagram, if it is one. What may have to be done besides is so only after something else.
-    /// The time tells who was idle longest, and nothing else: it is looked at now and then.
+    /// Answers the reading that came in a datagram, if it is one. What may have to be done besides is so only
+    /// after something else. The time tells who was idle longest, and nothing else: it is looked at now and
+    /// then.
     #[inline(always)]
     fn read(&mut self, from: &SocketAddr, len: usize) -> Option<Next> {
         const ONE_IN: u32 = 64;
@@ -300,26 +305,27 @@ impl<'s> Worker<'s> {
         let (answer, rest) = {
             let mut core = server.lock();
             let answer = core.read(self.now, from, reading, &mut self.out)?;
-            self.alone = core.crew.nobody_executes();
+            self.alone = core.pool.nobody_executes();
             // As in `make_way`.
-            (answer, !self.behind && core.crew.make_way(&self.seat))
+            (answer, !self.draining_backlog && core.pool.make_way(&self.worker))
         };
         // What the system refuses is lost, like any datagram.
         let _ = server.socket.send(*from, &self.out[..answer]);
         Some(if rest { Next::Rest } else { Next::Receive })
     }
 
-    /// Where two receive, who took in no call rests: both would act on what comes, a long message's, and send in disorder.
+    /// Where two receive, who took in no call rests: both would act on what comes, a long message's, and send
+    /// in disorder.
     #[cold]
     fn make_way(&self) -> Next {
-        if self.server.lock().crew.make_way(&self.seat) { Next::Rest } else { Next::Receive }
+        if self.server.lock().pool.make_way(&self.worker) { Next::Rest } else { Next::Receive }
     }
 
     /// Gives a datagram to the protocol. Of the calls that it brings the first stands in `current`, the quick
     /// ones among the others in the batch, and the rest in `arrived`; accesses to memory are executed.
     #[inline(never)]
     fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, only: bool) {
-        let Core { protocol, exports, tally, batch, accessor, .. } = core;
+        let Core { protocol, exports, counter_segment, batch, accessor, .. } = core;
         let datagram = &self.buffer[place.clone()];
         let (server, now) = (self.server, Cell::new(self.now));
         let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
@@ -328,7 +334,9 @@ impl<'s> Worker<'s> {
             if incoming.procedure >= ACCESSES {
                 return accesses.push(incoming.into_owned());
             }
-            let exported = exports.find(incoming.export).or_else(|| tally::find(tally, incoming.export));
+            let exported = exports
+                .find(incoming.export)
+                .or_else(|| counter_segment::find(counter_segment, incoming.export));
             // Answered below, as an access of nothing is.
             let Some(exported) = exported else { return accesses.push(incoming.into_owned()) };
             let work = || Work::new(now.get(), from, incoming, exported, datagram, place.start);
@@ -386,8 +394,8 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Ends the accesses that were given up, those of this datagram and those that wait, before any other is executed or
-    /// waits. An access that has ended would leave its cancel with us: nobody would forget it.
+    /// Ends the accesses that were given up, those of this datagram and those that wait, before any other is
+    /// executed or waits. An access that has ended would leave its cancel with us: nobody would forget it.
     #[cold]
     fn give_up_accesses(&mut self, core: &mut Core) {
         let given_up: HashSet<CallKey> = self.cancelled.iter().copied().collect();
@@ -427,7 +435,8 @@ impl<'s> Worker<'s> {
         let (pace, usual) = work.outlook();
         let begins =
             (core.is_free() || pace == Pace::Quick) && (usual == 0 || core.may_begin(work.call.key, usual));
-        let plan = if begins { core.crew.plan(&self.seat, work.host(), pace, self.now) } else { Plan::Queue };
+        let plan =
+            if begins { core.pool.plan(&self.worker, work.host(), pace, self.now) } else { Plan::Queue };
         match plan {
             Plan::Queue => {
                 let work = self.current.take()?;
@@ -477,11 +486,12 @@ impl<'s> Worker<'s> {
             .take_while(|work| !work.is_shared())
             .for_each(|work| work.share_arguments(&train));
         if !core.batch.is_empty() && !core.queue.is_empty() {
-            self.relief = core.relieve_for_queue();
+            self.helper = core.replacement_for_queue();
         }
     }
 
-    /// What was received, for those to share who came in it. Much is not copied: another buffer takes the place of that.
+    /// What was received, for those to share who came in it. Much is not copied: another buffer takes the
+    /// place of that.
     fn train(&mut self, len: usize) -> Train {
         let copy = |buffer: &[u8]| Arc::new(Box::from(&buffer[..len]));
         if len < MUCH {
@@ -503,7 +513,7 @@ impl<'s> Worker<'s> {
         core.admit();
         loop {
             let Some(work) = core.batch.front() else { return self.next_waiting(core) };
-            match core.crew.plan(&self.seat, work.host(), Pace::Quick, self.now) {
+            match core.pool.plan(&self.worker, work.host(), Pace::Quick, self.now) {
                 Plan::Queue => {
                     core.queue.unpop(core.batch.pop_front()?);
                     return None;
@@ -528,7 +538,7 @@ impl<'s> Worker<'s> {
     fn next_waiting(&mut self, core: &mut Core) -> Option<Plan> {
         loop {
             let work = core.next_waiting()?;
-            match core.crew.plan(&self.seat, work.host(), work.pace(), self.now) {
+            match core.pool.plan(&self.worker, work.host(), work.pace(), self.now) {
                 Plan::Queue => {
                     core.queue.unpop(work);
                     return None;
@@ -564,14 +574,14 @@ impl<'s> Worker<'s> {
     /// Refuses a call for which there is no thread.
     #[cold]
     fn refuse_stuck(&mut self, core: &Core, work: Work) {
-        self.refused.push((work, core.stuck(&self.server.threads)));
+        self.refused.push((work, core.stuck()));
     }
 
     /// Does what was planned, as far as it concerns others.
     #[inline(always)]
     fn begin(&mut self, planned: Option<Plan>) -> Next {
-        if let Some(relief) = self.relief.take() {
-            self.server.relieve(relief);
+        if let Some(helper) = self.helper.take() {
+            replace(self.server, helper);
         }
         let next = match planned {
             Some(plan) => {
@@ -580,15 +590,15 @@ impl<'s> Worker<'s> {
             }
             None => Next::Receive,
         };
-        if self.errands == 0 { next } else { self.run_errands(next) }
+        if self.deferred_work == 0 { next } else { self.run_deferred(next) }
     }
 
     /// Has others receive, or look after this one, as was planned.
     #[inline(always)]
     fn leave_to_others(&self, plan: Plan) {
         match plan {
-            Plan::Execute(Some(relief)) => self.server.relieve(relief),
-            Plan::Guarded(true) => self.server.sentinel.set(),
+            Plan::Execute(Some(helper)) => replace(self.server, helper),
+            Plan::Guarded(true) => self.server.watchdog.set(),
             _ => {}
         }
     }
@@ -622,7 +632,7 @@ impl<'s> Worker<'s> {
         let finish = match self.long {
             false => work.run(self.server, &self.buffer, &mut self.reply, &mut self.now, None),
             true => {
-                run_long(work, self.server, &self.buffer, &mut self.reply, &mut self.now, &mut self.apart)
+                run_long(work, self.server, &self.buffer, &mut self.reply, &mut self.now, &mut self.parts)
             }
         };
         let (server, key) = (self.server, work.call.key);
@@ -645,7 +655,7 @@ impl<'s> Worker<'s> {
             if !elsewhere {
                 server.forget_cancelled(core, key);
             }
-            core.crew.done(&self.seat);
+            core.pool.done(&self.worker);
             if let Some(work) = &mut self.current {
                 work.give_room_back(&mut core.protocol);
             }
@@ -660,7 +670,7 @@ impl<'s> Worker<'s> {
                 }
             };
             self.look(core);
-            let rest = self.may_rest(&planned) && core.crew.rest(&self.seat);
+            let rest = self.may_rest(&planned) && core.pool.rest(&self.worker);
             (planned, alone, sent, rest)
         };
         if alone {
@@ -682,8 +692,8 @@ impl<'s> Worker<'s> {
         if rest { Next::Rest } else { next }
     }
 
-    /// Gives an outcome to the protocol, and says what to send. Those of a train leave together: at its end, or some at a
-    /// time, for the caller to have something to do meanwhile.
+    /// Gives an outcome to the protocol, and says what to send. Those of a train leave together: at its end,
+    /// or some at a time, for the caller to have something to do meanwhile.
     #[inline(always)]
     fn finish(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>) -> Option<Transmit> {
         const TOGETHER: usize = 64;
@@ -709,7 +719,7 @@ impl<'s> Worker<'s> {
         self.long = false;
         let alone = self.deferred == 0 && core.batch.is_empty();
         let Some(finish) = finish else { return };
-        match (finish, self.apart.0.take()) {
+        match (finish, self.parts.0.take()) {
             (finish, Some(insert)) => {
                 core.protocol.finish_around(self.now, key, finish, &mut self.reply, insert)
             }
@@ -729,11 +739,11 @@ impl<'s> Worker<'s> {
         let (planned, rest) = {
             let mut core = server.lock();
             core.backlog.begin();
-            let behind = self.catch_up(&mut core);
+            let draining_backlog = self.catch_up(&mut core);
             self.look(&mut core);
-            let planned = if behind { None } else { self.next_in_line(&mut core) };
+            let planned = if draining_backlog { None } else { self.next_in_line(&mut core) };
             // One who was called to a call that somebody else has taken since is one too many.
-            let rest = self.may_rest(&planned) && !behind && core.crew.rest(&self.seat);
+            let rest = self.may_rest(&planned) && !draining_backlog && core.pool.rest(&self.worker);
             self.transmit(&mut core);
             (planned, rest)
         };

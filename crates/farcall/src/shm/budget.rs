@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::server::Quota;
+use crate::workers::Quota;
 
 /// Whatever is counted in it: connections, bytes, threads.
 ///

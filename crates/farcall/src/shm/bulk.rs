@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farcall_shm::Filler;
+use farcall_shm::BulkProducer;
 
 use super::large::Large;
 use crate::env::Env;
@@ -14,7 +14,7 @@ pub(super) struct Bulk {
     pub(super) memory: farcall_shm::Server,
     /// How long to look for more without sleeping while something large is on its way.
     pub(super) brisk: Duration,
-    /// Arguments that come by lanes, results that go in parts.
+    /// Arguments that come by rings, results that go in parts.
     large: Mutex<Large>,
     /// How many results are kept there.
     kept: AtomicUsize,
@@ -25,13 +25,13 @@ impl Bulk {
         Bulk { env, memory, brisk, large: Mutex::new(large), kept: AtomicUsize::new(0) }
     }
 
-    /// A lane for a result, if one is idle.
-    pub(super) fn idle_lane(&self) -> Option<Filler> {
+    /// A ring for a result, if one is idle.
+    pub(super) fn idle_lane(&self) -> Option<BulkProducer> {
         self.large().idle_lane()
     }
 
-    pub(super) fn give_lane_back(&self, filler: Filler) {
-        self.large().give_lane_back(filler);
+    pub(super) fn give_lane_back(&self, producer: BulkProducer) {
+        self.large().give_lane_back(producer);
     }
 
     /// Whether any result waits to be fetched.

@@ -10,8 +10,8 @@ use crate::stub::bad_arguments;
 use crate::xdr::Encoder;
 
 impl Link {
-    /// Calls and waits. False: too many calls are outstanding here. Else `sink` gets the outcome, unless this fails
-    /// before anything was sent.
+    /// Calls and waits. False: too many calls are outstanding here. Else `sink` gets the outcome, unless this
+    /// fails before anything was sent.
     pub(crate) fn call(
         &self,
         outgoing: &Outgoing<'_>,
@@ -25,12 +25,12 @@ impl Link {
         (outgoing.request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long))
             .map_err(bad_arguments)?;
         let sent =
-            long.finish(&scratch.bytes).and_then(|rest| self.send(claim, outgoing, rest, long.lane.as_mut()));
+            long.finish(&scratch.bytes).and_then(|rest| self.send(claim, outgoing, rest, long.ring.as_mut()));
         let waiting = crate::serving::wait_guard();
         let ended = match sent {
-            Ok(ticket) => match self.wait(ticket, outgoing.request.deadline) {
-                Ok(()) => self.receive(ticket, outgoing.request.deadline, &mut scratch.bytes),
-                Err(stop) => Err(self.lose(ticket, stop)),
+            Ok(id) => match self.wait(id, outgoing.request.deadline) {
+                Ok(()) => self.receive(id, outgoing.request.deadline, &mut scratch.bytes),
+                Err(stop) => Err(self.lose(id, stop)),
             },
             Err(failure) => Err(failure),
         };

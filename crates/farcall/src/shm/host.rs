@@ -1,5 +1,5 @@
-//! The serving end on this machine: meets callers, answers their probes, notices that they are gone, and looks after
-//! their receivers as the sentinel does after the socket's.
+//! The serving end on this machine: meets callers, answers their probes, notices that they are gone, and
+//! looks after their receivers as the sentinel does after the socket's.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farcall_shm::{Ear, Heard, Hello, Listener, MAX_HELLO, Wants, Wire};
+use farcall_shm::{EpollSet, Hello, Listener, MAX_HELLO_BYTES, Received, UnixChannel, Wants};
 
 use super::budget::{Budget, Share};
 use super::host_signal::HostSignal;
@@ -18,6 +18,7 @@ use super::session::{Means, Session};
 use super::watch::PROBE;
 use crate::env::Time;
 use crate::server::Server;
+use crate::workers::Watch;
 
 /// What a server needs to be called through memory. It ends when it is stopped.
 pub(crate) struct Host(Arc<HostSignal>);
@@ -41,15 +42,6 @@ const LEAST_THREADS: usize = 2;
 /// What the host hears besides its callers.
 const ALARM: u64 = 0;
 const LISTENERS: Range<u64> = 1..4;
-/// How long a receiver that was seen to execute is given.
-const NAP: Duration = Duration::from_micros(100);
-/// The longest time between two looks while calls keep coming.
-const LONGEST_NAP: Duration = Duration::from_micros(1600);
-/// The longest time between two looks at a receiver that is stuck while its process may have no further
-/// thread.
-const STARVED_NAP: Duration = Duration::from_millis(50);
-/// After so many looks at which nothing had moved nobody looks any more.
-const QUIET: u32 = 64;
 /// How long nobody is met when there are too many files.
 const REST: Duration = Duration::from_millis(50);
 
@@ -62,14 +54,14 @@ impl Host {
         let listeners = callable_at(server.address()).into_iter().map(|at| Ok((at, Listener::bind(at)?)));
         let listeners = listeners.collect::<std::io::Result<Vec<(SocketAddr, Listener)>>>()?;
         let signal = Arc::new(HostSignal::new()?);
-        let ear = Ear::new()?;
-        ear.hear(&signal.alarm, ALARM)?;
+        let ear = EpollSet::new()?;
+        ear.add(&signal.alarm, ALARM)?;
         for ((_, listener), name) in listeners.iter().zip(LISTENERS) {
-            ear.hear(listener, name)?;
+            ear.add(listener, name)?;
         }
         // The other half of the descriptors is for what else the process does.
         let most = MAX_CONNECTIONS.min(farcall_shm::file_limit() / 2);
-        let threads = server.threads().most();
+        let threads = server.threads().max();
         let body = Keeper {
             ear,
             next: LISTENERS.end,
@@ -105,7 +97,7 @@ struct Keeper {
     listeners: Vec<(SocketAddr, Listener)>,
     /// Until then nobody is met.
     resting: Option<Time>,
-    ear: Ear,
+    ear: EpollSet,
     /// By what name the ear knows who arrives next.
     next: u64,
     spin: Duration,
@@ -127,7 +119,7 @@ struct Keeper {
 struct Connection {
     /// The server's address that the caller used.
     at: SocketAddr,
-    wire: Arc<Wire>,
+    wire: Arc<UnixChannel>,
     place: Share,
     stage: Stage,
 }
@@ -139,18 +131,8 @@ enum Stage {
     Meeting,
     /// It has mapped some memory, and says nothing more.
     Guest,
-    Calling(Watched),
-}
-
-/// A session, and what was seen at the last look.
-struct Watched {
-    session: Arc<Session>,
-    /// Its receiver is looked after.
-    guarded: bool,
-    progress: u64,
-    alone: bool,
-    quiet: u32,
-    nap: Duration,
+    /// It has a session. The watch is what the watchdog remembers while it looks after the receiver.
+    Calling(Arc<Session>, Option<Watch>),
 }
 
 impl Keeper {
@@ -168,7 +150,7 @@ impl Keeper {
             }
             self.take_met();
             self.end_silence();
-            self.watched().for_each(Watched::look);
+            self.sessions().for_each(|(session, watch)| session.look(watch));
         }
         self.end();
     }
@@ -176,20 +158,20 @@ impl Keeper {
     /// What was not taken by now never runs; only then may the callers hear it.
     fn end(mut self) {
         self.take_met();
-        self.watched().for_each(|seen| seen.session.close());
-        self.watched().for_each(|seen| seen.session.wire().close());
+        self.sessions().for_each(|(session, _)| session.close());
+        self.sessions().for_each(|(session, _)| session.wire().close());
     }
 
-    fn watched(&mut self) -> impl Iterator<Item = &mut Watched> {
+    fn sessions(&mut self) -> impl Iterator<Item = (&Arc<Session>, &mut Option<Watch>)> {
         self.connections.values_mut().filter_map(|connection| match &mut connection.stage {
-            Stage::Calling(seen) => Some(seen),
+            Stage::Calling(session, watch) => Some((&*session, watch)),
             Stage::Silent | Stage::Meeting | Stage::Guest => None,
         })
     }
 
     /// How long to sleep.
     fn nap(&mut self) -> Option<Duration> {
-        let naps = self.watched().filter(|seen| seen.guarded).map(|seen| seen.nap).min();
+        let naps = self.sessions().filter_map(|(_, watch)| Some(watch.as_ref()?.nap())).min();
         let until = self.silent.front().map(|(until, _)| *until).into_iter().chain(self.resting).min();
         let left = until.map(|until| until.since(self.server.env().now()));
         naps.into_iter().chain(left).min()
@@ -213,7 +195,7 @@ impl Keeper {
         let name = self.next;
         self.next += 1;
         let connection = Connection { at: *at, wire: Arc::new(wire), place, stage: Stage::Silent };
-        if self.ear.hear(&*connection.wire, name).is_err() {
+        if self.ear.add(&*connection.wire, name).is_err() {
             return;
         }
         self.connections.insert(name, connection);
@@ -226,7 +208,7 @@ impl Keeper {
 
     /// Meets nobody for a while.
     fn rest(&mut self) {
-        self.listeners.iter().for_each(|(_, listener)| self.ear.ignore(listener));
+        self.listeners.iter().for_each(|(_, listener)| self.ear.remove(listener));
         self.resting = Some(self.server.env().now() + REST);
     }
 
@@ -250,8 +232,8 @@ impl Keeper {
     fn hear_listeners(&self) -> std::io::Result<()> {
         for ((_, listener), name) in self.listeners.iter().zip(LISTENERS) {
             // (One may be heard since the last rest, when there was no memory for the other.)
-            self.ear.ignore(listener);
-            self.ear.hear(listener, name)?;
+            self.ear.remove(listener);
+            self.ear.add(listener, name)?;
         }
         Ok(())
     }
@@ -261,12 +243,12 @@ impl Keeper {
         let Some(connection) = self.connections.get_mut(&name) else { return };
         match &connection.stage {
             Stage::Silent => self.greet(name),
-            Stage::Calling(seen) => match seen.session.wire().receive(&mut [0; 8]) {
+            Stage::Calling(session, _) => match session.wire().receive(&mut [0; 8]) {
                 // A probe that cannot be answered now is one of many.
-                Heard::Message(_) => drop(seen.session.wire().send(PROBE, None)),
-                Heard::Nothing => {}
+                Received::Message(_) => drop(session.wire().send(PROBE, None)),
+                Received::Nothing => {}
                 // No file is passed with a probe.
-                Heard::Gone | Heard::Files => self.part(name),
+                Received::Gone | Received::Files => self.part(name),
             },
             // One who has mapped memory says nothing more: it is gone.
             Stage::Guest => self.part(name),
@@ -277,14 +259,14 @@ impl Keeper {
     /// One who has said what it wants gets its memory.
     fn greet(&mut self, name: u64) {
         let Some(connection) = self.connections.get_mut(&name) else { return };
-        let mut hello = [0; MAX_HELLO];
+        let mut hello = [0; MAX_HELLO_BYTES];
         let heard = connection.wire.receive(&mut hello);
-        if heard == Heard::Nothing {
+        if heard == Received::Nothing {
             return;
         }
         self.silent.retain(|(_, silent)| *silent != name);
         let stays = match heard {
-            Heard::Message(len) => match Hello::from_bytes(&hello[..len]) {
+            Received::Message(len) => match Hello::from_bytes(&hello[..len]) {
                 Some(hello @ Hello { wants: Wants::Segment(generation), .. }) => {
                     connection.stage = Stage::Guest;
                     let answer = answer(&self.server, &hello, connection.at);
@@ -292,9 +274,9 @@ impl Keeper {
                 }
                 _ => false,
             },
-            Heard::Files => {
+            Received::Files => {
                 connection.stage = Stage::Meeting;
-                self.ear.ignore(&*connection.wire);
+                self.ear.remove(&*connection.wire);
                 let process = connection.place.process();
                 let means = Means {
                     server: self.server.clone(),
@@ -306,7 +288,7 @@ impl Keeper {
                 };
                 Meeting { name, at: connection.at, met: self.met.clone(), means }.start().is_ok()
             }
-            Heard::Nothing | Heard::Gone => false,
+            Received::Nothing | Received::Gone => false,
         };
         if !stays {
             self.part(name);
@@ -320,10 +302,10 @@ impl Keeper {
                 self.part(name);
                 continue;
             };
-            let (progress, alone, guarded) = session.progress();
-            connection.stage =
-                Stage::Calling(Watched { session, guarded, progress, alone, quiet: 0, nap: NAP });
-            if self.ear.hear(&*connection.wire, name).is_err() {
+            let mut watch = None;
+            session.look(&mut watch);
+            connection.stage = Stage::Calling(session, watch);
+            if self.ear.add(&*connection.wire, name).is_err() {
                 self.part(name);
             }
         }
@@ -332,10 +314,10 @@ impl Keeper {
     /// Lets go of one who is gone, or has to go.
     fn part(&mut self, name: u64) {
         let Some(connection) = self.connections.remove(&name) else { return };
-        self.ear.ignore(&*connection.wire);
-        if let Stage::Calling(seen) = &connection.stage {
-            seen.session.close();
-            seen.session.forsake();
+        self.ear.remove(&*connection.wire);
+        if let Stage::Calling(session, _) = &connection.stage {
+            session.close();
+            session.forsake();
         }
         connection.wire.close();
     }
@@ -344,31 +326,6 @@ impl Keeper {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.place.give(1);
-    }
-}
-
-impl Watched {
-    /// Looks whether the receiver gets on. (`server/sentinel.rs` says why so.)
-    fn look(&mut self) {
-        let (progress, alone, guarded) = self.session.progress();
-        if !guarded {
-            (self.guarded, self.quiet, self.nap) = (false, 0, NAP);
-            return;
-        }
-        let moved = progress != self.progress;
-        let stuck = self.guarded && alone && self.alone && !moved;
-        let starved = stuck && !self.session.relieve_if_alone();
-        self.quiet = if moved || alone { 0 } else { self.quiet + 1 };
-        self.nap = match (starved, alone) {
-            // (When the receiver is done it goes on by itself.)
-            (true, _) => (self.nap * 2).min(STARVED_NAP),
-            (false, true) => NAP,
-            (false, false) => (self.nap * 2).min(LONGEST_NAP),
-        };
-        (self.guarded, self.progress, self.alone) = (true, progress, alone);
-        if self.quiet >= QUIET && self.session.unguard(progress) {
-            self.guarded = false;
-        }
     }
 }
 

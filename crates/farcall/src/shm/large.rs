@@ -1,10 +1,11 @@
-//! What slots cannot hold, at the serving end: arguments that come by lanes, and results until they are fetched.
+//! What slots cannot hold, at the serving end: arguments that come by rings, and results until they are
+//! fetched.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use farcall_proto::{Failure, Kind, Ran};
-use farcall_shm::{Added, Emptier, Filler, INLINE, PART, PARTS};
+use farcall_shm::{BulkArguments, BulkConsumer, BulkProducer, PART_BYTES, RING_PARTS, SLOT_BODY_BYTES};
 
 use super::budget::Held;
 
@@ -13,12 +14,12 @@ pub(super) const MAX_KEPT_BYTES: usize = 4 << 20;
 
 /// Of one caller.
 pub(super) struct Large {
-    /// By lane.
+    /// By ring.
     arguments: Vec<Arriving>,
     /// By slot: what is left of a result, from where on.
     replies: HashMap<usize, Kept>,
-    /// Lanes for results that no result is put into.
-    lanes: Vec<Filler>,
+    /// Rings for results that no result is put into.
+    rings: Vec<BulkProducer>,
     /// Bytes of arguments and results that are held while they go by parts.
     held: Held,
     /// Bytes of one call's arguments at most.
@@ -30,9 +31,9 @@ pub(super) struct Large {
 #[derive(Default)]
 struct Spares(Vec<Vec<u8>>);
 
-/// Arguments that come by a lane.
+/// Arguments that come by a ring.
 struct Arriving {
-    emptier: Emptier,
+    consumer: BulkConsumer,
     bytes: Vec<u8>,
     /// Why their call will be refused.
     refused: Option<Failure>,
@@ -49,34 +50,34 @@ struct Kept {
 
 impl Large {
     pub(super) fn new(memory: &farcall_shm::Server, most: usize, held: Held) -> Large {
-        let arriving = |emptier| Arriving { emptier, bytes: Vec::new(), refused: None };
+        let arriving = |consumer| Arriving { consumer, bytes: Vec::new(), refused: None };
         Large {
-            arguments: memory.emptiers().into_iter().map(arriving).collect(),
+            arguments: memory.consumers().into_iter().map(arriving).collect(),
             replies: HashMap::new(),
-            lanes: memory.fillers().into(),
+            rings: memory.producers().into(),
             held,
             most,
             spares: Spares::default(),
         }
     }
 
-    /// Takes what has come by the lanes.
+    /// Takes what has come by the rings.
     pub(super) fn look(&mut self) {
         let Large { arguments, held, most, spares, .. } = self;
         arguments.iter_mut().for_each(|arriving| arriving.look(held, *most, spares));
     }
 
-    /// The arguments that came by a lane, when the call itself is there; `former` is used for other ones. `None`: the
-    /// caller breaks the rules.
+    /// The arguments that came by a ring, when the call itself is there; `former` is used for other ones.
+    /// `None`: the caller breaks the rules.
     pub(super) fn take_arguments(
         &mut self,
-        added: Added,
+        bulk: BulkArguments,
         former: Vec<u8>,
     ) -> Result<Option<Vec<u8>>, Failure> {
         self.spares.give(former);
-        let Some(arriving) = self.arguments.get_mut(added.lane) else { return Ok(None) };
+        let Some(arriving) = self.arguments.get_mut(bulk.ring) else { return Ok(None) };
         arriving.renew(&mut self.held, &mut self.spares);
-        if arriving.refused.is_none() && added.len > self.most as u64 {
+        if arriving.refused.is_none() && bulk.len > self.most as u64 {
             arriving.refuse(&mut self.held, too_large());
         }
         if arriving.bytes.capacity() == 0 {
@@ -84,7 +85,7 @@ impl Large {
         }
         self.held.remove(arriving.bytes.len());
         let into = arriving.refused.is_none().then_some(&mut arriving.bytes);
-        let is_right = arriving.emptier.finish(added.len, into);
+        let is_right = arriving.consumer.finish(bulk.len, into);
         let bytes = std::mem::take(&mut arriving.bytes);
         match arriving.refused.take() {
             Some(why) => Err(why),
@@ -112,8 +113,8 @@ impl Large {
         let Some(Kept { reply, from, .. }) = self.replies.get(&slot) else { return false };
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(*from);
         let Some(rest) = reply.get(offset..) else { return false };
-        show(rest.get(..PART).unwrap_or(rest));
-        if rest.len() <= PART {
+        show(rest.get(..PART_BYTES).unwrap_or(rest));
+        if rest.len() <= PART_BYTES {
             self.forget(slot, None);
         }
         true
@@ -130,15 +131,15 @@ impl Large {
         self.spares.give(reply);
     }
 
-    /// A lane that the caller has emptied: the lowest, so that few are ever touched.
-    pub(super) fn idle_lane(&mut self) -> Option<Filler> {
-        let idle = self.lanes.iter().enumerate().filter(|(_, filler)| filler.is_over());
-        let (place, _) = idle.min_by_key(|(_, filler)| filler.which())?;
-        Some(self.lanes.swap_remove(place))
+    /// A ring that the caller has emptied: the lowest, so that few are ever touched.
+    pub(super) fn idle_lane(&mut self) -> Option<BulkProducer> {
+        let idle = self.rings.iter().enumerate().filter(|(_, producer)| producer.is_over());
+        let (place, _) = idle.min_by_key(|(_, producer)| producer.index())?;
+        Some(self.rings.swap_remove(place))
     }
 
-    pub(super) fn give_lane_back(&mut self, filler: Filler) {
-        self.lanes.push(filler);
+    pub(super) fn give_lane_back(&mut self, producer: BulkProducer) {
+        self.rings.push(producer);
     }
 }
 
@@ -146,7 +147,7 @@ impl Spares {
     /// Bytes of all of them.
     const MOST: usize = 2 * MAX_KEPT_BYTES;
     /// Room that is made at first. (What is not used of it costs nothing.)
-    const ROOM: usize = (PARTS + 1) * PART;
+    const ROOM: usize = (RING_PARTS + 1) * PART_BYTES;
 
     fn take(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_else(|| Vec::with_capacity(Spares::ROOM))
@@ -154,7 +155,7 @@ impl Spares {
 
     fn give(&mut self, mut bytes: Vec<u8>) {
         let together: usize = self.0.iter().map(Vec::capacity).sum();
-        if bytes.capacity() >= PART && together + bytes.capacity() <= Spares::MOST {
+        if bytes.capacity() >= PART_BYTES && together + bytes.capacity() <= Spares::MOST {
             bytes.clear();
             self.0.push(bytes);
         }
@@ -162,17 +163,17 @@ impl Spares {
 }
 
 impl Arriving {
-    /// Takes the parts that are there, but no more than a lane has: others wait too.
+    /// Takes the parts that are there, but no more than a ring has: others wait too.
     fn look(&mut self, held: &mut Held, most: usize, spares: &mut Spares) {
         self.renew(held, spares);
-        for _ in 0..PARTS {
-            if !self.emptier.has_part() {
+        for _ in 0..RING_PARTS {
+            if !self.consumer.has_part() {
                 return;
             }
-            if self.refused.is_none() && self.bytes.len() + PART + INLINE > most {
+            if self.refused.is_none() && self.bytes.len() + PART_BYTES + SLOT_BODY_BYTES > most {
                 self.refuse(held, too_large());
             }
-            if self.refused.is_none() && !held.add(PART) {
+            if self.refused.is_none() && !held.add(PART_BYTES) {
                 let why = Failure::new(Kind::Overloaded, Ran::No);
                 self.refuse(
                     held,
@@ -180,19 +181,19 @@ impl Arriving {
                 );
             }
             if self.refused.is_some() {
-                self.emptier.take(None);
+                self.consumer.take(None);
                 continue;
             }
             if self.bytes.capacity() == 0 {
                 self.bytes = spares.take();
             }
-            self.emptier.take(Some(&mut self.bytes));
+            self.consumer.take(Some(&mut self.bytes));
         }
     }
 
     /// Forgets those of a call that was never made, when those of another come.
     fn renew(&mut self, held: &mut Held, spares: &mut Spares) {
-        if self.emptier.renew() {
+        if self.consumer.renew() {
             held.remove(self.bytes.len());
             // They may have been long, and what comes now is short.
             spares.give(std::mem::take(&mut self.bytes));
@@ -216,7 +217,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use farcall_shm::{Caller, Page, Server};
+    use farcall_shm::{CallMemory, Caller, Server};
 
     use super::super::budget::Budget;
     use super::*;
@@ -224,14 +225,14 @@ mod tests {
     #[test]
     fn arguments_that_were_given_up_leave_no_room_behind() {
         const LONG: usize = 2 * Spares::MOST;
-        let page = Page::alone();
+        let page = CallMemory::alone();
         let (caller, server) = (Arc::new(Caller::new(page.clone())), Server::new(page));
         let mut large = Large::new(&server, 1 << 30, held());
         let put = |large: &mut Large, bytes: usize| {
-            let mut lane = caller.lane(Duration::ZERO).unwrap();
-            let (part, mut left) = (vec![7; PART], bytes);
+            let mut ring = caller.argument_ring(Duration::ZERO).unwrap();
+            let (part, mut left) = (vec![7; PART_BYTES], bytes);
             while left > 0 {
-                left -= lane.put(&part[..left.min(PART)]).min(left);
+                left -= ring.put(&part[..left.min(PART_BYTES)]).min(left);
                 large.look();
             }
         };
@@ -240,10 +241,10 @@ mod tests {
         };
         put(&mut large, LONG + 1);
         assert!((room(&large), large.held.bytes()) >= (LONG, LONG));
-        // The call was never made. Others' arguments come by the same lane.
-        put(&mut large, PART + 1);
+        // The call was never made. Others' arguments come by the same ring.
+        put(&mut large, PART_BYTES + 1);
         assert!(room(&large) <= Spares::MOST, "{}", room(&large));
-        assert_eq!(large.held.bytes(), PART);
+        assert_eq!(large.held.bytes(), PART_BYTES);
     }
 
     fn held() -> Held {
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn results_that_nobody_fetches_make_room_when_their_slots_are_used_again() {
-        let mut large = Large::new(&Server::new(Page::alone()), 1 << 30, held());
+        let mut large = Large::new(&Server::new(CallMemory::alone()), 1 << 30, held());
         for number in 1..=200 {
             assert!(large.keep_reply(3, number, vec![0; 10 << 20], 0));
         }
@@ -267,8 +268,9 @@ mod tests {
     fn connections_of_one_process_hold_no_more_together_than_their_share() {
         const MANY: usize = 64 << 20;
         let budget = Budget::new(1 << 30, 1 << 20, 2 << 30);
-        let large =
-            |process| Large::new(&Server::new(Page::alone()), 1 << 30, Held::new(budget.share(process)));
+        let large = |process| {
+            Large::new(&Server::new(CallMemory::alone()), 1 << 30, Held::new(budget.share(process)))
+        };
         let mut of_one: Vec<Large> = (0..16).map(|_| large(1)).collect();
         let kept =
             of_one.iter_mut().filter_map(|large| large.keep_reply(0, 1, vec![0; MANY], 0).then_some(MANY));

@@ -1,4 +1,5 @@
-//! The calling end of a connection through shared memory: how it is made, and how a call goes through its slot.
+//! The calling end of a connection through shared memory: how it is made, and how a call goes through its
+//! slot.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -10,7 +11,10 @@ use std::time::Duration;
 
 use farcall_proto::client::Outcome;
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, Spares};
-use farcall_shm::{Call, Caller, INLINE, Lane, PROOF, Page, Status, Ticket, Wants, Wire};
+use farcall_shm::{
+    ArgumentRing, Call, CallMemory, Caller, PROOF_BYTES, RequestId, SLOT_BODY_BYTES, Status, UnixChannel,
+    Wants,
+};
 
 use super::elsewhere::elsewhere;
 use super::proof::Question;
@@ -124,15 +128,15 @@ impl Link {
         self.generation == fork::generation()
     }
 
-    /// Sends a call whose arguments a slot holds, but for those in the lane. If it fails it did not run.
+    /// Sends a call whose arguments a slot holds, but for those in the ring. If it fails it did not run.
     #[inline]
     pub(super) fn send(
         &self,
         claim: Claim<'_>,
         outgoing: &Outgoing<'_>,
         arguments: &[u8],
-        lane: Option<&mut Lane>,
-    ) -> Result<Ticket, Failure> {
+        ring: Option<&mut ArgumentRing>,
+    ) -> Result<RequestId, Failure> {
         if let Some(broken) = self.watch.broken() {
             return Err(unreachable(broken, Ran::No));
         }
@@ -150,22 +154,22 @@ impl Link {
             bytes
         });
         self.calls.fetch_add(1, Ordering::Relaxed);
-        if lane.is_some() {
+        if ring.is_some() {
             self.long.store(true, Ordering::Relaxed);
         }
         let call =
             Call { export: outgoing.export, procedure: outgoing.request.procedure.number, within, trace };
-        Ok(self.caller.call(claim.keep(), &call, arguments, lane))
+        Ok(self.caller.call(claim.keep(), &call, arguments, ring))
     }
 
-    /// Waits until the answer is there, or comes by a lane.
+    /// Waits until the answer is there, or comes by a ring.
     #[inline]
-    pub(super) fn wait(&self, ticket: Ticket, deadline: Option<Time>) -> Result<(), Stop> {
-        let is_there = || self.caller.is_answered(ticket) || self.caller.is_streamed(ticket);
+    pub(super) fn wait(&self, id: RequestId, deadline: Option<Time>) -> Result<(), Stop> {
+        let is_there = || self.caller.is_answered(id) || self.caller.has_result_ring(id);
         let most = if self.long.load(Ordering::Relaxed) { self.brisk } else { self.spin };
         match spin(&*self.env, most, is_there) {
             true => Ok(()),
-            false => self.wait_until(deadline, |most| self.caller.sleep(ticket, false, most), is_there),
+            false => self.wait_until(deadline, |most| self.caller.sleep(id, false, most), is_there),
         }
     }
 
@@ -200,17 +204,17 @@ impl Link {
 
     /// What is known of a call that was not answered. Its slot is used again when it is.
     #[cold]
-    pub(super) fn lose(&self, ticket: Ticket, stop: Stop) -> Failure {
+    pub(super) fn lose(&self, id: RequestId, stop: Stop) -> Failure {
         let failure = match stop {
             Stop::Late => {
-                self.caller.give_up(ticket);
+                self.caller.give_up(id);
                 Failure::new(Kind::Deadline, Ran::Maybe)
             }
             Stop::Cancelled => Failure::new(Kind::Cancelled, Ran::Maybe),
-            Stop::Broken(Broken::Gone) if !self.caller.is_taken(ticket) => unreachable(Broken::Gone, Ran::No),
+            Stop::Broken(Broken::Gone) if !self.caller.is_taken(id) => unreachable(Broken::Gone, Ran::No),
             Stop::Broken(broken) => unreachable(broken, Ran::Maybe),
         };
-        self.caller.abandon(ticket);
+        self.caller.abandon(id);
         // The memory stays as it is: a server that was only stopped may read it yet.
         failure
     }
@@ -219,24 +223,24 @@ impl Link {
     #[inline]
     pub(super) fn receive(
         &self,
-        ticket: Ticket,
+        id: RequestId,
         deadline: Option<Time>,
         body: &mut Vec<u8>,
     ) -> Result<bool, Failure> {
         body.clear();
-        let streamed = match self.caller.stream(ticket) {
+        let streamed = match self.caller.result_ring(id) {
             None => 0,
-            Some(lane) => self.draw(ticket, lane, deadline, body)?,
+            Some(ring) => self.draw(id, ring, deadline, body)?,
         };
-        let (status, len) = self.caller.answer(ticket, body);
-        let long = streamed > 0 || len > INLINE as u64;
+        let (status, len) = self.caller.answer(id, body);
+        let long = streamed > 0 || len > SLOT_BODY_BYTES as u64;
         if self.long.load(Ordering::Relaxed) != long {
             self.long.store(long, Ordering::Relaxed);
         }
-        if len > INLINE as u64 {
-            self.pull(ticket, len, deadline, body)?;
+        if len > SLOT_BODY_BYTES as u64 {
+            self.pull(id, len, deadline, body)?;
         } else {
-            self.caller.release(ticket.slot());
+            self.caller.release(id.slot());
         }
         match status {
             Status::Result => Ok(true),
@@ -281,20 +285,24 @@ impl Drop for Link {
 }
 
 /// Meets the server at `address`. What it passes may block whoever looks at it.
-fn meet(address: SocketAddr, question: &Question, most: Duration) -> Option<Result<(Wire, Page), Apart>> {
-    let wire = Wire::connect(address).ok()?;
-    let (lanes, file) = Page::arguments().ok()?;
+fn meet(
+    address: SocketAddr,
+    question: &Question,
+    most: Duration,
+) -> Option<Result<(UnixChannel, CallMemory), Apart>> {
+    let wire = UnixChannel::connect(address).ok()?;
+    let (rings, file) = CallMemory::create_arguments().ok()?;
     if !wire.send(question.hello(), Some(file.as_fd())) {
         return None;
     }
     wire.wait(most);
     // (One byte more, so that a longer answer is seen to be none.)
-    let mut answer = [0; PROOF + 1];
+    let mut answer = [0; PROOF_BYTES + 1];
     let (len, file) = wire.receive_file(&mut answer)?;
     if !question.is_answered_by(&answer[..len]) {
         return Some(Err(Apart::Unproven));
     }
-    Some(Ok((wire, Page::open(&file, lanes).ok()?)))
+    Some(Ok((wire, CallMemory::open(&file, rings).ok()?)))
 }
 
 /// A slot that has no call yet: given back if it never gets one.

@@ -1,9 +1,9 @@
-//! What a slot cannot hold, at the calling end: arguments and results that go by lanes while they are made.
+//! What a slot cannot hold, at the calling end: arguments and results that go by rings while they are made.
 
 use std::time::Duration;
 
 use farcall_proto::{Failure, Kind, Ran};
-use farcall_shm::{Emptier, FETCHED, INLINE, Lane, PART, Ticket};
+use farcall_shm::{ArgumentRing, BulkConsumer, FETCH_PARTS, PART_BYTES, RequestId, SLOT_BODY_BYTES};
 
 use super::link::{Link, Stop, not_sent};
 use super::spin;
@@ -11,11 +11,11 @@ use super::watch::FIRST_NAP;
 use crate::env::Time;
 use crate::xdr::Spill;
 
-/// Arguments on their way. A lane is taken by the first that need one.
+/// Arguments on their way. A ring is taken by the first that need one.
 pub(super) struct Long<'a> {
     link: &'a Link,
     deadline: Option<Time>,
-    pub(super) lane: Option<Lane>,
+    pub(super) ring: Option<ArgumentRing>,
     failed: Option<Stop>,
     /// Room is not waited for, but for a moment.
     hasty: bool,
@@ -25,7 +25,7 @@ pub(super) struct Long<'a> {
 /// the bulk ring, where the server cannot write, and, beyond what the ring holds, in a copy.
 pub(super) struct Kept<'a> {
     pub(super) long: Long<'a>,
-    /// Behind what stands in the lane, if that is held.
+    /// Behind what stands in the ring, if that is held.
     pub(super) bytes: Vec<u8>,
     /// It was decided where they are kept.
     begun: bool,
@@ -38,13 +38,13 @@ const MORE: usize = 256;
 
 impl<'a> Long<'a> {
     pub(super) fn new(link: &'a Link, deadline: Option<Time>) -> Long<'a> {
-        Long { link, deadline, lane: None, failed: None, hasty: false }
+        Long { link, deadline, ring: None, failed: None, hasty: false }
     }
 
     /// Hands over what a slot does not hold. Returns what it does.
     #[inline]
     pub(super) fn finish<'b>(&mut self, arguments: &'b [u8]) -> Result<&'b [u8], Failure> {
-        let rest = match arguments.len() > INLINE {
+        let rest = match arguments.len() > SLOT_BODY_BYTES {
             true => {
                 self.put(arguments);
                 &[]
@@ -64,31 +64,31 @@ impl<'a> Long<'a> {
         }
     }
 
-    fn lane(&mut self) -> Result<&mut Lane, Stop> {
-        if self.lane.is_none() {
-            self.lane = match self.hasty {
-                true => self.link.caller.lane(Duration::ZERO),
-                false => Some(self.link.lane(self.deadline)?),
+    fn ring(&mut self) -> Result<&mut ArgumentRing, Stop> {
+        if self.ring.is_none() {
+            self.ring = match self.hasty {
+                true => self.link.caller.argument_ring(Duration::ZERO),
+                false => Some(self.link.ring(self.deadline)?),
             };
         }
-        self.lane.as_mut().ok_or(Stop::Late)
+        self.ring.as_mut().ok_or(Stop::Late)
     }
 
     fn try_put(&mut self, mut bytes: &[u8]) -> Result<(), Stop> {
         let (link, hasty, deadline) = (self.link, self.hasty, self.deadline);
-        let lane = self.lane()?;
+        let ring = self.ring()?;
         loop {
-            bytes = &bytes[lane.put(bytes).min(bytes.len())..];
+            bytes = &bytes[ring.put(bytes).min(bytes.len())..];
             if bytes.is_empty() {
                 return Ok(());
             }
             // While the server empties parts we fill others.
-            if !spin(&*link.env, link.brisk, || lane.has_room()) {
+            if !spin(&*link.env, link.brisk, || ring.has_room()) {
                 if hasty {
                     return Err(Stop::Late);
                 }
                 let _waiting = crate::serving::wait_guard();
-                link.wait_until(deadline, |most| lane.sleep(most), || lane.has_room())?;
+                link.wait_until(deadline, |most| ring.sleep(most), || ring.has_room())?;
             }
         }
     }
@@ -110,7 +110,7 @@ impl<'a> Kept<'a> {
 
     /// Hands over what a slot does not hold. Returns what it does, which is kept too.
     pub(super) fn finish<'b>(&mut self, arguments: &'b [u8]) -> Result<&'b [u8], Failure> {
-        let rest = match arguments.len() > INLINE {
+        let rest = match arguments.len() > SLOT_BODY_BYTES {
             true => {
                 self.begin(arguments.len());
                 self.put(arguments);
@@ -124,17 +124,17 @@ impl<'a> Kept<'a> {
         self.long.finish(rest)
     }
 
-    /// The lane by which they went, if they are held there.
-    pub(super) fn held(&mut self) -> Option<Lane> {
-        self.long.lane.take_if(|lane| lane.is_held())
+    /// The ring by which they went, if they are held there.
+    pub(super) fn held(&mut self) -> Option<ArgumentRing> {
+        self.long.ring.take_if(|ring| ring.is_held())
     }
 
     /// Decides where `len` bytes more are kept.
     fn begin(&mut self, len: usize) {
         let begun = std::mem::replace(&mut self.begun, true);
-        // Without a lane nothing will be sent.
-        let Ok(lane) = self.long.lane() else { return };
-        if len <= lane.rest() && (lane.is_held() || (!begun && lane.hold())) {
+        // Without a ring nothing will be sent.
+        let Ok(ring) = self.long.ring() else { return };
+        if len <= ring.rest() && (ring.is_held() || (!begun && ring.hold())) {
             return;
         }
         let (env, spares) = (&self.long.link.env, &self.long.link.spares);
@@ -142,19 +142,19 @@ impl<'a> Kept<'a> {
             self.bytes = spares.take(env.now(), len).unwrap_or_default();
         }
         self.bytes.reserve(len);
-        // What went by the lane stands there until that has gone round.
-        if let Some(lane) = self.long.lane.as_mut().filter(|lane| lane.is_held()) {
-            lane.copy(&mut self.bytes);
-            lane.let_go();
+        // What went by the ring stands there until that has gone round.
+        if let Some(ring) = self.long.ring.as_mut().filter(|ring| ring.is_held()) {
+            ring.copy(&mut self.bytes);
+            ring.let_go();
         }
     }
 
     fn put(&mut self, bytes: &[u8]) {
-        if self.long.lane.as_ref().is_some_and(Lane::is_held) {
+        if self.long.ring.as_ref().is_some_and(ArgumentRing::is_held) {
             return self.long.put(bytes);
         }
         // What is copied twice stands in the processor's cache then.
-        for part in bytes.chunks(PART) {
+        for part in bytes.chunks(PART_BYTES) {
             self.bytes.extend_from_slice(part);
             self.long.put(part);
         }
@@ -171,16 +171,16 @@ impl Spill for Kept<'_> {
 }
 
 impl Link {
-    /// A lane for what is long.
-    fn lane(&self, deadline: Option<Time>) -> Result<Lane, Stop> {
-        if let Some(lane) = self.caller.lane(Duration::ZERO) {
-            return Ok(lane);
+    /// A ring for what is long.
+    fn ring(&self, deadline: Option<Time>) -> Result<ArgumentRing, Stop> {
+        if let Some(ring) = self.caller.argument_ring(Duration::ZERO) {
+            return Ok(ring);
         }
         let _waiting = crate::serving::wait_guard();
         loop {
             self.caller.reclaim();
-            if let Some(lane) = self.caller.lane(FIRST_NAP) {
-                return Ok(lane);
+            if let Some(ring) = self.caller.argument_ring(FIRST_NAP) {
+                return Ok(ring);
             }
             let now = self.env.now();
             if deadline.is_some_and(|deadline| deadline <= now) {
@@ -193,47 +193,47 @@ impl Link {
         }
     }
 
-    /// Takes what comes of an answer by a lane, until the answer itself is there. Returns how long that was.
+    /// Takes what comes of an answer by a ring, until the answer itself is there. Returns how long that was.
     #[cold]
     pub(super) fn draw(
         &self,
-        ticket: Ticket,
-        mut lane: Emptier,
+        id: RequestId,
+        mut ring: BulkConsumer,
         deadline: Option<Time>,
         body: &mut Vec<u8>,
     ) -> Result<usize, Failure> {
         let lost = |kind| Failure::new(kind, Ran::Yes);
-        let expected = self.caller.expected(ticket).min(self.max_result).min(AT_ONCE) as usize;
+        let expected = self.caller.expected_bytes(id).min(self.max_result).min(AT_ONCE) as usize;
         if body.capacity() < expected {
             *body = self.spares.take(self.env.now(), expected).unwrap_or_default();
             body.reserve(expected + MORE);
         }
         loop {
             // Before the parts are looked for: they were there before the answer was.
-            if self.caller.is_answered(ticket) {
+            if self.caller.is_answered(id) {
                 break;
             }
-            while lane.has_part() && body.len() as u64 <= self.max_result {
-                lane.take(Some(body));
+            while ring.has_part() && body.len() as u64 <= self.max_result {
+                ring.take(Some(body));
             }
             if body.len() as u64 > self.max_result {
-                self.caller.abandon(ticket);
+                self.caller.abandon(id);
                 return Err(lost(Kind::TooLarge));
             }
-            let is_there = || lane.has_part() || self.caller.is_answered(ticket);
+            let is_there = || ring.has_part() || self.caller.is_answered(id);
             if spin(&*self.env, self.brisk, is_there) {
                 continue;
             }
-            let sleep = |most| self.caller.sleep(ticket, true, most);
+            let sleep = |most| self.caller.sleep(id, true, most);
             if let Err(stop) = self.wait_until(deadline, sleep, is_there) {
-                self.caller.give_up(ticket);
-                self.caller.abandon(ticket);
+                self.caller.give_up(id);
+                self.caller.abandon(id);
                 return Err(lost(if stop == Stop::Late { Kind::Deadline } else { Kind::Unreachable }));
             }
         }
-        let len = self.caller.streamed(ticket);
-        if !lane.finish(len, Some(body)) {
-            self.caller.release(ticket.slot());
+        let len = self.caller.ring_bytes(id);
+        if !ring.finish(len, Some(body)) {
+            self.caller.release(id.slot());
             return Err(lost(Kind::BadResult));
         }
         Ok(len as usize)
@@ -243,53 +243,54 @@ impl Link {
     #[cold]
     pub(super) fn pull(
         &self,
-        ticket: Ticket,
+        id: RequestId,
         len: u64,
         deadline: Option<Time>,
         body: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         let lost = |kind| Failure::new(kind, Ran::Yes);
-        let slot = ticket.slot();
-        if len.saturating_add(body.len() as u64) > self.max_result + INLINE as u64 {
+        let slot = id.slot();
+        if len.saturating_add(body.len() as u64) > self.max_result + SLOT_BODY_BYTES as u64 {
             self.caller.abandon(self.caller.forget(slot));
             return Err(lost(Kind::TooLarge));
         }
-        let stopped = |ticket, stop| {
-            self.caller.abandon(ticket);
+        let stopped = |id, stop| {
+            self.caller.abandon(id);
             lost(if stop == Stop::Late { Kind::Deadline } else { Kind::Unreachable })
         };
-        let mut lane = self.lane(deadline).map_err(|stop| stopped(self.caller.forget(slot), stop))?;
+        let mut ring = self.ring(deadline).map_err(|stop| stopped(self.caller.forget(slot), stop))?;
         // What is longer grows as it comes: the server may say more than it has.
         body.reserve(len.min(AT_ONCE) as usize);
-        let (mut part, mut offset) = (0, INLINE as u64);
-        let mut asked = self.caller.fetch(slot, &mut lane, part, offset);
+        let (mut part, mut offset) = (0, SLOT_BODY_BYTES as u64);
+        let mut asked = self.caller.fetch(slot, &mut ring, part, offset);
         while offset < len {
             self.wait_for_part(asked, deadline).map_err(|stop| stopped(asked, stop))?;
-            lane.fetched();
-            // (An answer that is no part was forgotten by the server: it broke our rules, or we its patience.)
+            ring.fetched();
+            // (An answer that is no part was forgotten by the server: it broke our rules, or we its
+            // patience.)
             if !self.caller.is_part(asked) {
                 self.caller.release(slot);
                 return Err(lost(Kind::ResultLost));
             }
-            let (filled, here) = (part, (len - offset).min(PART as u64));
+            let (filled, here) = (part, (len - offset).min(PART_BYTES as u64));
             offset += here;
-            part = (part + 1) % FETCHED;
+            part = (part + 1) % FETCH_PARTS;
             if offset < len {
                 // While we empty one part the server fills the next.
-                asked = self.caller.fetch(slot, &mut lane, part, offset);
+                asked = self.caller.fetch(slot, &mut ring, part, offset);
             }
-            lane.drain(filled, here as usize, body);
+            ring.drain(filled, here as usize, body);
         }
         self.caller.release(slot);
         Ok(())
     }
 
     /// Waits for a part that was asked for.
-    fn wait_for_part(&self, ticket: Ticket, deadline: Option<Time>) -> Result<(), Stop> {
-        let is_answered = || self.caller.is_answered(ticket);
+    fn wait_for_part(&self, id: RequestId, deadline: Option<Time>) -> Result<(), Stop> {
+        let is_answered = || self.caller.is_answered(id);
         match spin(&*self.env, self.brisk, is_answered) {
             true => Ok(()),
-            false => self.wait_until(deadline, |most| self.caller.sleep(ticket, true, most), is_answered),
+            false => self.wait_until(deadline, |most| self.caller.sleep(id, true, most), is_answered),
         }
     }
 }

@@ -6,8 +6,8 @@
 //! liveness   whether the exporter is still there
 //! ```
 //!
-//! What stands in the control word decides after each access whether it counts. Where it does not, the exporter is asked:
-//! only it can say why.
+//! What stands in the control word decides after each access whether it counts. Where it does not, the
+//! exporter is asked: only it can say why.
 
 mod control;
 mod liveness;
@@ -19,7 +19,9 @@ mod parts {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
     pub(super) use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-    pub(super) use farcall_shm::{Area, May, PROOF, Wire, punch, written};
+    pub(super) use farcall_shm::{
+        AccessRights, MappedFile, PROOF_BYTES, UnixChannel, punch_hole, written_ranges,
+    };
 
     pub(super) use crate::sys::fork;
     pub(super) use farcall_memory::words::zeros;
@@ -31,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use farcall_shm::{Area, May, PROOF, Sight, Wants, Wire};
+use farcall_shm::{AccessRights, MappedFile, PROOF_BYTES, ReadOnlyWord, UnixChannel, Wants};
 
 use super::elsewhere::elsewhere;
 use super::proof::Question;
@@ -48,8 +50,8 @@ use liveness::Liveness;
 
 /// A segment that is mapped here.
 pub(super) struct Mapped {
-    data: Area,
-    control: Area,
+    data: MappedFile,
+    control: MappedFile,
     generation: u64,
     /// The exporter hears of writes if it is asked to.
     hears: bool,
@@ -60,17 +62,18 @@ pub(super) struct Mapped {
     asked: AtomicBool,
 }
 
-/// What importers with these rights may do with memory that they map; `None` if they may map none: a mapping can be read,
-/// or everything can be done with it.
-pub(super) fn protection(rights: Rights) -> Option<May> {
+/// What importers with these rights may do with memory that they map; `None` if they may map none: a mapping
+/// can be read, or everything can be done with it.
+pub(super) fn protection(rights: Rights) -> Option<AccessRights> {
     match rights {
-        Rights::READ => Some(May::Read),
-        Rights::ALL => Some(May::Write),
+        Rights::READ => Some(AccessRights::Read),
+        Rights::ALL => Some(AccessRights::Write),
         _ => None,
     }
 }
 
-/// Maps the segment that an exporter has as `export`, if the exporter passes its memory; else gives back `served`.
+/// Maps the segment that an exporter has as `export`, if the exporter passes its memory; else gives back
+/// `served`.
 pub(crate) fn map(
     peer: &Arc<Peer>,
     export: u64,
@@ -97,30 +100,30 @@ fn meet(
     address: SocketAddr,
     question: &Question,
     size: u64,
-    may: May,
+    may: AccessRights,
     most: Duration,
-) -> Option<(Area, Area, bool, Wire)> {
-    let wire = Wire::connect(address).ok()?;
+) -> Option<(MappedFile, MappedFile, bool, UnixChannel)> {
+    let wire = UnixChannel::connect(address).ok()?;
     if !wire.send(question.hello(), None) {
         return None;
     }
-    let mut first = [0; PROOF + 2];
+    let mut first = [0; PROOF_BYTES + 2];
     let control = receive(&wire, &mut first, most)?;
-    let (proof, facts) = first.split_at(PROOF);
+    let (proof, facts) = first.split_at(PROOF_BYTES);
     if !question.is_answered_by(proof) {
         return None;
     }
     let data = receive(&wire, &mut [0; 1], most)?;
-    if facts[0] != u8::from(may == May::Write) {
+    if facts[0] != u8::from(may == AccessRights::Write) {
         return None;
     }
-    let control = Area::open(&control, size_of::<u64>(), May::Read).ok()?;
-    let data = Area::open(&data, usize::try_from(size).ok()?, may).ok()?;
+    let control = MappedFile::open(&control, size_of::<u64>(), AccessRights::Read).ok()?;
+    let data = MappedFile::open(&data, usize::try_from(size).ok()?, may).ok()?;
     Some((control, data, facts[1] != 0, wire))
 }
 
 /// Receives a message of that length, and returns the file that comes with it.
-fn receive(wire: &Wire, message: &mut [u8], most: Duration) -> Option<std::os::fd::OwnedFd> {
+fn receive(wire: &UnixChannel, message: &mut [u8], most: Duration) -> Option<std::os::fd::OwnedFd> {
     wire.wait(most);
     wire.receive_file(message).filter(|(len, _)| *len == message.len()).map(|(_, file)| file)
 }
@@ -142,12 +145,12 @@ impl Mapped {
     /// The generation that stands in the control word, which is never 0 for one that is mapped.
     #[inline(always)]
     fn offered(&self) -> u64 {
-        self.control.sight().first().map_or(0, Sight::load)
+        self.control.read_only_words().first().map_or(0, ReadOnlyWord::load)
     }
 
     #[inline(always)]
     fn read_words(&self, offset: u64, into: &mut [u8]) {
-        words::read_by(self.data.sight(), Sight::load, offset, into);
+        words::read_by(self.data.read_only_words(), ReadOnlyWord::load, offset, into);
     }
 
     /// The words, which may be written: [`Carrier`] is called with rights checked.
@@ -290,7 +293,7 @@ mod tests {
         const LONG: Duration = Duration::from_secs(60);
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
-        for (proof, is_mapped) in [([1; PROOF], true), ([2; PROOF], false)] {
+        for (proof, is_mapped) in [([1; PROOF_BYTES], true), ([2; PROOF_BYTES], false)] {
             let listener = Listener::bind(address).unwrap();
             let exporter = std::thread::spawn(move || {
                 let wire = loop {
@@ -299,13 +302,13 @@ mod tests {
                         _ => std::thread::yield_now(),
                     }
                 };
-                let mapping = SharedMapping::new(4096, May::Read, 7).unwrap();
+                let mapping = SharedMapping::new(4096, AccessRights::Read, 7).unwrap();
                 // (An importer that hears the wrong proof is gone.)
                 assert!(mapping.pass(7, false, &proof, &wire) || !is_mapped);
                 wire.as_fd().try_clone_to_owned().unwrap()
             });
-            let question = Question::expecting([1; PROOF]);
-            assert_eq!(meet(address, &question, 4096, May::Read, LONG).is_some(), is_mapped);
+            let question = Question::expecting([1; PROOF_BYTES]);
+            assert_eq!(meet(address, &question, 4096, AccessRights::Read, LONG).is_some(), is_mapped);
             drop(exporter.join().unwrap());
         }
     }

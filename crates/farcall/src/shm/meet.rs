@@ -7,10 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use farcall_shm::{Hello, MAX_HELLO, Page, Wants};
+use farcall_shm::{CallMemory, Hello, MAX_HELLO_BYTES, Wants};
 
 use super::proof::answer;
 use super::session::{Means, Session};
+use crate::workers;
 
 /// What one caller's thread needs.
 pub(super) struct Meeting {
@@ -58,20 +59,20 @@ impl Meeting {
             session.close();
         }
         if let Some(session) = session {
-            session.live();
+            workers::run(&session);
         }
     }
 
     /// Proves to the caller who this server is, and gives it its memory. The caller has to name an export of
     /// this server, and to pass the file in which its arguments will stand.
     fn hold(&self) -> Option<Arc<Session>> {
-        let mut hello = [0; MAX_HELLO];
+        let mut hello = [0; MAX_HELLO_BYTES];
         let (len, arguments) = self.means.wire.receive_file(&mut hello)?;
         let hello = Hello::from_bytes(&hello[..len]).filter(|hello| hello.wants == Wants::Calls)?;
         if !self.means.server.exports(hello.export) {
             return None;
         }
-        let (page, file) = Page::create(&arguments).ok()?;
+        let (page, file) = CallMemory::create(&arguments).ok()?;
         let mut id = [0; 8];
         self.means.server.env().entropy(&mut id);
         let session = Session::new(&self.means, u64::from_ne_bytes(id), caller(hello.ticket.address), page);

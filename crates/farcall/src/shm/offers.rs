@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use farcall_shm::{PROOF, Wire};
+use farcall_shm::{PROOF_BYTES, UnixChannel};
 
 use super::mapped::{self, SharedMapping};
 use farcall_memory::{SharedMemory, SharingTerms, words};
@@ -25,15 +25,22 @@ struct Owner {
 }
 
 impl Offers {
-    /// Returns memory of `len` bytes that others may map; `None` if it cannot be had, or the others' rights are not a
-    /// mapping's.
+    /// Returns memory of `len` bytes that others may map; `None` if it cannot be had, or the others' rights
+    /// are not a mapping's.
     pub(crate) fn share(self: &Arc<Self>, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>> {
         let mapping = SharedMapping::new(len, mapped::protection(terms.others)?, terms.generation)?;
         Some(Box::new(Owner { mapping: Arc::new(mapping), hears: terms.hears, offers: self.clone() }))
     }
 
-    /// Passes memory to a process of the same user, if that export has such memory and it is of that generation.
-    pub(super) fn pass(&self, export: u64, generation: u64, proof: &[u8; PROOF], wire: &Wire) -> bool {
+    /// Passes memory to a process of the same user, if that export has such memory and it is of that
+    /// generation.
+    pub(super) fn pass(
+        &self,
+        export: u64,
+        generation: u64,
+        proof: &[u8; PROOF_BYTES],
+        wire: &UnixChannel,
+    ) -> bool {
         let offer = self.lock().get(&export).and_then(|(mapping, hears)| Some((mapping.upgrade()?, *hears)));
         offer.is_some_and(|(mapping, hears)| mapping.pass(generation, hears, proof, wire))
     }

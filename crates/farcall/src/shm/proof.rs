@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use farcall_proto::Holder;
-use farcall_shm::{Hello, PROOF, TicketHolder, Wants};
+use farcall_shm::{Hello, PROOF_BYTES, TicketHolder, Wants};
 
 use crate::client::Peer;
 use crate::env::Env;
@@ -17,7 +17,7 @@ use crate::server::Server;
 /// What an importer says, and what it must hear.
 pub(crate) struct Question {
     hello: Vec<u8>,
-    answer: [u8; PROOF],
+    answer: [u8; PROOF_BYTES],
 }
 
 impl Question {
@@ -34,7 +34,7 @@ impl Question {
 
     /// Makes a question to which `answer` is the right answer, for tests.
     #[cfg(test)]
-    pub(crate) fn expecting(answer: [u8; PROOF]) -> Question {
+    pub(crate) fn expecting(answer: [u8; PROOF_BYTES]) -> Question {
         Question { hello: vec![0], answer }
     }
 
@@ -50,7 +50,7 @@ impl Question {
 }
 
 /// A server's answer to a hello from one who knows it by this address.
-pub(crate) fn answer(server: &Server, hello: &Hello, at: SocketAddr) -> [u8; PROOF] {
+pub(crate) fn answer(server: &Server, hello: &Hello, at: SocketAddr) -> [u8; PROOF_BYTES] {
     let TicketHolder { client, issued, conversation, address } = hello.ticket;
     let holder = Holder { client, issued, conversation, address };
     server.prove(&holder, &Hello::question(&hello.nonce, at))

@@ -79,7 +79,7 @@ impl Service {
         let mut nap = FIRST_NAP;
         while !self.stopped.load(Ordering::SeqCst) {
             self.idle.store(true, Ordering::SeqCst);
-            let lying = caller.lie_down();
+            let intent = caller.announce_sleep();
             let link = link.upgrade();
             let (now, ended, awaited) = match &link {
                 Some(link) => self.collect(link.now()),
@@ -88,7 +88,7 @@ impl Service {
             let Some(link) = link.filter(|_| awaited > 0) else {
                 // Whoever adds a call wakes us, and so does the end of the connection.
                 if ended == 0 && !self.stopped.load(Ordering::SeqCst) {
-                    caller.rest(lying, None);
+                    caller.sleep_until_woken(intent, None);
                 }
                 continue;
             };
@@ -97,7 +97,7 @@ impl Service {
                 nap = FIRST_NAP;
                 continue;
             }
-            caller.rest(lying, Some(self.until(now).map_or(nap, |until| until.min(nap))));
+            caller.sleep_until_woken(intent, Some(self.until(now).map_or(nap, |until| until.min(nap))));
             link.look();
             nap = (nap * 2).min(LONGEST_NAP);
         }

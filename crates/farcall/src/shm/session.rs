@@ -1,7 +1,7 @@
 //! One caller's memory at the serving end, and the threads that take turns at receiving from it.
 //!
-//! One thread at a time receives. It executes what is known to be quick itself; everything else it hands to the
-//! server's workers. If it gets stuck nevertheless, or waits in a call of its own, another one receives.
+//! One thread at a time receives. It executes what is known to be quick itself; everything else it hands to
+//! the server's workers. If it gets stuck nevertheless, or waits in a call of its own, another one receives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Finish, Incoming};
 use farcall_proto::{Failure, Kind, Ran, ServerConfig, Time, Trace};
-use farcall_shm::{Call, DETAIL, INLINE, Page, Request, SLOTS, Seen, Status, Taker, Wire};
+use farcall_shm::{
+    Call, CallMemory, MAX_DETAIL_BYTES, Request, RequestCursor, SLOT_BODY_BYTES, SLOT_COUNT, SeenWork,
+    Status, UnixChannel,
+};
 
 use super::budget::{Held, Share};
 use super::bulk::Bulk;
@@ -18,11 +21,13 @@ use super::host_signal::HostSignal;
 use super::large::{Large, MAX_KEPT_BYTES};
 use super::outflow::Outflow;
 use super::{brisk, spin};
-use crate::context::CallServer as _;
-use crate::env::Env;
-use crate::server::{Back, Caller, Crew, Pace, Plan, Relief, Rested, Seat, Server, Work, last_thread};
-use crate::serving::Pool;
-use crate::{CallFailed, context};
+use crate::context::CallServer;
+use crate::server::{Back, Caller, Server, Work};
+use crate::workers::{Carrier, Pace, Plan, Pool, Rare, Rested, Watch, Worker, replace};
+
+/// A watchdog costs a wake-up for each look, and to wake it again costs the receiver a system call: it sleeps
+/// after this many looks that found no call.
+const RARE: Rare = Rare { calls: 1, looks: 64 };
 
 /// One caller.
 pub(super) struct Session {
@@ -33,13 +38,13 @@ pub(super) struct Session {
     /// The identifier of the caller's process.
     process: i32,
     bulk: Bulk,
-    wire: Arc<Wire>,
+    wire: Arc<UnixChannel>,
     spin: Duration,
     state: Mutex<State>,
     /// The caller is gone, or we are: nothing more is taken.
     closed: AtomicBool,
     /// Of each slot the number of the call that executes, or is queued; 0 if none is.
-    open: Box<[AtomicU64; SLOTS]>,
+    open: Box<[AtomicU64; SLOT_COUNT]>,
     /// Wakes the host, which looks after a receiver that executes.
     signal: Arc<HostSignal>,
 }
@@ -47,7 +52,7 @@ pub(super) struct Session {
 /// What a session has of its host.
 pub(super) struct Means {
     pub(super) server: Arc<Server>,
-    pub(super) wire: Arc<Wire>,
+    pub(super) wire: Arc<UnixChannel>,
     pub(super) signal: Arc<HostSignal>,
     pub(super) spin: Duration,
     /// What the caller can make us hold.
@@ -57,8 +62,8 @@ pub(super) struct Means {
 }
 
 struct State {
-    taker: Taker,
-    crew: Crew,
+    cursor: RequestCursor,
+    pool: Pool,
 }
 
 /// What a receiver does next.
@@ -74,10 +79,10 @@ enum Next {
 }
 
 impl Session {
-    pub(super) fn new(means: &Means, id: u64, from: SocketAddr, page: Page) -> Arc<Session> {
-        let crew = Crew::new(usize::MAX, means.server.threads().clone());
-        let mut crew = crew.within(Arc::new(means.threads.clone()));
-        crew.born();
+    pub(super) fn new(means: &Means, id: u64, from: SocketAddr, page: CallMemory) -> Arc<Session> {
+        let pool = Pool::new(usize::MAX, means.server.threads().clone());
+        let mut pool = pool.within(Arc::new(means.threads.clone()));
+        pool.add_first();
         let memory = farcall_shm::Server::new(Arc::new(page));
         let most = ServerConfig::default().max_arguments as usize;
         let large = Large::new(&memory, most, Held::new(means.bytes.clone()));
@@ -89,40 +94,11 @@ impl Session {
             process: means.threads.process(),
             wire: means.wire.clone(),
             spin: means.spin,
-            state: Mutex::new(State { taker: Taker::new(), crew }),
+            state: Mutex::new(State { cursor: RequestCursor::new(), pool }),
             closed: AtomicBool::new(false),
-            open: Box::new([const { AtomicU64::new(0) }; SLOTS]),
+            open: Box::new([const { AtomicU64::new(0) }; SLOT_COUNT]),
             signal: means.signal.clone(),
         })
-    }
-
-    /// Adds a thread that receives. It is counted already.
-    pub(super) fn spawn(self: &Arc<Self>) -> std::io::Result<()> {
-        let session = self.clone();
-        self.server.env().spawn("farcall-shm", Box::new(move || session.live()))
-    }
-
-    /// Receives, in a thread that is counted already, until the session is closed or others receive.
-    pub(super) fn live(self: &Arc<Self>) {
-        let (server, seat) = (&self.server, Seat::new(self.env().event()));
-        self.lock().crew.join(&seat);
-        context::serve_in_thread(
-            server.clone(),
-            Arc::new(Placed { session: self.clone(), seat: seat.clone() }),
-        );
-        server.inside(&mut || Receiver::new(self, seat.clone()).live());
-    }
-
-    /// Has somebody receive.
-    pub(super) fn relieve(self: &Arc<Self>, relief: Relief) {
-        match relief {
-            Relief::Rested(seat) => seat.call(),
-            Relief::New => {
-                if self.spawn().is_err() && self.lock().crew.lost() {
-                    self.signal.wake();
-                }
-            }
-        }
     }
 
     /// From now on nothing is taken: what is not taken never runs.
@@ -130,7 +106,7 @@ impl Session {
         let resting = {
             let state = self.lock();
             self.closed.store(true, Ordering::SeqCst);
-            state.crew.resting()
+            state.pool.resting()
         };
         resting.iter().for_each(|seat| seat.wake());
         self.bulk.memory.wake();
@@ -152,38 +128,31 @@ impl Session {
         self.closed.load(Ordering::SeqCst)
     }
 
-    pub(super) fn wire(&self) -> &Wire {
+    pub(super) fn wire(&self) -> &UnixChannel {
         &self.wire
     }
 
-    /// What the host looks at: how many calls a lone receiver has executed, whether it executes one now, and whether
-    /// somebody is to look after it.
-    pub(super) fn progress(&self) -> (u64, bool, bool) {
-        let state = self.lock();
-        (state.crew.progress, state.crew.receiving() == 0, state.crew.guarded)
-    }
-
-    /// The receiver is stuck, or has no thread: another one receives. False: there can be none.
-    pub(super) fn relieve_if_alone(self: &Arc<Self>) -> bool {
-        let relief = match self.is_closed() {
-            true => None,
-            false => self.lock().crew.relieve_if_alone(),
+    /// Looks for the watchdog whether the receiver gets on, and has another thread receive if not. `watch` is
+    /// what was seen before, if the watchdog looks after the receiver.
+    pub(super) fn look(self: &Arc<Self>, watch: &mut Option<Watch>) {
+        let replacement = {
+            let pool = &mut self.lock().pool;
+            match watch {
+                _ if !pool.is_guarded() => {
+                    *watch = None;
+                    None
+                }
+                None => {
+                    *watch = Some(Watch::new(pool, RARE));
+                    None
+                }
+                Some(watch) => watch.look(pool),
+            }
         };
-        let Some(relief) = relief else { return false };
-        self.relieve(relief);
-        true
-    }
-
-    /// Nobody needs to look after the receiver, unless it has executed something meanwhile.
-    pub(super) fn unguard(&self, progress: u64) -> bool {
-        let mut state = self.lock();
-        let quiet = state.crew.progress == progress;
-        state.crew.guarded &= !quiet;
-        quiet
-    }
-
-    pub(super) fn env(&self) -> &Arc<dyn Env> {
-        self.server.env()
+        if let Some(replacement) = replacement {
+            replace(self, replacement);
+        }
+        watch.take_if(|watch| watch.is_over());
     }
 
     /// Answers a call.
@@ -208,21 +177,21 @@ impl Session {
             Finish::Exception => (Status::Exception, &reply[..]),
             Finish::Failed(why) => {
                 let detail = why.detail.as_bytes();
-                (failed(why), detail.get(..DETAIL).unwrap_or(detail))
+                (failed(why), detail.get(..MAX_DETAIL_BYTES).unwrap_or(detail))
             }
         };
         // Before the answer: after it the slot may have another call.
         self.open[slot].store(0, Ordering::SeqCst);
-        let gone = if body.len() > INLINE { outflow.put(body, 0) } else { 0 };
+        let gone = if body.len() > SLOT_BODY_BYTES { outflow.put(body, 0) } else { 0 };
         let rest = &body[gone..];
         self.bulk.memory.prepare(slot, status, rest);
-        if rest.len() > INLINE && !self.bulk.keep_reply(slot, number, std::mem::take(reply), gone) {
+        if rest.len() > SLOT_BODY_BYTES && !self.bulk.keep_reply(slot, number, std::mem::take(reply), gone) {
             let why =
                 Failure::new(Kind::TooLarge, Ran::Yes).with_detail("the server holds too many large results");
             self.bulk.memory.prepare(slot, failed(&why), why.detail.as_bytes());
         }
         outflow.end();
-        self.bulk.memory.give(slot, number);
+        self.bulk.memory.publish(slot, number);
     }
 
     /// Drops what a procedure returned after its caller had given it up: it may have returned it because it
@@ -251,7 +220,7 @@ impl Session {
 
 impl Back for Session {
     fn give_back(&self, key: CallKey, finish: Finish, mut reply: Vec<u8>) {
-        let (slot, number) = (key.activity as usize % SLOTS, key.sequence);
+        let (slot, number) = (key.activity as usize % SLOT_COUNT, key.sequence);
         self.answer(slot, number, &finish, &mut reply, Outflow::new(&self.bulk, slot, number));
     }
 
@@ -260,45 +229,32 @@ impl Back for Session {
     }
 }
 
-/// A thread that receives, as the calls see it that it makes.
-struct Placed {
-    session: Arc<Session>,
-    seat: Arc<Seat>,
-}
+impl Carrier for Session {
+    const THREAD: &'static str = "farcall-shm";
 
-impl Pool for Placed {
-    fn may_wait(&self) -> Result<(), CallFailed> {
-        match self.session.lock().crew.is_last() {
-            true => Err(last_thread(self.session.server.threads())),
-            false => Ok(()),
-        }
+    fn call_server(self: &Arc<Self>) -> Arc<dyn CallServer> {
+        self.server.clone()
     }
 
-    fn begin_wait(&self) -> bool {
-        let relief = {
-            let mut state = self.session.lock();
-            if !state.crew.step_aside(&self.seat) {
-                return false;
-            }
-            state.crew.relieve_waiting()
-        };
-        if let Some(relief) = relief {
-            self.session.relieve(relief);
-        }
-        true
+    fn with_pool<R>(&self, act: impl FnOnce(&mut Pool) -> R) -> R {
+        act(&mut self.lock().pool)
     }
 
-    fn end_wait(&self) {
-        self.session.lock().crew.step_back(&self.seat);
+    fn live(self: &Arc<Self>, worker: &Arc<Worker>) {
+        self.server.inside(&mut || Receiver::new(self, worker.clone()).live());
+    }
+
+    fn wake_watchdog(&self) {
+        self.signal.wake();
     }
 }
 
 /// A thread that receives.
 struct Receiver<'p> {
     session: &'p Arc<Session>,
-    seat: Arc<Seat>,
+    worker: Arc<Worker>,
     /// The requests that were taken.
-    seen: Seen,
+    seen: SeenWork,
     /// The arguments of the call at hand, and its reply.
     buffer: Vec<u8>,
     reply: Vec<u8>,
@@ -312,11 +268,11 @@ struct Receiver<'p> {
 }
 
 impl<'p> Receiver<'p> {
-    fn new(session: &'p Arc<Session>, seat: Arc<Seat>) -> Receiver<'p> {
+    fn new(session: &'p Arc<Session>, worker: Arc<Worker>) -> Receiver<'p> {
         let now = session.server.now();
         Receiver {
-            seat,
-            seen: Seen::default(),
+            worker,
+            seen: SeenWork::default(),
             buffer: Vec::new(),
             reply: Vec::new(),
             now,
@@ -333,8 +289,8 @@ impl<'p> Receiver<'p> {
                 Next::Execute(slot, number) => self.execute(slot, number),
                 Next::Again => {}
                 Next::Wait => self.wait(),
-                Next::Rest => match self.seat.rest(&|| self.session.is_closed()) {
-                    Rested::Idle | Rested::Over if self.session.lock().crew.retire(&self.seat) => return,
+                Next::Rest => match self.worker.rest(&|| self.session.is_closed()) {
+                    Rested::Idle | Rested::Over if self.session.lock().pool.retire(&self.worker) => return,
                     // It was called at the last moment, if nobody knows that it rests.
                     Rested::Called | Rested::Idle | Rested::Over => {}
                 },
@@ -349,16 +305,16 @@ impl<'p> Receiver<'p> {
         let session = self.session;
         let mut state = session.lock();
         if std::mem::take(&mut self.executed) {
-            state.crew.done(&self.seat);
-            if state.crew.rest(&self.seat) {
+            state.pool.done(&self.worker);
+            if state.pool.rest(&self.worker) {
                 return Next::Rest;
             }
         }
         if session.is_closed() {
-            state.crew.leave(&self.seat);
+            state.pool.leave(&self.worker);
             return Next::Leave;
         }
-        let Some((slot, number)) = session.bulk.memory.take(&mut state.taker) else {
+        let Some((slot, number)) = session.bulk.memory.take(&mut state.cursor) else {
             return self.nothing(state);
         };
         if let Err(failure) = self.read(slot, number) {
@@ -373,11 +329,11 @@ impl<'p> Receiver<'p> {
             self.hand_in();
             return Next::Again;
         }
-        let plan = state.crew.plan(&self.seat, 0, Pace::Quick, self.now);
+        let plan = state.pool.plan(&self.worker, 0, Pace::Quick, self.now);
         drop(state);
         match plan {
             Plan::Guarded(true) => session.signal.wake(),
-            Plan::Execute(Some(relief)) => session.relieve(relief),
+            Plan::Execute(Some(replacement)) => replace(session, replacement),
             _ => {}
         }
         Next::Execute(slot, number)
@@ -399,7 +355,7 @@ impl<'p> Receiver<'p> {
         if session.open[slot].load(Ordering::SeqCst) != 0 {
             return self.misused();
         }
-        let Request::Call { call, len, added } = request else {
+        let Request::Call { call, len, bulk } = request else {
             self.long = true;
             return self.part(slot, number, request);
         };
@@ -409,9 +365,9 @@ impl<'p> Receiver<'p> {
         }
         self.long = false;
         self.buffer.clear();
-        if let Some(added) = added {
+        if let Some(bulk) = bulk {
             self.long = true;
-            let taken = session.bulk.large().take_arguments(added, std::mem::take(&mut self.buffer))?;
+            let taken = session.bulk.large().take_arguments(bulk, std::mem::take(&mut self.buffer))?;
             let Some(arguments) = taken else { return self.misused() };
             self.buffer = arguments;
         }
@@ -453,11 +409,11 @@ impl<'p> Receiver<'p> {
     fn part(&self, slot: usize, number: u64, request: Request) -> Result<(), Failure> {
         let session = self.session;
         match request {
-            Request::Fetch { lane, part, offset } => {
+            Request::Fetch { ring, part, offset } => {
                 let found = session
                     .bulk
                     .large()
-                    .fetch(slot, offset, |rest| session.bulk.memory.fill(lane, part, rest));
+                    .fetch(slot, offset, |rest| session.bulk.memory.fill(ring, part, rest));
                 if !found {
                     return Err(Failure::new(Kind::ResultLost, Ran::Yes));
                 }
@@ -503,17 +459,17 @@ impl<'p> Receiver<'p> {
     #[inline]
     fn nothing(&mut self, mut state: MutexGuard<'_, State>) -> Next {
         let session = self.session;
-        if session.bulk.memory.has_parts(&mut state.taker) {
+        if session.bulk.memory.has_parts(&mut state.cursor) {
             drop(state);
             self.long = true;
             session.bulk.large().look();
             return Next::Again;
         }
-        let Some(slot) = session.bulk.memory.given_up(&mut state.taker) else {
-            self.seen = state.taker.seen();
+        let Some(slot) = session.bulk.memory.given_up(&mut state.cursor) else {
+            self.seen = state.cursor.seen();
             return Next::Wait;
         };
-        let number = state.taker.number(slot);
+        let number = state.cursor.number(slot);
         drop(state);
         let executes = || session.open[slot].load(Ordering::SeqCst) == number;
         if executes() {
@@ -530,14 +486,14 @@ impl<'p> Receiver<'p> {
     fn wait(&self) {
         let (session, seen) = (self.session, &self.seen);
         let most = if self.long { session.bulk.brisk } else { session.spin };
-        if spin(&**session.server.env(), most, || session.bulk.memory.is_rung(seen)) {
+        if spin(&**session.server.env(), most, || session.bulk.memory.has_work(seen)) {
             return;
         }
-        let lying = session.bulk.memory.lie_down();
-        if !session.bulk.memory.is_rung(seen) && !session.is_closed() {
-            session.bulk.memory.sleep(lying);
+        let intent = session.bulk.memory.announce_sleep();
+        if !session.bulk.memory.has_work(seen) && !session.is_closed() {
+            session.bulk.memory.sleep(intent);
         }
-        session.bulk.memory.get_up();
+        session.bulk.memory.announce_awake();
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Ran};
-use farcall_shm::{Lane, Ticket};
+use farcall_shm::{ArgumentRing, RequestId};
 
 use super::handover::Handover;
 use super::link::{Claim, Link, Scratch, Stop, give};
@@ -21,12 +21,12 @@ use crate::xdr::Encoder;
 /// A call that was started.
 pub(crate) struct Started {
     link: Arc<Link>,
-    ticket: Ticket,
+    id: RequestId,
     deadline: Option<Time>,
-    /// As encoded, in case the call fails and is to be made again: the peer may have changed what stands in the slot. Those in
-    /// the lane, if it is held, precede the others.
+    /// As encoded, in case the call fails and is to be made again: the peer may have changed what stands in
+    /// the slot. Those in the ring, if it is held, precede the others.
     arguments: Vec<u8>,
-    lane: Option<Lane>,
+    ring: Option<ArgumentRing>,
     handover: Handover<(Result<bool, Failure>, Vec<u8>)>,
 }
 
@@ -34,8 +34,8 @@ pub(crate) struct Started {
 const WORD: Duration = Duration::from_millis(20);
 
 impl Started {
-    /// Starts a call. Waits no longer than what empties a lane takes to go on. `None`: a slot, or room for large
-    /// arguments, would have to be waited for.
+    /// Starts a call. Waits no longer than what empties a ring takes to go on. `None`: a slot, or room for
+    /// large arguments, would have to be waited for.
     pub(crate) fn start(
         link: &Arc<Link>,
         outgoing: &Outgoing<'_>,
@@ -47,11 +47,11 @@ impl Started {
         (outgoing.request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept))
             .map_err(bad_arguments)?;
         let Ok(rest) = kept.finish(&scratch.bytes) else { return Ok(None) };
-        let ticket = link.send(claim, outgoing, rest, kept.long.lane.as_mut())?;
-        let (lane, arguments) = (kept.held(), kept.bytes);
+        let id = link.send(claim, outgoing, rest, kept.long.ring.as_mut())?;
+        let (ring, arguments) = (kept.held(), kept.bytes);
         scratch.keep();
         let (link, deadline, handover) = (link.clone(), outgoing.request.deadline, Handover::new());
-        Ok(Some(Arc::new(Started { link, ticket, deadline, arguments, lane, handover })))
+        Ok(Some(Arc::new(Started { link, id, deadline, arguments, ring, handover })))
     }
 
     /// Blocks until the outcome has come.
@@ -64,7 +64,7 @@ impl Started {
         let mut scratch = Scratch::take();
         let waiting = crate::serving::wait_guard();
         let (until, stop) = self.end_of_waiting();
-        let waited = self.link.wait(self.ticket, until);
+        let waited = self.link.wait(self.id, until);
         let waited = waited.map_err(|why| if why == Stop::Late { stop } else { why });
         let ended = self.handover.take().then(|| self.receive(waited, &mut scratch.bytes));
         if ended.is_none() {
@@ -114,8 +114,7 @@ impl Started {
             return;
         }
         let until = self.link.env.now() + WORD;
-        if self.handover.cancel(until, || self.link.caller.give_up(self.ticket)) && self.handover.is_awaited()
-        {
+        if self.handover.cancel(until, || self.link.caller.give_up(self.id)) && self.handover.is_awaited() {
             // The service thread is to know until when.
             self.link.caller.wake();
         }
@@ -124,7 +123,7 @@ impl Started {
     /// Nobody waits for the call any more, but it is to go on.
     pub(crate) fn detach(&self) {
         if self.link.check_process().is_ok() {
-            self.link.caller.detach(self.ticket);
+            self.link.caller.detach(self.id);
         }
     }
 
@@ -140,8 +139,8 @@ impl Started {
     /// Takes the outcome out of the slot, which is given back.
     fn receive(&self, waited: Result<(), Stop>, body: &mut Vec<u8>) -> Result<bool, Failure> {
         match waited {
-            Ok(()) => self.link.receive(self.ticket, self.deadline, body),
-            Err(stop) => Err(self.link.lose(self.ticket, stop)),
+            Ok(()) => self.link.receive(self.id, self.deadline, body),
+            Err(stop) => Err(self.link.lose(self.id, stop)),
         }
     }
 
@@ -154,9 +153,9 @@ impl Started {
     /// Gives the outcome, with the arguments if the call failed.
     fn pass(&self, outcome: Outcome<'_>, taker: Taker<'_>) {
         let Outcome::Failed(_) = outcome else { return taker(outcome, &[]) };
-        let Some(lane) = &self.lane else { return taker(outcome, &self.arguments) };
+        let Some(ring) = &self.ring else { return taker(outcome, &self.arguments) };
         let mut all = Vec::new();
-        lane.copy(&mut all);
+        ring.copy(&mut all);
         all.extend_from_slice(&self.arguments);
         taker(outcome, &all);
     }
@@ -164,7 +163,7 @@ impl Started {
 
 impl AwaitedCall for Started {
     fn watch(&self) -> bool {
-        self.link.caller.watch(self.ticket)
+        self.link.caller.watch(self.id)
     }
 
     fn until(&self) -> Option<Time> {
@@ -174,7 +173,7 @@ impl AwaitedCall for Started {
     fn settle(&self, now: Time) -> Option<Option<Waker>> {
         let (until, stop) = self.end_of_waiting();
         let late = || until.is_some_and(|until| until <= now);
-        let waited = match (self.link.caller.is_answered(self.ticket), self.link.watch.broken()) {
+        let waited = match (self.link.caller.is_answered(self.id), self.link.watch.broken()) {
             (true, _) => Ok(()),
             (false, Some(broken)) => Err(Stop::Broken(broken)),
             (false, None) if late() => Err(stop),
@@ -195,9 +194,9 @@ impl Drop for Started {
         // Nobody asks any more: the slot is used again when the answer has come.
         if !self.link.is_ours() {
             // It is its parent's.
-            std::mem::forget(self.lane.take());
+            std::mem::forget(self.ring.take());
         } else if self.handover.is_sent() {
-            self.link.caller.abandon(self.ticket);
+            self.link.caller.abandon(self.id);
         }
         self.link.spares.give(std::mem::take(&mut self.arguments));
     }

@@ -1,10 +1,11 @@
-//! Whether the server is still there: its end of the socket closes when it dies, and while it lives it answers probes.
+//! Whether the server is still there: its end of the socket closes when it dies, and while it lives it
+//! answers probes.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use farcall_shm::{Heard, Wire};
+use farcall_shm::{Received, UnixChannel};
 
 use crate::env::Time;
 
@@ -26,7 +27,7 @@ pub(super) struct Watch {
 
 struct Asked {
     /// `None` once the connection is broken.
-    wire: Option<Wire>,
+    wire: Option<UnixChannel>,
     /// When the probe was sent that is not answered yet.
     since: Option<Time>,
 }
@@ -41,7 +42,7 @@ pub(super) enum Broken {
 }
 
 impl Watch {
-    pub(super) fn new(wire: Wire, patience: Duration) -> Watch {
+    pub(super) fn new(wire: UnixChannel, patience: Duration) -> Watch {
         let asked = Mutex::new(Asked { wire: Some(wire), since: None });
         Watch { patience, broken: AtomicU8::new(0), heard: AtomicU64::new(0), asked }
     }
@@ -67,7 +68,7 @@ impl Watch {
         let Some(wire) = wire else { return };
         let broken = match self.hear(wire, since) {
             // (No file is passed with what answers a probe: it breaks the rules.)
-            Some(Heard::Gone | Heard::Files) => Broken::Gone,
+            Some(Received::Gone | Received::Files) => Broken::Gone,
             _ => match *since {
                 None => {
                     // What cannot be sent is a probe that is not answered.
@@ -85,11 +86,11 @@ impl Watch {
     }
 
     /// Takes in what the server says; the last thing.
-    fn hear(&self, wire: &Wire, since: &mut Option<Time>) -> Option<Heard> {
+    fn hear(&self, wire: &UnixChannel, since: &mut Option<Time>) -> Option<Received> {
         // An honest server says no more than it was asked.
         for _ in 0..8 {
             match wire.receive(&mut [0; 8]) {
-                Heard::Message(..) => {
+                Received::Message(..) => {
                     self.heard.fetch_add(1, Ordering::Relaxed);
                     *since = None;
                 }

@@ -44,8 +44,8 @@ impl Words {
         Words { words, number: 0, end: 0 }
     }
 
-    /// Writes down what was counted. The number behind the record is written first, the number in front last: a reader
-    /// that starts at the first word meanwhile finds two different numbers.
+    /// Writes down what was counted. The number behind the record is written first, the number in front last:
+    /// a reader that starts at the first word meanwhile finds two different numbers.
     pub(crate) fn write(&mut self, counted: &Serving) {
         self.number += 1;
         self.set(self.end, 0);

@@ -298,7 +298,8 @@ fn a_queued_call_that_is_cancelled_never_runs() {
 #[test]
 fn a_deadline_ends_the_wait_and_the_call() {
     let s = setting(runtime());
-    // On a busy machine the deadline may pass before the call begins: then it never runs, and the next one is to show it.
+    // On a busy machine the deadline may pass before the call begins: then it never runs, and the next one is
+    // to show it.
     let mut ended = (Kind::Deadline, Ran::No);
     while ended == (Kind::Deadline, Ran::No) {
         ended = told(s.gate.within(Duration::from_millis(20)).pass());

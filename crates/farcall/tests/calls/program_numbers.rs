@@ -1,4 +1,5 @@
-//! An interface with the numbers of ONC RPC: its null procedure, declared maxima of arguments, bound directly.
+//! An interface with the numbers of ONC RPC: its null procedure, declared maxima of arguments, bound
+//! directly.
 
 use std::sync::Arc;
 

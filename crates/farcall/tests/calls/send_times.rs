@@ -1,4 +1,5 @@
-//! When a call left: never later than it did, or a server that executed it and is gone would be said not to have.
+//! When a call left: never later than it did, or a server that executed it and is gone would be said not to
+//! have.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use farcall_proto::server::{Export, Finish, Request, Server};
 
 const FACTS: u32 = 0xffff_8001;
 
-/// A server by hand, that says what its memory is. It executes whatever writes there, and is gone before it answers: the next one
-/// has been there for ten seconds when it hears of it. How often something was written is counted.
+/// A server by hand, that says what its memory is. It executes whatever writes there, and is gone before it
+/// answers: the next one has been there for ten seconds when it hears of it. How often something was written
+/// is counted.
 fn serve(socket: &UdpSocket, written: &AtomicU32, over: &AtomicBool) {
     let begun = Instant::now();
     let mut lives = 0;

@@ -1,4 +1,5 @@
-//! Interfaces in other spellings than the usual one: made by a declarative macro, with other names around them.
+//! Interfaces in other spellings than the usual one: made by a declarative macro, with other names around
+//! them.
 #![deny(missing_docs, unused, deprecated)]
 
 use std::sync::Arc;

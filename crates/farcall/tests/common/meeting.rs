@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use farcall::Export;
-use farcall_shm::{Hello, Listener, MAX_HELLO, Page, TicketHolder, Wants, Wire};
+use farcall_shm::{CallMemory, Hello, Listener, MAX_HELLO_BYTES, TicketHolder, UnixChannel, Wants};
 
 /// Only a guard.
 const LONG: Duration = Duration::from_secs(600);
@@ -18,17 +18,17 @@ pub fn hello(export: u64, wants: Wants) -> Vec<u8> {
 }
 
 /// Becomes a caller.
-pub fn meet(address: SocketAddr, export: u64) -> (Wire, Page) {
-    let wire = Wire::connect(address).unwrap();
-    let (lanes, file) = Page::arguments().unwrap();
+pub fn meet(address: SocketAddr, export: u64) -> (UnixChannel, CallMemory) {
+    let wire = UnixChannel::connect(address).unwrap();
+    let (rings, file) = CallMemory::create_arguments().unwrap();
     assert!(wire.send(&hello(export, Wants::Calls), Some(file.as_fd())));
     wire.wait(LONG);
     let (_, file) = wire.receive_file(&mut [0; 8]).expect("no memory");
-    (wire, Page::open(&file, lanes).unwrap())
+    (wire, CallMemory::open(&file, rings).unwrap())
 }
 
 /// Waits for a caller, and for what it says.
-pub fn accept(listener: &Listener) -> Wire {
+pub fn accept(listener: &Listener) -> UnixChannel {
     loop {
         if let Ok(Some((wire, _))) = listener.accept() {
             wire.wait(LONG);
@@ -39,11 +39,11 @@ pub fn accept(listener: &Listener) -> Wire {
 }
 
 /// Becomes a server in the place of an honest one, which is called by UDP only, and proves to be that.
-pub fn stand_in(listener: &Listener, honest: &Export) -> (Wire, Page) {
+pub fn stand_in(listener: &Listener, honest: &Export) -> (UnixChannel, CallMemory) {
     let wire = accept(listener);
-    let mut hello = [0; MAX_HELLO];
-    let (len, arguments) = wire.receive_file(&mut hello).expect("no lanes");
-    let (page, file) = Page::create(&arguments).unwrap();
+    let mut hello = [0; MAX_HELLO_BYTES];
+    let (len, arguments) = wire.receive_file(&mut hello).expect("no rings");
+    let (page, file) = CallMemory::create(&arguments).unwrap();
     let proof = honest.answer_meeting(&hello[..len]).expect("no hello");
     wire.send(&proof, Some(file.as_fd()));
     (wire, page)

@@ -1,5 +1,5 @@
-//! The operating system, under which a process is stopped for an hour when it has sent something: what waits for time to
-//! pass need not wait.
+//! The operating system, under which a process is stopped for an hour when it has sent something: what waits
+//! for time to pass need not wait.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io;

@@ -103,8 +103,8 @@ fn whoever_is_given_up_is_cancelled() {
     let quick = members.pop().unwrap();
     // All hang, so nobody has a result when the time is up.
     let hanging = Group::of(members);
-    // They are cancelled, which they notice. On a busy machine the time may be up before both have begun: then the next call
-    // is to show it.
+    // They are cancelled, which they notice. On a busy machine the time may be up before both have begun:
+    // then the next call is to show it.
     while cluster.cancelled.load(Ordering::SeqCst) < 2 {
         let short = hanging.multi().hang().within(Duration::from_millis(50)).first().unwrap_err();
         assert_eq!(short.counted(), 0);

@@ -1,5 +1,5 @@
-//! Groups of every shape, and callers who do with them what they should not: handlers that call, panic or take their
-//! time, threads that meet, calls that are dropped.
+//! Groups of every shape, and callers who do with them what they should not: handlers that call, panic or
+//! take their time, threads that meet, calls that are dropped.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
@@ -400,7 +400,8 @@ fn replies_are_folded() {
 fn a_time_limit_holds_for_every_end() {
     let cluster = Cluster::of(3);
     let group = cluster.group().fixed();
-    // How many of the others answer in time is the machine's affair: that each of these ends at all is what is shown.
+    // How many of the others answer in time is the machine's affair: that each of these ends at all is what
+    // is shown.
     let brief = Duration::from_millis(30);
     let one_hangs = || group.multi_each(|index, _, member| member.bytes_or_hang((index != 1).then_some(4)));
     let abandoned = |outcome: &Outcome<(), ()>| matches!(outcome, Outcome::Abandoned(_));
@@ -419,8 +420,8 @@ fn a_time_limit_holds_for_every_end() {
     assert!(replies == seen.results().count() && seen.get("Member/m001").is_some_and(abandoned), "{seen:?}");
     let short = group.multi().hang().within(brief).hedged(Duration::from_millis(5), 2).unwrap_err();
     assert_eq!(short.outcomes().get("Member/m002"), Some(&Outcome::Abandoned(Ran::No)), "{short}");
-    // For who awaits the replies the time is a deadline of each call too: its server knows it, and may end the call
-    // in time.
+    // For who awaits the replies the time is a deadline of each call too: its server knows it, and may end
+    // the call in time.
     let ended = |late: &Outcome<Vec<u8>>| match late {
         Outcome::Result(nothing) => nothing.is_empty(),
         Outcome::Failed(why) => why.kind() == Kind::Deadline,

@@ -1,4 +1,5 @@
-//! Memory without calls: segments over the network and mapped, their clerks, and the counters that servers keep in one.
+//! Memory without calls: segments over the network and mapped, their clerks, and the counters that servers
+//! keep in one.
 #![allow(missing_docs)]
 
 #[path = "../common/mod.rs"]

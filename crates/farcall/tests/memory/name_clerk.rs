@@ -1,4 +1,5 @@
-//! The segment name service: machines are runtimes with registries of their own, whose clerks know one another by address.
+//! The segment name service: machines are runtimes with registries of their own, whose clerks know one
+//! another by address.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -263,7 +264,7 @@ fn who_is_watched_lives_while_its_counter_moves() {
     drop(beat);
     let why = watched.wait();
     assert_eq!(why.kind(), Kind::Unreachable);
-    assert!(why.detail().contains("stood still"), "{why}");
+    assert!(why.detail().contains("has not changed"), "{why}");
     patient.check().unwrap();
     segment.export_again();
     assert_eq!(patient.wait().kind(), Kind::NotExported);

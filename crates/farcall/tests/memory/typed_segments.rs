@@ -1,5 +1,5 @@
-//! Words, records and rings in segments: of one's own, served, and mapped; and the record in all orders that the memory
-//! model allows.
+//! Words, records and rings in segments: of one's own, served, and mapped; and the record in all orders that
+//! the memory model allows.
 
 use crate::common;
 use std::sync::Arc;

@@ -171,7 +171,8 @@ fn calls_wait_while_their_client_does_not_fetch_the_results_of_others_and_nobody
         assert!(library.volume(number).unwrap() == vec![number as u8; VOLUME], "volume {number}");
     }
     let others = library.asked().unwrap() - VOLUMES;
-    // A result that nobody has fetched for a second makes way for the next: on a slow machine there are more rounds.
+    // A result that nobody has fetched for a second makes way for the next: on a slow machine there are more
+    // rounds.
     let rounds = 1 + begun.elapsed().as_secs();
     assert!((20..=24 * rounds).contains(&others), "{others} in {rounds} rounds");
 }

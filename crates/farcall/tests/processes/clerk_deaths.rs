@@ -1,6 +1,7 @@
 //! The clerk of a machine is in some process of it, which is killed: real processes that share a registry.
 //!
-//! The test program runs itself again as the exporters. Nothing waits for time to pass: an exporter says when it is ready.
+//! The test program runs itself again as the exporters. Nothing waits for time to pass: an exporter says when
+//! it is ready.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read};
@@ -45,7 +46,8 @@ impl Exporter {
 }
 
 fn runtime(registry: &Path) -> Runtime {
-    // Not long: who imports what a clerk still knows of the dead waits for it. But nobody who lives is silent for so long.
+    // Not long: who imports what a clerk still knows of the dead waits for it. But nobody who lives is silent
+    // for so long.
     Runtime::builder().registry(names::File::at(registry)).patience(Duration::from_secs(2)).build().unwrap()
 }
 
@@ -79,7 +81,8 @@ fn whichever_process_is_killed_the_others_are_found() {
     let third = Exporter::start(&registry, "third");
     assert_eq!(find("third"), 5);
     second.kill();
-    // A look-up anew finds out at once, whoever has the clerk; before the next refresh, others do by the import.
+    // A look-up anew finds out at once, whoever has the clerk; before the next refresh, others do by the
+    // import.
     assert_eq!(kind(importer.import_segment_anew("second", None)), Kind::NoSuchName);
     let again = Exporter::start(&registry, "first");
     assert_eq!((find("first"), find("third")), (5, 5));
@@ -88,7 +91,8 @@ fn whichever_process_is_killed_the_others_are_found() {
     assert_eq!(kind(importer.import_segment("third")), Kind::NoSuchName);
 }
 
-/// Nobody can take the place of a clerk that is merely stopped: those who need it are told, and go on when it does.
+/// Nobody can take the place of a clerk that is merely stopped: those who need it are told, and go on when it
+/// does.
 #[test]
 fn a_clerk_that_is_stopped_is_said_to_be_silent() {
     let scratch = tempfile::tempdir().unwrap();

@@ -8,6 +8,10 @@ mod common;
 #[cfg(unix)]
 mod dead_clients;
 #[cfg(unix)]
+#[path = "../common/execution_log.rs"]
+#[allow(dead_code, reason = "each test program uses a part")]
+mod execution_log;
+#[cfg(unix)]
 mod killed_servers;
 #[cfg(target_os = "linux")]
 mod network_namespaces;

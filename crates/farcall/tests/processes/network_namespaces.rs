@@ -201,7 +201,8 @@ fn for_a_processor(process: &str) -> Duration {
     Duration::from_nanos(threads.filter_map(|thread| waited(thread.ok()?)).sum())
 }
 
-/// Sends zeros over one connection until it is closed. TCP is CUBIC (RFC 9438), as on most machines, or else Reno.
+/// Sends zeros over one connection until it is closed. TCP is CUBIC (RFC 9438), as on most machines, or else
+/// Reno.
 fn send_zeros(listener: &TcpListener) {
     let (mut connection, _) = listener.accept().unwrap();
     let be = |kind| set_tcp_congestion(&connection, kind);

@@ -1,4 +1,5 @@
-//! Calls through shared memory: when it is picked, what is large, who calls. (`faults.rs` and others run over it too.)
+//! Calls through shared memory: when it is picked, what is large, who calls. (`faults.rs` and others run over
+//! it too.)
 
 use crate::common;
 use std::net::UdpSocket;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use crate::common::{block_on, builder};
 use farcall::{Kind, Ran, Runtime};
-use farcall_shm::{Call, Caller, INLINE, Listener, Status};
+use farcall_shm::{Call, Caller, Listener, SLOT_BODY_BYTES, Status};
 
 #[farcall::interface]
 pub trait Ledger {
@@ -96,7 +97,7 @@ fn arguments_and_results_of_any_size_cross() {
         assert!(block_on(async { ledger.start().reverse(&bytes).await }).unwrap() == reversed, "{len} bytes");
         sent += 3;
     }
-    // (A started call does not wait for a lane to be emptied: more than one holds may go by UDP.)
+    // (A started call does not wait for a ring to be emptied: more than one holds may go by UDP.)
     assert!(calls(&runtime) >= sent - 2);
     let threads: Vec<_> = (0..8)
         .map(|which: u8| {
@@ -111,8 +112,8 @@ fn arguments_and_results_of_any_size_cross() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Started calls whose first server does not take them go to another with all of their arguments, also with those that
-/// stood nowhere but in a lane.
+/// Started calls whose first server does not take them go to another with all of their arguments, also with
+/// those that stood nowhere but in a ring.
 #[test]
 fn large_arguments_are_kept_until_the_call_has_run() {
     let (runtime, export, ledger) = ledger();
@@ -130,7 +131,7 @@ fn large_arguments_are_kept_until_the_call_has_run() {
         };
         let waited: Vec<_> = (0..8).map(|_| start()).collect();
         let awaited = start();
-        // (What is longer than a lane waits for nobody, and may have gone by UDP.)
+        // (What is longer than a ring waits for nobody, and may have gone by UDP.)
         assert!(calls(&runtime) > before || bytes.len() > 1 << 20);
         export = Some(runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap());
         assert!(block_on(awaited).unwrap() == bytes);
@@ -194,8 +195,8 @@ fn results_that_nobody_fetches_take_no_room_from_others() {
             continue;
         }
         // Or it has begun to fetch it.
-        let mut lane = caller.lane(GUARD).unwrap();
-        caller.abandon(caller.fetch(ticket.slot(), &mut lane, 0, INLINE as u64));
+        let mut ring = caller.argument_ring(GUARD).unwrap();
+        caller.abandon(caller.fetch(ticket.slot(), &mut ring, 0, SLOT_BODY_BYTES as u64));
     }
     assert!(caller.outstanding() < 4);
     assert!(runtime.import::<dyn Long>("Long").unwrap().result(BYTES).unwrap() == vec![7; BYTES as usize]);

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use crate::common::builder;
 use crate::common::meeting::{meet, stand_in};
 use crate::echo::{Echo, Honest};
-use farcall_shm::{Call, Caller, Listener, Page, Server, Status, Taker};
+use farcall_shm::{Call, CallMemory, Caller, Listener, RequestCursor, Server, Status};
 
 /// Peers that a test stands.
 const PEERS: u64 = 60;
@@ -27,22 +27,22 @@ fn a_server_stands_callers_that_write_garbage() {
         let (wire, page) = meet(export.address(), id);
         let page = Arc::new(page);
         let caller = Arc::new(Caller::new(page.clone()));
-        let mut lane = caller.lane(Duration::ZERO).unwrap();
+        let mut ring = caller.argument_ring(Duration::ZERO).unwrap();
         for _ in 0..chance.below(300) {
             match chance.below(8) {
                 0..5 => scribble(&page, &mut chance),
                 5 => {
                     let call =
                         Call { export: id, procedure: chance.below(3) as u32, within: None, trace: None };
-                    let lane = (chance.below(4) == 0).then_some(&mut lane);
-                    caller.call(chance.below(256) as usize, &call, &[0; 12], lane);
+                    let ring = (chance.below(4) == 0).then_some(&mut ring);
+                    caller.call(chance.below(256) as usize, &call, &[0; 12], ring);
                 }
                 6 => {
-                    lane.put(&vec![5; chance.below(200_000) as usize]);
+                    ring.put(&vec![5; chance.below(200_000) as usize]);
                 }
                 _ => {
                     let (slot, part) = (chance.below(256) as usize, chance.below(16) as usize);
-                    caller.fetch(slot, &mut lane, part, chance.below(2) * chance.next());
+                    caller.fetch(slot, &mut ring, part, chance.below(2) * chance.next());
                 }
             }
             caller.wake();
@@ -101,13 +101,13 @@ fn a_caller_stands_servers_that_write_garbage() {
 fn serve_garbage(listener: &Listener, honest: &farcall::Export, mut chance: Chance, over: &AtomicBool) {
     let (_wire, page) = stand_in(listener, honest);
     let page = Arc::new(page);
-    let (server, mut taker) = (Server::new(page.clone()), Taker::new());
-    let mut lanes = server.fillers();
+    let (server, mut cursor) = (Server::new(page.clone()), RequestCursor::new());
+    let mut rings = server.producers();
     while !over.load(Ordering::SeqCst) {
         for _ in 0..chance.below(20) {
             scribble(&page, &mut chance);
         }
-        while let Some((slot, number)) = server.take(&mut taker) {
+        while let Some((slot, number)) = server.take(&mut cursor) {
             let status = match chance.below(4) {
                 0 => Status::Result,
                 1 => Status::Exception,
@@ -116,12 +116,14 @@ fn serve_garbage(listener: &Listener, honest: &farcall::Export, mut chance: Chan
             };
             let number = if chance.below(4) == 0 { chance.next() >> 8 } else { number };
             if chance.below(3) == 0 {
-                let filler = &mut lanes[chance.below(4) as usize];
-                filler.begin();
-                server.stream(slot, number, filler, chance.below(2) * chance.next());
-                filler.put(&vec![9; chance.below(200_000) as usize]);
-                server
-                    .streamed(slot, if chance.below(2) == 0 { filler.len() } else { chance.below(1 << 40) });
+                let producer = &mut rings[chance.below(4) as usize];
+                producer.begin();
+                server.start_result(slot, number, producer, chance.below(2) * chance.next());
+                producer.put(&vec![9; chance.below(200_000) as usize]);
+                server.end_result(
+                    slot,
+                    if chance.below(2) == 0 { producer.len() } else { chance.below(1 << 40) },
+                );
             }
             let body = vec![chance.next() as u8; chance.below(5000) as usize];
             server.answer(slot, number, status, &body);
@@ -131,12 +133,12 @@ fn serve_garbage(listener: &Listener, honest: &farcall::Export, mut chance: Chan
 }
 
 /// A word of garbage, more often where it matters than anywhere.
-fn scribble(page: &Page, chance: &mut Chance) {
-    let before_slots = Page::slot_words(0)[0] as u64;
+fn scribble(page: &CallMemory, chance: &mut Chance) {
+    let before_slots = CallMemory::slot_words(0)[0] as u64;
     let at = match chance.below(4) {
         0 => chance.below(before_slots) as usize,
-        1 | 2 => Page::slot_words(chance.below(4) as usize)[chance.below(8) as usize],
-        _ => chance.below(Page::WORDS as u64) as usize,
+        1 | 2 => CallMemory::slot_words(chance.below(4) as usize)[chance.below(8) as usize],
+        _ => chance.below(CallMemory::WORDS as u64) as usize,
     };
     let word = match chance.below(4) {
         0 => chance.below(4),

@@ -10,7 +10,7 @@ use crate::common::builder;
 use crate::common::meeting::accept;
 use crate::echo::{Echo, Honest};
 use farcall::{Export, Kind, Ran, Runtime};
-use farcall_shm::{Heard, Listener, MAX_HELLO, Page, Server, Taker};
+use farcall_shm::{CallMemory, Listener, MAX_HELLO_BYTES, Received, RequestCursor, Server};
 
 /// Only a guard.
 const LONG: Duration = Duration::from_secs(60);
@@ -31,18 +31,18 @@ fn server() -> (Runtime, Export, Listener) {
 /// gets.
 fn answer(listener: &Listener, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> usize {
     let wire = accept(listener);
-    let mut hello = [0; MAX_HELLO];
-    let (len, arguments) = wire.receive_file(&mut hello).expect("no lanes");
-    let (page, file) = Page::create(&arguments).unwrap();
+    let mut hello = [0; MAX_HELLO_BYTES];
+    let (len, arguments) = wire.receive_file(&mut hello).expect("no rings");
+    let (page, file) = CallMemory::create(&arguments).unwrap();
     wire.send(&answer(&hello[..len]), Some(file.as_fd()));
-    let (server, mut taker) = (Server::new(Arc::new(page)), Taker::new());
+    let (server, mut cursor) = (Server::new(Arc::new(page)), RequestCursor::new());
     // The caller leaves at once, or sends its call.
     let mut calls = 0;
-    while wire.receive(&mut [0; 8]) != Heard::Gone {
-        calls += usize::from(server.take(&mut taker).is_some());
+    while wire.receive(&mut [0; 8]) != Received::Gone {
+        calls += usize::from(server.take(&mut cursor).is_some());
         std::thread::yield_now();
     }
-    calls + std::iter::from_fn(|| server.take(&mut taker)).count()
+    calls + std::iter::from_fn(|| server.take(&mut cursor)).count()
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::common::meeting::stand_in;
 use crate::common::{block_on, builder};
 use crate::echo::{Echo, Honest};
 use crate::threads::Threads;
-use farcall_shm::{Caller, Listener, Page, Server, Status, Taker, Wire};
+use farcall_shm::{CallMemory, Caller, Listener, RequestCursor, Server, Status, UnixChannel};
 
 /// Only a guard: nothing here takes that long.
 const LONG: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ fn the_threads_of_a_connection_end_with_it_wherever_the_peer_had_moved_them() {
     let export = runtime.export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
     let id = runtime.stats().exports[0].id;
     let elsewhere = AtomicU32::new(0);
-    let stranded: Vec<Wire> = (0..8)
+    let stranded: Vec<UnixChannel> = (0..8)
         .map(|_| {
             let (wire, page) = meet(export.address(), id);
             // Until its receiver sleeps there is nobody to move.
@@ -92,7 +92,7 @@ fn an_awaited_call_ends_though_the_server_has_moved_who_waits_for_it() {
 }
 
 /// Becomes a caller, whose memory is as a caller leaves it.
-fn meet(address: SocketAddr, export: u64) -> (Wire, Arc<Page>) {
+fn meet(address: SocketAddr, export: u64) -> (UnixChannel, Arc<CallMemory>) {
     let (wire, page) = common::meeting::meet(address, export);
     let page = Arc::new(page);
     drop(Caller::new(page.clone()));
@@ -100,7 +100,7 @@ fn meet(address: SocketAddr, export: u64) -> (Wire, Arc<Page>) {
 }
 
 /// Moves whoever sleeps at a bell; how many.
-fn strand(page: &Page, elsewhere: &AtomicU32) -> usize {
+fn strand(page: &CallMemory, elsewhere: &AtomicU32) -> usize {
     (0..BELLS).map(|at| page.strand(at, elsewhere)).sum()
 }
 
@@ -109,10 +109,10 @@ fn strand(page: &Page, elsewhere: &AtomicU32) -> usize {
 fn serve(listener: &Listener, honest: &farcall::Export, over: &AtomicBool, strands: &AtomicBool) {
     let (_wire, page) = stand_in(listener, honest);
     let page = Arc::new(page);
-    let (server, mut taker) = (Server::new(page.clone()), Taker::new());
+    let (server, mut cursor) = (Server::new(page.clone()), RequestCursor::new());
     let elsewhere = AtomicU32::new(0);
     while !over.load(Ordering::SeqCst) {
-        while let Some((slot, number)) = server.take(&mut taker) {
+        while let Some((slot, number)) = server.take(&mut cursor) {
             let mut arguments = Vec::new();
             server.arguments(slot, 8, &mut arguments);
             server.answer(slot, number, Status::Result, &arguments);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::common::builder;
 use crate::echo::{Echo, Honest};
 use crate::other::{Other, ROLE, URL};
-use farcall_shm::{Heard, Wire};
+use farcall_shm::{Received, UnixChannel};
 
 /// Files that the server may have open, and so many more connections.
 const FILES: usize = 256;
@@ -52,11 +52,12 @@ fn silent_connections_leave_files_and_places_to_others_and_go() {
     let url = server.hear("url: ");
     let address: SocketAddr = url["udp://".len()..].split('/').next().unwrap().parse().unwrap();
     // (One more than may queue is refused by the system.)
-    let mut silent: Vec<Wire> = (0..2 * FILES).filter_map(|_| Wire::connect(address).ok()).collect();
+    let mut silent: Vec<UnixChannel> =
+        (0..2 * FILES).filter_map(|_| UnixChannel::connect(address).ok()).collect();
     // A connection beyond its process's share is closed. When that has happened to this one, all earlier ones
     // have been closed, too, or have a place.
     let last = loop {
-        if let Ok(wire) = Wire::connect(address) {
+        if let Ok(wire) = UnixChannel::connect(address) {
             break wire;
         }
         std::thread::yield_now();
@@ -71,7 +72,7 @@ fn silent_connections_leave_files_and_places_to_others_and_go() {
     silent.drain(..).for_each(|wire| assert_gone(&wire));
 }
 
-fn assert_gone(wire: &Wire) {
+fn assert_gone(wire: &UnixChannel) {
     wire.wait(LONG);
-    assert_eq!(wire.receive(&mut [0; 8]), Heard::Gone);
+    assert_eq!(wire.receive(&mut [0; 8]), Received::Gone);
 }

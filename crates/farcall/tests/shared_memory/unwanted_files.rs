@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::common::builder;
 use crate::common::meeting::{accept, hello, meet, stand_in};
 use crate::echo::{Echo, Honest};
-use farcall_shm::{Heard, Listener, Wants, Wire};
+use farcall_shm::{Listener, Received, UnixChannel, Wants};
 
 /// Only a guard: nothing here takes that long, and closing a lingering connection takes longer.
 const LONG: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ fn lingering() -> (OwnedFd, TcpStream) {
 
 /// Passes a file, and closes it here, unless the other side is gone. The process that closes it last waits,
 /// and that may be this one.
-fn pass(wire: &Arc<Wire>, bytes: &[u8], file: OwnedFd) {
+fn pass(wire: &Arc<UnixChannel>, bytes: &[u8], file: OwnedFd) {
     let (wire, bytes, (sent, passed)) = (wire.clone(), bytes.to_vec(), mpsc::channel());
     std::thread::spawn(move || {
         let _ = sent.send(wire.send(&bytes, Some(file.as_fd())));
@@ -69,7 +69,7 @@ fn what_comes_instead_of_memory_holds_up_no_other_caller() {
     let mut ends = Vec::new();
     for _ in 0..2 {
         let (file, other) = lingering();
-        let wire = Arc::new(Wire::connect(address).unwrap());
+        let wire = Arc::new(UnixChannel::connect(address).unwrap());
         pass(&wire, &hello(id, Wants::Calls), file);
         ends.push((other, wire));
     }
@@ -85,7 +85,7 @@ fn what_comes_with_a_probe_holds_up_no_other_caller() {
     pass(&wire, b"?", file);
     // Who passes what nobody wants is parted with.
     wire.wait(LONG);
-    assert_eq!(wire.receive(&mut [0; 8]), Heard::Gone);
+    assert_eq!(wire.receive(&mut [0; 8]), Received::Gone);
     serves(&export);
 }
 
@@ -103,7 +103,7 @@ fn what_is_left_in_a_connection_holds_up_no_other_caller_and_not_the_servers_end
         others.push(other);
     }
     let (file, other) = lingering();
-    let wire = Arc::new(Wire::connect(address).unwrap());
+    let wire = Arc::new(UnixChannel::connect(address).unwrap());
     assert!(wire.send(b"nonsense", None));
     pass(&wire, b"more", file);
     drop(wire);

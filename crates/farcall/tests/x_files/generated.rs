@@ -1,4 +1,5 @@
-//! What is made of `.x` files: that it compiles, crosses and is described as tools describe it without a compiler.
+//! What is made of `.x` files: that it compiles, crosses and is described as tools describe it without a
+//! compiler.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -31,7 +31,8 @@ pub struct Statistics {
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// For writing what is there. A pipe must not make the call wait for its other end, nor a terminal become ours.
+/// For writing what is there. A pipe must not make the call wait for its other end, nor a terminal become
+/// ours.
 const TO_WRITE: OFlags = OFlags::WRONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Directory {

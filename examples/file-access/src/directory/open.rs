@@ -51,7 +51,8 @@ impl How {
     }
 }
 
-/// Opens each name in the directory before it. A name is no path, so nothing but a symbolic link could lead elsewhere.
+/// Opens each name in the directory before it. A name is no path, so nothing but a symbolic link could lead
+/// elsewhere.
 fn walk(root: BorrowedFd<'_>, path: &Below, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let (way, last) = path.split();
     let mut here: Option<OwnedFd> = None;
@@ -65,7 +66,8 @@ fn step(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> rustix::io::Res
     match rustix::fs::openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
         // To look at, a symbolic link itself is opened instead of being refused.
         Ok(found) if flags.contains(TO_LOOK) && is_link(rustix::fs::fstat(&found)) => Err(Errno::LOOP),
-        // Systems differ in what they say of one that is not followed: MLINK, NOTDIR where a directory is asked for.
+        // Systems differ in what they say of one that is not followed: MLINK, NOTDIR where a directory is
+        // asked for.
         Err(_) if is_link(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) => Err(Errno::LOOP),
         other => other,
     }
@@ -82,7 +84,8 @@ mod beneath {
     use super::*;
     use rustix::fs::{CWD, ResolveFlags, openat2};
 
-    /// How often a resolution is repeated that the kernel gave up because something on the way was being renamed.
+    /// How often a resolution is repeated that the kernel gave up because something on the way was being
+    /// renamed.
     const TRIES: usize = 128;
 
     /// Linux has it from 5.6 on; some sandboxes forbid it.

@@ -1,9 +1,10 @@
-//! What the server keeps for clerks to read, how it changes that, and how clerks' writes get to the files.
+//! The entries that the server keeps for clerks, and how clerks' writes reach the files.
 //!
-//! One rule keeps everything coherent: whoever changes an entry has its token. The server takes it before it writes a
-//! file and gives it back when the entry says what the file says; a clerk takes it to write into a block. A clerk that
-//! does not give it back loses it: the server exports the segment anew, so that nothing that clerk may still send
-//! arrives, and fills the entry from the file. Every other clerk imports the segment anew, once.
+//! One rule keeps everything coherent: a process that changes an entry has its token. The server takes the
+//! token before it writes a file, and returns it when the entry agrees with the file. A clerk takes it to
+//! write into a block. A clerk that does not return a token loses it: the server exports the segment again,
+//! so that no later write of that clerk arrives, and fills the entry from the file. Every other clerk then
+//! imports the segment again.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,9 +18,9 @@ use farcall_file_access::{Contents, FileAccess, FileError, MAX_READ, Page};
 use super::{Core, State};
 use crate::areas::{Areas, Named, PAGE, Paged, of_block, of_file, of_name};
 use crate::table::{Entry, Hints, Key, Look, Table, Token};
-use crate::{BLOCK, Found, Handle, Looked, MoreFiles, Names};
+use crate::{BLOCK, Found, Handle, Looked, Names};
 
-/// The key of an entry that holds nothing any more.
+/// The key of an entry without content.
 const GONE: Key = [u64::MAX; 3];
 
 /// A token, and whether the entry was whole when it was taken.
@@ -48,7 +49,7 @@ impl Core {
         }
     }
 
-    /// That a path's last name was found in the directory before it.
+    /// Keeps the entry of the last name of a path.
     pub(super) fn keep_name(&self, path: &str, found: Found) {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         if name.is_empty() {
@@ -66,7 +67,7 @@ impl Core {
         }
     }
 
-    /// As many names of a directory as there is room for.
+    /// Keeps as many names of a page of a directory as there is room for.
     pub(super) fn keep_page(&self, directory: Handle, after: &str, page: &Page) {
         let of_text = |text: &str| 4 + text.len().next_multiple_of(4);
         let mut room = PAGE.saturating_sub(of_text(after) + 8);
@@ -90,33 +91,33 @@ impl Core {
         self.keep(&mut self.lock(), &self.areas.pages, of_name(directory, after), &paged);
     }
 
-    /// The blocks in which these bytes of a file stand.
+    /// Keeps the blocks of a file that contain these bytes.
     pub(super) fn keep_blocks(&self, path: &str, offset: u64, length: usize) {
         let mut state = self.lock();
         let Ok(looked) = self.look_up(path) else { return };
         for block in
             blocks(offset, length.min(BLOCK)).filter(|block| block * (BLOCK as u64) < looked.attributes.size)
         {
-            // What cannot be kept is asked for again.
+            // A block that cannot be kept is requested again.
             let _ = self.keep_block(&mut state, path, looked.found.handle, block);
         }
     }
 
-    /// Reads a file, with what clerks have written and the file does not have yet.
+    /// Reads a file after the clerks' pending writes to it.
     pub(super) fn read_kept(&self, path: &str, offset: u64, length: u32) -> Result<Contents, FileError> {
         let handle = self.look_up(path)?.found.handle;
         self.settle_blocks(&mut self.lock(), handle, blocks(offset, length.min(MAX_READ) as usize));
         self.directory.read(path, offset, length)
     }
 
-    /// Writes a file, and what is kept of it.
+    /// Writes a file and its entries.
     pub(super) fn write_through(&self, path: &str, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
         if bytes.len() > BLOCK {
             return Err(FileError::Failed(format!("more than {BLOCK} bytes at once")).into());
         }
         let mut state = self.lock();
         if !self.is_read.load(Ordering::SeqCst) {
-            // Whoever reads later waits for the lock before it keeps anything.
+            // A clerk that reads later waits for the lock before it keeps anything.
             return Ok(self.directory.write(path, offset, bytes)?);
         }
         let looked = self.look_up(path)?;
@@ -124,7 +125,7 @@ impl Core {
         let mut touched: Vec<u64> = blocks(offset, bytes.len()).collect();
         let last = size / BLOCK as u64;
         if !touched.contains(&last) {
-            // It has no end any more if others follow it.
+            // The former last block becomes full if the file grows.
             touched.push(last);
         }
         let held: Vec<_> = touched
@@ -141,7 +142,7 @@ impl Core {
         Ok(outcome?)
     }
 
-    /// Reads again what is not as it was when it was kept.
+    /// Reads the files again that have changed since they were kept.
     pub(super) fn refresh(&self) {
         let paths: Vec<(Handle, String)> =
             self.lock().paths.iter().map(|(file, path)| (*file, path.clone())).collect();
@@ -153,7 +154,7 @@ impl Core {
         let Areas { attributes, names, links, pages, blocks, .. } = &self.areas;
         for table in [attributes, names, links, pages, blocks] {
             for place in table.all() {
-                // What cannot be read again now is found out the next time.
+                // An entry that cannot be refreshed now is refreshed the next time.
                 let _ = self.refresh_entry(table, place, &changed);
             }
         }
@@ -192,7 +193,7 @@ impl Core {
         table.release(&self.segment, token, false)
     }
 
-    /// Takes to their files what clerks wrote into the blocks at these places.
+    /// Writes the blocks at these places to their files if clerks have changed them.
     pub(super) fn settle_places(&self, places: Range<u64>) {
         for place in places {
             if self.may_be_pending(place) {
@@ -205,7 +206,8 @@ impl Core {
         self.settle_places(0..u64::from(self.shape.blocks));
     }
 
-    /// Takes to a file what clerks wrote; tells what could not be.
+    /// Writes a file's blocks that clerks have changed. Returns the error of a write that failed since the
+    /// last commit.
     pub(super) fn settle_file(&self, looked: Looked) -> Result<(), FileError> {
         let Looked { found: Found { handle, .. }, attributes } = looked;
         let blocks = attributes.size / BLOCK as u64;
@@ -232,12 +234,12 @@ impl Core {
         self.areas.blocks.versions(&self.segment, place).is_ok_and(|(end, _)| end % 2 == 1)
     }
 
-    /// Takes to its file what a clerk wrote into the block at this place, if one did and is done.
+    /// Writes the block at this place to its file if a clerk has changed it and has finished.
     fn settle(&self, state: &mut State, place: u64) -> memory::Result<()> {
         let blocks = &self.areas.blocks;
         let Some(entry) = blocks.entry(&self.segment, place)?.filter(is_pending) else { return Ok(()) };
         let written = self.to_file(state, &entry);
-        // Nobody else acquires it while its version is odd.
+        // No other process acquires the token while the version is odd.
         let Some(token) = blocks.acquire(&self.segment, place, entry.version, false)? else { return Ok(()) };
         match written {
             Ok(()) => blocks.release(&self.segment, token, false),
@@ -245,7 +247,8 @@ impl Core {
         }
     }
 
-    /// Writes a block to its file. If that fails it gives the file's path, and whoever commits will hear of it.
+    /// Writes a block to its file. If that fails, returns the file's path, and the next commit reports the
+    /// error.
     fn to_file(&self, state: &mut State, entry: &Entry) -> std::result::Result<(), String> {
         let [device, inode, block] = entry.key;
         let handle = Handle { device, inode };
@@ -255,7 +258,7 @@ impl Core {
                 .directory
                 .write(&path, block.saturating_mul(BLOCK as u64), &entry.bytes)
                 .map_err(|why| why.to_string()),
-            _ => Err("it is not there any more".to_owned()),
+            _ => Err("the file is not there any more".to_owned()),
         };
         match written {
             Ok(()) => {
@@ -269,7 +272,7 @@ impl Core {
         }
     }
 
-    /// Keeps a block, unless it is kept.
+    /// Keeps a block unless it has an entry.
     fn keep_block(&self, state: &mut State, path: &str, file: Handle, block: u64) -> memory::Result<()> {
         let (blocks, key) = (&self.areas.blocks, of_block(file, block));
         if let Look::Found(_) = blocks.look(&self.segment, key, 0..0, Hints::NONE)? {
@@ -294,7 +297,7 @@ impl Core {
         blocks.release(&self.segment, token, false)
     }
 
-    /// Keeps a value. What has no room is not kept.
+    /// Keeps a value unless it is too long for the table.
     fn keep<T: xdr::Encode + ?Sized>(&self, state: &mut State, table: &Table, key: Key, value: &T) {
         let Ok(value) = xdr::to_vec(value) else { return };
         if value.len() > table.room() {
@@ -307,21 +310,21 @@ impl Core {
         debug_assert!(kept.is_ok());
     }
 
-    /// The token of a block that is kept; what clerks wrote into it is in the file then.
+    /// Takes the token of a block that has an entry. Clerks' writes to it are then in the file.
     fn take_block(&self, state: &mut State, key: Key) -> memory::Result<Option<Token>> {
         let blocks = &self.areas.blocks;
         let Some(place) = blocks.place(&self.segment, key)? else { return Ok(None) };
         Ok(Some(self.take_settled(state, blocks, place)?.token))
     }
 
-    /// The token of the place where a key stands, or where there is room for it, or where another has to go.
+    /// Takes the token of the place of a key: its own, an unused one, or one whose entry is replaced.
     fn take_place(&self, state: &mut State, table: &Table, key: Key) -> memory::Result<Taken> {
         state.turn += 1;
         let place = table.spot(&self.segment, key, state.turn)?;
         self.take_settled(state, table, place)
     }
 
-    /// The token of a place, whose pending block, if it has one, is taken to its file.
+    /// Takes the token of a place. A block there that clerks have changed is then in its file.
     fn take_settled(&self, state: &mut State, table: &Table, place: u64) -> memory::Result<Taken> {
         let taken = self.take(table, place)?;
         if taken.whole && taken.token.was % 2 == 1 {
@@ -330,7 +333,7 @@ impl Core {
         Ok(taken)
     }
 
-    /// The token of an entry, from whoever holds it if they do so for too long.
+    /// Takes the token of an entry. A clerk that holds it for too long loses it.
     fn take(&self, table: &Table, place: u64) -> memory::Result<Taken> {
         let begun = Instant::now();
         loop {
@@ -343,7 +346,8 @@ impl Core {
             if end != begin {
                 self.segment.export_again();
             }
-            // Now nothing can come any more from whoever had it. What came before that may have made it whole.
+            // From now on no write of the former holder arrives. An earlier one may have made the entry
+            // whole.
             let (end, begin) = table.versions(&self.segment, place)?;
             if let Some(token) = table.acquire(&self.segment, place, begin, false)? {
                 return Ok(Taken { token, whole: end == begin });
@@ -352,12 +356,12 @@ impl Core {
     }
 }
 
-/// A clerk wrote it, and the file does not have it yet.
+/// Returns whether a clerk has changed an entry and the file does not have the change yet.
 fn is_pending(entry: &Entry) -> bool {
     entry.version % 2 == 1
 }
 
-/// The blocks in which some bytes stand.
+/// Returns the blocks that contain these bytes.
 fn blocks(offset: u64, length: usize) -> impl Iterator<Item = u64> {
     let last = offset.saturating_add((length as u64).saturating_sub(1));
     (offset / BLOCK as u64)..=(last / BLOCK as u64)

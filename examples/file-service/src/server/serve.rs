@@ -1,4 +1,4 @@
-//! What the server does for clerks: by call, by letter, and by letter with an eye to the next clerk who only reads.
+//! What the server does for clerks, by call and by letter.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +16,10 @@ use crate::hybrid::{self, ANSWERS, Object};
 use crate::letter::Mailbox;
 use crate::{Attached, Found, Handle, Looked, MoreFiles};
 
-/// A clerk, and what it was told last.
+/// A clerk, and the last answer to it.
 pub(super) struct Clerk {
     answers: Remote,
-    /// Every letter's number is greater, and none of another clerk's is near it.
+    /// A number below those of all letters of this clerk, and far from those of other clerks.
     first: u64,
     last: AtomicU64,
     answer: Mutex<Vec<u8>>,
@@ -32,13 +32,13 @@ impl std::fmt::Debug for Clerk {
 }
 
 impl Core {
-    /// Answers the letters of which these bytes may be a part.
+    /// Answers the letters in the mailboxes that overlap these bytes.
     pub(super) fn answer_letters(self: &Arc<Core>, bytes: Range<u64>) {
         for number in mailboxes(bytes) {
             let clerk =
                 self.clerks.lock().unwrap_or_else(PoisonError::into_inner).get(number as usize).cloned();
             if let Some(clerk) = clerk {
-                // Whoever cannot be told asks again.
+                // A clerk that gets no answer asks again.
                 let _ = self.answer_letter(&clerk, mailbox(number));
             }
         }
@@ -69,16 +69,25 @@ impl Core {
         d: &mut Decoder<'_>,
         e: &mut Encoder<'_>,
     ) -> Dispatched {
-        let keeping = Keeping(self.clone());
+        let procedures = |keeps| Procedures { core: self.clone(), keeps };
         match object {
             Object::Files => (&self.directory as &dyn FileAccess).dispatch(procedure, d, e),
-            Object::More => (&**self as &dyn MoreFiles).dispatch(procedure, d, e),
-            Object::FilesAndKeep => (&keeping as &dyn FileAccess).dispatch(procedure, d, e),
-            Object::MoreAndKeep => (&keeping as &dyn MoreFiles).dispatch(procedure, d, e),
+            Object::FilesAndKeep => (&procedures(true) as &dyn FileAccess).dispatch(procedure, d, e),
+            Object::More => (&procedures(false) as &dyn MoreFiles).dispatch(procedure, d, e),
+            Object::MoreAndKeep => (&procedures(true) as &dyn MoreFiles).dispatch(procedure, d, e),
         }
     }
 
-    /// A mailbox for a new clerk: one that is free, or whose clerk is gone.
+    /// Returns what stands at a path. A symbolic link is not followed.
+    pub(super) fn look_up(&self, path: &str) -> Result<Looked, FileError> {
+        let found = self.directory.itself(path)?;
+        let (device, inode) = found.number;
+        let handle = Handle { device, inode };
+        Ok(Looked { found: Found { handle, kind: found.attributes.kind }, attributes: found.attributes })
+    }
+
+    /// Gives a new clerk a mailbox: a free one, or that of a clerk that is gone. Returns its number, and the
+    /// number after which letters are numbered.
     fn admit(&self, answers: Remote) -> Option<(u32, u64)> {
         let first = (self.admitted.fetch_add(1, Ordering::SeqCst) + 1) << 32;
         let clerk = Arc::new(Clerk { answers, first, last: AtomicU64::new(first), answer: Mutex::default() });
@@ -95,110 +104,88 @@ impl Core {
     }
 }
 
-impl MoreFiles for Core {
-    fn null(&self) -> Result<(), FileError> {
-        Ok(())
-    }
-
-    fn look_up(&self, path: &str) -> Result<Looked, FileError> {
-        let found = self.directory.itself(path)?;
-        let (device, inode) = found.number;
-        let handle = Handle { device, inode };
-        Ok(Looked { found: Found { handle, kind: found.attributes.kind }, attributes: found.attributes })
-    }
-
-    fn read_link(&self, path: &str) -> Result<String, FileError> {
-        Ok(self.directory.link(path)?)
-    }
-
-    fn write(&self, path: &str, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
-        self.write_through(path, offset, bytes)
-    }
-
-    fn statistics(&self) -> Result<Statistics, FileError> {
-        Ok(self.directory.statistics()?)
-    }
-
-    fn commit(&self, path: &str) -> Result<(), FileError> {
-        let looked = self.look_up(path)?;
-        match self.is_read.load(Ordering::SeqCst) {
-            true => self.settle_file(looked),
-            false => Ok(()),
-        }
-    }
-
-    fn attach(&self, answers: &str, reads: bool) -> Result<Attached, FileError> {
-        let answers = self.runtime.import_segment(answers)?;
-        let full = || CallFailed::new(Kind::Overloaded, Ran::No).because("every mailbox has its clerk");
-        let (mailbox, last) = self.admit(answers).ok_or_else(full)?;
-        if reads {
-            self.is_read.store(true, Ordering::SeqCst);
-            self.keep_statistics();
-        }
-        let identity = self.segment.load(IDENTITY).unwrap_or_default();
-        Ok(Attached { identity, mailbox, last, shape: self.shape })
-    }
+/// The procedures that clerks call.
+pub(super) struct Procedures {
+    pub(super) core: Arc<Core>,
+    /// Whether what a procedure returns is kept in the server's memory, so that the next clerk finds it
+    /// there.
+    pub(super) keeps: bool,
 }
 
-/// The procedures of [`FileAccess`] for a clerk who did not find something in the memory: what they give is
-/// kept there, so the next clerk finds it.
-struct Keeping(Arc<Core>);
-
-impl FileAccess for Keeping {
+/// Only clerks that read the server's memory call these. Other clerks call the directory itself.
+impl FileAccess for Procedures {
     fn list(&self, path: &str, after: &str) -> Result<Page, FileError> {
-        let directory = self.0.look_up(path)?.found.handle;
-        let page = self.0.directory.list(path, after)?;
-        self.0.keep_page(directory, after, &page);
+        let directory = self.core.look_up(path)?.found.handle;
+        let page = self.core.directory.list(path, after)?;
+        self.core.keep_page(directory, after, &page);
         Ok(page)
     }
 
     fn stat(&self, path: &str) -> Result<Attributes, FileError> {
-        let attributes = self.0.directory.stat(path)?;
-        self.0.keep_attributes(path);
+        let attributes = self.core.directory.stat(path)?;
+        self.core.keep_attributes(path);
         Ok(attributes)
     }
 
     fn read(&self, path: &str, offset: u64, length: u32) -> Result<Contents, FileError> {
-        self.0.keep_blocks(path, offset, length as usize);
-        self.0.read_kept(path, offset, length)
+        self.core.keep_blocks(path, offset, length as usize);
+        self.core.read_kept(path, offset, length)
     }
 }
 
-impl MoreFiles for Keeping {
+impl MoreFiles for Procedures {
     fn null(&self) -> Result<(), FileError> {
-        self.0.null()
+        Ok(())
     }
 
     fn look_up(&self, path: &str) -> Result<Looked, FileError> {
-        let looked = self.0.look_up(path)?;
-        self.0.keep_name(path, looked.found);
-        // Whoever looks a name up asks for its attributes next.
-        self.0.keep_attributes(path);
+        let looked = self.core.look_up(path)?;
+        if self.keeps {
+            self.core.keep_name(path, looked.found);
+            // A clerk that looks a name up asks for its attributes next.
+            self.core.keep_attributes(path);
+        }
         Ok(looked)
     }
 
     fn read_link(&self, path: &str) -> Result<String, FileError> {
-        let target = self.0.read_link(path)?;
-        self.0.keep_link(path, &target);
+        let target = self.core.directory.link(path)?;
+        if self.keeps {
+            self.core.keep_link(path, &target);
+        }
         Ok(target)
     }
 
     fn write(&self, path: &str, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
-        self.0.write(path, offset, bytes)?;
-        self.0.keep_blocks(path, offset, bytes.len());
+        self.core.write_through(path, offset, bytes)?;
+        if self.keeps {
+            self.core.keep_blocks(path, offset, bytes.len());
+        }
         Ok(())
     }
 
     fn statistics(&self) -> Result<Statistics, FileError> {
-        self.0.keep_statistics();
-        self.0.statistics()
+        if self.keeps {
+            self.core.keep_statistics();
+        }
+        Ok(self.core.directory.statistics()?)
     }
 
     fn commit(&self, path: &str) -> Result<(), FileError> {
-        self.0.commit(path)
+        let looked = self.core.look_up(path)?;
+        if self.core.is_read.load(Ordering::SeqCst) { self.core.settle_file(looked) } else { Ok(()) }
     }
 
     fn attach(&self, answers: &str, reads: bool) -> Result<Attached, FileError> {
-        self.0.attach(answers, reads)
+        let core = &self.core;
+        let answers = core.runtime.import_segment(answers)?;
+        let full = || CallFailed::new(Kind::Overloaded, Ran::No).because("every mailbox has its clerk");
+        let (mailbox, last) = core.admit(answers).ok_or_else(full)?;
+        if reads {
+            core.is_read.store(true, Ordering::SeqCst);
+            core.keep_statistics();
+        }
+        let identity = core.segment.load(IDENTITY).unwrap_or_default();
+        Ok(Attached { identity, mailbox, last, shape: core.shape })
     }
 }

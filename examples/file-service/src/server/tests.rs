@@ -147,7 +147,8 @@ fn a_letter_that_is_no_request_is_answered_so() {
     }
 }
 
-/// Says when a directory was changed: the clock by which systems say it themselves may stand still for milliseconds.
+/// Says when a directory was changed: the clock by which systems say it themselves may stand still for
+/// milliseconds.
 fn changed(directory: &Path, seconds: u64) {
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     fs::File::open(directory).unwrap().set_modified(at).unwrap();

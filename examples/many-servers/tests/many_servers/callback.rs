@@ -1,4 +1,5 @@
-//! Callbacks: whoever has a copy is told when it is stale, in a network that loses and delays; the dead are forgotten.
+//! Callbacks: whoever has a copy is told when it is stale, in a network that loses and delays; the dead are
+//! forgotten.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The first answer of many name servers: of one that is slow, one that is dead and one that does not know, the fourth.
+//! The first answer of many name servers: of one that is slow, one that is dead and one that does not know,
+//! the fourth.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

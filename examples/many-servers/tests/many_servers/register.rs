@@ -1,12 +1,12 @@
-//! The register under crashes, restarts, pauses and partitions: every history must be linearizable, and with quorums
-//! that need not intersect it must show that they are not.
+//! The register under crashes, restarts, pauses and partitions: every history must be linearizable, and with
+//! quorums that need not intersect it must show that they are not.
 //!
-//! Half of the seeds have servers with disks, of which any may crash, also all, and come back with all that they had
-//! answered. The other half have servers that keep files in memory: a minority crashes, and stays down. Clients crash
-//! in the middle of an operation and come back as other writers.
+//! Half of the seeds have servers with disks, of which any may crash, also all, and come back with all that
+//! they had answered. The other half have servers that keep files in memory: a minority crashes, and stays
+//! down. Clients crash in the middle of an operation and come back as other writers.
 //!
-//! The long run: `FARCALL_SIM_SEEDS=10000 cargo test --profile soak -p farcall-many-servers --test many_servers
-//! linearizable -- --nocapture`
+//! The long run: `FARCALL_SIM_SEEDS=10000 cargo test --profile soak -p farcall-many-servers --test
+//! many_servers linearizable -- --nocapture`
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

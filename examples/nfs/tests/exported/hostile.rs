@@ -1,4 +1,5 @@
-//! Clients that mean harm or have bad luck: what leads out, what is gone, what is too large, what is said twice.
+//! Clients that mean harm or have bad luck: what leads out, what is gone, what is too large, what is said
+//! twice.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -12,8 +13,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Held by who writes a program to run it, or runs another: a child that is just being started holds open what its parent has, and
-/// what is open to be written cannot be run.
+/// Held by who writes a program to run it, or runs another: a child that is just being started holds open
+/// what its parent has, and what is open to be written cannot be run.
 static STARTING: Mutex<()> = Mutex::new(());
 
 fn exported() -> (tempfile::TempDir, Files) {

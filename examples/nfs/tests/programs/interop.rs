@@ -202,7 +202,8 @@ fn programs_that_know_only_the_host_find_the_server() {
     }
     // Where they are to be had by UDP alone, they are asked so.
     let files = Arc::new(Files::open(directory.path()).unwrap());
-    // Each at a port of its own: nmap's client may take one port for both of its sockets, and what comes there is either's.
+    // Each at a port of its own: nmap's client may take one port for both of its sockets, and what comes
+    // there is either's.
     let nfs = builder().program::<dyn NfsV3>(Arc::new(Export::new(files.clone())));
     let _nfs = nfs.udp("127.0.0.1:2049".parse().unwrap()).udp("[::1]:2049".parse().unwrap()).start().unwrap();
     let mounts = builder().program::<dyn MountV3>(Arc::new(Mounts::new(files, "/exported")));

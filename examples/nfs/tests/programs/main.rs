@@ -1,4 +1,5 @@
-//! Programs: the command, clients and servers that others wrote, and tests that run in a process of their own.
+//! Programs: the command, clients and servers that others wrote, and tests that run in a process of their
+//! own.
 #![cfg(target_os = "linux")]
 
 mod command;

@@ -1,4 +1,5 @@
-//! What needs a process of its own, each test run once more: limits, and system calls that strace counts or has fail.
+//! What needs a process of its own, each test run once more: limits, and system calls that strace counts or
+//! has fail.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Asks Linux, by epoll.
+//! The poller for Linux, which uses epoll.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,39 +11,39 @@ use rustix::io::{Errno, write};
 use super::descriptor;
 use crate::env::{Interest, Poller, Source};
 
-/// The sockets.
-pub(crate) struct Ready {
+/// An epoll instance, and the descriptor that wakes its threads.
+pub(crate) struct SystemPoller {
     epoll: OwnedFd,
-    /// Readable once everybody is to wake.
-    bell: OwnedFd,
+    /// Readable once all waiting threads must return.
+    wake: OwnedFd,
 }
 
-/// That of the bell.
-const BELL: u64 = u64::MAX;
+/// The key of the descriptor that wakes all threads. No source has it.
+const WAKE_KEY: u64 = u64::MAX;
 
-impl Ready {
-    pub(crate) fn new() -> io::Result<Ready> {
+impl SystemPoller {
+    pub(crate) fn new() -> io::Result<SystemPoller> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
-        epoll::add(&epoll, &bell, EventData::new_u64(BELL), EventFlags::IN)?;
-        Ok(Ready { epoll, bell })
+        let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
+        epoll::add(&epoll, &wake, EventData::new_u64(WAKE_KEY), EventFlags::IN)?;
+        Ok(SystemPoller { epoll, wake })
     }
 }
 
-impl Poller for Ready {
+impl Poller for SystemPoller {
     fn add(&self, source: Source<'_>, key: u64) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, descriptor(&source), EventData::new_u64(key), EventFlags::ONESHOT)?)
+        Ok(epoll::add(&self.epoll, descriptor(&source)?, EventData::new_u64(key), EventFlags::ONESHOT)?)
     }
 
     fn arm(&self, source: Source<'_>, key: u64, interest: Interest) -> io::Result<()> {
         let mut flags = EventFlags::ONESHOT;
         flags.set(EventFlags::IN, interest.read);
         flags.set(EventFlags::OUT, interest.write);
-        Ok(epoll::modify(&self.epoll, descriptor(&source), EventData::new_u64(key), flags)?)
+        Ok(epoll::modify(&self.epoll, descriptor(&source)?, EventData::new_u64(key), flags)?)
     }
 
     fn remove(&self, source: Source<'_>, _: u64) {
-        let _ = epoll::delete(&self.epoll, descriptor(&source));
+        let _ = descriptor(&source).map(|descriptor| epoll::delete(&self.epoll, descriptor));
     }
 
     #[inline]
@@ -62,10 +62,10 @@ impl Poller for Ready {
         let gone = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let interest =
             Interest { read: gone || flags.contains(EventFlags::IN), write: flags.contains(EventFlags::OUT) };
-        (key != BELL).then_some((key, interest))
+        (key != WAKE_KEY).then_some((key, interest))
     }
 
     fn wake(&self) {
-        let _ = write(&self.bell, &1u64.to_ne_bytes());
+        let _ = write(&self.wake, &1u64.to_ne_bytes());
     }
 }

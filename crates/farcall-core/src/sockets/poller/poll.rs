@@ -1,5 +1,5 @@
-//! Asks any Unix, by poll(2): slower than what each system has of its own, by a system call for each socket that is armed
-//! and a look at all sockets for each event, and right everywhere.
+//! The poller for every Unix, which uses poll(2). It is slower than epoll: it makes a system call whenever a
+//! socket is armed, and passes all armed sockets to each poll(2).
 
 use std::collections::HashMap;
 use std::io;
@@ -12,30 +12,32 @@ use rustix::io::Errno;
 
 use super::{descriptor, flags};
 use crate::env::{Alarm as _, Interest, Poller, Source};
-use crate::sockets::Bell;
+use crate::sockets::SystemAlarm;
 
-/// The sockets.
-pub(crate) struct Ready {
+/// The sockets of a poller, and the turn of its threads.
+pub(crate) struct SystemPoller {
     sockets: Mutex<HashMap<u64, Socket>>,
-    /// One thread asks at a time; others who wait wait for that. It has the key of the socket that was told of last.
-    asking: Mutex<u64>,
-    /// Wakes the one who asks: a socket was armed, or everybody is to wake.
-    alarm: Bell,
-    /// Everybody is.
-    rung: AtomicBool,
+    /// The thread that holds this lock calls poll(2); the other waiting threads wait for the lock. The value
+    /// is the key of the socket that was reported last.
+    last_reported: Mutex<u64>,
+    /// Wakes the thread in poll(2): a socket was armed, or all threads must return.
+    alarm: SystemAlarm,
+    /// Whether all threads must return.
+    closed: AtomicBool,
 }
 
 struct Socket {
-    /// Of our own: who closes the socket does not wait for the one who asks.
+    /// A duplicate of the socket's descriptor, so that the owner can close the socket while poll(2) uses it.
     file: Arc<OwnedFd>,
-    /// Nothing: it is not armed.
+    /// Neither kind if the socket is not armed.
     interest: Interest,
 }
 
-impl Ready {
-    pub(crate) fn new() -> io::Result<Ready> {
-        let (sockets, asking) = (Mutex::default(), Mutex::default());
-        Ok(Ready { sockets, asking, alarm: Bell::new()?, rung: AtomicBool::new(false) })
+impl SystemPoller {
+    pub(crate) fn new() -> io::Result<SystemPoller> {
+        let (sockets, last_reported) = (Mutex::default(), Mutex::default());
+        let (alarm, closed) = (SystemAlarm::new()?, AtomicBool::new(false));
+        Ok(SystemPoller { sockets, last_reported, alarm, closed })
     }
 
     fn armed(&self) -> Vec<(u64, Arc<OwnedFd>, PollFlags)> {
@@ -44,9 +46,8 @@ impl Ready {
         armed.map(|(key, socket)| (*key, socket.file.clone(), flags(socket.interest))).collect()
     }
 
-    /// Disarms a socket of which somebody is told.
+    /// Disarms a socket, and returns its readiness. Returns `None` if it was removed meanwhile.
     fn take(&self, key: u64, events: PollFlags) -> Option<(u64, Interest)> {
-        // It may have been removed meanwhile.
         std::mem::take(&mut lock(&self.sockets).get_mut(&key)?.interest);
         let gone = events.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
         Some((
@@ -56,9 +57,9 @@ impl Ready {
     }
 }
 
-impl Poller for Ready {
+impl Poller for SystemPoller {
     fn add(&self, source: Source<'_>, key: u64) -> io::Result<()> {
-        let file = Arc::new(descriptor(&source).try_clone_to_owned()?);
+        let file = Arc::new(descriptor(&source)?.try_clone_to_owned()?);
         lock(&self.sockets).insert(key, Socket { file, interest: Interest::default() });
         Ok(())
     }
@@ -76,10 +77,10 @@ impl Poller for Ready {
     }
 
     fn wait(&self) -> Option<(u64, Interest)> {
-        let mut last = lock(&self.asking);
-        // Before it looks: what is armed after this rings it, and so does who has everybody return.
+        let mut last = lock(&self.last_reported);
+        // The alarm is cleared before the sockets and `closed` are read: a later change sets it again.
         self.alarm.quiet();
-        if self.rung.load(Ordering::SeqCst) {
+        if self.closed.load(Ordering::Acquire) {
             return None;
         }
         let armed = self.armed();
@@ -89,16 +90,16 @@ impl Poller for Ready {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => std::thread::sleep(std::time::Duration::from_millis(10)),
         }
-        let told = places.iter().skip(1).zip(&armed).map(|(place, (key, ..))| (*key, place.revents()));
-        let ready = told.filter(|(_, events)| !events.is_empty());
-        // Each has its turn.
+        let polled = places.iter().skip(1).zip(&armed).map(|(place, (key, ..))| (*key, place.revents()));
+        let ready = polled.filter(|(_, events)| !events.is_empty());
+        // The ready socket with the next key after the last reported one: sockets take turns.
         let (key, events) = ready.min_by_key(|(key, _)| key.wrapping_sub(last.wrapping_add(1)))?;
         *last = key;
         self.take(key, events)
     }
 
     fn wake(&self) {
-        self.rung.store(true, Ordering::SeqCst);
+        self.closed.store(true, Ordering::Release);
         self.alarm.ring();
     }
 }

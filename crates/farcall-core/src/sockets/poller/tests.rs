@@ -1,4 +1,4 @@
-//! What is told of sockets, whoever is asked.
+//! Tests of both pollers: what they report, to how many threads, and in which order.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -16,12 +16,12 @@ fn of(stream: &UnixStream) -> Source<'_> {
 macro_rules! tests {
     ($asks:ident) => {
         mod $asks {
-            use super::super::$asks::Ready;
+            use super::super::$asks::SystemPoller;
             use super::*;
 
             #[test]
             fn a_socket_is_told_of_once_for_each_time_that_it_is_armed() {
-                let (ready, (ours, mut theirs)) = (Ready::new().unwrap(), UnixStream::pair().unwrap());
+                let (ready, (ours, mut theirs)) = (SystemPoller::new().unwrap(), UnixStream::pair().unwrap());
                 let (other, _other) = UnixStream::pair().unwrap();
                 ready.add(of(&ours), 7).unwrap();
                 ready.add(of(&other), 8).unwrap();
@@ -46,7 +46,7 @@ macro_rules! tests {
 
             #[test]
             fn a_socket_that_is_armed_while_somebody_waits_is_told_of() {
-                let (ready, (ours, mut theirs)) = (Ready::new().unwrap(), UnixStream::pair().unwrap());
+                let (ready, (ours, mut theirs)) = (SystemPoller::new().unwrap(), UnixStream::pair().unwrap());
                 ready.add(of(&ours), 7).unwrap();
                 std::thread::scope(|scope| {
                     for _ in 0..100 {
@@ -67,7 +67,7 @@ macro_rules! tests {
 
             #[test]
             fn who_is_always_ready_does_not_keep_others_from_their_turn() {
-                let ready = Ready::new().unwrap();
+                let ready = SystemPoller::new().unwrap();
                 let pairs = [(); 5].map(|()| UnixStream::pair().unwrap());
                 for (key, (ours, _)) in pairs.iter().enumerate() {
                     ready.add(of(ours), key as u64).unwrap();
@@ -84,7 +84,7 @@ macro_rules! tests {
 
             #[test]
             fn the_bell_wakes_all_who_wait_now_or_later() {
-                let ready = Ready::new().unwrap();
+                let ready = SystemPoller::new().unwrap();
                 std::thread::scope(|scope| {
                     let waits = [(); 4].map(|()| scope.spawn(|| ready.wait()));
                     ready.wake();

@@ -32,7 +32,8 @@ impl Comments {
         self.all.push(comment);
     }
 
-    /// Those that begin in the line of the token before, and go on below in the same column; not if `next` stands in that line.
+    /// Those that begin in the line of the token before, and go on below in the same column; not if `next`
+    /// stands in that line.
     fn trailing(&mut self, sources: &Sources, next: Span) -> &[Span] {
         let Some(first) = self.all.first().copied() else { return &[] };
         let line = |at: u32| sources.line(first.file, at);

@@ -232,7 +232,7 @@ impl Parser<'_, '_> {
             let field = if field.is_void() { None } else { Some(field) };
             match default {
                 true if union.default.is_some() => {
-                    return Err(Diagnostic::new(self.preprocessor.sources, labels_at, "a second `default`"));
+                    return self.refuse(labels_at, "a second `default`");
                 }
                 true => union.default = Some(field),
                 false => union.arms.push(ArmItem { labels, declaration: field, docs }),
@@ -267,7 +267,7 @@ impl Parser<'_, '_> {
 
     fn still_open(&self, open: Span) -> Parsed<()> {
         match self.token.kind {
-            Kind::End => Err(Diagnostic::new(self.preprocessor.sources, open, "this `{` is not closed")),
+            Kind::End => self.refuse(open, "this `{` is not closed"),
             _ => Ok(()),
         }
     }

@@ -5,7 +5,8 @@ use super::super::syntax::*;
 use super::{Parsed, Parser};
 
 impl Parser<'_, '_> {
-    /// `%#define NAME number`, `%#define name type`, `%typedef type name;`. What is anything else is passed over.
+    /// `%#define NAME number`, `%#define name type`, `%typedef type name;`. What is anything else is passed
+    /// over.
     pub(super) fn lent(&mut self) -> Parsed<()> {
         for (name, body) in std::mem::take(&mut self.preprocessor.noted) {
             let text = self.preprocessor.sources.text(name.text).to_owned();

@@ -1,15 +1,17 @@
-//! Where a Rust type needs a box: where it would contain itself, and where it would be too large for the stack.
+//! Where a Rust type needs a box: where it would contain itself, and where it would be too large for the
+//! stack.
 
-use super::graph::Components;
 use super::{Item, Kind, Shape};
+use crate::x::components::Components;
 use crate::x::tree::Type;
 
-/// An array of more bytes in memory than this stands in a box.
-const LARGE_ARRAY: u64 = 4 << 10;
-/// So does any other part.
-const LARGE: u64 = 64 << 10;
+/// The most bytes of memory that an array takes outside a box.
+const MAX_ARRAY_BYTES: u64 = 4 << 10;
+/// The most bytes of memory that any other part takes outside a box.
+const MAX_PART_BYTES: u64 = 64 << 10;
 
-/// Puts the boxes in. `Option`s of a circle are cut first, as pointers are in C; what goes in circles still is cut then.
+/// Puts the boxes in. `Option`s of a circle are cut first, as pointers are in C; what goes in circles still
+/// is cut then.
 pub fn insert(items: &mut [Item]) {
     for optional in [true, false] {
         let edges = edges(items);
@@ -22,11 +24,8 @@ pub fn insert(items: &mut [Item]) {
         }
     }
     // Nothing contains itself any more: first come those that others contain.
-    let components = Components::of(&edges(items));
-    let mut order: Vec<usize> = (0..items.len()).collect();
-    order.sort_by_key(|index| components.of[*index]);
     let mut sizes = vec![0; items.len()];
-    for index in order {
+    for index in Components::of(&edges(items)).inner_first() {
         let kind = &mut items[index].kind;
         shapes_mut(kind).for_each(|shape| shrink(shape, &sizes));
         let parts = shapes(kind).map(|shape| size(shape, &sizes));
@@ -38,7 +37,8 @@ pub fn insert(items: &mut [Item]) {
     }
 }
 
-fn shapes(kind: &Kind) -> Box<dyn Iterator<Item = &Shape> + '_> {
+/// The shapes of an item's parts.
+pub fn shapes(kind: &Kind) -> Box<dyn Iterator<Item = &Shape> + '_> {
     match kind {
         Kind::Alias(shape) | Kind::Newtype(shape) => Box::new(std::iter::once(shape)),
         Kind::Struct(members) => Box::new(members.iter().map(|member| &member.shape)),
@@ -99,8 +99,8 @@ fn shrink(shape: &mut Shape, sizes: &[u64]) {
         _ => {}
     }
     let most = match shape {
-        Shape::Array(..) | Shape::Opaque(_) => LARGE_ARRAY,
-        _ => LARGE,
+        Shape::Array(..) | Shape::Opaque(_) => MAX_ARRAY_BYTES,
+        _ => MAX_PART_BYTES,
     };
     if size(shape, sizes) > most {
         enclose(shape);

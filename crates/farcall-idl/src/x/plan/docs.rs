@@ -2,14 +2,16 @@
 
 use crate::x::tree::Field;
 
-/// Without control characters, and without those that turn the direction of writing, which the compiler refuses.
+/// Without control characters, and without those that turn the direction of writing, which the compiler
+/// refuses.
 pub fn clean(text: &str) -> String {
     let lines =
         text.lines().map(|line| line.chars().filter_map(visible).collect::<String>().trim_end().to_string());
     lines.collect::<Vec<_>>().join("\n").trim().to_string()
 }
 
-/// The documentation of an arm of a union: its comments, and what its field is called, for no variant's field has a name.
+/// The documentation of an arm of a union: its comments, and what its field is called, for no variant's field
+/// has a name.
 pub fn of_arm(docs: &str, field: Option<&Field>) -> String {
     let Some(field) = field else { return clean(docs) };
     let name = match field.named.name.as_str() {

@@ -1,19 +1,12 @@
-//! What the names of an `.x` file are called in Rust (`docs/x-names.md`), and that no two are called the same.
+//! What the names of an `.x` file are called in Rust (`docs/x-names.md`), and that no two are called the
+//! same.
 
 use std::collections::BTreeSet;
 
 /// Names that the generated code uses and does not spell out with their path; `Self` cannot be a name at all.
 const TAKEN: [&str; 4] = ["Box", "Option", "Self", "Vec"];
 
-/// Words that are names only when written `r#word`.
-const KEYWORDS: [&str; 47] = [
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn", "else",
-    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro",
-    "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "trait",
-    "true", "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "yield",
-];
-
-/// Words that are no names even then.
+/// Words that are no names, even when they are written `r#word`.
 const NEVER: [&str; 5] = ["_", "crate", "self", "super", "Self"];
 
 /// `READ3args` as `Read3args`, `nfs_fh3` as `NfsFh3`: types and variants.
@@ -32,8 +25,9 @@ pub fn screaming(name: &str) -> String {
     or_x(words(name).join("_").to_ascii_uppercase(), 'X')
 }
 
-/// The words of a name in small letters. One begins after what is neither letter nor digit, at a capital after a small
-/// letter, and at the last of several capitals if a small letter follows it. Digits belong to what stands before them.
+/// The words of a name in small letters. One begins after what is neither letter nor digit, at a capital
+/// after a small letter, and at the last of several capitals if a small letter follows it. Digits belong to
+/// what stands before them.
 fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
     let mut words = Vec::new();
@@ -71,8 +65,8 @@ fn or_x(name: String, x: char) -> String {
 pub struct Scope(BTreeSet<String>);
 
 impl Scope {
-    /// The name for what the file spells `spelled`, wished to be `wish`: that; if it is taken, as it is spelled; if that
-    /// is taken, with a number. `beside` are the endings with which it must be free too.
+    /// The name for what the file spells `spelled`, wished to be `wish`: that; if it is taken, as it is
+    /// spelled; if that is taken, with a number. `beside` are the endings with which it must be free too.
     pub fn claim_with(&mut self, wish: &str, spelled: &str, beside: &[&str]) -> String {
         let wish =
             if TAKEN.contains(&wish) || NEVER.contains(&wish) { format!("{wish}_") } else { wish.into() };
@@ -97,11 +91,9 @@ impl Scope {
 }
 
 /// As Rust's grammar wants it: `r#type` for `type`.
-pub fn ident(name: &str) -> proc_macro2::Ident {
-    match KEYWORDS.contains(&name) {
-        true => quote::format_ident!("r#{name}"),
-        false => quote::format_ident!("{name}"),
-    }
+pub fn ident(name: &str) -> syn::Ident {
+    let parsed = syn::parse_str(name).ok().filter(|_| name != "gen");
+    parsed.unwrap_or_else(|| quote::format_ident!("r#{name}"))
 }
 
 #[cfg(test)]

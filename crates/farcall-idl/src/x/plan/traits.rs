@@ -2,7 +2,7 @@
 
 use super::docs;
 use super::names::{Scope, camel, snake};
-use super::{Item, Kind, Planner, Shape, resolved};
+use super::{Item, Kind, Named, Planner, Shape, resolved};
 use crate::spell_program;
 use crate::stubs::RESERVED_NAMES;
 use crate::x::tree;
@@ -24,9 +24,7 @@ pub struct Trait {
 
 /// One procedure.
 pub struct Method {
-    pub name: String,
-    pub spelled: String,
-    pub docs: String,
+    pub named: Named,
     pub number: u32,
     pub arguments: Vec<Argument>,
     pub result: Shape,
@@ -94,9 +92,7 @@ fn methods<'t>(planner: &mut Planner<'t>, items: &[Item], procedures: &'t [tree:
             wish.push('_');
         }
         Method {
-            name: scope.claim(&wish, name),
-            spelled: name.clone(),
-            docs: docs::clean(docs),
+            named: Named { name: scope.claim(&wish, name), spelled: name.clone(), docs: docs::clean(docs) },
             number: procedure.number,
             arguments: arguments(planner, items, &procedure.arguments),
             result: planner.shape(&procedure.result),
@@ -123,8 +119,8 @@ fn arguments<'t>(
 /// What an argument is called that has no name: by its type.
 fn default_name(items: &[Item], shape: &Shape) -> String {
     let name = match shape {
-        Shape::Named(item) | Shape::Linked(item) => return items[*item].spelled.clone(),
-        Shape::Chain(item) => return items[*item].spelled.clone() + "s",
+        Shape::Named(item) | Shape::Linked(item) => return items[*item].named.spelled.clone(),
+        Shape::Chain(item) => return items[*item].named.spelled.clone() + "s",
         Shape::Boxed(inner) | Shape::Optional(inner) => return default_name(items, inner),
         Shape::Scalar(tree::Type::Bool) => "flag",
         Shape::Scalar(_) => "number",

@@ -28,9 +28,7 @@ impl Preprocessor<'_> {
     pub(super) fn condition(&self, name: Token, line: &[Token]) -> Result<bool, Diagnostic> {
         let tokens: Vec<Token> = meant(line).copied().collect();
         let mut walk = Walk { preprocessor: self, operands: 0, lenient: true };
-        walk.whole(&tokens, 0)
-            .map(|value| value != 0)
-            .map_err(|what| Diagnostic::new(self.sources, name.at, what))
+        walk.whole(&tokens, 0).map(|value| value != 0).or_else(|what| self.refuse(name.at, what))
     }
 
     /// The number that these tokens come to by themselves, if they do: from -2^63 to 2^64 - 1.

@@ -38,7 +38,7 @@ impl Preprocessor<'_> {
         let mut rest = meant(line).copied().collect::<Vec<_>>().into_iter().peekable();
         let Some(name) = rest.next().filter(|token| token.kind == Kind::Word) else {
             let at = line.first().map_or(Default::default(), |token| token.at);
-            return Err(Diagnostic::new(self.sources, at, "a macro's name should stand here"));
+            return self.refuse(at, "a macro's name should stand here");
         };
         let mut parameters = None;
         if rest.next_if(|token| token.kind == Kind::Mark(b'(') && token.text.start == name.text.end).is_some()
@@ -150,11 +150,7 @@ impl Preprocessor<'_> {
             match token.kind {
                 Kind::Comment | Kind::Passed => continue,
                 Kind::End => {
-                    return Err(Diagnostic::new(
-                        self.sources,
-                        name.at,
-                        "the arguments of this macro have no end",
-                    ));
+                    return self.refuse(name.at, "the arguments of this macro have no end");
                 }
                 Kind::Mark(b'(') => open += 1,
                 Kind::Mark(b')') => open -= 1,
@@ -177,6 +173,6 @@ impl Preprocessor<'_> {
         if self.expanded <= MAX_EXPANDED {
             return Ok(());
         }
-        Err(Diagnostic::new(self.sources, at.at, format!("macros stand for more than {MAX_EXPANDED} tokens")))
+        self.refuse(at.at, format!("macros stand for more than {MAX_EXPANDED} tokens"))
     }
 }

@@ -32,11 +32,7 @@ impl Preprocessor<'_> {
                 at += 2;
             }
             let Some(token) = body.get(at) else {
-                return Err(Diagnostic::new(
-                    self.sources,
-                    name.at,
-                    "nothing stands after `##` in this macro",
-                ));
+                return self.refuse(name.at, "nothing stands after `##` in this macro");
             };
             let as_written = pastes || self.is_paste(body, at + 1);
             let (mut piece, taken) = self.piece(name, body, at, token, arguments, as_written)?;
@@ -70,11 +66,7 @@ impl Preprocessor<'_> {
         if token.kind == Kind::Mark(b'#') && arguments.is_some() {
             let argument = body.get(at + 1).and_then(|next| self.argument(next, arguments));
             let Some(argument) = argument else {
-                return Err(Diagnostic::new(
-                    self.sources,
-                    name.at,
-                    "`#` in this macro stands before no argument",
-                ));
+                return self.refuse(name.at, "`#` in this macro stands before no argument");
             };
             let quoted = self.quoted(name, argument)?;
             return Ok((vec![quoted], 2));
@@ -109,11 +101,7 @@ impl Preprocessor<'_> {
     /// An argument with its macros replaced, as if nothing came after it.
     fn replaced(&mut self, name: &Token, argument: &[Token]) -> Result<Vec<Token>, Diagnostic> {
         if self.within_arguments >= MAX_DEPTH {
-            return Err(Diagnostic::new(
-                self.sources,
-                name.at,
-                "macros within arguments of macros are nested too deep",
-            ));
+            return self.refuse(name.at, "macros within arguments of macros are nested too deep");
         }
         let rest = std::mem::take(&mut self.pending);
         self.pending.extend(argument.iter().rev().map(|token| Pending::Token(*token)));
@@ -139,22 +127,16 @@ impl Preprocessor<'_> {
     /// Two tokens as one.
     fn pasted(&mut self, name: &Token, left: Token, right: Token) -> Result<Token, Diagnostic> {
         let text = format!("{}{}", self.sources.text(left.text), self.sources.text(right.text));
-        let wrong = |this: &Self| {
-            let shown: String = text.chars().take(64).collect();
-            Diagnostic::new(
-                this.sources,
-                name.at,
-                format!("`##` makes `{shown}` of two words, which is none"),
-            )
-        };
         let span = if text.len() > MAX_PASTED { None } else { self.sources.paste(&text) };
-        let Some(span) = span else { return Err(wrong(self)) };
-        let mut scanner = Scanner::of(span, &self.sources.get(span.file).text);
-        let (token, after) = (scanner.next(), scanner.next());
-        match after.kind == Kind::End && !matches!(token.kind, Kind::Comment | Kind::Stray | Kind::End) {
-            true => Ok(Token { at: name.at, first: false, ..token }),
-            false => Err(wrong(self)),
+        if let Some(span) = span {
+            let mut scanner = Scanner::of(span, &self.sources.get(span.file).text);
+            let (token, after) = (scanner.next(), scanner.next());
+            if after.kind == Kind::End && !matches!(token.kind, Kind::Comment | Kind::Stray | Kind::End) {
+                return Ok(Token { at: name.at, first: false, ..token });
+            }
         }
+        let shown: String = text.chars().take(64).collect();
+        self.refuse(name.at, format!("`##` makes `{shown}` of two words, which is none"))
     }
 
     /// An argument as a text.
@@ -178,7 +160,7 @@ impl Preprocessor<'_> {
         text.push('"');
         let span = if text.len() > MAX_PASTED { None } else { self.sources.paste(&text) };
         let Some(span) = span else {
-            return Err(Diagnostic::new(self.sources, name.at, "`#` in this macro makes too long a text"));
+            return self.refuse(name.at, "`#` in this macro makes too long a text");
         };
         Ok(Token { kind: Kind::Text, text: span, at: name.at, first: false })
     }

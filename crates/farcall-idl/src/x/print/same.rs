@@ -29,19 +29,17 @@ pub(super) fn comparable(
         definition.namespace.clear();
         definition.named.docs.clear();
         super::super::resolve::each_type(&mut definition.body, &mut { by_name });
+        definition.body.fields_mut().into_iter().for_each(|field| field.named.docs.clear());
         match &mut definition.body {
-            Body::Alias(_) => {}
+            Body::Alias(_) | Body::Struct(_) => {}
             Body::Enum(all) => all.iter_mut().for_each(|each| each.named.docs.clear()),
-            Body::Struct(fields) => fields.iter_mut().for_each(|field| field.named.docs.clear()),
             Body::Union(union) => {
                 union.switch.docs.clear();
                 for arm in &mut union.arms {
                     arm.docs.clear();
-                    arm.field.iter_mut().for_each(|field| field.named.docs.clear());
-                    // `TRUE` and `true`, and 1, are the same there.
+                    // `TRUE`, `true` and 1 are equal labels of a boolean.
                     arm.labels.iter_mut().filter(|_| is_bool).for_each(|label| label.name = None);
                 }
-                union.default.iter_mut().flatten().for_each(|field| field.named.docs.clear());
             }
         }
     }

@@ -10,7 +10,7 @@ use super::{Resolver, named};
 /// How many typedefs may stand between a name and what it means, where that matters.
 const MAX_ALIASES: usize = 64;
 /// The most elements that an array of fixed size may have.
-const MAX_FIXED: u32 = 1 << 24;
+const MAX_FIXED_SIZE: u32 = 1 << 24;
 
 impl Resolver<'_> {
     /// What the type at that place consists of; nothing if it stands for nothing of its own.
@@ -122,7 +122,7 @@ impl Resolver<'_> {
             .zip(name.as_ref())
             .and_then(|(place, name)| Some((place, self.enumerator(place, name)?)));
         let value = match own {
-            Some((place, position)) => self.enumerator_value(place, position),
+            Some((place, position)) => self.enumerator_value(place, position, 0),
             None => self.amount(scope, amount),
         };
         match value.map(in_32_bits) {
@@ -172,22 +172,24 @@ impl Resolver<'_> {
     }
 
     fn size(&mut self, scope: ScopeId, amount: &Amount) -> u32 {
-        match self.amount(scope, amount).map(u32::try_from) {
-            Ok(Ok(size)) if size <= MAX_FIXED => return size,
-            Ok(_) => self.fault(amount.at, format!("a fixed size is at most {MAX_FIXED}")),
-            Err(unknown) => self.refuse_unknown(amount.at, unknown),
-        }
-        0
+        let why = format!("a fixed size is at most {MAX_FIXED_SIZE}");
+        self.number(scope, amount, MAX_FIXED_SIZE, &why).unwrap_or(0)
     }
 
     fn max(&mut self, scope: ScopeId, amount: Option<&Amount>) -> u32 {
-        let Some(amount) = amount else { return u32::MAX };
+        let why = "a length is between 0 and 4294967295";
+        amount.and_then(|amount| self.number(scope, amount, u32::MAX, why)).unwrap_or(u32::MAX)
+    }
+
+    /// An unsigned number of at most `max`. Without a value the amount is refused, and for `why` if it is another
+    /// number.
+    pub(super) fn number(&mut self, scope: ScopeId, amount: &Amount, max: u32, why: &str) -> Option<u32> {
         match self.amount(scope, amount).map(u32::try_from) {
-            Ok(Ok(max)) => return max,
-            Ok(Err(_)) => self.fault(amount.at, "a length is between 0 and 4294967295"),
+            Ok(Ok(number)) if number <= max => return Some(number),
+            Ok(_) => self.fault(amount.at, why),
             Err(unknown) => self.refuse_unknown(amount.at, unknown),
         }
-        u32::MAX
+        None
     }
 
     /// The type of that name: one that is left to the user, the file's own, one that needs no declaration, or

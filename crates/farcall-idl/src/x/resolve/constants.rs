@@ -42,9 +42,9 @@ impl Resolver<'_> {
         self.enumerations[place].values.clone()
     }
 
-    /// The value of one of its enumerators.
-    pub(super) fn enumerator_value(&mut self, place: usize, position: usize) -> Reckoning {
-        self.reckon_enumeration(place, 0);
+    /// The value of one of its enumerators, for which so many other constants wait.
+    pub(super) fn enumerator_value(&mut self, place: usize, position: usize, depth: u32) -> Reckoning {
+        self.reckon_enumeration(place, depth);
         let values = &self.enumerations[place].values;
         values.get(position).cloned().unwrap_or(Err(Unknown::Because("this constant depends on itself")))
     }
@@ -83,14 +83,7 @@ impl Resolver<'_> {
         let name = path.parts.join("::");
         match self.find_value(scope, path) {
             Some(ValueId::Constant(place)) => self.constant_at(place, depth + 1),
-            Some(ValueId::Enumerator(place, position)) => {
-                self.reckon_enumeration(place, depth + 1);
-                let values = &self.enumerations[place].values;
-                values
-                    .get(position)
-                    .cloned()
-                    .unwrap_or(Err(Unknown::Because("this constant depends on itself")))
-            }
+            Some(ValueId::Enumerator(place, position)) => self.enumerator_value(place, position, depth + 1),
             None => {
                 let number =
                     self.numbers.iter().find_map(|numbers| numbers.get(&name)).map(|number| number.value);

@@ -47,7 +47,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Of two constants of one name the values must be the same; enumerators are told apart by their enumeration.
+    /// Of two constants of one name the values must be the same; enumerators are told apart by their
+    /// enumeration.
     fn check_value(&mut self, (scope, name): (ScopeId, &'a Name), value: ValueId, own: bool) {
         let first = *self.values.entry((scope, &name.text)).or_insert(value);
         let (ValueId::Constant(first), ValueId::Constant(place)) = (first, value) else { return };
@@ -130,52 +131,31 @@ pub(super) fn names_itself(item: &TypeItem) -> bool {
 
 /// A type that C knows by this name and that needs no declaration.
 pub(super) fn builtin(name: &str) -> Option<Type> {
-    BUILTIN_TYPES.iter().find(|(known, _)| *known == name).map(|(_, ty)| ty.clone())
+    BUILTIN_TYPES
+        .iter()
+        .find(|(_, names)| names.split(' ').any(|known| known == name))
+        .map(|(ty, _)| ty.clone())
 }
 
-/// What [`builtin`] knows.
-pub(super) const BUILTIN_TYPES: [(&str, Type); 40] = [
-    ("bool_t", Type::Bool),
-    ("boolean", Type::Bool),
-    ("boolean_t", Type::Bool),
-    ("int8_t", Type::I8),
-    ("int8", Type::I8),
-    ("int16_t", Type::I16),
-    ("int16", Type::I16),
-    ("int32_t", Type::I32),
-    ("int32", Type::I32),
-    ("int64_t", Type::I64),
-    ("int64", Type::I64),
-    ("quad_t", Type::I64),
-    ("longlong_t", Type::I64),
-    ("u_char", Type::U8),
-    ("uchar", Type::U8),
-    ("uint8_t", Type::U8),
-    ("u_int8_t", Type::U8),
-    ("uint8", Type::U8),
-    ("u_short", Type::U16),
-    ("ushort", Type::U16),
-    ("uint16_t", Type::U16),
-    ("u_int16_t", Type::U16),
-    ("uint16", Type::U16),
-    ("u_int", Type::U32),
-    ("uint", Type::U32),
-    ("u_long", Type::U32),
-    ("ulong", Type::U32),
-    ("uint32_t", Type::U32),
-    ("u_int32_t", Type::U32),
-    ("uint32", Type::U32),
-    ("uint64_t", Type::U64),
-    ("u_int64_t", Type::U64),
-    ("uint64", Type::U64),
-    ("u_quad_t", Type::U64),
-    ("u_longlong_t", Type::U64),
-    ("u_hyper", Type::U64),
-    ("float32", Type::F32),
-    ("float32_t", Type::F32),
-    ("float64", Type::F64),
-    ("float64_t", Type::F64),
+/// The types that [`builtin`] knows, and their names.
+const BUILTIN_TYPES: [(Type, &str); 11] = [
+    (Type::Bool, "bool_t boolean boolean_t"),
+    (Type::I8, "int8_t int8"),
+    (Type::I16, "int16_t int16"),
+    (Type::I32, "int32_t int32"),
+    (Type::I64, "int64_t int64 quad_t longlong_t"),
+    (Type::U8, "u_char uchar uint8_t u_int8_t uint8"),
+    (Type::U16, "u_short ushort uint16_t u_int16_t uint16"),
+    (Type::U32, "u_int uint u_long ulong uint32_t u_int32_t uint32"),
+    (Type::U64, "uint64_t u_int64_t uint64 u_quad_t u_longlong_t u_hyper"),
+    (Type::F32, "float32 float32_t"),
+    (Type::F64, "float64 float64_t"),
 ];
+
+/// The names that [`builtin`] knows.
+pub(super) fn builtin_types<'n>() -> impl Iterator<Item = &'n str> {
+    BUILTIN_TYPES.iter().flat_map(|(_, names)| names.split(' '))
+}
 
 /// Whether two definitions of one name say the same, for what is plain enough to tell.
 fn same_type(a: &BodyItem, b: &BodyItem) -> bool {

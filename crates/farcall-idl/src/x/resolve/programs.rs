@@ -7,6 +7,9 @@ use super::super::syntax::*;
 use super::super::tree::{Argument, Procedure, Program, Version};
 use super::{Resolver, named};
 
+/// What the numbers of programs, versions and procedures may be.
+const NUMBERS: &str = "this number is between 0 and 4294967295";
+
 impl Resolver<'_> {
     pub(super) fn programs(&mut self) -> Vec<Program> {
         let own = &self.syntax.programs[..self.own.programs];
@@ -15,7 +18,7 @@ impl Resolver<'_> {
 
     /// Nothing if its number comes from elsewhere; so it is with versions and procedures.
     fn program(&mut self, item: &ProgramItem) -> Option<Program> {
-        let number = self.number(item.scope, &item.number)?;
+        let number = self.number(item.scope, &item.number, u32::MAX, NUMBERS)?;
         let mut seen = HashMap::new();
         let mut versions = Vec::new();
         for version in &item.versions {
@@ -30,12 +33,12 @@ impl Resolver<'_> {
         item: &VersionItem,
         versions: &mut HashMap<u32, Span>,
     ) -> Option<Version> {
-        let number = self.number(scope, &item.number)?;
+        let number = self.number(scope, &item.number, u32::MAX, NUMBERS)?;
         self.once(versions, number, item.number.at, "this program has a version of this number already");
         let mut seen = HashMap::new();
         let mut procedures = Vec::new();
         for procedure in &item.procedures {
-            let Some(number) = self.number(scope, &procedure.number) else { continue };
+            let Some(number) = self.number(scope, &procedure.number, u32::MAX, NUMBERS) else { continue };
             self.once(
                 &mut seen,
                 number,
@@ -60,15 +63,6 @@ impl Resolver<'_> {
         }
         let result = self.declared(scope, &item.result);
         Procedure { named: named(&item.name), number, arguments, result }
-    }
-
-    fn number(&mut self, scope: ScopeId, amount: &Amount) -> Option<u32> {
-        match self.amount(scope, amount).map(u32::try_from) {
-            Ok(Ok(number)) => return Some(number),
-            Ok(Err(_)) => self.fault(amount.at, "this number is between 0 and 4294967295"),
-            Err(unknown) => self.refuse_unknown(amount.at, unknown),
-        }
-        None
     }
 
     fn once(&mut self, seen: &mut HashMap<u32, Span>, number: u32, at: Span, why: &str) {

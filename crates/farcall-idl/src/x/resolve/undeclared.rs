@@ -3,7 +3,7 @@
 use super::super::error::{Diagnostic, Undeclared};
 use super::super::source::Span;
 use super::Resolver;
-use super::lookup::{BUILTIN_TYPES, BUILTIN_VALUES};
+use super::lookup::{BUILTIN_VALUES, builtin_types};
 use super::nearest::nearest;
 
 /// The words that begin a type without being a name.
@@ -16,7 +16,7 @@ impl Resolver<'_> {
     /// A type may be left to the user, but only if the user says so: a misspelt name would be left as well.
     pub(super) fn undeclared_type(&mut self, at: Span, name: &str) {
         let declared = self.types.keys().map(|(_, declared)| *declared);
-        let known = declared.chain(BUILTIN_TYPES.iter().map(|(known, _)| *known)).chain(TYPE_WORDS);
+        let known = declared.chain(builtin_types()).chain(TYPE_WORDS);
         let similar = if self.suggestions > 0 { nearest(name, known).map(str::to_owned) } else { None };
         let elsewhere = format!(
             "if another file declares it, give that file's directory as `-I DIRECTORY`; if only C does, leave it to Rust: \

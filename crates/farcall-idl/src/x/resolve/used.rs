@@ -19,10 +19,10 @@ pub(super) fn keep(
 
     let mut used = vec![false; count];
     let mut waiting: Vec<usize> = (0..own).filter(|place| !dropped.contains_key(place)).collect();
-    each_type_of_programs(&mut specification, &mut |ty| waiting.extend(place_of(ty)));
+    each_type_of_programs(&mut specification, &mut |ty| waiting.extend(ty.place()));
     while let Some(place) = waiting.pop() {
         if !std::mem::replace(&mut used[place], true) {
-            each_type(&mut specification.types[place].body, &mut |ty| waiting.extend(place_of(ty)));
+            each_type(&mut specification.types[place].body, &mut |ty| waiting.extend(ty.place()));
         }
     }
 
@@ -61,42 +61,22 @@ fn instead(ty: &Type, dropped: &HashMap<usize, Type>) -> Type {
     ty.clone()
 }
 
-fn place_of(ty: &Type) -> Option<usize> {
-    match ty {
-        Type::Defined(place) => Some(*place),
-        _ => None,
-    }
-}
-
+/// Calls `f` with each type that a definition refers to.
 pub(in crate::x) fn each_type(body: &mut Body, f: &mut impl FnMut(&mut Type)) {
     match body {
-        Body::Alias(declared) => declared_type(declared).into_iter().for_each(f),
-        Body::Enum(_) => {}
-        Body::Struct(fields) => {
-            fields.iter_mut().filter_map(|field| declared_type(&mut field.declared)).for_each(f)
-        }
-        Body::Union(union) => {
-            f(&mut union.discriminant);
-            let arms = union.arms.iter_mut().filter_map(|arm| arm.field.as_mut());
-            arms.chain(union.default.iter_mut().flatten())
-                .filter_map(|field| declared_type(&mut field.declared))
-                .for_each(f);
-        }
+        Body::Alias(declared) => declared.element_mut().into_iter().for_each(&mut *f),
+        Body::Union(union) => f(&mut union.discriminant),
+        Body::Enum(_) | Body::Struct(_) => {}
     }
+    let fields = body.fields_mut().into_iter();
+    fields.filter_map(|field| field.declared.element_mut()).for_each(f);
 }
 
+/// Calls `f` with each type that a procedure takes or returns.
 pub(in crate::x) fn each_type_of_programs(specification: &mut Specification, f: &mut impl FnMut(&mut Type)) {
     let versions = specification.programs.iter_mut().flat_map(|program| &mut program.versions);
     for procedure in versions.flat_map(|version| &mut version.procedures) {
         let arguments = procedure.arguments.iter_mut().map(|argument| &mut argument.declared);
-        arguments.chain([&mut procedure.result]).filter_map(declared_type).for_each(&mut *f);
-    }
-}
-
-fn declared_type(declared: &mut Declared) -> Option<&mut Type> {
-    match declared {
-        Declared::One(ty) | Declared::Optional(ty) => Some(ty),
-        Declared::Array { element, .. } | Declared::List { element, .. } => Some(element),
-        Declared::Opaque { .. } | Declared::Bytes { .. } | Declared::String { .. } => None,
+        arguments.chain([&mut procedure.result]).filter_map(Declared::element_mut).for_each(&mut *f);
     }
 }

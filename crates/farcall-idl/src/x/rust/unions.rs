@@ -3,21 +3,20 @@
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 
-use super::{Writer, documentation, spelled};
+use super::{Writer, spelled, tokens};
 use crate::x::plan::names::ident;
-use crate::x::plan::{Discriminant, Item, Kind, Shape, Union, Variant};
+use crate::x::plan::{Discriminant, Kind, Shape, Union, Variant};
 
 impl Writer<'_> {
     pub(super) fn union(&self, index: usize, union: &Union) -> TokenStream {
-        let Item { name, docs, .. } = &self.plan.items[index];
-        let variants = union.variants.iter().map(|variant| variant.name.as_str());
+        let named = &self.plan.items[index].named;
+        let variants = union.variants.iter().map(|variant| &variant.named);
         let names =
-            [name.as_str()].into_iter().chain(variants).chain(union.default.iter().map(|d| d.name.as_str()));
-        let leave = spelled(names, []);
-        let (name, docs, derives, xdr) =
-            (ident(name), documentation(docs), self.derives(index), self.attributes());
+            [named].into_iter().chain(variants).chain(union.default.iter().map(|default| &default.named));
+        let leave = spelled(names.map(|named| named.name.as_str()), []);
+        let ((name, docs), derives, xdr) = (tokens(named), self.derives(index), self.attributes());
         let variants = union.variants.iter().map(|variant| {
-            let (name, docs) = (ident(&variant.name), documentation(&variant.docs));
+            let (name, docs) = tokens(&variant.named);
             let tag = self.value(union.discriminant, variant, true);
             let content = variant.shape.as_ref().map(|shape| {
                 let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
@@ -26,7 +25,7 @@ impl Writer<'_> {
             quote!(#docs #[xdr(tag = #tag)] #name #content,)
         });
         let default = union.default.as_ref().map(|default| {
-            let (name, docs) = (ident(&default.name), documentation(&default.docs));
+            let (name, docs) = tokens(&default.named);
             let discriminant = self.discriminant(union.discriminant);
             let content = default.shape.as_ref().map(|shape| {
                 let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
@@ -65,7 +64,7 @@ impl Writer<'_> {
                 let name = self.name(item);
                 match &self.plan.items[item].kind {
                     Kind::Enumeration(enumerators) => {
-                        let enumerator = ident(&enumerators[enumerator].name);
+                        let enumerator = ident(&enumerators[enumerator].named.name);
                         quote!(#name::#enumerator)
                     }
                     _ => number(Literal::i32_unsuffixed(variant.value)),
@@ -78,8 +77,8 @@ impl Writer<'_> {
 
     /// `ok` and `into_ok`: the result, or the reason why there is none.
     fn success(&self, name: &Ident, union: &Union, success: usize) -> TokenStream {
-        let Variant { name: variant, shape, .. } = &union.variants[success];
-        let (variant, reason) = (ident(variant), self.discriminant(union.discriminant));
+        let Variant { named, shape, .. } = &union.variants[success];
+        let (variant, reason) = (ident(&named.name), self.discriminant(union.discriminant));
         let plain = |shape: &Shape| self.outermost(shape);
         let (owned, lent, pattern, value) = match shape.as_ref().map(plain) {
             Some(ty) => (ty.clone(), quote!(&#ty), quote!((value)), quote!(value)),
@@ -87,7 +86,8 @@ impl Writer<'_> {
         };
         let others =
             union.variants.iter().enumerate().filter(|(at, _)| *at != success).map(|(_, variant)| {
-                let (name, value) = (ident(&variant.name), self.value(union.discriminant, variant, false));
+                let (name, value) =
+                    (ident(&variant.named.name), self.value(union.discriminant, variant, false));
                 let value = match (union.discriminant, variant.enumerator) {
                     // A label that its enumeration does not have never crosses.
                     (Discriminant::Enumeration(_), None) => quote!(::core::unreachable!()),
@@ -95,14 +95,11 @@ impl Writer<'_> {
                 };
                 quote!(Self::#name { .. } => ::core::result::Result::Err(#value),)
             });
-        let default = union.default.as_ref().map(|default| {
-            let name = ident(&default.name);
-            quote!(Self::#name(reason, ..) => ::core::result::Result::Err(reason),)
-        });
-        let lent_default = union.default.as_ref().map(|default| {
-            let name = ident(&default.name);
-            quote!(Self::#name(reason, ..) => ::core::result::Result::Err(*reason),)
-        });
+        let default = |reason: TokenStream| {
+            let name = union.default.as_ref().map(|default| ident(&default.named.name));
+            name.map(|name| quote!(Self::#name(reason, ..) => ::core::result::Result::Err(#reason),))
+        };
+        let (lent_default, default) = (default(quote!(*reason)), default(quote!(reason)));
         let others: Vec<TokenStream> = others.collect();
         quote! {
             impl #name {

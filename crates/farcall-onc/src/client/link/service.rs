@@ -1,8 +1,10 @@
-//! The thread that does what no caller does: for calls that were started while nobody waits for them, and for tasks.
+//! The thread that does what no caller does: for calls that were started while nobody waits for them, and for
+//! tasks.
 //!
-//! There is one for all links of the process, and none while calls are only made and waited for. It sends what was held
-//! back, sends datagrams again, ends calls whose time is over, and receives for tasks, which cannot lead. While calls
-//! are being started it naps between two looks: to be woken for each would cost more than the call.
+//! There is one for all links of the process, and none while calls are only made and waited for. It sends
+//! what was held back, sends datagrams again, ends calls whose time is over, and receives for tasks, which
+//! cannot lead. While calls are being started it naps between two looks: to be woken for each would cost more
+//! than the call.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +20,7 @@ const NAP: Duration = Duration::from_micros(100);
 /// The longest time between two looks while calls are being started.
 const LONGEST_NAP: Duration = Duration::from_micros(400);
 /// After so many looks since the last call was started it naps no more.
-const QUIET: u32 = 8;
+const QUIET_LOOKS: u32 = 8;
 
 /// What all links of one environment share.
 pub(super) struct Service {
@@ -35,8 +37,8 @@ pub(super) fn engage(link: &Arc<Link>) {
     look_after(link, unlisted);
 }
 
-/// Makes the service thread look after a link. `unlisted` says that the link was not in the service's list, and that
-/// the calling thread has added it.
+/// Makes the service thread look after a link. `unlisted` says that the link was not in the service's list,
+/// and that the calling thread has added it.
 pub(super) fn look_after(link: &Arc<Link>, unlisted: bool) {
     let Some(service) = link.service() else {
         // Whoever comes next tries again. Until then such calls make progress only while somebody waits.
@@ -69,7 +71,8 @@ impl Link {
 }
 
 impl Service {
-    /// The service of an environment. The first one that asks starts its thread; none while the system refuses that.
+    /// The service of an environment. The first one that asks starts its thread; none while the system
+    /// refuses that.
     fn of(env: &Arc<dyn Env>) -> Option<Arc<Service>> {
         static SERVICES: Mutex<Vec<Weak<Service>>> = Mutex::new(Vec::new());
         let mut services = SERVICES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +112,7 @@ impl Service {
             links.extend(self.newcomers().drain(..).map(Tended::new));
             let now = self.env.now();
             links.retain_mut(|tended| tended.tend(now));
-            let time = match links.iter().any(|tended| tended.quiet < QUIET) {
+            let time = match links.iter().any(|tended| tended.quiet < QUIET_LOOKS) {
                 true => {
                     self.sleeping.store(false, Ordering::SeqCst);
                     let moved = links.iter().any(|tended| tended.quiet == 0);
@@ -164,19 +167,19 @@ impl Tended {
         let moved = mem::replace(&mut self.started, table.started) != table.started;
         self.quiet = if moved { 0 } else { self.quiet.saturating_add(1) };
         let wanted = table.is_unattended()
-            || table.is_hurried()
+            || table.needs_service()
             || table.timer.is_some()
-            || !table.way.out.is_empty()
+            || !table.send_queue.out.is_empty()
             || self.link.is_served_back();
-        if table.broken.is_some() || !(wanted || self.quiet < QUIET) {
+        if table.broken.is_some() || !(wanted || self.quiet < QUIET_LOOKS) {
             table.listed = false;
             table.watched = false;
             drop(table);
             ended.into_iter().for_each(|watcher| watcher.wake(false));
             return false;
         }
-        let patient = self.quiet >= QUIET && table.is_unattended();
-        let read = (table.is_hurried() || patient || self.link.is_served_back()) && !table.is_led();
+        let patient = self.quiet >= QUIET_LOOKS && table.is_unattended();
+        let read = (table.needs_service() || patient || self.link.is_served_back()) && self.link.is_unled();
         table.watched = read;
         self.until = table.timer;
         drop(table);
@@ -185,8 +188,8 @@ impl Tended {
         }
         self.link.send_held();
         self.interest = Interest { read, write: self.link.is_blocked() };
-        for (message, copies) in messages {
-            let message = copies.map_or(Some(message), |copies| copies.another());
+        for (message, resealer) in messages {
+            let message = resealer.map_or(Some(message), |resealer| resealer.another());
             message.iter().for_each(|message| self.link.send_datagram(message));
         }
         ended.into_iter().for_each(|watcher| watcher.wake(false));
@@ -204,10 +207,7 @@ impl Tended {
         }
         let overdue = self.link.due().is_some_and(|due| due <= now);
         // A thread that leads now hears of it too.
-        if self.interest.read
-            && (ready.read || self.link.carrier().holds() || overdue)
-            && self.link.lock().try_lead()
-        {
+        if self.interest.read && (ready.read || self.link.carrier().holds() || overdue) {
             self.link.look();
         }
     }

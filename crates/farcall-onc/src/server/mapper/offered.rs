@@ -17,8 +17,8 @@ use crate::server::{Caller, Offer, Transport, caller, say_nothing};
 use crate::wire::auth::{Flavor, OpaqueAuth};
 use crate::wire::message::{Accepted, Answer, Call, Reply};
 
-/// So many large answers, or calls passed on, may go to other machines by datagrams in a second: their senders may be
-/// forged, and whoever is named as the sender gets the answer.
+/// So many large answers, or calls passed on, may go to other machines by datagrams in a second: their
+/// senders may be forged, and whoever is named as the sender gets the answer.
 const RATE: u32 = 20;
 /// How long a program has to answer a call that is passed on.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,8 +31,8 @@ pub(crate) struct Offered {
     env: Arc<dyn Env>,
     mapper: Mapper,
     bucket: Mutex<Bucket>,
-    /// The identifier of the next call that is passed on. Each leaves from a port of its own, which may be one that an
-    /// earlier one had: the callee must not take it for that.
+    /// The identifier of the next call that is passed on. Each leaves from a port of its own, which may be
+    /// one that an earlier one had: the callee must not take it for that.
     next: AtomicU32,
     /// How many are being passed on.
     passing: AtomicUsize,
@@ -59,8 +59,8 @@ impl Offered {
         })
     }
 
-    /// Itself as programs. To a call that is to be passed on it never says again what it said: each is counted, and all that
-    /// is not passed on is met with silence.
+    /// Itself as programs. To a call that is to be passed on it never says again what it said: each is
+    /// counted, and all that is not passed on is met with silence.
     pub(crate) fn offers(self: Arc<Self>) -> [Offer; 3] {
         const CALL_IT: u32 = 5;
         [
@@ -114,7 +114,8 @@ impl Offered {
         self.mapper.entries()
     }
 
-    /// Passes a call on, by which broadcasts reach programs. Whatever is wrong nothing is said: RFC 1833 section 2.2.2.
+    /// Passes a call on, by which broadcasts reach programs. Whatever is wrong nothing is said: RFC 1833
+    /// section 2.2.2.
     fn pass(&self, call: &Passed) -> farcall::Result<(SocketAddr, Vec<u8>)> {
         let anonymous = caller().is_some_and(|caller| caller.flavor() == Flavor::NONE);
         let allowed = self.mapper.forwards && anonymous && call.program != PROGRAM && self.is_fair();

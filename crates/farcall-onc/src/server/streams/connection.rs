@@ -1,8 +1,9 @@
 //! A client's connection: records in, replies out, in any order.
 //!
-//! One thread at a time reads: the one that has the *turn*. It serves what it reads, and collects short replies, so that
-//! many leave by one system call. If one of the procedures takes long the turn is passed on: what was read and not served
-//! stays with the connection, and the thread that lost its turn only sends its reply.
+//! One thread at a time reads: the one that has the *turn*. It serves what it reads, and collects short
+//! replies, so that many leave by one system call. If one of the procedures takes long the turn is passed on:
+//! what was read and not served stays with the connection, and the thread that lost its turn only sends its
+//! reply.
 
 mod callback;
 
@@ -21,11 +22,11 @@ use farcall::env::{Interest, PeerState, Source, Stream, Time, Wait};
 
 use super::Streams;
 use crate::Client;
-use crate::server::crew::{Held, Seat};
 use crate::server::fate::{Lasting, PeerFate};
 use crate::server::hosts::Account;
 use crate::server::outgoing::Outgoing;
 use crate::server::peer::{Peer, PeerConnection};
+use crate::server::pool::{Held, Worker};
 use crate::server::programs::Verdict;
 use crate::wire::message::{Direction, peek};
 use crate::wire::record::{Records, mark};
@@ -135,7 +136,7 @@ impl Connection {
 
     /// The socket is ready.
     #[inline]
-    pub(super) fn ready(self: &Arc<Self>, interest: Interest, seat: &Seat, desk: &mut Desk) {
+    pub(super) fn ready(self: &Arc<Self>, interest: Interest, worker: &Worker, desk: &mut Desk) {
         let resume = {
             let mut outbox = lock(&self.outbox);
             if interest.write && !self.flush(&mut outbox) {
@@ -151,30 +152,30 @@ impl Connection {
             resume
         };
         if resume {
-            self.serve(seat, desk);
+            self.serve(worker, desk);
         } else {
             self.close_if_done();
         }
     }
 
     /// Serves what comes, until nothing does or the turn is passed on.
-    pub(super) fn serve(self: &Arc<Self>, seat: &Seat, desk: &mut Desk) {
+    pub(super) fn serve(self: &Arc<Self>, worker: &Worker, desk: &mut Desk) {
         let turn = {
             let mut inbox = lock(&self.inbox);
             inbox.eager = true;
             self.next_turn()
         };
-        seat.hold(Some((self.clone(), turn)));
-        self.streams.crew.guard();
+        worker.hold(Some((self.clone(), turn)));
+        self.streams.pool.guard();
         let peer = Peer { connection: Some(self.clone()), ..self.peer.clone() };
         while let Some(record) = self.next(turn, desk) {
             let (message, packet) = match &record {
                 Record::Shared(packet) => (&packet[..], Some(packet)),
                 Record::Copied => (&desk.record[..], None),
             };
-            desk.answered = self.serve_one(message, packet, turn, &peer, seat, &mut desk.reply);
+            desk.answered = self.serve_one(message, packet, turn, &peer, worker, &mut desk.reply);
         }
-        seat.hold(None);
+        worker.hold(None);
     }
 
     /// Serves a message; true if a reply is to be sent.
@@ -185,7 +186,7 @@ impl Connection {
         packet: Option<&Bytes>,
         turn: u64,
         peer: &Peer,
-        seat: &Seat,
+        worker: &Worker,
         reply: &mut Outgoing,
     ) -> bool {
         match self.streams.programs.examine(message, peer, reply) {
@@ -204,11 +205,11 @@ impl Connection {
             Verdict::Run(admitted) => {
                 if admitted.is_slow() {
                     self.pass(turn);
-                    self.streams.crew.relieve(&self.streams.list);
+                    self.streams.pool.replace_receiver(&self.streams.list);
                 }
                 let pace = admitted.pace();
                 let (wanted, relieved) =
-                    seat.run(|| self.streams.programs.run(admitted, peer, packet, reply));
+                    worker.run(|| self.streams.programs.run(admitted, peer, packet, reply));
                 if relieved {
                     pace.overdue();
                 }
@@ -338,7 +339,7 @@ impl Connection {
     /// Has the socket watched for more.
     fn rest(self: &Arc<Self>, inbox: &mut Inbox) {
         inbox.heard = self.streams.env.now();
-        // The keeper may still hold this turn, and pass it on too late.
+        // The watchdog may still hold this turn, and pass it on too late.
         self.next_turn();
         let slow = inbox.records.is_partial() && inbox.records.check(inbox.heard).is_err();
         inbox.records.settle();
@@ -352,8 +353,8 @@ impl Connection {
         }
     }
 
-    /// Reads no more until the peer has taken replies. What was read already is served then, though nothing more may come:
-    /// also if there has been room again since that was seen.
+    /// Reads no more until the peer has taken replies. What was read already is served then, though nothing
+    /// more may come: also if there has been room again since that was seen.
     #[cold]
     fn wait_for_room(self: &Arc<Self>, inbox: &mut Inbox) {
         inbox.heard = self.streams.env.now();
@@ -363,7 +364,8 @@ impl Connection {
         }
     }
 
-    /// Has somebody else go on with what was read and with what comes. The thread of that turn will only send its reply.
+    /// Has somebody else go on with what was read and with what comes. The thread of that turn will only send
+    /// its reply.
     fn pass(&self, turn: u64) {
         // Not under the lock of the inbox, as in `next`.
         if self.turn.load(Ordering::Acquire) != turn {
@@ -374,9 +376,10 @@ impl Connection {
             if self.turn.load(Ordering::Relaxed) != turn {
                 return;
             }
-            self.next_turn();
+            // The call is counted before its thread can see that its turn is over, and count it as ended.
             self.running.fetch_add(1, Ordering::SeqCst);
             self.account.begin();
+            self.next_turn();
             self.send_batch(&mut inbox) && self.offer()
         };
         if !sent {
@@ -387,7 +390,7 @@ impl Connection {
     /// Whether one more call may be under way.
     #[inline]
     pub(super) fn may_run(&self) -> bool {
-        self.account.may_run(self.streams.crew.limit())
+        self.account.may_run(self.streams.pool.limit())
     }
 
     /// Reads no more until the host's calls under way are fewer.
@@ -454,7 +457,8 @@ impl Connection {
         self.recharge(&mut inbox);
     }
 
-    /// Has whoever waits for connections take this one at once: there may be something to serve that was read already.
+    /// Has whoever waits for connections take this one at once: there may be something to serve that was read
+    /// already.
     fn offer(&self) -> bool {
         let mut outbox = lock(&self.outbox);
         outbox.resting = true;
@@ -634,7 +638,8 @@ impl Connection {
         now.since(heard)
     }
 
-    /// Whether a record has been on its way for too long. Memory that an idle connection does not need is given back.
+    /// Whether a record has been on its way for too long. Memory that an idle connection does not need is
+    /// given back.
     pub(super) fn is_stuck(&self, now: Time) -> bool {
         self.give_back();
         let Ok(mut inbox) = self.inbox.try_lock() else { return false };
@@ -692,8 +697,8 @@ enum Received {
     Over,
 }
 
-/// A thread that has served a connection stays with it for 20 ms, if others wait for the rest: a call that follows soon
-/// is spared two system calls.
+/// A thread that has served a connection stays with it for 20 ms, if others wait for the rest: a call that
+/// follows soon is spared two system calls.
 const LINGER: Wait = Wait::Nanos(20_000_000);
 
 /// A record to be served.

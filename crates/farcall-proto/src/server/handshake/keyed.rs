@@ -58,7 +58,7 @@ impl Server {
         });
         let Some((conversation_of_proof, proof)) = proof else {
             // For an address that has proven nothing, nothing is kept.
-            ticket = self.issuer.with_rest(&ticket, conversation, from, NO_KEY.to_vec());
+            ticket = self.issuer.dated_as(&ticket, conversation, from, NO_KEY.to_vec());
             return Agreed { conversation, ticket, part: OwnPart::default(), seal: unsealed };
         };
         let conversation = *conversation_of_proof;
@@ -72,10 +72,10 @@ impl Server {
         };
         let Some(rest) = rest else {
             let part = OwnPart { through, ..OwnPart::default() };
-            let ticket = self.issuer.with_rest(proof, conversation, from, NO_KEY.to_vec());
+            let ticket = self.issuer.dated_as(proof, conversation, from, NO_KEY.to_vec());
             return Agreed { conversation, ticket, part, seal: unsealed };
         };
-        let ticket = self.issuer.with_rest(proof, conversation, from, rest);
+        let ticket = self.issuer.dated_as(proof, conversation, from, rest);
         let part = OwnPart { bytes, offset: bind.handshake.through, through };
         self.agreed(bind, conversation, ticket, part)
     }

@@ -1,8 +1,9 @@
 //! Streams of a simulated world: connections whose bytes come in parts, late, or never. Nothing here waits.
 //!
-//! What is written becomes segments of sizes that the seed draws. They arrive in order. A lost one arrives later, by
-//! the sender's retransmission, or breaks the connection. A process that crashes resets its connections, or is silent:
-//! then the other end finds out after about a minute, or when it sends to a process that was started anew.
+//! What is written becomes segments of sizes that the seed draws. They arrive in order. A lost one arrives
+//! later, by the sender's retransmission, or breaks the connection. A process that crashes resets its
+//! connections, or is silent: then the other end finds out after about a minute, or when it sends to a
+//! process that was started anew.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -108,7 +109,8 @@ const LONGEST_SEGMENT: u64 = 1460;
 const RETRANSMIT_AFTER: Nanos = 200 * MILLIS;
 /// So often something is sent again before the connection is given up: after about a minute.
 const MAX_TRIES: u32 = 9;
-/// Of a million segments of which one in a million is lost, so many meet something that breaks the connection.
+/// Of a million segments of which one in a million is lost, so many meet something that breaks the
+/// connection.
 const RESETS_PER_LOSS: u32 = 20;
 
 impl State {
@@ -245,6 +247,10 @@ impl State {
 
     fn send_segment(&mut self, id: SourceId, what: What) {
         let Some(end) = self.end_of(id) else { return };
+        if end.state != Connection::Open {
+            // An earlier segment of the same write broke the connection: nothing may arrive behind the hole.
+            return;
+        }
         let (local, remote) = (end.local, end.remote);
         let loss = self.net.path(host(local), host(remote)).loss;
         let at = self.net.now() + self.transit(local, remote);
@@ -365,7 +371,8 @@ impl State {
         }
     }
 
-    /// Whether nothing passes between the ends now. If so, `event` happens later, until it was tried too often.
+    /// Whether nothing passes between the ends now. If so, `event` happens later, until it was tried too
+    /// often.
     fn is_cut(&mut self, id: SourceId, event: StreamEvent) -> bool {
         let now = self.net.now();
         let Some(end) = self.end_of(id) else { return true };

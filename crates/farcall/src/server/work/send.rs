@@ -2,11 +2,11 @@
 
 use farcall_proto::server::Transmit;
 
-use super::Worker;
+use super::Receiver;
 use crate::depart::send_around;
 use crate::server::Core;
 
-impl Worker<'_> {
+impl Receiver<'_> {
     /// Sends a call's outcome: the one datagram that it fits, or as many fragments as may leave now.
     #[inline(always)]
     pub(super) fn send(&mut self, sent: Option<Transmit>) {

@@ -1,10 +1,11 @@
-//! Whether exporters whose memory is mapped are still there: one thread sleeps until the socket of one of them closes.
+//! Whether exporters whose memory is mapped are still there: one thread sleeps until the socket of one of
+//! them closes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use farcall_shm::{Alarm, Ear, Wire};
+use farcall_shm::{Alarm, EpollSet, UnixChannel};
 
 use crate::env::Env;
 use crate::sys::fork;
@@ -16,7 +17,7 @@ pub(crate) struct Watcher {
 }
 
 struct Shared {
-    ear: Ear,
+    ear: EpollSet,
     alarm: Alarm,
     stopped: AtomicBool,
     next: AtomicU64,
@@ -31,7 +32,7 @@ pub(super) struct Liveness {
 }
 
 struct Exporter {
-    wire: Wire,
+    wire: UnixChannel,
     gone: AtomicBool,
     /// The process that mapped the memory.
     process: u64,
@@ -43,13 +44,13 @@ impl Watcher {
     /// Starts the thread.
     pub(crate) fn new(env: &Arc<dyn Env>) -> std::io::Result<Watcher> {
         let shared = Arc::new(Shared {
-            ear: Ear::new()?,
+            ear: EpollSet::new()?,
             alarm: Alarm::new()?,
             stopped: AtomicBool::new(false),
             next: AtomicU64::new(ALARM + 1),
             exporters: Mutex::default(),
         });
-        shared.ear.hear(&shared.alarm, ALARM)?;
+        shared.ear.add(&shared.alarm, ALARM)?;
         let body = shared.clone();
         env.spawn("farcall-ties", Box::new(move || body.live()))?;
         Ok(Watcher { shared, env: env.clone() })
@@ -65,13 +66,13 @@ impl Watcher {
     }
 
     /// Watches the exporter at the other end of a socket.
-    pub(super) fn watch(&self, wire: Wire) -> std::io::Result<Liveness> {
+    pub(super) fn watch(&self, wire: UnixChannel) -> std::io::Result<Liveness> {
         let shared = &self.shared;
         let name = shared.next.fetch_add(1, Ordering::Relaxed);
         let exporter = Arc::new(Exporter { wire, gone: AtomicBool::new(false), process: fork::generation() });
         shared.lock().insert(name, Arc::downgrade(&exporter));
         let liveness = Liveness { exporter, name, shared: shared.clone() };
-        shared.ear.hear(&liveness.exporter.wire, name)?;
+        shared.ear.add(&liveness.exporter.wire, name)?;
         Ok(liveness)
     }
 }
@@ -87,7 +88,7 @@ impl Shared {
                 } else if let Some(exporter) = self.exporter(name) {
                     // An exporter says nothing more: it has ended, or it breaks the rules.
                     exporter.gone.store(true, Ordering::Release);
-                    self.ear.ignore(&exporter.wire);
+                    self.ear.remove(&exporter.wire);
                 }
             }
         }

@@ -1,12 +1,12 @@
 //! A segment's memory at its exporter: a memory file that importers may map. When it is taken away from them,
 //! the exporter goes on with a copy.
 //!
-//! (tests/shared_mapping.rs includes this file, and gives it loom's types and memory that is not mapped through
-//! `super::parts`.)
+//! (tests/shared_mapping.rs includes this file, and gives it loom's types and memory that is not mapped
+//! through `super::parts`.)
 
 use super::parts::{
-    Area, AsFd, AtomicU64, May, Ordering, OwnedFd, PROOF, PoisonError, RwLock, RwLockReadGuard,
-    RwLockWriteGuard, Wire, fence, fork, punch, written, zeros,
+    AccessRights, AsFd, AtomicU64, MappedFile, Ordering, OwnedFd, PROOF_BYTES, PoisonError, RwLock,
+    RwLockReadGuard, RwLockWriteGuard, UnixChannel, fence, fork, punch_hole, written_ranges, zeros,
 };
 
 /// The memory of one segment, in a file that is passed to importers.
@@ -16,9 +16,9 @@ use super::parts::{
 /// access.
 #[derive(Debug)]
 pub(crate) struct SharedMapping {
-    control: Area,
+    control: MappedFile,
     control_file: OwnedFd,
-    others: May,
+    others: AccessRights,
     len: usize,
     /// Locked for reading by every access of the exporter: a write while the memory is moved would be lost.
     current: RwLock<Current>,
@@ -37,16 +37,17 @@ struct Current {
 
 #[derive(Debug)]
 enum Words {
-    File(Area, OwnedFd),
-    /// Memory of this process alone: there were too many files when the words were moved, or they are offered no longer.
+    File(MappedFile, OwnedFd),
+    /// Memory of this process alone: there were too many files when the words were moved, or they are offered
+    /// no longer.
     Alone(Box<[AtomicU64]>),
 }
 
 impl SharedMapping {
     /// Makes memory for others to map, as this generation; `None` where it cannot be had.
-    pub(crate) fn new(len: usize, others: May, generation: u64) -> Option<SharedMapping> {
-        let (control, control_file) = Area::create(size_of::<u64>(), May::Read).ok()?;
-        let (area, file) = Area::create(len, others).ok()?;
+    pub(crate) fn new(len: usize, others: AccessRights, generation: u64) -> Option<SharedMapping> {
+        let (control, control_file) = MappedFile::create(size_of::<u64>(), AccessRights::Read).ok()?;
+        let (area, file) = MappedFile::create(len, others).ok()?;
         let current = Current { words: Words::File(area, file), offered: Some(generation), passed: false };
         let mapping = SharedMapping {
             control,
@@ -62,7 +63,7 @@ impl SharedMapping {
 
     /// Whether importers may write what they map.
     pub(crate) fn is_written_by_others(&self) -> bool {
-        self.others == May::Write
+        self.others == AccessRights::Write
     }
 
     /// Accesses the words. They are not moved meanwhile.
@@ -71,7 +72,8 @@ impl SharedMapping {
         access(self.read().words.all())
     }
 
-    /// Copies bytes out, in no certain order. Returns false, without copying, where copying by words is better.
+    /// Copies bytes out, in no certain order. Returns false, without copying, where copying by words is
+    /// better.
     pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool {
         match &self.read().words {
             Words::File(area, _) => area.copy_out(offset, into),
@@ -117,15 +119,21 @@ impl SharedMapping {
         self.publish(0);
     }
 
-    /// Passes the memory to an importer that means that generation, with the proof of who the exporter is. `hears`
-    /// tells the importer that the exporter hears of writes if it is asked to.
-    pub(crate) fn pass(&self, generation: u64, hears: bool, proof: &[u8; PROOF], wire: &Wire) -> bool {
+    /// Passes the memory to an importer that means that generation, with the proof of who the exporter is.
+    /// `hears` tells the importer that the exporter hears of writes if it is asked to.
+    pub(crate) fn pass(
+        &self,
+        generation: u64,
+        hears: bool,
+        proof: &[u8; PROOF_BYTES],
+        wire: &UnixChannel,
+    ) -> bool {
         let mut current = self.write();
         if current.offered != Some(generation) {
             return false;
         }
         let Words::File(_, file) = &current.words else { return false };
-        let facts = [u8::from(self.others == May::Write), u8::from(hears)];
+        let facts = [u8::from(self.others == AccessRights::Write), u8::from(hears)];
         let first = [&proof[..], &facts].concat();
         let passed =
             wire.send(&first, Some(self.control_file.as_fd())) && wire.send(b"!", Some(file.as_fd()));
@@ -141,7 +149,7 @@ impl SharedMapping {
     }
 
     fn fresh(&self, offer: Option<u64>) -> Words {
-        let file = offer.and_then(|_| Area::create(self.len, self.others).ok());
+        let file = offer.and_then(|_| MappedFile::create(self.len, self.others).ok());
         file.map_or_else(|| Words::Alone(zeros(self.len)), |(area, file)| Words::File(area, file))
     }
 
@@ -167,7 +175,7 @@ impl Words {
     fn copy_to(&self, other: &Words, len: usize) {
         const WORD: usize = size_of::<u64>();
         let parts = match self {
-            Words::File(_, file) => written(file, len),
+            Words::File(_, file) => written_ranges(file, len),
             Words::Alone(_) => std::iter::once(0..len).collect(),
         };
         for part in parts {
@@ -183,7 +191,7 @@ impl Words {
     /// memory that they can only read; that is freed when they unmap it.
     fn abandon(self) {
         if let Words::File(area, file) = self {
-            punch(&file, area.len());
+            punch_hole(&file, area.len());
         }
     }
 }

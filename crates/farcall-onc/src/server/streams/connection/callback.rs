@@ -1,7 +1,7 @@
 //! Calls in the other direction: a server calls the client at the other end of a connection.
 //!
-//! A [`Client`] does it, to whom the connection is one more carrier: what it sends leaves between our replies, and what the
-//! connection's reader finds to be a reply comes to it.
+//! A [`Client`] does it, to whom the connection is one more carrier: what it sends leaves between our
+//! replies, and what the connection's reader finds to be a reply comes to it.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -40,7 +40,8 @@ struct Inflow {
     alarm: Arc<dyn Alarm>,
 }
 
-/// So many bytes of replies that nobody takes here, or of anything that the client does not take, are a reason to end the connection.
+/// So many bytes of replies that nobody takes here, or of anything that the client does not take, are a
+/// reason to end the connection.
 const MOST: usize = 16 << 20;
 
 impl Callback {

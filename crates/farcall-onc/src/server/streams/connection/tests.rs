@@ -10,10 +10,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::super::StreamLimits;
 use super::*;
-use crate::server::crew::Crew;
 use crate::server::duplicates::{Duplicates, Retention, Seen};
 use crate::server::outgoing::Outcome;
 use crate::server::peer::Transport;
+use crate::server::pool::Pool;
 use crate::server::programs::Programs;
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::Call;
@@ -30,7 +30,7 @@ fn streams() -> Arc<Streams> {
         lingering: 0,
     };
     let (env, programs) = (System::current(), Arc::new(Programs::default()));
-    Streams::new(env.clone(), Vec::new(), limits, &Crew::new(env, 1, 0), &programs).unwrap()
+    Streams::new(env.clone(), Vec::new(), limits, &Pool::new(env, 1, 0), &programs).unwrap()
 }
 
 /// A Unix connection: our end and the client's.
@@ -58,7 +58,8 @@ fn calls_that_were_read_are_served_though_the_full_outbox_was_emptied_at_once() 
     assert!(connection.send(&[&vec![0; 2 * MOST_UNSENT]]));
     let unsent = lock(&connection.outbox).len;
     assert!(unsent >= MOST_UNSENT);
-    // The thread that serves has seen that; before it acts on it, the client reads and another thread flushes.
+    // The thread that serves has seen that; before it acts on it, the client reads and another thread
+    // flushes.
     let mut bytes = vec![0; 2 * MOST_UNSENT];
     let mut read = 0;
     while read < bytes.len() {

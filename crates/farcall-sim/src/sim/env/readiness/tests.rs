@@ -107,3 +107,32 @@ fn a_peer_that_crashes_or_was_never_there_is_found_out() {
         assert_eq!(refused.take_error().unwrap_err().kind(), ErrorKind::ConnectionRefused);
     });
 }
+
+#[test]
+fn nothing_arrives_behind_bytes_that_a_broken_connection_lost() {
+    check(60, |sim| {
+        sim.faults(Faults { loss: 0.3, jitter: Duration::from_millis(20), ..Faults::none() });
+        let place = Place::default();
+        let at = place.clone();
+        sim.server("reader", move || {
+            let env = System::current();
+            let listener = env.listen(&Address::Tcp("0.0.0.0:0".parse().unwrap())).unwrap();
+            *at.lock().unwrap() = listener.local_address().map(Address::Tcp);
+            env.wait_any(&mut [Wanted::new(listener.source(), Interest::READ)], None).unwrap();
+            let stream = listener.accept().unwrap().stream;
+            let (mut got, mut buffer) = (Vec::new(), [0; 3000]);
+            while let Ok(len @ 1..) = stream.read(&mut buffer, Wait::Forever) {
+                got.extend_from_slice(&buffer[..len]);
+                let words = got.chunks_exact(4).zip(0u32..);
+                words.for_each(|(word, number)| assert_eq!(word, number.to_be_bytes()));
+            }
+        });
+        sim.process("writer", move || {
+            let stream = connect(&place);
+            let words: Vec<u8> = (0..30_000u32).flat_map(u32::to_be_bytes).collect();
+            let _ = write_all(&*System::current(), &*stream, &words);
+            // The connection stays until all that was sent has arrived.
+            sim::sleep(Duration::from_secs(60));
+        });
+    });
+}

@@ -1,0 +1,132 @@
+//! Tests of pools and jobs: how many threads a host leaves to others, which threads receive after deferred
+//! work, and when threads that run jobs end.
+//! They are not in `pool.rs` because loom's test includes that file.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::{Jobs, Pace, Plan, Pool, Refused, Threads, Worker};
+use crate::System;
+use crate::env::{Env, Event, Socket, SocketOptions, Time};
+
+#[test]
+fn one_host_leaves_threads_to_the_calls_of_others() {
+    let mut pool = Pool::new(4, Threads::new(128));
+    pool.add_first();
+    let [harm, honest] = [6, 1];
+    let worker = || Worker::new(System.event());
+    let begins = |pool: &mut Pool, worker: &Worker, host: u64, pace| {
+        matches!(pool.plan(worker, host, pace, Time::default()), Plan::Execute(Some(_)))
+    };
+    let mut workers: Vec<Arc<Worker>> = (0..200).map(|_| worker()).collect();
+    let many = workers.iter().take_while(|worker| begins(&mut pool, worker, harm, Pace::Blocking)).count();
+    assert_eq!(many, 127 - 15, "an eighth is left");
+    for pace in [Pace::Blocking, Pace::Any] {
+        assert!(!pool.may_begin(harm, pace) && pool.may_begin(honest, pace));
+        assert!(matches!(pool.plan(&workers[many], harm, pace, Time::default()), Plan::Queue));
+    }
+    assert!(pool.may_begin(harm, Pace::Quick));
+    let others =
+        workers[many..].iter().take_while(|worker| begins(&mut pool, worker, honest, Pace::Blocking)).count();
+    assert_eq!(others, 1, "a 16th of that, for each host");
+    // When enough have ended there is room again.
+    pool.done(&workers[many]);
+    assert!(pool.may_begin(honest, Pace::Blocking) && !pool.may_begin(harm, Pace::Blocking));
+    workers.truncate(many);
+    workers.iter().for_each(|worker| pool.done(worker));
+    assert!(pool.may_begin(harm, Pace::Blocking));
+}
+
+#[test]
+fn a_thread_receives_again_after_deferred_work_even_if_no_call_may_begin() {
+    let mut pool = Pool::new(1, Threads::new(8));
+    pool.add_first();
+    let [executes, first, second] = [(); 3].map(|_| Worker::new(System.event()));
+    assert!(matches!(pool.plan(&executes, 1, Pace::Any, Time::default()), Plan::Execute(Some(_))));
+    assert!(pool.one_more_for_queue(Pace::Blocking).is_some());
+    assert_eq!((pool.receiving(), pool.executing().0), (2, 1));
+    // The first of two receivers needs no replacement. The watchdog looks after the last receiver.
+    assert!(matches!(pool.plan_deferred(&first), Plan::Execute(None)));
+    assert!(matches!(pool.plan_deferred(&second), Plan::Guarded(true)));
+    assert_eq!((pool.receiving(), pool.executing().0), (0, 3));
+    pool.done(&first);
+    pool.done(&second);
+    pool.done(&executes);
+    assert_eq!((pool.receiving(), pool.executing().0), (3, 0));
+}
+
+/// An environment whose threads can be joined, and where every time limit is over at once.
+#[derive(Default)]
+struct Hasty(Mutex<Vec<JoinHandle<()>>>);
+
+struct Over;
+
+impl Event for Over {
+    fn set(&self) {}
+
+    fn wait(&self, timeout: Option<Duration>) -> bool {
+        timeout.is_none()
+    }
+}
+
+impl Env for Hasty {
+    fn now(&self) -> Time {
+        Time::default()
+    }
+
+    fn bind(&self, _: SocketAddr, _: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn spawn(&self, _: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        self.0.lock().unwrap().push(thread::spawn(run));
+        Ok(())
+    }
+
+    fn event(&self) -> Arc<dyn Event> {
+        Arc::new(Over)
+    }
+
+    fn entropy(&self, _: &mut [u8]) {}
+}
+
+#[test]
+fn a_thread_that_is_idle_for_long_ends_and_the_next_job_gets_another() {
+    let env = Arc::new(Hasty::default());
+    let jobs = Jobs::new(env.clone(), "test", 1, 1);
+    for _ in 0..2 {
+        let (ran, has_run) = mpsc::channel();
+        assert!(jobs.submit(Box::new(move || ran.send(thread::current().id()).unwrap())).is_ok());
+        let thread = env.0.lock().unwrap().pop().expect("a new thread");
+        assert_eq!(has_run.recv().unwrap(), thread.thread().id());
+        thread.join().unwrap();
+        assert_eq!(jobs.busy(), 0);
+    }
+    jobs.close();
+    assert!(matches!(jobs.submit(Box::new(|| ())), Err(Refused::Full)));
+}
+
+#[test]
+fn no_more_jobs_run_or_are_queued_than_may_until_one_thread_more_is_allowed() {
+    let env = Arc::new(Hasty::default());
+    let jobs = Jobs::new(env.clone(), "test", 1, 1);
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let (ran, has_run) = mpsc::channel();
+    let (began, has_begun) = mpsc::channel();
+    let first = move || {
+        began.send(()).unwrap();
+        may_go_on.recv().unwrap();
+    };
+    assert!(jobs.submit(Box::new(first)).is_ok());
+    has_begun.recv().unwrap();
+    assert!(jobs.submit(Box::new(move || ran.send(()).unwrap())).is_ok());
+    assert!(matches!(jobs.submit(Box::new(|| ())), Err(Refused::Full)));
+    assert_eq!((env.0.lock().unwrap().len(), jobs.busy()), (1, 1));
+    jobs.allow_one_more();
+    has_run.recv().unwrap();
+    go_on.send(()).unwrap();
+    env.0.lock().unwrap().drain(..).for_each(|thread| thread.join().unwrap());
+}

@@ -1,0 +1,99 @@
+//! Refusals of what cannot cross between machines: how they are worded and collected, and which types they
+//! concern. A type's spelling tells only so much; the compiler refuses the types that are not `Xdr`.
+
+use quote::ToTokens;
+use syn::visit::{self, Visit};
+use syn::{Error, Expr, Lifetime, Path, Result, Type};
+
+/// Collects refusals, so that one build shows all of them.
+#[derive(Default)]
+pub struct Refusals(Option<Error>);
+
+impl Refusals {
+    pub fn add(&mut self, error: Error) {
+        match &mut self.0 {
+            Some(first) => first.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+
+    pub fn take<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.add(error)).ok()
+    }
+
+    pub fn finish<T>(self, value: T) -> Result<T> {
+        self.0.map_or(Ok(value), Err)
+    }
+}
+
+/// An error that says what is wrong and, on a line of its own, what to do instead.
+pub fn refuse(at: impl ToTokens, what: &str, hint: &str) -> Error {
+    Error::new_spanned(at, format!("{what}\nhint: {hint}"))
+}
+
+/// Refuses a type of which no value can cross. Where a type must be owned, `owned` says what to write instead of
+/// a borrowed one.
+pub fn check(ty: &Type, owned: Option<&'static str>) -> Result<()> {
+    let mut crossing = Crossing { owned, refusals: Refusals::default() };
+    crossing.visit_type(ty);
+    crossing.refusals.finish(())
+}
+
+struct Crossing {
+    owned: Option<&'static str>,
+    refusals: Refusals,
+}
+
+impl<'ast> Visit<'ast> for Crossing {
+    fn visit_type(&mut self, ty: &'ast Type) {
+        let data = "what crosses is data: a struct or an enum with #[derive(farcall::Xdr)]";
+        let (what, hint) = match (ty, self.owned) {
+            (Type::Reference(_), Some(owned)) => ("a reference cannot cross here", owned),
+            (Type::Slice(_), Some(owned)) => ("a slice cannot cross here", owned),
+            (Type::Macro(_) | Type::Verbatim(_), Some(_)) => ("the type must be written out", data),
+            (Type::Reference(reference), None) if reference.mutability.is_some() => {
+                ("`&mut` cannot cross: the other side has a copy", "send the value, and return it")
+            }
+            (Type::Ptr(_), _) => ("a pointer means nothing in another process", "pass what it points to"),
+            (Type::FnPtr(_), _) => {
+                ("a function cannot cross", "the other side has its own; pass data that chooses one")
+            }
+            (Type::ImplTrait(_), _) => {
+                ("`impl Trait` cannot cross: the server must know what it decodes", data)
+            }
+            (Type::TraitObject(_), _) => {
+                ("`dyn Trait` cannot cross: the server must know what it decodes", data)
+            }
+            (Type::Infer(_), _) => ("the type must be written out", data),
+            (Type::Never(_), _) => ("`!` has no value that could cross", "farcall::Result<()>"),
+            _ => return visit::visit_type(self, ty),
+        };
+        self.refusals.add(refuse(ty, what, hint));
+    }
+
+    fn visit_path(&mut self, path: &'ast Path) {
+        let (what, hint) = match path.get_ident() {
+            Some(name) if name == "usize" || name == "isize" => (
+                "`usize` and `isize` cannot cross: their width depends on the machine",
+                "write `u64` or `i64`, or a narrower type that suffices",
+            ),
+            Some(name) if name == "str" && self.owned.is_some() => {
+                ("`str` stands alone only as `&str`", "write `String`")
+            }
+            Some(name) if name == "Self" && self.owned.is_some() => {
+                ("`Self` cannot cross", "a server cannot be passed; export it and pass its name")
+            }
+            _ => return visit::visit_path(self, path),
+        };
+        self.refusals.add(refuse(path, what, hint));
+    }
+
+    fn visit_lifetime(&mut self, lifetime: &'ast Lifetime) {
+        if self.owned.is_some() {
+            self.refusals.add(refuse(lifetime, "no lifetime crosses a call", "write the owned type"));
+        }
+    }
+
+    // The length of an array and a constant parameter do not cross.
+    fn visit_expr(&mut self, _: &'ast Expr) {}
+}

@@ -1,0 +1,47 @@
+//! What a link receives into: the records of a stream, or datagrams.
+
+use farcall::env::Time;
+
+use crate::client::refusals::Refusals;
+use crate::wire::record::{Limits, RecordError, Records};
+
+/// Longer than any datagram.
+const DATAGRAM: usize = 64 << 10;
+
+pub(super) enum Reader {
+    Stream(Box<Records>),
+    Datagrams(Box<[u8]>, Refusals),
+}
+
+impl Reader {
+    pub(super) fn new(datagrams: bool, limits: Limits) -> Reader {
+        match datagrams {
+            true => Reader::Datagrams(vec![0; DATAGRAM].into(), Refusals::default()),
+            false => Reader::Stream(Box::new(Records::new(limits))),
+        }
+    }
+
+    /// Returns when the record under way will have taken too long.
+    pub(super) fn due(&self) -> Option<Time> {
+        match self {
+            Reader::Stream(records) => records.patience(),
+            Reader::Datagrams(..) => None,
+        }
+    }
+
+    /// Returns when datagrams are to be sent again after a refusal.
+    pub(super) fn next_try(&self, now: Time) -> Option<Time> {
+        match self {
+            Reader::Stream(_) => None,
+            Reader::Datagrams(_, refusals) => refusals.next_try(now),
+        }
+    }
+
+    /// Returns an error if the record under way has taken too long.
+    pub(super) fn overdue(&mut self, now: impl FnOnce() -> Time) -> Option<RecordError> {
+        match self {
+            Reader::Stream(records) if records.is_partial() => records.check(now()).err(),
+            Reader::Stream(_) | Reader::Datagrams(..) => None,
+        }
+    }
+}

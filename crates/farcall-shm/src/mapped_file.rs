@@ -1,0 +1,308 @@
+//! Memory files that several processes map, and copying out of them and into them.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::copy::{ASM_COPY_MIN_BYTES, append, copy, put_at};
+
+/// A memory file that is mapped here.
+///
+/// Other processes may read it, and perhaps write it, at any time. Any content of a word is a value, and no
+/// reference to its bytes is ever formed. No process can shrink the file, which would make an access fault.
+#[derive(Debug)]
+pub struct MappedFile {
+    start: NonNull<AtomicU64>,
+    /// The length in bytes.
+    len: usize,
+    rights: AccessRights,
+    /// Whether it is a mapping. If not, it was allocated, for one process alone.
+    mapped: bool,
+}
+
+/// What a process may do with a memory file that it was passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessRights {
+    /// Read it. The system lets no process but the file's maker write it.
+    Read,
+    /// Read it and write it.
+    Write,
+}
+
+/// A word that can only be read.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct ReadOnlyWord(AtomicU64);
+
+impl ReadOnlyWord {
+    /// Reads the word. The caller then also sees everything that the word's writer had written before it.
+    #[inline(always)]
+    pub fn load(&self) -> u64 {
+        // No other load is allowed of memory that can only be read (`std::sync::atomic`, "Atomic accesses to
+        // read-only memory").
+        let word = self.0.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        word
+    }
+}
+
+// SAFETY: all access is to atomic words, or copies bytes as `copy` may; nothing is tied to a thread.
+unsafe impl Send for MappedFile {}
+// SAFETY: as above.
+unsafe impl Sync for MappedFile {}
+
+const WORD_BYTES: usize = size_of::<AtomicU64>();
+const PAGE_BYTES: usize = 4096;
+
+impl MappedFile {
+    /// Creates a memory file of at least `len` bytes, in whole pages and all zeros. Maps it for the maker to
+    /// write; `others` says what other processes may do with it.
+    ///
+    /// # Errors
+    /// The operating system's error.
+    pub fn create(len: usize, others: AccessRights) -> io::Result<(MappedFile, OwnedFd)> {
+        MappedFile::create_exact(whole_pages(len)?, others)
+    }
+
+    /// Creates a memory file of exactly `len` bytes, as [`MappedFile::create`] does.
+    pub(crate) fn create_exact(len: usize, others: AccessRights) -> io::Result<(MappedFile, OwnedFd)> {
+        let file = rustix::fs::memfd_create("farcall", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, len as u64)?;
+        let mapped = MappedFile::map(&file, len, AccessRights::Write)?;
+        // The maker's mapping exists already: this seal keeps it, and allows no other one.
+        let future = if others == AccessRights::Read { SealFlags::FUTURE_WRITE } else { SealFlags::empty() };
+        rustix::fs::fcntl_add_seals(&file, seals() | future)?;
+        Ok((mapped, file))
+    }
+
+    /// Maps a memory file that another process made by [`MappedFile::create`] with this length.
+    ///
+    /// # Errors
+    /// When it is not a memory file, has another size, could become smaller, or may not be written; or the
+    /// operating system's error.
+    pub fn open(file: &OwnedFd, len: usize, rights: AccessRights) -> io::Result<MappedFile> {
+        MappedFile::open_exact(file, whole_pages(len)?, rights)
+    }
+
+    /// Maps a memory file that has exactly `len` bytes, as [`MappedFile::open`] does.
+    pub(crate) fn open_exact(file: &OwnedFd, len: usize, rights: AccessRights) -> io::Result<MappedFile> {
+        check(file, len)?;
+        MappedFile::map(file, len, rights)
+    }
+
+    fn map(file: impl AsFd, len: usize, rights: AccessRights) -> io::Result<MappedFile> {
+        let write = if rights == AccessRights::Write { ProtFlags::WRITE } else { ProtFlags::empty() };
+        // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps nothing of ours.
+        let start = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | write, MapFlags::SHARED, file, 0)?
+        };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(MappedFile { start, len, rights, mapped: true })
+    }
+
+    /// Returns memory of this process alone, for tests.
+    pub(crate) fn alone(len: usize) -> MappedFile {
+        let layout = MappedFile::layout(len);
+        assert!(len > 0, "nothing to allocate");
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { std::alloc::alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start.cast()) else { std::alloc::handle_alloc_error(layout) };
+        MappedFile { start, len, rights: AccessRights::Write, mapped: false }
+    }
+
+    fn layout(len: usize) -> std::alloc::Layout {
+        std::alloc::Layout::from_size_align(len, PAGE_BYTES)
+            .expect("memory is shorter than the address space")
+    }
+
+    /// Returns its length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns false: a memory file has at least a page.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns where it begins in memory.
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *const AtomicU64 {
+        self.start.as_ptr()
+    }
+
+    /// Returns its words, to read.
+    #[inline(always)]
+    pub fn read_only_words(&self) -> &[ReadOnlyWord] {
+        // SAFETY: `start` is aligned to a page and `len` bytes from it on are readable until `self` is
+        // dropped: they are mapped from a file whose length is sealed, or allocated. Any content is a value,
+        // and others write it atomically or as if they did.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / WORD_BYTES) }
+    }
+
+    /// Returns its words, if it was mapped to be written.
+    #[inline(always)]
+    pub fn words(&self) -> Option<&[AtomicU64]> {
+        // SAFETY: as in `read_only_words`, and they are writable.
+        (self.rights == AccessRights::Write)
+            .then(|| unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len / WORD_BYTES) })
+    }
+
+    /// Appends `len` bytes from `offset` on, or as many as there are, in any order.
+    #[inline]
+    pub(crate) fn append(&self, offset: usize, len: usize, into: &mut Vec<u8>) {
+        debug_assert!(offset.is_multiple_of(WORD_BYTES), "it begins with a word");
+        // SAFETY: as in `read_only_words`; these references are only loaded from.
+        let words = unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len / WORD_BYTES) };
+        append(words.get(offset / WORD_BYTES..).unwrap_or_default(), len, into);
+    }
+
+    /// Puts bytes there, as many as there is room for, in any order. Puts nothing if it is mapped to be read
+    /// only. No other process may write there.
+    #[inline]
+    pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
+        put_at(self.words().unwrap_or_default(), offset, bytes);
+    }
+
+    /// Copies bytes out, in any order and as fast as the machine can. Returns false, without copying, where
+    /// copying by words is as fast.
+    ///
+    /// # Panics
+    /// If the range leaves the file.
+    #[inline]
+    pub fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool {
+        self.check(offset, into.len());
+        if into.len() < ASM_COPY_MIN_BYTES {
+            return false;
+        }
+        // SAFETY: within the mapping, which is readable and may be written by others; nobody else has `into`.
+        unsafe { copy(into.as_mut_ptr(), self.start.as_ptr().cast::<u8>().add(offset), into.len()) }
+        true
+    }
+
+    /// Copies bytes in, in any order and as fast as the machine can. Returns false, without copying, where
+    /// copying by words is as fast.
+    ///
+    /// # Panics
+    /// If the range leaves the file, or the file is mapped to be read only.
+    #[inline]
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
+        self.check(offset, bytes.len());
+        if bytes.len() < ASM_COPY_MIN_BYTES {
+            return false;
+        }
+        assert!(self.rights == AccessRights::Write, "mapped to be read only");
+        // SAFETY: within the mapping, which is writable, by others too; nobody writes `bytes`.
+        unsafe { copy(self.start.as_ptr().cast::<u8>().add(offset), bytes.as_ptr(), bytes.len()) }
+        true
+    }
+
+    #[inline(always)]
+    fn check(&self, offset: usize, len: usize) {
+        assert!(offset <= self.len && len <= self.len - offset, "{len} bytes at {offset} of {}", self.len);
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        let start = self.start.as_ptr();
+        if self.mapped {
+            // SAFETY: this mapping, which nobody refers to any more: references borrow from `self`.
+            let _ = unsafe { rustix::mm::munmap(start.cast(), self.len) };
+        } else {
+            // SAFETY: allocated in `alone` with this layout.
+            unsafe { std::alloc::dealloc(start.cast(), MappedFile::layout(self.len)) };
+        }
+    }
+}
+
+/// Gives the memory of a file back to the system: processes that have mapped it then see zeros. Does nothing
+/// to a file that other processes may only read, because not even its maker can change that file in this way.
+pub fn punch_hole(file: &OwnedFd, len: usize) {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let _ = rustix::fs::fallocate(file, flags, 0, len as u64);
+}
+
+/// Returns the byte ranges of a file of `len` bytes that were ever written, in whole pages.
+pub fn written_ranges(file: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>> {
+    let mut parts = Vec::new();
+    let mut at = 0;
+    while at < len as u64 {
+        let begin = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(begin) => begin,
+            // No data follows.
+            Err(Errno::NXIO) => break,
+            Err(_) => at,
+        };
+        let end = rustix::fs::seek(file, SeekFrom::Hole(begin))
+            .unwrap_or(len as u64)
+            .max(begin + 1)
+            .min(len as u64);
+        parts.push(begin as usize..end as usize);
+        at = end;
+    }
+    parts
+}
+
+/// Checks that a file of another process is a memory file of that size which nobody can resize.
+///
+/// It looks at the seals first. Only memory files have any, and the system knows that without asking the
+/// file's own file system, which may hang.
+fn check(file: &OwnedFd, len: usize) -> io::Result<()> {
+    /// The type of the file system of memory files. (Files of huge pages have another: there may be too few
+    /// pages at an access, which would fault.)
+    const TMPFS: u32 = 0x0102_1994;
+    let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    if !rustix::fs::fcntl_get_seals(file).is_ok_and(|found| found.contains(seals())) {
+        return wrong("the peer passed a file that is not a memory file, or that could shrink");
+    }
+    if rustix::fs::fstatfs(file)?.f_type as u32 != TMPFS {
+        return wrong("the peer passed a memory file of huge pages");
+    }
+    // The seals have made this length final.
+    if u64::try_from(rustix::fs::fstat(file)?.st_size) != Ok(len as u64) {
+        return wrong("the peer passed a memory file of another size");
+    }
+    Ok(())
+}
+
+/// Returns the seals of every memory file: nobody can resize it, or add seals.
+fn seals() -> SealFlags {
+    SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
+}
+
+fn whole_pages(len: usize) -> io::Result<usize> {
+    let whole = len.max(1).checked_next_multiple_of(PAGE_BYTES).filter(|len| isize::try_from(*len).is_ok());
+    whole.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn append_and_put_stop_at_the_end_of_the_file() {
+        let file = MappedFile::alone(PAGE_BYTES);
+        file.put(PAGE_BYTES - 12, &[7; 12]);
+        file.put(PAGE_BYTES - 4, &[9; 400]);
+        let cases = [
+            (PAGE_BYTES - 16, 16, 16),
+            (PAGE_BYTES - 16, 400, 16),
+            (PAGE_BYTES, 1, 0),
+            (PAGE_BYTES + 8, 400, 0),
+        ];
+        for (offset, len, expected) in cases {
+            let mut bytes = Vec::new();
+            file.append(offset, len, &mut bytes);
+            let all = [0, 0, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 9, 9, 9, 9];
+            assert_eq!(bytes, all[..expected], "{len} bytes at {offset}");
+        }
+        file.put(PAGE_BYTES + 8, &[7; 400]);
+    }
+}

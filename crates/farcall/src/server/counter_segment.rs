@@ -1,0 +1,107 @@
+//! The server's counters as a memory segment that others read. They are written into it when it is read.
+//!
+//! So counting costs a call nothing more. The receiving thread serves the segment like all memory, even while
+//! all procedures are stuck.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use farcall_proto::READINGS;
+
+use super::executor::{Direct, Executor};
+use super::exported::{Exported, Exports};
+use super::{Core, Server, proto};
+use crate::env::Time;
+use crate::stats::words::{WORDS, Words};
+use crate::stats::{self, Serving};
+use crate::stub::Interface as _;
+use farcall_memory::clerk::COUNTERS;
+use farcall_memory::{Access, TYPE, readable_words};
+
+/// The segment, and what it says of this server that does not change.
+pub(super) struct CounterSegment {
+    exported: Arc<Exported>,
+    words: Words,
+    since: Time,
+    process: u32,
+    /// When the counters were last written into it.
+    written: Option<Time>,
+}
+
+/// The segment, if it is exported as `export`.
+pub(super) fn find(counter_segment: &Option<CounterSegment>, export: u64) -> Option<&Arc<Exported>> {
+    counter_segment
+        .as_ref()
+        .map(|counter_segment| &counter_segment.exported)
+        .filter(|exported| exported.id == export)
+}
+
+impl Core {
+    /// Writes the counters into the segment, if it is exported as `export`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn write_down(&mut self, now: Time, export: u64) {
+        let Core { protocol, exports, counter_segment, pool, queue, batch, .. } = self;
+        let Some(counter_segment) =
+            counter_segment.as_mut().filter(|counter_segment| counter_segment.exported.id == export)
+        else {
+            return;
+        };
+        // Calls that came together read the same.
+        if counter_segment.written.replace(now) == Some(now) {
+            return;
+        }
+        let (executing, threads) = pool.executing();
+        counter_segment.words.write(&Serving {
+            process: counter_segment.process,
+            up: now.since(counter_segment.since),
+            executing: executing as u64,
+            receiving: pool.receiving() as u64,
+            threads: threads as u64,
+            queued: (queue.len() + batch.len()) as u64,
+            conversations: protocol.conversations() as u64,
+            unfinished: protocol.unfinished() as u64,
+            held_bytes: protocol.held_bytes() as u64,
+            protocol: *protocol.stats(),
+            exports: self::exports(protocol, exports).collect(),
+            untold: 0,
+        });
+    }
+}
+
+impl Server {
+    /// Offers the counters as memory, as an export and a generation that nobody else has.
+    pub(crate) fn export_counters(&self, export: u64, generation: u64) {
+        let words: Arc<[AtomicU64]> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        let memory = readable_words(words.clone(), generation, &*self.env);
+        let executor = Executor::Here(Box::new(Direct::<dyn Access>(Arc::new(()))));
+        let exported = Exported::new(export, &[], Some(<dyn Access>::interface()), executor, &self.env);
+        let (type_name, instance) = (TYPE.to_owned(), COUNTERS.to_owned());
+        let offer = proto::Export { id: export, type_name, instance, procedures: Vec::new() };
+        let (since, process) = (self.now(), self.env.process_id());
+        let exported = Arc::new(exported.with_memory(Some(memory)));
+        let mut core = self.lock();
+        core.protocol.export(offer);
+        core.counter_segment =
+            Some(CounterSegment { exported, words: Words::new(words), since, process, written: None });
+    }
+
+    /// The segment, if it is exported as `export`. Its words are current if that procedure reads them.
+    pub(super) fn counter_segment_of(&self, export: u64, procedure: u32) -> Option<Arc<Exported>> {
+        let now = self.now();
+        let mut core = self.lock();
+        if procedure >= READINGS {
+            core.write_down(now, export);
+        }
+        find(&core.counter_segment, export).cloned()
+    }
+}
+
+/// The counters of each export.
+pub(super) fn exports(protocol: &proto::Server, exports: &Exports) -> impl Iterator<Item = stats::Export> {
+    exports.iter().map(|exported| {
+        let known = protocol.exported(exported.id);
+        exported
+            .stats(known.map_or_else(String::new, |known| format!("{}/{}", known.type_name, known.instance)))
+    })
+}

@@ -1,0 +1,151 @@
+//! Calls that came otherwise than by the socket: they are found, queued, executed and given up like all
+//! others.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+use farcall_proto::server::{CallKey, Incoming};
+use farcall_proto::{Failure, Kind, Ran, Time};
+
+use super::call::Work;
+use super::exported::{Exported, Exports};
+use super::{Caller, Server};
+use crate::workers::Pace;
+
+/// What is exported.
+#[derive(Default)]
+pub(super) struct Offers {
+    exports: Exports,
+    draining: bool,
+}
+
+impl Server {
+    /// The call of a process of the same user that stands in `buffer`, which has begun now: it is to be
+    /// ended.
+    ///
+    /// # Errors
+    /// When there is no such export, or it takes no calls any more.
+    #[inline]
+    pub(crate) fn admit(
+        &self,
+        now: Time,
+        from: &SocketAddr,
+        incoming: Incoming<'_>,
+        buffer: &[u8],
+    ) -> Result<Work, Failure> {
+        // Held until the call has begun: who takes an offer back waits for those that have.
+        let offers = self.read_offers();
+        if offers.draining {
+            return Err(Failure::new(Kind::Draining, Ran::No));
+        }
+        let counter_segment_of;
+        let exported = match offers.exports.find(incoming.export) {
+            Some(exported) => exported,
+            None => {
+                counter_segment_of = self
+                    .counter_segment_of(incoming.export, incoming.procedure)
+                    .ok_or_else(|| Failure::new(Kind::NotExported, Ran::No))?;
+                &counter_segment_of
+            }
+        };
+        let mut work = Work::new(now, from, incoming, exported, buffer, 0);
+        work.call.same_user = true;
+        Ok(work)
+    }
+
+    /// Whether there is such an export.
+    pub(crate) fn exports(&self, id: u64) -> bool {
+        self.read_offers().exports.find(id).is_some()
+    }
+
+    /// Has a worker execute a call, when it has its turn. It knows whom to give the outcome back.
+    pub(crate) fn hand_in(self: &Arc<Self>, mut work: Work) {
+        let now = self.now();
+        work.waits(now);
+        let (refused, assignee, alarm) = {
+            let mut core = self.lock();
+            let core = &mut *core;
+            let pace = work.pace();
+            let refused = if pace != Pace::Quick && core.pool.is_stuck() {
+                vec![(work, core.stuck())]
+            } else if core.pool.has_room(pace, core.queue.len() + 1)
+                && !core.pool.is_full()
+                && core.pool.may_begin(work.host(), pace)
+            {
+                core.queue.pass(work);
+                Vec::new()
+            } else {
+                let lacking = core.queue.push(work, false);
+                lacking.into_iter().map(|work| (work, core.queue.full())).collect()
+            };
+            core.watch_queue(now);
+            (refused, core.assign_queue(), core.alarm())
+        };
+        self.assign(assignee);
+        if alarm {
+            self.watchdog.set();
+        }
+        refused.into_iter().for_each(|(work, failure)| self.refuse_one(work, failure));
+    }
+
+    /// The caller has given a call up. One that has not begun is refused; one that executes, if it does, is
+    /// told.
+    pub(crate) fn give_up(&self, caller: Caller, key: CallKey, executes: &dyn Fn() -> bool) {
+        let (unbegun, wakes) = {
+            let mut core = self.lock();
+            let unbegun = core.remove(caller, key);
+            if unbegun.is_none() && executes() {
+                self.note_cancelled(&mut core, key);
+            }
+            (unbegun, !core.accessor.woken.is_empty())
+        };
+        if wakes {
+            self.socket.wake();
+        }
+        if let Some(work) = unbegun {
+            self.refuse_one(work, Failure::new(Kind::Cancelled, Ran::No));
+        }
+    }
+
+    /// A call has ended: that it was given up matters no more.
+    pub(crate) fn forget(&self, key: CallKey) {
+        if self.any_cancelled() {
+            self.forget_cancelled(&mut self.lock(), key);
+        }
+    }
+
+    /// What a thread that serves calls does around its life.
+    pub(crate) fn inside(&self, body: &mut dyn FnMut()) {
+        (self.enter)(body);
+    }
+
+    /// Refuses a call that had its place in the queue.
+    pub(super) fn refuse_one(self: &Server, work: Work, failure: Failure) {
+        let now = self.now();
+        let finish = work.give_back(Some(failure.into()), &mut Vec::new());
+        if let Some(finish) = finish {
+            self.give_back(now, work.call, finish, Vec::new());
+        }
+        work.exported.end();
+    }
+
+    pub(super) fn offer(&self, exported: &Arc<Exported>) {
+        self.write_offers().exports.add(exported.clone());
+    }
+
+    pub(super) fn take_back(&self, id: u64) {
+        self.write_offers().exports.remove(id);
+    }
+
+    pub(super) fn refuse_offers(&self) {
+        self.write_offers().draining = true;
+    }
+
+    fn read_offers(&self) -> RwLockReadGuard<'_, Offers> {
+        self.offers.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_offers(&self) -> RwLockWriteGuard<'_, Offers> {
+        self.offers.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,31 @@
+//! The descriptors and mappings that this process has, to show that nothing of other processes is left.
+
+use std::fs;
+
+/// How many descriptors and mapped memory files of farcall a process has.
+pub struct OpenResources {
+    descriptors: usize,
+    pub mappings: usize,
+}
+
+impl OpenResources {
+    pub fn now() -> OpenResources {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        OpenResources {
+            descriptors: fs::read_dir("/proc/self/fd").unwrap().count(),
+            mappings: maps.lines().filter(|line| line.contains("memfd:farcall")).count(),
+        }
+    }
+
+    /// Waits until there are no more than these. (Some of what was made before may have ended only after it
+    /// was counted.)
+    pub fn wait_until_no_more_than(most: &OpenResources) {
+        loop {
+            let now = OpenResources::now();
+            if now.descriptors <= most.descriptors && now.mappings <= most.mappings {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
