@@ -1,31 +1,32 @@
-//! The serving end: one socket, threads that take turns at receiving from it, and what they offer.
+//! The server's end of calls over UDP: one socket, the interfaces exported at it, and the worker threads that
+//! receive from it in turn.
 //!
 //! ```text
-//! work             a worker's life: it receives, executes and sends;  call: what is executed
-//! workers          how the pool of worker threads (farcall-core) works with the server's socket
-//! queue            calls that wait for a worker, fairly;  payer: for whom
-//! exported         an interface that is offered;  executor: what executes its calls
-//! parts            long bytes of a result that are not copied
-//! task             calls that are executed as futures;  finish: what a dispatch's end means to the protocol
-//! watched          interceptors around what executes calls
-//! accesses         reading and writing memory, which the receiving thread executes itself
-//! external         calls that came otherwise than by the socket;  reply_to: where their outcomes go
-//! counter_segment  what was counted, where others read it
-//! watchdog         looks after a lone receiver, and acts on the protocol's timers
+//! work             a worker's life: it receives, executes and sends;  call: one call to be executed
+//! workers          connects the pool of worker threads (farcall-core) to the server's socket
+//! queue            calls that wait for a worker, fairly;  payer: the host or user that a waiting call counts for
+//! exported         one exported interface;  executor: the thread or executor that runs its calls
+//! parts            long bytes of a result, which are sent without a copy
+//! task             calls executed as futures;  finish: turns a procedure's outcome into the protocol's words
+//! watched          interceptors around an executor
+//! accesses         reads and writes of memory, which the receiving thread executes itself
+//! external         calls that did not come by the socket;  reply_to: where their outcomes go
+//! counter_segment  the server's counters as a memory segment
+//! watchdog         watches over a lone receiver, and acts on the protocol's timers
 //! ```
 //!
-//! **Who receives.** `farcall_core::workers` says which worker receives. While calls are rare, or not quick,
-//! two workers wait in the socket: the kernel wakes one, which executes what came, and the other still
-//! receives. Where quick calls come fast one worker receives, executes them itself, and keeps the socket
-//! meanwhile. Two threads at the socket need no watchdog, but a plain ping-pong alternates between them,
-//! which costs 3 % of its time; a watchdog's looks cost more than rare calls do. So the rate decides. Where
-//! the receiving thread spins, one thread does.
+//! **Which worker receives.** `farcall_core::workers` decides. While calls are rare, or not quick, two
+//! workers wait in the socket: the kernel wakes one, which executes the call, and the other still receives.
+//! While quick calls come fast, one worker receives and executes them itself. No thread receives meanwhile, so
+//! the watchdog looks after this worker. Two receivers need no watchdog, but a plain ping-pong then
+//! alternates between them, which costs 3 % of its time; the watchdog's looks cost more than rare calls do.
+//! So the rate of calls decides. A server whose receiver spins always has one receiver.
 //!
-//! **What waits.** When the limit of workers is reached, calls wait in a queue that is bounded and fair. When
-//! there can be no more threads, calls wait for one, at most for [`Limits::queue_time`].
+//! **Which calls wait.** When the limit of workers is reached, calls wait in a queue that is bounded and
+//! fair. When no thread can be added, calls wait for one, at most for [`Limits::queue_time`].
 //!
-//! Quick calls that came together are executed one after the other, and their results leave together, some at
-//! a time. They wait where every worker finds them, so that one that gets stuck holds up no other.
+//! A worker executes quick calls that came together one after another, and sends their results in batches.
+//! These calls wait in a batch that every worker sees, so a stuck worker holds up none of them.
 
 mod accesses;
 mod call;
@@ -78,25 +79,25 @@ use queue::Queue;
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Procedures that execute at the same time, not counting those that wait.
+    /// The most procedures that execute at the same time, not counting procedures that wait.
     pub(crate) workers: usize,
-    /// Threads, all in all.
+    /// The most threads, whatever they do.
     pub(crate) threads: usize,
-    /// Calls that wait for a worker, and how long they do.
+    /// The most calls that wait for a worker, and the longest time that a call waits.
     pub(crate) queue: usize,
     pub(crate) queue_time: Duration,
-    /// Bytes of their arguments.
+    /// The most bytes of arguments that waiting calls hold.
     pub(crate) queue_bytes: usize,
-    /// Calls that take longer are logged.
+    /// A call that takes longer than this is logged.
     pub(crate) slow: Option<Duration>,
-    /// Who receives spins first.
+    /// Whether the receiving worker spins before it sleeps.
     pub(crate) spins: bool,
 }
 
-/// Runs a worker's life inside a runtime.
+/// Runs a worker's life inside the async runtime that the user chose.
 pub(crate) type Inside = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
-/// A socket at which interfaces are exported.
+/// A socket with the interfaces that are exported at it, and the threads that serve them.
 pub(crate) struct Server {
     env: Arc<dyn Env>,
     socket: Arc<dyn Socket>,
@@ -105,51 +106,51 @@ pub(crate) struct Server {
     /// The budget of threads, which the carriers of this server share.
     threads: Arc<Threads>,
     core: Mutex<Core>,
-    /// The exports again, for calls that came otherwise than by the socket.
+    /// The exports once more, under a lock of their own, for calls that did not come by the socket.
     offers: RwLock<Offers>,
     /// Wakes the watchdog.
     watchdog: Arc<dyn Event>,
-    /// What time it was when the watchdog last looked, in nanoseconds; 0 while it does not watch.
+    /// The time of the watchdog's last look, in nanoseconds; 0 while the watchdog does not watch.
     looked: AtomicU64,
     stopped: AtomicBool,
-    /// Whether [`Core::cancelled`] has any.
+    /// Whether [`Core::cancelled`] is not empty.
     any_cancelled: AtomicBool,
-    /// Procedures that are to be told when their calls are given up.
+    /// Notices that tell running procedures when their callers have given their calls up.
     notices: Notices,
-    /// What a worker does around its life: makes its runtime the current one.
+    /// Makes the user's async runtime the current one for the life of a worker.
     enter: Inside,
 }
 
-/// Everything that changes with each call, under one lock.
+/// The server's state that changes with each call, under one lock.
 struct Core {
     protocol: proto::Server,
     exports: Exports,
-    /// Accesses to memory that came with more than is done while nobody else is served.
+    /// Accesses to memory beyond the amount that is executed while no other call is served.
     backlog: Backlog,
-    /// Who accesses memory now, and whom the accesses so far are to wake.
+    /// The host that accesses memory now, and the tasks that the accesses so far are to wake.
     accessor: Accessor,
-    /// Quick calls that came in one train, of which one or more are being executed.
+    /// Quick calls that came in one datagram batch, while the first of them are being executed.
     batch: VecDeque<Work>,
     queue: Queue,
     pool: Pool,
-    /// None if nobody is to read what is counted.
+    /// `None` if the counters are not exported.
     counter_segment: Option<CounterSegment>,
-    /// Calls that execute, and whose callers have given them up.
+    /// Calls that still execute although their callers have given them up.
     cancelled: HashSet<CallKey>,
-    /// When the watchdog is to look at the queue, while there is any.
+    /// When the watchdog is to look at the queue; `None` while the queue is empty.
     queue_look: Option<Time>,
-    /// Until when the watchdog sleeps; `None` if it does until it is woken.
+    /// Until when the watchdog sleeps; `None` if it sleeps until it is woken.
     sleeping: Option<Time>,
 }
 
 /// How often the watchdog looks at a queue.
 const QUEUE_LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Who is to see to calls that wait.
+/// The thread that is to execute waiting calls.
 enum Assignee {
-    /// A worker that is woken or started to execute the calls that wait.
+    /// A worker to be woken or started for them.
     Worker(Replacement),
-    /// Whoever receives: there can be no other thread.
+    /// The worker that receives, because no other thread may run.
     Receiver,
 }
 
@@ -160,8 +161,8 @@ impl Core {
         self.batch.is_empty() && self.queue.is_empty()
     }
 
-    /// Has a call wait for a worker, or, if its result will be long, until its client has fetched other
-    /// results. Returns the calls for which there is no room.
+    /// Queues a call until a worker is free or, if its result will be long, until its client has fetched
+    /// other results. Returns the calls for which the queue has no room.
     #[must_use]
     fn line_up(&mut self, work: Work) -> Vec<Work> {
         let usual = work.usual_result();
@@ -170,12 +171,13 @@ impl Core {
         self.queue.push(work, held)
     }
 
-    /// Has the watchdog look at the queue soon.
+    /// Makes the watchdog look at the queue within [`QUEUE_LOOK_EVERY`].
     fn watch_queue(&mut self, now: Time) {
         self.queue_look.get_or_insert(now + QUEUE_LOOK_EVERY);
     }
 
-    /// Who is to see to the calls that wait, if anybody may.
+    /// Chooses the thread that is to execute the next waiting call. Returns `None` if no call waits or none
+    /// may begin.
     fn assign_queue(&mut self) -> Option<Assignee> {
         let pace = if self.batch.is_empty() { self.next_pace()? } else { Pace::Quick };
         if !self.pool.has_room(pace, 1) {
@@ -185,25 +187,25 @@ impl Core {
         Some(helper.map_or(Assignee::Receiver, Assignee::Worker))
     }
 
-    /// Somebody to execute what is queued, if there may be.
+    /// Returns a further worker for the queued calls, if one may run.
     fn replacement_for_queue(&mut self) -> Option<Replacement> {
         let pace = self.next_pace()?;
         self.pool.one_more_for_queue(pace)
     }
 
-    /// The pace of the call that is to begin next.
+    /// Returns the pace of the waiting call that may begin next.
     fn next_pace(&mut self) -> Option<Pace> {
         let pool = &self.pool;
         self.queue.next_pace(|work| pool.may_begin(work.host(), work.pace()))
     }
 
-    /// Takes out the waiting call that is to begin next.
+    /// Takes the waiting call that may begin next out of the queue.
     fn next_waiting(&mut self) -> Option<Work> {
         let pool = &self.pool;
         self.queue.pop(|work| pool.may_begin(work.host(), work.pace()))
     }
 
-    /// The failure of a call for which there is no thread.
+    /// Returns the failure of a call that finds every thread of the server waiting.
     #[cold]
     fn stuck(&self) -> Failure {
         let max = self.pool.max_threads();
@@ -211,13 +213,14 @@ impl Core {
         Failure::new(Kind::Overloaded, Ran::No).with_detail(why)
     }
 
-    /// Whether a call that came, and whose result will be long, may be executed.
+    /// Whether a call whose result will be long may be executed now.
     #[cold]
     fn may_begin(&mut self, key: CallKey, usual: usize) -> bool {
         !self.queue.holds(key.conversation) && self.protocol.may_execute(key, usual)
     }
 
-    /// Calls whose clients have fetched something wait for a worker. Whether there are any.
+    /// Lets held calls wait for a worker, if their clients have fetched enough results. Returns whether there
+    /// are any.
     fn admit(&mut self) -> bool {
         let mut any = false;
         while let Some(conversation) = self.protocol.next_with_room() {
@@ -227,7 +230,7 @@ impl Core {
         any
     }
 
-    /// Takes out a call that waits, and whose caller has given it up.
+    /// Takes a waiting call out that its caller has given up.
     fn remove(&mut self, caller: Caller, key: CallKey) -> Option<Work> {
         match self.batch.iter().position(|work| work.call.key == key) {
             Some(at) => self.batch.remove(at),
@@ -235,7 +238,8 @@ impl Core {
         }
     }
 
-    /// Whether the watchdog is to be woken because the protocol has an earlier timer than it knows.
+    /// Returns whether the watchdog is to be woken, because a timer is due before the watchdog wakes by
+    /// itself.
     #[inline]
     fn alarm(&mut self) -> bool {
         let timer = match (self.protocol.timeout(), self.queue_look) {
@@ -252,10 +256,10 @@ impl Core {
 }
 
 impl Server {
-    /// A server at `socket`; its workers run inside `enter`.
+    /// Makes a server at `socket` and starts its threads. Its workers run inside `enter`.
     ///
     /// # Errors
-    /// When there can be no threads.
+    /// When no thread can be started.
     pub(crate) fn new(
         env: Arc<dyn Env>,
         socket: Arc<dyn Socket>,
@@ -303,23 +307,24 @@ impl Server {
         Ok(server)
     }
 
-    /// Its threads.
+    /// Returns the budget of threads.
     pub(crate) fn threads(&self) -> &Arc<Threads> {
         &self.threads
     }
 
-    /// What only this incarnation answers to the holder of one of its tickets.
+    /// Returns the answer to `question` that only this incarnation can give to the holder of one of its
+    /// tickets.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn prove(&self, holder: &farcall_proto::Holder, question: &[u8]) -> [u8; 16] {
         self.lock().protocol.prove(holder, question)
     }
 
-    /// Where it listens.
+    /// Returns the address of the server's socket.
     pub(crate) fn address(&self) -> SocketAddr {
         self.socket.local_address()
     }
 
-    /// Offers an interface.
+    /// Exports an interface.
     pub(crate) fn export(&self, offer: proto::Export, exported: Arc<Exported>) {
         self.offer(&exported);
         let mut core = self.lock();
@@ -327,7 +332,7 @@ impl Server {
         core.exports.add(exported);
     }
 
-    /// Offers it no longer. Calls of it that were begun are finished.
+    /// Withdraws an export. Calls of it that have begun are finished.
     pub(crate) fn withdraw(&self, id: u64) {
         if self.generation != fork::generation() {
             return;
@@ -338,8 +343,8 @@ impl Server {
         core.exports.remove(id);
     }
 
-    /// Refuses every new call, and waits until those that have begun are finished, but no longer
-    /// than `time`. True if they are.
+    /// Refuses every new call, and waits at most `time` until all calls that have begun are finished. Returns
+    /// whether they are.
     pub(crate) fn drain(&self, time: Duration) -> bool {
         self.refuse_offers();
         let exports = {
@@ -351,7 +356,7 @@ impl Server {
         exports.iter().all(|exported| exported.wait_idle(&*self.env, end.since(self.now())))
     }
 
-    /// Ends its threads, once they have finished what they execute.
+    /// Tells the server's threads to end once they have finished the calls that they execute.
     pub(crate) fn stop(&self) {
         if self.generation != fork::generation() || self.stopped.swap(true, Ordering::SeqCst) {
             return;
@@ -361,11 +366,11 @@ impl Server {
             let core = self.lock();
             (core.pool.receiving(), core.pool.resting())
         };
-        resting.iter().for_each(|seat| seat.wake());
+        resting.iter().for_each(|worker| worker.wake());
         (0..receiving.max(1)).for_each(|_| self.socket.wake());
     }
 
-    /// What the protocol, and each export, counted.
+    /// Returns the counters of the protocol and of each export.
     pub(crate) fn stats(&self) -> (proto::Stats, Vec<stats::Export>) {
         let core = self.lock();
         (*core.protocol.stats(), counter_segment::exports(&core.protocol, &core.exports).collect())
@@ -380,8 +385,8 @@ impl Server {
         self.env.now()
     }
 
-    /// About what time it is. To look at the clock costs as much as a quick procedure, so while the watchdog
-    /// watches it is the time of its last look.
+    /// Returns the time, at most a few milliseconds old. Reading the clock costs as much as a quick
+    /// procedure, so while the watchdog watches this is the time of the watchdog's last look.
     #[inline]
     fn about_now(&self) -> Time {
         match self.looked.load(Ordering::Relaxed) {
@@ -390,22 +395,22 @@ impl Server {
         }
     }
 
-    /// Whether any call that executes was given up. As long as this holds, each outcome is checked for
-    /// whether it is still wanted before it leaves.
+    /// Whether any executing call was given up. While this holds, the outcome of each call is looked up in
+    /// [`Core::cancelled`] before it leaves.
     #[inline]
     pub(crate) fn any_cancelled(&self) -> bool {
         self.any_cancelled.load(Ordering::Relaxed)
     }
 
-    /// Notes that a call that executes was given up. A worker tells its procedure, because the tasks that are
-    /// woken for that are the user's code.
+    /// Notes that an executing call was given up. A worker wakes the procedure's tasks later, because wakers
+    /// are the user's code.
     fn note_cancelled(&self, core: &mut Core, key: CallKey) {
         core.cancelled.insert(key);
         self.any_cancelled.store(true, Ordering::SeqCst);
         core.accessor.woken.append(&mut self.notices.take(key));
     }
 
-    /// A call has ended: that it was given up matters no more.
+    /// Forgets that a call was given up, because the call has ended.
     #[inline(always)]
     fn forget_cancelled(&self, core: &mut Core, key: CallKey) {
         if !core.cancelled.is_empty() {
@@ -428,7 +433,7 @@ impl Server {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Sends all that is ready; what the system refuses is lost, like any datagram.
+    /// Sends every datagram that is ready. A datagram that the system refuses is lost, like any other.
     fn flush(&self, out: &mut [u8]) {
         let write = |out: &mut [u8]| {
             let mut core = self.lock();
@@ -442,7 +447,7 @@ impl Server {
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
-        // Nothing of a user's runs while it is held.
+        // No code of the user's runs while this lock is held.
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -459,7 +464,7 @@ impl CallServer for Server {
 
     fn notify(&self, key: CallKey, notice: &Arc<Notice>) {
         if self.notices.add(key, notice) {
-            // The watchdog is to know of the deadline.
+            // The watchdog must wake at the call's deadline.
             self.watchdog.set();
         }
     }

@@ -1,22 +1,23 @@
-//! The driver for two processes of one machine: calls through memory that both map, instead of datagrams.
+//! The driver for calls between two processes of one machine: they go through memory that both map, instead
+//! of datagrams.
 //!
 //! ```text
-//! link       the calling end of a connection;  call: a call that its thread waits for;  started: one that no
-//!            thread waits for
-//! long       what a slot cannot hold, at the calling end;  large, outflow: at the serving end
+//! link       the caller's end of a connection;  call: a call that its thread waits for;  started: a call that
+//!            no thread waits for
+//! long       long arguments and results at the caller's end;  large, outflow: the same at the server's end
 //! watch      whether the server is still there
-//! service    a thread that waits for started calls which are awaited;  handover: where their outcomes wait
-//!            until their caller asks
-//! host       the serving end: who meets callers, looks after receivers, notices deaths;  meet: one caller's meeting
-//! proof      how an importer knows that it meets the server that answered it over UDP
-//! budget     what peers make the host hold, and the share of each
-//! mapped     the carrier of accesses to memory that is mapped;  offers: the segments of this runtime that may be mapped
-//! elsewhere  what a peer may block, in a thread that nobody waits for
-//! session    one caller, and the threads that take turns at receiving from it;  bulk: its memory
+//! service    a thread that waits for the outcomes that tasks await;  handover: keeps an outcome for its caller
+//! host       the server's end: accepts callers, watches over receivers, notices deaths;  meet: one caller's
+//!            meeting;  host_signal: wakes the host's thread
+//! proof      proves to an importer that it meets the server that answered it over UDP
+//! budget     bounds what peer processes make the host hold, and gives each a share
+//! mapped     the carrier of accesses to mapped memory;  offers: this runtime's segments that may be mapped
+//! elsewhere  a thread for work that a peer may block
+//! session    one caller, and the threads that receive from it in turn;  bulk: its long arguments and results
 //! ```
 //!
-//! `farcall-shm` has the memory itself, and `docs/shared-memory.md` the rules. What a call means here is what
-//! it means over UDP; how it is executed is the same code (`server/`). Binding asks by UDP in any case.
+//! `farcall-shm` lays the memory out, and `docs/shared-memory.md` has the rules. A call means here what it
+//! means over UDP, and the same code executes it (`server/`). Binding always goes by UDP.
 
 mod budget;
 mod bulk;
@@ -39,7 +40,8 @@ mod started;
 mod watch;
 
 mod sync {
-    //! What `handover` and `service` are made of; loom's stand in its place in tests/awaited.rs.
+    //! Synchronisation for `handover` and `service`. `tests/awaited.rs` puts loom's types in the place of
+    //! this module.
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -47,7 +49,7 @@ mod sync {
 }
 
 pub(crate) use host::Host;
-pub(crate) use link::{Apart, Link};
+pub(crate) use link::{Link, NoLink};
 pub(crate) use mapped::{Watcher, map};
 pub(crate) use offers::Offers;
 pub(crate) use proof::answer;
@@ -58,19 +60,19 @@ use std::time::Duration;
 
 use crate::env::Env;
 
-/// How long to look for the next part of something large, which the other side is copying: where there are
-/// processors for both, this is over long before a thread could be woken. (The machine's: the two may be
-/// bound to one each.)
+/// Returns how long a thread polls for the next part of a long message, which the other side is copying. On a
+/// machine with two processors the part comes before a sleeping thread could be woken. The machine's
+/// processors count, because each process may be bound to one of them.
 fn brisk(spin: Duration) -> Duration {
     const BRISK: Duration = Duration::from_micros(20);
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     if online.contains(['-', ',']) { spin.max(BRISK) } else { spin }
 }
 
-/// Looks for something again and again, for about that long. True: it is there.
+/// Polls `is_there` for about `most`. Returns whether it became true.
 #[inline]
 fn spin(env: &dyn Env, most: Duration, mut is_there: impl FnMut() -> bool) -> bool {
-    /// A look at the clock costs as much as some looks at memory.
+    /// Polls between two readings of the clock: one reading costs as much as several polls.
     const LOOKS: u32 = 128;
     if most.is_zero() {
         return is_there();

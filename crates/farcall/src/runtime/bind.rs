@@ -12,7 +12,7 @@ use super::{Inner, say};
 use crate::client::{Asking, Endpoint, Peer};
 use crate::env::Time;
 use crate::idl::{self, Refusal};
-use crate::shm::{Apart, Link};
+use crate::shm::{Link, NoLink};
 use crate::stub::Procedure;
 use crate::{CallFailed, Kind, Ran};
 
@@ -63,7 +63,7 @@ impl Target {
 
     /// How often the server was heard.
     pub(super) fn heard(&self) -> u64 {
-        self.link.as_ref().map_or_else(|| self.peer.received(), |link| link.heard())
+        self.link.as_ref().map_or_else(|| self.peer.received(), |link| link.answers())
     }
 }
 
@@ -251,8 +251,8 @@ impl Inner {
         if self.env.shares_memory() && (wanted || self.settings.shared_memory) {
             match self.link(&target) {
                 Ok(link) => target.link = Some(link),
-                Err(Apart::Unproven) => unproven = Some(self.tell_unproven(target.address)),
-                Err(Apart::NotOffered) => {}
+                Err(NoLink::Unproven) => unproven = Some(self.tell_unproven(target.address)),
+                Err(NoLink::NotOffered) => {}
             }
         }
         if wanted && target.link.is_none() {
@@ -263,7 +263,7 @@ impl Inner {
     }
 
     /// A connection with a server, new if need be.
-    fn link(&self, target: &Target) -> Result<Arc<Link>, Apart> {
+    fn link(&self, target: &Target) -> Result<Arc<Link>, NoLink> {
         let former = {
             let mut state = self.lock();
             state.links.retain(|(_, link)| link.strong_count() > 0);

@@ -1,8 +1,8 @@
-//! Accesses to memory: calls that the receiving thread executes itself, at once unless too many came
+//! Accesses to memory: calls that the receiving worker executes itself, at once unless too many came
 //! together.
 //!
-//! Thekkath, Levy & Lazowska 1994, section 3: nothing of the exporter's is scheduled for them. They are
-//! short, never wait, and are executed even while every worker is busy.
+//! As in Thekkath, Levy & Lazowska 1994, section 3, the exporter's process schedules no thread for them.
+//! Accesses are short, never wait, and are executed even while every worker is busy.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use crate::fair::{FairQueue, Waits};
 use crate::stub::Dispatched;
 use crate::xdr::{Decoder, Encoder};
 
-/// An access that waits.
+/// A waiting access.
 struct Waiting {
     from: SocketAddr,
     incoming: Incoming<'static>,
-    /// Bytes of its result, if that is what it waits for.
+    /// The length of its result in bytes, if the access waits for room for that; otherwise 0.
     result: usize,
 }
 
@@ -47,40 +47,43 @@ impl Waits for Waiting {
     }
 }
 
-/// Accesses that wait. One datagram may hold a thousand accesses of 1 MiB each, from a client that fetches no
-/// result. Hosts take turns, and so do the conversations of a host.
+/// The waiting accesses. One datagram may hold a thousand accesses of 1 MiB each, from a client that fetches
+/// no result. Hosts take turns, and so do the conversations of a host.
 pub(super) struct Backlog {
     /// Accesses that wait for their turn.
     turn: FairQueue<Waiting>,
-    /// Accesses that wait for room for their results, until less of other accesses' results is being sent.
+    /// Accesses that wait until the results of other accesses have been fetched and leave room for theirs.
     room: FairQueue<Waiting>,
-    /// There was no room for those accesses in `room` that were looked at last.
+    /// Whether those accesses in `room` that were looked at last found no room.
     blocked: bool,
-    /// What was done since nobody else was served, in bytes that were copied.
+    /// The bytes that accesses have copied since the worker last served something else.
     done: usize,
-    /// A worker sees to it that they are done.
-    minded: bool,
+    /// Whether a worker is draining the backlog.
+    drained: bool,
 }
 
 impl Default for Backlog {
     fn default() -> Backlog {
-        let [turn, room] = [(); 2].map(|()| FairQueue::new(Backlog::MOST, Backlog::MOST_BYTES));
-        Backlog { turn, room, blocked: false, done: 0, minded: false }
+        let [turn, room] =
+            [(); 2].map(|()| FairQueue::new(Backlog::MAX_WAITING, Backlog::MAX_ARGUMENT_BYTES));
+        Backlog { turn, room, blocked: false, done: 0, drained: false }
     }
 }
 
 impl Backlog {
-    /// The most accesses in either queue, and the most bytes of their arguments.
-    const MOST: usize = 4096;
-    const MOST_BYTES: usize = 64 << 20;
-    /// Accesses are executed at once until this many bytes are done; the one that exceeds it is the last.
-    const AT_ONCE: usize = 1 << 20;
-    /// What an access counts for besides the bytes that it copies.
-    const EACH: usize = 256;
-    /// How many hosts are looked at for an access that has room.
-    const LOOKS: usize = 8;
+    /// The most accesses in either queue.
+    const MAX_WAITING: usize = 4096;
+    /// The most bytes of arguments in either queue.
+    const MAX_ARGUMENT_BYTES: usize = 64 << 20;
+    /// Accesses are executed at once until they have copied this many bytes; the access that exceeds it is
+    /// the last.
+    const MAX_BYTES_AT_ONCE: usize = 1 << 20;
+    /// The bytes that each access counts for besides those that it copies.
+    const BYTES_PER_ACCESS: usize = 256;
+    /// The most hosts that one search looks at for an access that has room.
+    const MAX_HOSTS_LOOKED_AT: usize = 8;
 
-    /// Others were served.
+    /// Allows a new [`Backlog::MAX_BYTES_AT_ONCE`], because the worker turns to another datagram.
     pub(super) fn begin(&mut self) {
         self.done = 0;
     }
@@ -89,35 +92,35 @@ impl Backlog {
         self.turn.is_empty() && self.room.is_empty()
     }
 
-    /// Whether this worker is to see to the accesses that wait; `did` says whether it did so far. One worker
-    /// does. None is needed while there is no room for any of their results.
+    /// Whether this worker is to drain the backlog; `did` says whether it did so far. One worker drains at a
+    /// time, and none while there is no room for any of the results.
     #[inline]
-    pub(super) fn is_to_be_minded(&mut self, did: bool) -> bool {
-        if did || !self.minded {
-            self.minded = !self.turn.is_empty() || !self.room.is_empty() && !self.blocked;
-            return self.minded;
+    pub(super) fn may_drain(&mut self, did: bool) -> bool {
+        if did || !self.drained {
+            self.drained = !self.turn.is_empty() || !self.room.is_empty() && !self.blocked;
+            return self.drained;
         }
         false
     }
 
-    /// Whether an access that comes now is done now.
+    /// Whether an access that comes now may be executed now.
     fn may_go_on(&self) -> bool {
-        self.done < Backlog::AT_ONCE
+        self.done < Backlog::MAX_BYTES_AT_ONCE
     }
 
-    /// An access was executed, in which so many bytes were copied.
+    /// Counts an access that copied `bytes` bytes.
     fn did(&mut self, bytes: usize) {
-        self.done += Backlog::EACH + bytes;
+        self.done += Backlog::BYTES_PER_ACCESS + bytes;
     }
 
-    /// Has an access wait for its turn, or, if `result` is not 0, for room for so many bytes. Returns the
-    /// accesses for which the queue has no room.
+    /// Queues an access for its turn or, if `result` is not 0, for room for a result of that many bytes.
+    /// Returns the accesses for which the queue has no room.
     fn add(&mut self, from: SocketAddr, incoming: Incoming<'static>, result: usize) -> Vec<Waiting> {
         let queue = if result == 0 { &mut self.turn } else { &mut self.room };
         queue.push(Waiting { from, incoming, result }, false)
     }
 
-    /// The next that is done now.
+    /// Takes out the next access that may be executed now.
     fn next(&mut self, has_room: impl FnMut(&SocketAddr, usize) -> bool) -> Option<Waiting> {
         if !self.may_go_on() {
             // The next call finds out whether there is room.
@@ -128,10 +131,10 @@ impl Backlog {
         if self.blocked { None } else { self.room.pop() }.or_else(|| self.turn.pop())
     }
 
-    /// Whether there is room for the first waiting access of a host. Some hosts are looked at, and the first
-    /// with room gets its turn.
+    /// Finds a host whose first access in `room` has room now, and gives it the turn. Returns whether there
+    /// is one.
     fn finds_room(&mut self, mut has_room: impl FnMut(&SocketAddr, usize) -> bool) -> bool {
-        self.room.turn_to(Backlog::LOOKS, |first| has_room(&first.from, first.result))
+        self.room.turn_to(Backlog::MAX_HOSTS_LOOKED_AT, |first| has_room(&first.from, first.result))
     }
 
     fn remove(&mut self, key: CallKey) -> Option<Incoming<'static>> {
@@ -142,8 +145,8 @@ impl Backlog {
 }
 
 impl Core {
-    /// Executes an access that has come, or has it wait for its turn if others of its host wait or enough was
-    /// done at once. A result that fits `out` is written into it.
+    /// Executes an arriving access, or queues it if other accesses of its host wait or if enough were
+    /// executed at once. A result that fits `out` is written into it.
     pub(super) fn access_in_turn(
         &mut self,
         now: Time,
@@ -159,7 +162,8 @@ impl Core {
         None
     }
 
-    /// Has an access wait, if there is room: for its turn, or until a result of so many bytes may be held.
+    /// Queues an access for its turn or, if `result` is not 0, until a result of that many bytes may be kept.
+    /// Refuses accesses for which the queue has no room.
     fn put_off(&mut self, now: Time, from: SocketAddr, incoming: Incoming<'static>, result: usize) {
         for lacking in self.backlog.add(from, incoming, result) {
             let full = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many accesses wait");
@@ -167,7 +171,7 @@ impl Core {
         }
     }
 
-    /// Executes accesses that wait, as many as may be while nobody else is served.
+    /// Executes as many waiting accesses as may run before other calls are served.
     pub(super) fn catch_up(&mut self, now: Time, reply: &mut Vec<u8>) {
         while let Some(Waiting { from, incoming, result }) =
             self.backlog.next(|from, result| self.protocol.has_room(now, from, result))
@@ -179,14 +183,14 @@ impl Core {
         }
     }
 
-    /// Whether there is room for an access that waited for it. If not, the protocol has set a timer for when
-    /// there may be.
+    /// Whether an access that waited for room has it now. If not, the protocol has set a timer for the next
+    /// look.
     pub(super) fn has_room_again(&mut self, now: Time) -> bool {
         self.backlog.finds_room(|from, result| self.protocol.has_room(now, from, result))
     }
 
-    /// Executes an access whose turn it is, or has it wait for room: a long result is kept until its caller
-    /// has fetched it, which may be never.
+    /// Executes an access whose turn it is, or queues it until there is room for its result: a long result is
+    /// kept until its caller has fetched it, which may never happen.
     fn access_if_room(
         &mut self,
         now: Time,
@@ -210,7 +214,8 @@ impl Core {
         self.access(now, from, incoming, out, reply)
     }
 
-    /// The caller of an access has given it up. Whether that waited: then it never runs.
+    /// Ends a waiting access that its caller has given up. Returns whether it was waiting; then it never
+    /// runs.
     pub(super) fn give_up_access(&mut self, now: Time, key: CallKey) -> bool {
         let Some(incoming) = self.backlog.remove(key) else { return false };
         self.end_access(now, incoming, Failure::new(Kind::Cancelled, Ran::No));
@@ -275,7 +280,7 @@ impl Core {
                 finish(memory.access(by, procedure, &mut Decoder::new(&args), &mut Encoder::new(reply)))
             }
             Some((_, None)) => finish(Dispatched::NoSuchProcedure),
-            // Withdrawn while it waited.
+            // The export was withdrawn while the access waited.
             None => Failure::new(Kind::NotExported, if again { Ran::Yes } else { Ran::No }).into(),
         };
         self.backlog.did(args.len() + reply.len());
@@ -307,25 +312,26 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_in_number_and_bytes_and_leaves_nothing() {
+    fn waiting_accesses_are_bounded_in_number_and_bytes() {
         for result in [0, 1 << 20] {
             let mut backlog = Backlog::default();
             let add = |backlog: &mut Backlog, sequence, bytes| {
                 let (from, incoming) = access(sequence, bytes);
                 backlog.add(from, incoming, result).is_empty()
             };
-            assert!(add(&mut backlog, 0, Backlog::MOST_BYTES));
+            assert!(add(&mut backlog, 0, Backlog::MAX_ARGUMENT_BYTES));
             assert!(!add(&mut backlog, 1, 4));
             assert!(backlog.remove(access(0, 0).1.key).is_some() && backlog.is_empty());
-            let added =
-                (0..2 * Backlog::MOST as u64).filter(|sequence| add(&mut backlog, *sequence, 4)).count();
-            assert_eq!(added, Backlog::MOST);
+            let added = (0..2 * Backlog::MAX_WAITING as u64)
+                .filter(|sequence| add(&mut backlog, *sequence, 4))
+                .count();
+            assert_eq!(added, Backlog::MAX_WAITING);
             assert!(
                 backlog.remove(access(7, 0).1.key).is_some() && backlog.remove(access(7, 0).1.key).is_none()
             );
             let next = |backlog: &mut Backlog| Some(backlog.next(|_, _| true)?.incoming.key.sequence);
             let order: Vec<u64> = std::iter::from_fn(|| next(&mut backlog)).collect();
-            assert!(order.is_sorted() && order.len() == Backlog::MOST - 1);
+            assert!(order.is_sorted() && order.len() == Backlog::MAX_WAITING - 1);
             assert_eq!((backlog.turn.bytes(), backlog.room.bytes(), backlog.is_empty()), (0, 0, true));
         }
     }
@@ -334,7 +340,7 @@ mod tests {
     fn a_host_with_many_conversations_leaves_others_their_turn_and_their_place() {
         for result in [0, 1 << 20] {
             let mut backlog = Backlog::default();
-            for conversation in 0..Backlog::MOST as u64 {
+            for conversation in 0..Backlog::MAX_WAITING as u64 {
                 let (from, mut incoming) = access(conversation, 4);
                 incoming.key.conversation = conversation;
                 assert!(backlog.add(from, incoming, result).is_empty());
@@ -343,7 +349,11 @@ mod tests {
             other.key.conversation = 9999;
             let lacking = backlog.add(SocketAddr::from(([127, 0, 0, 2], 1)), other, result);
             let lacking: Vec<u64> = lacking.iter().map(|lacking| lacking.incoming.key.sequence).collect();
-            assert_eq!(lacking, [Backlog::MOST as u64 - 1], "the newest of who has most");
+            assert_eq!(
+                lacking,
+                [Backlog::MAX_WAITING as u64 - 1],
+                "the newest access of the host that has most"
+            );
             let first_two = [(); 2].map(|()| backlog.next(|_, _| true).unwrap().incoming.key.sequence);
             assert!(first_two.contains(&9999), "{first_two:?}");
         }
@@ -360,11 +370,11 @@ mod tests {
         }
         let mut next = || Some(backlog.next(|from, _| *from == at(1))?.incoming.key.sequence);
         assert_eq!((next(), next()), (Some(3), None));
-        assert!(!backlog.is_to_be_minded(false) && !backlog.is_empty());
+        assert!(!backlog.may_drain(false) && !backlog.is_empty());
     }
 
     #[test]
-    fn who_waits_for_room_holds_up_nobody_and_need_not_be_minded_until_there_is_some() {
+    fn an_access_without_room_holds_up_no_other_and_no_worker() {
         let mut backlog = Backlog::default();
         for (sequence, result) in [(1, 1 << 20), (2, 0), (3, 1 << 20)] {
             let (from, incoming) = access(sequence, 4);
@@ -372,11 +382,11 @@ mod tests {
         }
         let next = |backlog: &mut Backlog, room| Some(backlog.next(|_, _| room)?.incoming.key.sequence);
         assert_eq!((next(&mut backlog, false), next(&mut backlog, false)), (Some(2), None));
-        assert!(!backlog.is_to_be_minded(false) && !backlog.is_empty());
+        assert!(!backlog.may_drain(false) && !backlog.is_empty());
         assert_eq!(next(&mut backlog, true), Some(1));
-        assert!(backlog.is_to_be_minded(false));
+        assert!(backlog.may_drain(false));
         assert_eq!((next(&mut backlog, true), next(&mut backlog, true)), (Some(3), None));
-        assert!(!backlog.is_to_be_minded(true) && backlog.is_empty());
+        assert!(!backlog.may_drain(true) && backlog.is_empty());
     }
 
     #[test]
@@ -391,15 +401,16 @@ mod tests {
             std::iter::from_fn(|| each(backlog)).count()
         };
         assert_eq!(done_at_once(&mut backlog, 1 << 20), 1);
-        assert_eq!(done_at_once(&mut backlog, (1 << 20) - Backlog::EACH - 1), 2);
-        assert_eq!(done_at_once(&mut backlog, (64 << 10) - Backlog::EACH), 16);
-        assert!(backlog.is_to_be_minded(false) && !backlog.is_to_be_minded(false), "by one");
-        assert!(backlog.is_to_be_minded(true));
+        assert_eq!(done_at_once(&mut backlog, (1 << 20) - Backlog::BYTES_PER_ACCESS - 1), 2);
+        assert_eq!(done_at_once(&mut backlog, (64 << 10) - Backlog::BYTES_PER_ACCESS), 16);
+        assert!(backlog.may_drain(false) && !backlog.may_drain(false), "by one");
+        assert!(backlog.may_drain(true));
         while backlog.turn.pop().is_some() {}
-        assert!(!backlog.is_to_be_minded(true) && !backlog.is_to_be_minded(false));
+        assert!(!backlog.may_drain(true) && !backlog.may_drain(false));
     }
 
-    /// A client that sends whatever it likes, and has bound to a segment of 1 MiB.
+    /// A client made of the protocol core and a plain socket, so that it can send any frames. It has bound to
+    /// a segment of 1 MiB.
     struct Stranger {
         socket: UdpSocket,
         conversation: Conversation,
@@ -429,7 +440,7 @@ mod tests {
             stranger
         }
 
-        /// Asks for the export. When the answer is here, the server has read all that was sent before.
+        /// Binds to the export. When the answer is here, the server has received all that was sent before.
         fn bind(&mut self) {
             self.conversation.bind(Time::default(), "Memory/Long", 1);
             self.transmit().iter().for_each(|datagram| self.send(datagram));
@@ -472,7 +483,7 @@ mod tests {
             self.conversation.receive(Time::default(), &datagram[..len], sink);
         }
 
-        /// Waits for the end of a call.
+        /// Receives until a call has ended, and returns its outcome.
         fn end_of(&mut self, call: CallId) -> Result<Vec<u8>, Failure> {
             let mut end = None;
             while end.is_none() {
@@ -489,7 +500,7 @@ mod tests {
             end.unwrap()
         }
 
-        /// Sends the frames of several datagrams in one.
+        /// Sends the frames of several datagrams in one datagram.
         fn send_in_one(&mut self, datagrams: &[Vec<u8>]) {
             let frames: Vec<u8> = datagrams.iter().flat_map(|one| fuzzing::frames(one)).copied().collect();
             let (holder, _) = self.conversation.expected_proof(&[]).unwrap();
@@ -529,7 +540,8 @@ mod tests {
         let server = runtime.0.server().unwrap();
         let [mut stranger, mut other] = [(); 2].map(|()| Stranger::new(&segment));
         // Nobody fetches the results, so most accesses wait for room. The last of them find the queue full.
-        let accesses: Vec<CallId> = (0..Backlog::MOST + 512).map(|_| stranger.start(READINGS)).collect();
+        let accesses: Vec<CallId> =
+            (0..Backlog::MAX_WAITING + 512).map(|_| stranger.start(READINGS)).collect();
         for datagrams in stranger.transmit().chunks(32) {
             datagrams.iter().for_each(|datagram| stranger.send(datagram));
             other.bind();
@@ -542,7 +554,7 @@ mod tests {
         let before = refused(Kind::Overloaded);
         let new = stranger.start(READINGS);
         let mut datagrams = stranger.transmit();
-        let given_up = accesses[Backlog::MOST / 2];
+        let given_up = accesses[Backlog::MAX_WAITING / 2];
         stranger.conversation.cancel(Time::default(), given_up);
         datagrams.extend(stranger.transmit());
         stranger.send_in_one(&datagrams);

@@ -1,4 +1,4 @@
-//! A call that is to be executed: what is known of it, where its arguments stand.
+//! A call that a server is to execute: its procedure, where its arguments are, and how it is run.
 
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -27,29 +27,28 @@ pub(crate) struct Work {
     pub(crate) call: context::Incoming,
     pub(crate) exported: Arc<Exported>,
     procedure: u32,
-    /// The procedure's place in the interface, if it has one of that number.
+    /// The index of the procedure, if the interface has one of this number.
     which: Option<usize>,
     arguments: Arguments,
-    /// When it came.
+    /// When the call came, or began to wait for a worker.
     arrived: Time,
-    /// Who gets the outcome, if the call did not come by the socket.
+    /// Where the outcome goes, if the call did not come by the socket.
     pub(crate) back: Option<Arc<dyn Back>>,
 }
 
-/// The datagrams that came together.
+/// Received bytes that several calls share.
 pub(super) type Train = Arc<Box<[u8]>>;
 
 enum Arguments {
-    /// Where they stand in the buffer of the worker that received them.
+    /// A range of the buffer of the worker that received them.
     Received(Range<usize>),
-    /// Where they stand in the bytes of a datagram batch, which its calls share: the worker's buffer, or a
-    /// copy of it.
+    /// A range of received bytes, which the calls in them share: the worker's former buffer, or a copy.
     Shared(Train, Range<usize>),
     Kept(Vec<u8>),
 }
 
 impl Work {
-    /// A call that came in `datagram`, which begins at `start` of the worker's buffer.
+    /// Makes a call that came in `datagram`, which begins at `start` of the worker's buffer.
     #[inline(always)]
     pub(super) fn new(
         now: Time,
@@ -76,20 +75,20 @@ impl Work {
         }
     }
 
-    /// Whether the receiver may execute it itself. To say that there is no such
-    /// procedure is quick, and so is to have it executed elsewhere.
+    /// Whether the receiving worker may execute the call itself. A call of an unknown procedure is quick,
+    /// because only a refusal is sent; so is a call for an executor.
     pub(crate) fn is_quick(&self) -> bool {
         self.pace() == Pace::Quick
     }
 
-    /// The number by which the pool knows the host that the call comes from. For a call through shared memory
-    /// that is this machine.
+    /// Returns the pool's number for the host that the call comes from. A call through shared memory comes
+    /// from this machine.
     #[inline(always)]
     pub(super) fn host(&self) -> u64 {
         HostName::at(&self.call.from).number()
     }
 
-    /// What is known of how long it takes.
+    /// Returns how long the call is expected to take.
     #[inline(always)]
     pub(crate) fn pace(&self) -> Pace {
         if self.exported.elsewhere().is_some() {
@@ -98,25 +97,24 @@ impl Work {
         self.which.map_or(Pace::Quick, |which| self.exported.known(which).pace())
     }
 
-    /// The pace that is known of the call, and the usual length of its result in bytes: 0 if that is not
-    /// long.
+    /// Returns the call's expected pace, and the usual length of its result in bytes: 0 if that is not long.
     #[inline(always)]
     pub(super) fn outlook(&self) -> (Pace, usize) {
         (self.pace(), self.usual_result())
     }
 
-    /// Whether it is quick, and its result is not long.
+    /// Whether the call is quick and its result is not long.
     pub(super) fn is_light(&self) -> bool {
         self.outlook() == (Pace::Quick, 0)
     }
 
-    /// How long its result will be, if that is long.
+    /// Returns the usual length of the call's result in bytes: 0 if that is not long.
     #[inline]
     pub(super) fn usual_result(&self) -> usize {
         self.which.map_or(0, |which| self.exported.known(which).usual_result())
     }
 
-    /// It was executed. Gives the room of its arguments back.
+    /// Gives the buffer of an executed call's arguments back to the protocol.
     #[inline]
     pub(super) fn give_room_back(&mut self, protocol: &mut proto::Server) {
         if let Arguments::Kept(bytes) = &mut self.arguments {
@@ -124,7 +122,7 @@ impl Work {
         }
     }
 
-    /// Takes the arguments out of the buffer, which will be used again.
+    /// Copies the arguments out of the worker's buffer, which will be used again.
     pub(super) fn keep_arguments(&mut self, buffer: &[u8]) {
         if let Arguments::Received(range) = &self.arguments {
             self.arguments = Arguments::Kept(buffer[range.clone()].to_vec());
@@ -136,42 +134,42 @@ impl Work {
         self.arguments = Arguments::Kept(std::mem::take(buffer));
     }
 
-    /// Whether its arguments still stand in the buffer of the worker that received them.
+    /// Whether the arguments are still in the buffer of the worker that received them.
     pub(super) fn is_received(&self) -> bool {
         matches!(self.arguments, Arguments::Received(_))
     }
 
-    /// Whether its arguments stand in a buffer that it shares with calls which came with it.
+    /// Whether the arguments are in a buffer that the call shares with others.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.arguments, Arguments::Shared(..))
     }
 
     /// Keeps the arguments of one of many calls that came together. The calls share the received bytes
-    /// without a copy, because their turn comes soon. Their outcomes share datagrams.
+    /// without a copy, because they are executed soon.
     pub(super) fn share_arguments(&mut self, train: &Train) {
         if let Arguments::Received(range) = &self.arguments {
             self.arguments = Arguments::Shared(train.clone(), range.clone());
         }
     }
 
-    /// It is to wait for a worker, from now on.
+    /// Notes that the call waits for a worker from now on.
     pub(crate) fn waits(&mut self, now: Time) {
         self.arrived = now;
     }
 
-    /// Since when it has waited.
+    /// Returns the time since which the call has waited.
     pub(super) fn arrived(&self) -> Time {
         self.arrived
     }
 
-    /// It waited for a worker, and is executed now.
+    /// Records how long the call waited for a worker, now that it is executed.
     pub(super) fn waited(&self, now: Time) {
         if let Some(which) = self.which {
             self.exported.known(which).counters.queued.record(now.since(self.arrived));
         }
     }
 
-    /// What it costs to keep, in bytes.
+    /// Returns the length of the arguments in bytes.
     pub(super) fn bytes(&self) -> usize {
         match &self.arguments {
             Arguments::Received(range) | Arguments::Shared(_, range) => range.len(),
@@ -179,7 +177,8 @@ impl Work {
         }
     }
 
-    /// Gives the outcome to whoever handed the call in. What is left is an outcome for the protocol.
+    /// Gives the outcome to the connection that handed the call in. Returns the outcome if the call came by
+    /// the socket, so that it belongs to the protocol.
     #[inline]
     pub(super) fn give_back(&self, finish: Option<Finish>, reply: &mut Vec<u8>) -> Option<Finish> {
         let Some(back) = &self.back else { return finish };
@@ -187,9 +186,9 @@ impl Work {
         None
     }
 
-    /// Runs the procedure. The reply stands in `reply`, behind what the outlet takes. `now` is about the
-    /// time; it is looked up, here and when the procedure has ended, if that matters. `None` says that it is
-    /// executed elsewhere, and given back from there.
+    /// Runs the procedure. Its encoded result goes to `outlet`, as far as that takes it, and then to `reply`.
+    /// `now` is the approximate time; `run` reads the clock before and after the procedure where the exact
+    /// time matters. Returns `None` if an executor runs the call and will give its outcome back.
     #[inline(always)]
     pub(crate) fn run(
         &mut self,
@@ -231,7 +230,7 @@ impl Work {
             known.gave(encoder.offset());
             if timed {
                 let end = server.now();
-                // To hand a long result on is no reason to have another thread do it.
+                // Time spent handing a long result on does not make the procedure slow.
                 let took = outlet.map_or(Duration::ZERO, |outlet| outlet.took());
                 known.ran(end.since(*now).saturating_sub(took));
                 if let Some(slow) = server.limits.slow {
@@ -246,7 +245,7 @@ impl Work {
         Some(finish(dispatched))
     }
 
-    /// Has the call executed as a future, unless too many are.
+    /// Gives the call to the export's executor as a future, unless too many calls are there already.
     fn spawn(
         &self,
         server: &Arc<Server>,
@@ -263,7 +262,7 @@ impl Work {
             return Some(why.into());
         }
         let (call, exported) = (self.call, self.exported.clone());
-        // What makes and executes futures is the user's, and this thread may be the one that receives.
+        // The user's code makes and runs futures, and this thread may be the one that receives.
         let future = match guard::run(|| spawn.begin(self.procedure, arguments)) {
             Ok(future) => future,
             Err(panic) => return Some(finish(Dispatched::Failed(panicked(panic)))),
@@ -271,12 +270,12 @@ impl Work {
         let back = self.back.clone();
         let (server, future) = (server.clone(), Some(future));
         let serving = Serving { server, exported, which, call, since: now, future, back, notice: None };
-        // If this panics, the task has been dropped, and its caller told.
+        // If `spawn` panics, the task has been dropped, and its caller told.
         guard::run_alone("an executor", || spawn.spawn(Box::pin(serving)));
         None
     }
 
-    /// The slow-call log.
+    /// Writes a line to the slow-call log, if the call took that long.
     #[cold]
     fn log_if_slow(&self, slow: Duration, known: &Known, ran: Duration, queued: Duration) {
         if ran + queued >= slow {
@@ -284,7 +283,7 @@ impl Work {
             let line = format!(
                 "farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}"
             );
-            // Not by `eprintln`, which panics when nobody reads.
+            // `eprintln` would panic when standard error is closed.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }

@@ -1,7 +1,8 @@
-//! The server's counters as a memory segment that others read. They are written into it when it is read.
+//! The server's counters as a memory segment, which `farcall top` and other clients read.
 //!
-//! So counting costs a call nothing more. The receiving thread serves the segment like all memory, even while
-//! all procedures are stuck.
+//! The server writes its counters into the segment only when a client reads it, so counting costs a call
+//! nothing more. The receiving thread serves the segment like all memory, even while all procedures are
+//! stuck.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,7 +19,7 @@ use crate::stub::Interface as _;
 use farcall_memory::clerk::COUNTERS;
 use farcall_memory::{Access, TYPE, readable_words};
 
-/// The segment, and what it says of this server that does not change.
+/// The segment, and the facts in it that never change.
 pub(super) struct CounterSegment {
     exported: Arc<Exported>,
     words: Words,
@@ -28,7 +29,7 @@ pub(super) struct CounterSegment {
     written: Option<Time>,
 }
 
-/// The segment, if it is exported as `export`.
+/// Returns the segment, if `export` is its identifier.
 pub(super) fn find(counter_segment: &Option<CounterSegment>, export: u64) -> Option<&Arc<Exported>> {
     counter_segment
         .as_ref()
@@ -37,7 +38,7 @@ pub(super) fn find(counter_segment: &Option<CounterSegment>, export: u64) -> Opt
 }
 
 impl Core {
-    /// Writes the counters into the segment, if it is exported as `export`.
+    /// Writes the counters into the segment, if `export` is its identifier.
     #[cold]
     #[inline(never)]
     pub(super) fn write_down(&mut self, now: Time, export: u64) {
@@ -47,7 +48,7 @@ impl Core {
         else {
             return;
         };
-        // Calls that came together read the same.
+        // Reads that came together see the same counters.
         if counter_segment.written.replace(now) == Some(now) {
             return;
         }
@@ -70,7 +71,8 @@ impl Core {
 }
 
 impl Server {
-    /// Offers the counters as memory, as an export and a generation that nobody else has.
+    /// Exports the counters as memory. The caller chooses an identifier and a generation that no other export
+    /// has.
     pub(crate) fn export_counters(&self, export: u64, generation: u64) {
         let words: Arc<[AtomicU64]> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let memory = readable_words(words.clone(), generation, &*self.env);
@@ -86,7 +88,7 @@ impl Server {
             Some(CounterSegment { exported, words: Words::new(words), since, process, written: None });
     }
 
-    /// The segment, if it is exported as `export`. Its words are current if that procedure reads them.
+    /// Returns the segment, if `export` is its identifier, with current counters if `procedure` reads them.
     pub(super) fn counter_segment_of(&self, export: u64, procedure: u32) -> Option<Arc<Exported>> {
         let now = self.now();
         let mut core = self.lock();
@@ -97,7 +99,7 @@ impl Server {
     }
 }
 
-/// The counters of each export.
+/// Returns the counters of each export.
 pub(super) fn exports(protocol: &proto::Server, exports: &Exports) -> impl Iterator<Item = stats::Export> {
     exports.iter().map(|exported| {
         let known = protocol.exported(exported.id);

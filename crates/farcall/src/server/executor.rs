@@ -1,4 +1,4 @@
-//! What executes the calls of an export: the worker's thread, or an executor of futures that the exporter
+//! The executor of an export's calls: the worker's own thread, or an executor of futures that the exporter
 //! chose.
 
 use std::future::Future;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use crate::stub::{AsyncDispatched, AsyncServer, Dispatched, Interface};
 use crate::xdr::{Decoder, Encoder};
 
-/// What executes calls.
+/// Executes a call on the thread that asks for it.
 pub(crate) trait Dispatch: Send + Sync + 'static {
     fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
 }
 
-/// A server that is called on the worker's thread.
+/// A server whose procedures run on the worker's thread.
 pub(crate) struct Direct<T: ?Sized>(pub(crate) Arc<T>);
 
 impl<T: ?Sized + Interface> Dispatch for Direct<T> {
@@ -22,11 +22,11 @@ impl<T: ?Sized + Interface> Dispatch for Direct<T> {
     }
 }
 
-/// Where an interface's calls are executed.
+/// Where the calls of an export are executed.
 pub(crate) enum Executor {
-    /// On the worker's thread.
+    /// On the worker's thread, as ordinary functions.
     Here(Box<dyn Dispatch>),
-    /// As futures.
+    /// In an executor that the exporter chose, as futures.
     Elsewhere(Box<dyn Spawn>),
     /// Nowhere: the export is being dropped.
     Gone,
@@ -35,13 +35,13 @@ pub(crate) enum Executor {
 /// A future that serves one call, for an executor.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What makes futures of calls, and has them executed.
+/// Makes a future of each call, and has an executor run it.
 pub(crate) trait Spawn: Send + Sync + 'static {
     fn begin(&self, procedure: u32, arguments: Vec<u8>) -> AsyncDispatched;
     fn spawn(&self, task: Task);
 }
 
-/// A server of `async fn`s, and the executor that runs them.
+/// A server whose procedures are `async fn`s, and the executor that runs them.
 pub(crate) struct Spawned<S, F> {
     pub(crate) server: Arc<S>,
     pub(crate) executor: F,

@@ -1,4 +1,4 @@
-//! An interface that is offered, and what is known of its procedures.
+//! One exported interface: its executor, its memory, its counters, and how long its procedures take.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,28 +13,28 @@ use crate::xdr::{Decoder, Encoder};
 use crate::{builtin, guard, idl};
 use farcall_memory::{AccessHandler, Accessor};
 
-/// An interface that is offered.
+/// An exported interface.
 pub(crate) struct Exported {
     pub(crate) id: u64,
     env: Arc<dyn Env>,
     executor: Executor,
-    /// Executes accesses to the memory that is offered beside the interface.
+    /// Executes accesses to the memory that is exported beside the interface.
     memory: Option<Arc<dyn AccessHandler>>,
-    /// How often it was accessed.
+    /// How often that memory was accessed.
     accessed: AtomicU64,
-    /// What it answers to those who ask what it is.
+    /// The description of the interface, for clients that ask for it.
     described: Option<&'static idl::Interface>,
     since: Time,
     procedures: Box<[Known]>,
     /// Calls that execute or are queued.
     running: AtomicUsize,
-    /// Somebody waits for `idle`.
+    /// Whether a thread waits for `idle`.
     draining: AtomicBool,
     /// Set when `running` falls to zero while draining.
     idle: Arc<dyn Event>,
 }
 
-/// Exports by ascending identifier: each call looks for its own.
+/// The exports by ascending identifier, because each call looks its own up.
 #[derive(Clone, Default)]
 pub(super) struct Exports(Vec<Arc<Exported>>);
 
@@ -66,33 +66,34 @@ impl Exports {
     }
 }
 
-/// What is known of a procedure.
+/// What the server knows of a procedure: its declaration, its usual running time, its counters.
 pub(super) struct Known {
     facts: Procedure,
-    /// How long it runs: a moving average in nanoseconds, the latest run counting an eighth.
+    /// The usual running time: a moving average in nanoseconds, in which the latest run counts an eighth.
     average: AtomicU64,
-    /// How often it ran, up to `TRIALS`.
+    /// How often the procedure ran, up to `TRIALS`.
     trials: AtomicU64,
-    /// The length of the last result, if that was long; zero else.
+    /// The length of the last result in bytes, if that was long; otherwise 0.
     result: AtomicUsize,
     pub(super) counters: Counters,
 }
 
-/// So many runs make a procedure known.
+/// The number of runs after which the running time of a procedure counts as known.
 const TRIALS: u64 = 8;
-/// A procedure is quick if it runs no longer than it takes to wake another thread, or not much.
+/// A procedure is quick if its usual running time is below this, in nanoseconds: about what it takes to wake
+/// another thread.
 const QUICK: u64 = 30_000;
-/// A run counts as no longer than this, so that one outlier is soon forgotten.
+/// A longer run counts as this many nanoseconds, so that one outlier is soon forgotten.
 const OUTLIER: u64 = 1_000_000;
 
 impl Known {
-    /// How long its results are, if they are long: by the last one.
+    /// Returns the length of the last result in bytes if that was long, and otherwise 0.
     #[inline]
     pub(super) fn usual_result(&self) -> usize {
         self.result.load(Ordering::Relaxed)
     }
 
-    /// Its result had so many bytes.
+    /// Notes that a result had `len` bytes.
     #[inline]
     pub(super) fn gave(&self, len: usize) {
         const LONG: usize = 16 << 10;
@@ -101,7 +102,7 @@ impl Known {
         }
     }
 
-    /// What is known of how long it takes.
+    /// Returns how long the procedure is expected to take.
     #[inline]
     pub(super) fn pace(&self) -> Pace {
         match self.is_quick() {
@@ -111,7 +112,7 @@ impl Known {
         }
     }
 
-    /// Whether the receiver may execute it itself.
+    /// Whether the receiving worker may execute the procedure itself.
     #[inline]
     pub(super) fn is_quick(&self) -> bool {
         !self.facts.blocking
@@ -119,8 +120,8 @@ impl Known {
             && self.average.load(Ordering::Relaxed) < QUICK
     }
 
-    /// Whether the call that begins now is to be timed. To look at the clock costs as much as a
-    /// quick procedure.
+    /// Whether the call that begins now is to be timed. Reading the clock costs as much as a quick procedure,
+    /// so only some calls of quick procedures are.
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
         const ONE_IN: u64 = 16;
@@ -131,7 +132,7 @@ impl Known {
         self.facts.name
     }
 
-    /// Counts how a call of it ended.
+    /// Counts the end of a call of this procedure.
     #[inline]
     pub(super) fn count(&self, dispatched: &Dispatched) {
         let counter = match dispatched {
@@ -142,17 +143,17 @@ impl Known {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether its future is not dropped when its call is given up.
+    /// Whether the procedure's future runs on after its call was given up.
     pub(super) fn is_uncancelled(&self) -> bool {
         self.facts.uncancelled
     }
 
-    /// It ran so long.
+    /// Notes how long a run took.
     pub(super) fn ran(&self, time: Duration) {
         self.counters.ran.record(time);
         let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(OUTLIER);
         let average = self.average.load(Ordering::Relaxed);
-        // Two threads may lose one another's update: it is an estimate.
+        // A thread may overwrite another thread's update; this is an estimate.
         self.average.store(average - average / 8 + time / 8, Ordering::Relaxed);
         let trials = self.trials.load(Ordering::Relaxed);
         if trials < TRIALS {
@@ -197,19 +198,19 @@ impl Exported {
         self
     }
 
-    /// The memory that it offers.
+    /// Returns the memory that is exported beside the interface.
     #[inline]
     pub(super) fn memory(&self) -> Option<&dyn AccessHandler> {
         self.memory.as_deref()
     }
 
-    /// It was accessed once more.
+    /// Counts an access to the export's memory.
     #[inline]
     pub(super) fn count_access(&self) {
         self.accessed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What is known of the procedure of this number. Numbers mostly begin at 1 without a gap.
+    /// Returns the index of the procedure of this number. Numbers mostly begin at 1 without a gap.
     pub(super) fn procedure(&self, number: u32) -> Option<usize> {
         let guess = number.wrapping_sub(1) as usize;
         if self.procedures.get(guess).is_some_and(|known| known.facts.number == number) {
@@ -218,7 +219,7 @@ impl Exported {
         self.procedures.iter().position(|known| known.facts.number == number)
     }
 
-    /// What was counted of what is exported under that name.
+    /// Returns the export's counters under the export's `name`.
     pub(super) fn stats(&self, name: String) -> stats::Export {
         let procedures = self.procedures.iter().map(|known| known.counters.snapshot(known.facts.name));
         let (running, accesses) =
@@ -231,7 +232,7 @@ impl Exported {
         &self.procedures[which]
     }
 
-    /// Executes a call. `which` is the procedure's place in the interface, if it has one of that number.
+    /// Executes a call. `which` is the index of the procedure, if the interface has one of this number.
     #[inline]
     pub(super) fn dispatch(
         &self,
@@ -247,7 +248,8 @@ impl Exported {
         }
     }
 
-    /// What is none of the interface's procedures: an access to memory, or what every interface has.
+    /// Executes a call that is none of the interface's procedures: an access to memory, or a procedure that
+    /// every interface has.
     #[inline(never)]
     fn dispatch_other(
         &self,
@@ -274,7 +276,7 @@ impl Exported {
         builtin::Health { up: now.since(self.since), running }
     }
 
-    /// What executes its calls, if it is not the worker.
+    /// Returns the executor of the export's calls, if workers do not execute them.
     #[inline]
     pub(crate) fn elsewhere(&self) -> Option<&dyn Spawn> {
         match &self.executor {
@@ -298,7 +300,7 @@ impl Exported {
         }
     }
 
-    /// Waits until no call executes or is queued, but no longer than `time`. True: none does.
+    /// Waits until no call executes or is queued, but at most `time`. Returns whether none does.
     pub(crate) fn wait_idle(&self, env: &dyn Env, time: Duration) -> bool {
         let end = env.now() + time;
         self.draining.store(true, Ordering::SeqCst);
@@ -309,13 +311,13 @@ impl Exported {
             }
             self.idle.wait(Some(left));
         }
-        // An event wakes one; another may wait too.
+        // An event wakes one thread; another one may wait for it too.
         self.idle.set();
         true
     }
 }
 
-/// The server is the user's: its drop may panic, and block. A thread that serves calls leaves it to another.
+/// Drops the user's server. That drop may panic or block, so a thread of the pool leaves it to a new thread.
 impl Drop for Exported {
     fn drop(&mut self) {
         let executor = std::mem::replace(&mut self.executor, Executor::Gone);
@@ -323,7 +325,7 @@ impl Drop for Exported {
         if !crate::serving::is_in_pool() {
             return drop_it();
         }
-        // Where there can be no thread it is dropped here.
+        // If no thread can be started, `spawn` drops the closure, and with it the server, here.
         guard::run_alone("the drop of a server", || drop(self.env.spawn("farcall-drop", Box::new(drop_it))));
     }
 }

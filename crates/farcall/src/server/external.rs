@@ -1,5 +1,5 @@
-//! Calls that came otherwise than by the socket: they are found, queued, executed and given up like all
-//! others.
+//! Calls that did not come by the server's socket, such as calls through shared memory. They are found,
+//! queued, executed and given up like all others.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
@@ -12,7 +12,7 @@ use super::exported::{Exported, Exports};
 use super::{Caller, Server};
 use crate::workers::Pace;
 
-/// What is exported.
+/// The exports, and whether they still take new calls.
 #[derive(Default)]
 pub(super) struct Offers {
     exports: Exports,
@@ -20,11 +20,11 @@ pub(super) struct Offers {
 }
 
 impl Server {
-    /// The call of a process of the same user that stands in `buffer`, which has begun now: it is to be
-    /// ended.
+    /// Looks up the export of a call that a process of the same user made, and counts the call as begun. Its
+    /// arguments are in `buffer`. The caller of this function must end the call.
     ///
     /// # Errors
-    /// When there is no such export, or it takes no calls any more.
+    /// When there is no such export, or when the server takes no new calls any more.
     #[inline]
     pub(crate) fn admit(
         &self,
@@ -33,7 +33,7 @@ impl Server {
         incoming: Incoming<'_>,
         buffer: &[u8],
     ) -> Result<Work, Failure> {
-        // Held until the call has begun: who takes an offer back waits for those that have.
+        // This lock is held until the call has begun, because `withdraw` must wait for every call that has.
         let offers = self.read_offers();
         if offers.draining {
             return Err(Failure::new(Kind::Draining, Ran::No));
@@ -58,7 +58,7 @@ impl Server {
         self.read_offers().exports.find(id).is_some()
     }
 
-    /// Has a worker execute a call, when it has its turn. It knows whom to give the outcome back.
+    /// Queues a call, or hands it to a worker at once. The call knows where its outcome goes.
     pub(crate) fn hand_in(self: &Arc<Self>, mut work: Work) {
         let now = self.now();
         work.waits(now);
@@ -88,8 +88,8 @@ impl Server {
         refused.into_iter().for_each(|(work, failure)| self.refuse_one(work, failure));
     }
 
-    /// The caller has given a call up. One that has not begun is refused; one that executes, if it does, is
-    /// told.
+    /// Gives a call up for its caller. A call that has not begun is refused; the procedure of a call that
+    /// executes is told.
     pub(crate) fn give_up(&self, caller: Caller, key: CallKey, executes: &dyn Fn() -> bool) {
         let (unbegun, wakes) = {
             let mut core = self.lock();
@@ -107,19 +107,19 @@ impl Server {
         }
     }
 
-    /// A call has ended: that it was given up matters no more.
+    /// Forgets that a call was given up, because the call has ended.
     pub(crate) fn forget(&self, key: CallKey) {
         if self.any_cancelled() {
             self.forget_cancelled(&mut self.lock(), key);
         }
     }
 
-    /// What a thread that serves calls does around its life.
+    /// Runs the life of a thread that serves calls inside the user's async runtime.
     pub(crate) fn inside(&self, body: &mut dyn FnMut()) {
         (self.enter)(body);
     }
 
-    /// Refuses a call that had its place in the queue.
+    /// Refuses a call that was taken out of the queue.
     pub(super) fn refuse_one(self: &Server, work: Work, failure: Failure) {
         let now = self.now();
         let finish = work.give_back(Some(failure.into()), &mut Vec::new());

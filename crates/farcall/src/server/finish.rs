@@ -1,4 +1,4 @@
-//! What a dispatch means to the protocol: the end that a call's caller is told.
+//! Turns the outcome of a dispatched procedure into the outcome that the protocol reports to the caller.
 
 use farcall_proto::server::Finish;
 use farcall_proto::{Failure, Kind, Ran, Time};
@@ -13,7 +13,7 @@ pub(super) fn finish(dispatched: Dispatched) -> Finish {
         Dispatched::Exception => Finish::Exception,
         _ => return failure(dispatched).into(),
     };
-    // There is nothing in it to drop, which the compiler would look for.
+    // These two variants have nothing to drop; `forget` saves the compiler's check for that.
     std::mem::forget(dispatched);
     finish
 }
@@ -22,13 +22,13 @@ pub(super) fn finish(dispatched: Dispatched) -> Finish {
 fn failure(dispatched: Dispatched) -> Failure {
     let Some(why) = dispatched.failure() else { return Failure::new(Kind::Other, Ran::Yes) };
     let failure = Failure::new(why.kind(), why.ran()).with_detail(why.detail());
-    // Its cause may be of the user's making.
+    // The cause inside may be a type of the user's, whose drop may panic.
     guard::run_alone("the drop of an error", || drop(why));
     failure
 }
 
-/// The end of a call whose procedure has returned. Nobody wants a result that comes after the caller's
-/// deadline: the caller is told that the deadline has passed.
+/// Turns the outcome of a procedure that returned after its caller's deadline into a failure: nobody wants
+/// that result any more.
 pub(super) fn unless_late(call: &context::Incoming, now: Time, dispatched: Dispatched) -> Dispatched {
     match dispatched {
         Dispatched::Result | Dispatched::Exception if call.is_late(now) => {

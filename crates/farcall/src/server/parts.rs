@@ -1,4 +1,5 @@
-//! Long [`Bytes`] of a result, which are sent from where they stand instead of being copied into it.
+//! Long [`Bytes`] of a result, which a worker sends from where they are instead of copying them into the
+//! reply.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use super::Outlet;
 use crate::xdr::Spill;
 use crate::{Bytes, guard};
 
-/// Shorter `Bytes` are copied. No datagram is longer, whatever is configured.
+/// Shorter `Bytes` are copied. A datagram is never longer than this, so longer `Bytes` need several datagrams
+/// in any case.
 const MIN_LONG_BYTES: usize = 64 << 10;
 
 /// The long part of a result, if it has one.

@@ -1,10 +1,10 @@
-//! Who pays for calls and accesses that wait at a server, and which caller of the payer they belong to.
+//! Names of the hosts, users and callers between which a server's queues are fair.
 
 use std::net::SocketAddr;
 
 use farcall_proto::server::HostName;
 
-/// Who pays for a call or an access that waits.
+/// The host or user whose share of a queue a waiting call or access counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Payer {
     /// A host that sends datagrams.
@@ -14,7 +14,7 @@ pub(crate) enum Payer {
 }
 
 impl Payer {
-    /// The host that sends datagrams from this address.
+    /// Returns the host that sends datagrams from this address.
     #[inline]
     pub(crate) fn at(from: &SocketAddr) -> Payer {
         Payer::Host(HostName::at(from))

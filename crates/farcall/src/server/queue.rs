@@ -1,5 +1,5 @@
-//! Calls that wait for a worker, or until their clients have fetched other results: bounded, and fair between
-//! hosts and callers.
+//! The server's queue of calls that wait for a worker, or until their clients have fetched other results. It
+//! is bounded, and fair between hosts and between callers of a host.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::payer::{Caller, Payer};
 use crate::fair::{FairQueue, Waits};
 use crate::workers::Pace;
 
-/// Calls that wait. A call is held while it waits for its conversation's share of the results being sent.
+/// The waiting calls. A call is *held* while its conversation's earlier results take up the room for its own.
 pub(super) struct Queue(FairQueue<Work>);
 
 impl Waits for Work {
@@ -55,7 +55,7 @@ impl Queue {
         self.0.len()
     }
 
-    /// Whether calls of any conversation, or of this, are held.
+    /// Whether any call is held.
     pub(super) fn holds_any(&self) -> bool {
         self.0.holds_any()
     }
@@ -70,12 +70,12 @@ impl Queue {
         self.0.push(work, held)
     }
 
-    /// Adds a call for which a worker comes at once: it does not wait.
+    /// Adds a call that does not wait, because a worker for it is on its way.
     pub(super) fn pass(&mut self, work: Work) {
         self.0.add(work);
     }
 
-    /// The pace of the next call, in turn, that may begin; `None` if there is none.
+    /// Returns the pace of the next call, in turn, that `may` lets begin.
     pub(super) fn next_pace(&mut self, may: impl FnMut(&Work) -> bool) -> Option<Pace> {
         if self.0.turn_to(usize::MAX, may) { Some(self.0.front()?.pace()) } else { None }
     }
@@ -89,7 +89,7 @@ impl Queue {
         self.0.remove(caller, key)
     }
 
-    /// Why there is no room for a call.
+    /// Returns the failure of a call for which the queue has no room.
     pub(super) fn full(&self) -> Failure {
         let why = match self.0.is_full() {
             false => format!("{} bytes of arguments wait for a worker (FARCALL_QUEUE_BYTES)", self.0.bytes()),
@@ -98,13 +98,13 @@ impl Queue {
         Failure::new(Kind::Overloaded, Ran::No).with_detail(why)
     }
 
-    /// Has those held calls of a conversation that `may` accepts wait for a worker from now on. Returns
-    /// whether there are any.
+    /// Lets the held calls of a conversation that `may` accepts wait for a worker. Returns whether there are
+    /// any.
     pub(super) fn admit(&mut self, conversation: u64, may: impl FnMut(&Work) -> bool) -> bool {
         self.0.admit(Caller::Conversation(conversation), may)
     }
 
-    /// Takes out the next call, in turn, that may begin.
+    /// Takes out the next call, in turn, that `may` lets begin.
     pub(super) fn pop(&mut self, may: impl FnMut(&Work) -> bool) -> Option<Work> {
         if self.0.turn_to(usize::MAX, may) { self.0.pop() } else { None }
     }
@@ -114,7 +114,7 @@ impl Queue {
         self.0.put_back(work);
     }
 
-    /// Takes out a call whose caller has given it up.
+    /// Takes out a call that its caller has given up.
     pub(super) fn remove(&mut self, caller: Caller, key: CallKey) -> Option<Work> {
         self.0.remove(caller, key)
     }

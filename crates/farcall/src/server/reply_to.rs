@@ -1,4 +1,4 @@
-//! Where the outcome of a call goes that did not come by the socket.
+//! Where the outcome goes of a call that did not come by the socket, such as a call through shared memory.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use farcall_proto::server::{CallKey, Finish};
 use super::payer::Caller;
 use crate::xdr::Spill;
 
-/// Who handed a call in, and gets its outcome.
+/// The connection that handed a call in, and that gets its outcome.
 pub(crate) trait Back: Send + Sync {
     /// Gives the outcome back. Never blocks for long.
     fn give_back(&self, key: CallKey, finish: Finish, reply: Vec<u8>);
-    /// The caller, as the queue of calls that wait for a worker knows it.
+    /// Returns the caller's name in the queue of calls that wait for a worker.
     fn caller(&self) -> Caller;
 }
 
-/// Takes a long result while it is made.
+/// Takes the parts of a long result while the procedure's stub still encodes it.
 pub(crate) trait Outlet: Spill {
-    /// How long that took so far.
+    /// Returns how long taking these parts has lasted so far.
     fn took(&self) -> Duration;
 }

@@ -27,11 +27,11 @@ pub(super) struct Serving {
     pub(super) which: usize,
     pub(super) call: Incoming,
     pub(super) since: Time,
-    /// `None` once it has ended.
+    /// `None` once the call has ended.
     pub(super) future: Option<AsyncDispatched>,
-    /// Who gets the outcome, if the call did not come by the socket.
+    /// Where the outcome goes, if the call did not come by the socket.
     pub(super) back: Option<Arc<dyn Back>>,
-    /// What tells when the call is given up, once it has been polled in vain.
+    /// Tells the future that its caller has given the call up; made when the future is first pending.
     pub(super) notice: Option<Arc<Notice>>,
 }
 
@@ -67,13 +67,13 @@ impl Future for Serving {
 }
 
 impl Serving {
-    /// Drops what the user made, with nothing of ours left to do.
+    /// Drops the user's future, after everything of farcall's is done: the drop may panic.
     fn drop_future(&self, future: AsyncDispatched) {
         let _serving = context::enter_task(self.server.clone(), self.call);
         guard::run_alone("the drop of an async procedure", || drop(future));
     }
 
-    /// Has the task woken when its call is given up. True: it is already.
+    /// Makes sure that the task is woken when its call is given up. Returns whether it was given up already.
     fn watch(&mut self, cx: &Context<'_>) -> bool {
         if let Some(notice) = &self.notice {
             notice.watch(cx.waker());
@@ -89,7 +89,7 @@ impl Serving {
         self.server.is_cancelled(self.call.key)
     }
 
-    /// Nobody waits for the call any more: the procedure's future is dropped.
+    /// Ends a call that its caller has given up, and drops the procedure's future.
     fn give_up(&self, future: AsyncDispatched) {
         let kind = if self.call.is_late(self.server.now()) { Kind::Deadline } else { Kind::Cancelled };
         let why = CallFailed::new(kind, Ran::Maybe);
@@ -127,7 +127,7 @@ impl Drop for Serving {
 }
 
 impl Server {
-    /// Gives back the outcome of a call that no worker executes.
+    /// Sends the outcome of a call that no worker executes.
     pub(super) fn give_back(&self, now: Time, call: Incoming, finish: Finish, mut reply: Vec<u8>) {
         let mut out = OUT.take().unwrap_or_else(|| vec![0; depart::ROOM].into_boxed_slice());
         let (sent, alarm, admitted) = {
@@ -141,9 +141,9 @@ impl Server {
         if admitted {
             self.socket.wake();
         }
-        // What fits one datagram stands in `out`; of more, as many fragments leave as may.
+        // An outcome that fits one datagram is in `out`; of a longer one, as many fragments leave as may.
         match sent {
-            // What the system refuses is lost, like any datagram.
+            // A datagram that the system refuses is lost, like any other.
             Some(Transmit { to, len, .. }) => drop(self.socket.send(to, &out[..len])),
             None => self.flush(&mut out),
         }
@@ -152,6 +152,6 @@ impl Server {
 }
 
 thread_local! {
-    /// Room for datagrams that leave.
+    /// A buffer for datagrams that this thread sends, kept from one call to the next.
     static OUT: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }

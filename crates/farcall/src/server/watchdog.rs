@@ -1,14 +1,16 @@
-//! Looks after a receiver that executes a procedure which is known to be quick, in case it is not;
-//! and acts on the protocol's timers.
+//! The watchdog of a UDP server: it watches over a lone receiver that executes quick procedures itself, and
+//! acts on the protocol's timers.
 //!
-//! It is woken when such calls come fast, or to a lone receiver, and then naps while they come fast. The
-//! receiver pays no system call for it, only a count under a lock that it holds anyway. A look costs about as
-//! much as a call does, so naps get longer while all is well, and when calls become rare another worker
-//! receives besides, which nobody needs to look after: a lone receiver that gets stuck is replaced within 1.7
-//! ms ([`Watch`]). One in 16 calls of a quick procedure is timed. If such a call ends late, the procedure is
-//! no longer known to be quick. From then on another worker receives before one of its calls is executed.
+//! The watchdog is woken when quick calls come fast or a lone receiver executes them, and then naps and looks
+//! while they come fast. The receiver pays no system call for this, only a count under a lock that it holds
+//! anyway. A look costs about as much as a call does, so naps get longer while all is well. When calls become
+//! rare, another worker receives besides, and no watching is needed. A lone receiver that gets stuck is
+//! replaced within 1.7 ms ([`Watch`]). One in 16 calls of a quick procedure is timed. If such a call ends
+//! late, the procedure is no longer known to be quick: from then on another worker receives before one of its
+//! calls is executed.
 //!
-//! While it watches, workers take the time of its last look for the time at which a lone call came.
+//! While the watchdog watches, workers take the time of its last look as the arrival time of a call that
+//! comes alone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,9 +23,9 @@ use crate::workers::{Rare, Replacement, Watch, replace};
 use super::{Assignee, Caller, Core, QUEUE_LOOK_EVERY, Server};
 use crate::env::Time;
 
-/// Calls are too rare for looks when fewer than 8 come between two, 8 times in a row.
+/// The watchdog stops watching when fewer than 8 calls come between two looks, 8 times in a row.
 const RARE: Rare = Rare { calls: 8, looks: 8 };
-/// Calls that have waited too long and are refused at one look.
+/// The most calls that one look refuses because they have waited too long.
 const MAX_REFUSED_PER_LOOK: usize = 256;
 
 impl Server {
@@ -32,7 +34,7 @@ impl Server {
         env.spawn("farcall-watchdog", Box::new(move || self.run_watchdog()))
     }
 
-    /// The watchdog's life: it sleeps until it is needed.
+    /// Runs the watchdog's life: it sleeps until it is needed.
     fn run_watchdog(self: Arc<Self>) {
         while !self.is_stopped() {
             let now = self.now();
@@ -41,10 +43,10 @@ impl Server {
                 let mut core = self.lock();
                 self.act_on_timer(&mut core, now);
                 let timer = [core.protocol.timeout(), core.queue_look].into_iter().flatten().min();
-                // While it watches nobody needs to wake it.
+                // A watching watchdog looks often enough; nobody needs to wake it.
                 core.sleeping = if core.pool.is_guarded() { Some(Time::default()) } else { timer };
                 if core.protocol.has_loose() {
-                    // Its drop is the user's code, and may take its time.
+                    // A worker drops them, because drops are the user's code and may take long.
                     self.socket.wake();
                 }
                 (timer, core.pool.is_guarded())
@@ -58,11 +60,11 @@ impl Server {
         }
     }
 
-    /// Acts on the protocol's timer if it is time. What was let go may be what an access or a call
-    /// waits for, to which who receives sees.
+    /// Acts on the protocol's timer if it is due. If that gave room to a waiting access or call, the
+    /// receiving worker is woken to execute it.
     fn act_on_timer(&self, core: &mut Core, now: Time) {
         if self.notices.next().is_some_and(|deadline| deadline <= now) {
-            // Their wakers are the user's, and may take their time.
+            // A worker wakes these tasks, because wakers are the user's code and may take long.
             core.accessor.woken.append(&mut self.notices.take_late(now));
             self.socket.wake();
         }
@@ -78,8 +80,8 @@ impl Server {
         }
     }
 
-    /// Sees to calls that wait for a worker: refuses those that have waited too long, and lets more begin if
-    /// the calls that execute made no progress.
+    /// Refuses calls that have waited too long for a worker, and lets more begin if the calls that execute
+    /// made no progress.
     fn look_at_queue(self: &Arc<Self>, now: Time) {
         let (mut late, mut assigned) = (Vec::new(), Vec::new());
         {
@@ -120,8 +122,8 @@ impl Server {
         }
     }
 
-    /// Gives up a call whose client is not heard any more: refuses it if it has not begun, and otherwise
-    /// tells its procedure.
+    /// Gives up a call whose client has been silent for too long: refuses the call if it has not begun, and
+    /// otherwise tells its procedure.
     #[cold]
     fn forsake(&self, core: &mut Core, now: Time, key: CallKey) {
         if core.give_up_access(now, key) {
@@ -137,15 +139,15 @@ impl Server {
             }
             None => self.note_cancelled(core, key),
         }
-        // What is to be sent, and who is to be woken, whoever receives sees to.
+        // The receiving worker sends the refusal and wakes the tasks.
         self.socket.wake();
     }
 
-    /// Watches until nothing has moved for a while.
+    /// Watches until calls have become rare.
     fn watch(self: &Arc<Self>) {
         let mut watch = Watch::new(&self.lock().pool, RARE);
         while !watch.is_over() {
-            // Woken without need it looks once too often.
+            // A needless wake-up costs one look too many.
             self.watchdog.wait(Some(watch.nap()));
             if self.is_stopped() {
                 return;
@@ -163,7 +165,7 @@ impl Server {
         let core = &mut *self.lock();
         self.act_on_timer(core, now);
         let replacement = watch.look(&mut core.pool);
-        // Calls that are to be logged when they are slow are timed from when they came.
+        // With a slow-call log the exact arrival time matters.
         let told = core.pool.is_guarded() && self.limits.slow.is_none();
         self.looked.store(if told { now.as_nanos() } else { 0 }, Ordering::Relaxed);
         replacement

@@ -1,4 +1,5 @@
-//! Interceptors around what executes calls. Without interceptors none of this is there.
+//! Runs the user's interceptors around the executor of an export. An export without interceptors has none of
+//! this.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::stub::{AsyncDispatched, Dispatched, Procedure, before_the_procedure, 
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, context};
 
-/// What watches the calls of one interface.
+/// The interceptors of one export, with what they are told about each call.
 #[derive(Clone)]
 struct Watch {
     interceptors: Interceptors,
@@ -18,7 +19,7 @@ struct Watch {
     env: Arc<dyn Env>,
 }
 
-/// Puts interceptors around an executor, if there are any.
+/// Puts the interceptors around an executor. Returns the executor itself if there are no interceptors.
 pub(crate) fn watched(
     interceptors: &Interceptors,
     interface: &'static str,

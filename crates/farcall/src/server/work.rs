@@ -1,4 +1,5 @@
-//! A worker's life: it receives, executes, gives back, and rests when another receives.
+//! A worker's life: it receives calls, executes them, sends their outcomes, and rests while other workers
+//! receive.
 
 mod deferred;
 mod send;
@@ -28,48 +29,47 @@ use farcall_proto::ACCESSES;
 
 /// What a worker does next.
 enum Next {
-    /// The call that stands in `current`.
+    /// Executes the call in `current`.
     Execute,
-    /// Whatever waits to be done, or to receive.
+    /// Looks for a waiting call, and receives if there is none.
     Look,
     Receive,
     Rest,
 }
 
-/// A worker.
+/// A worker and its buffers.
 struct Receiver<'s> {
     server: &'s Arc<Server>,
     worker: Arc<Worker>,
     buffer: Box<[u8]>,
-    /// Those that calls share which came in them.
-    lent: Vec<Train>,
-    /// Room for one datagram that leaves, and one that was written there and is to be sent when nothing is
-    /// locked.
+    /// Receive buffers that calls share which came in them.
+    shared_buffers: Vec<Train>,
+    /// Buffer for one datagram to send, and the datagram in it that is to be sent when no lock is held.
     out: Box<[u8]>,
     written: Option<Transmit>,
-    /// Room for a result, and what of it was not copied.
+    /// Buffer for a result, and the parts of the result that are sent without a copy.
     reply: Vec<u8>,
     parts: LongParts,
-    /// It will be long.
+    /// Whether the next result will be long.
     long: bool,
-    /// What else there is to do before the next call.
+    /// What to do before the next call: a set of `deferred`'s flags.
     deferred_work: u8,
-    /// What was not copied of results that were sent. It may be the user's, and is dropped when nothing is
-    /// locked.
+    /// Long parts of results that were sent. They may be the user's, so they are dropped while no lock is
+    /// held.
     to_drop: Vec<Bytes>,
-    /// It minds accesses that wait for their turn: until they are done it executes no calls, and does some
-    /// between two datagrams.
+    /// Whether this worker drains the backlog of accesses. Until the backlog is empty it executes no calls,
+    /// and executes some accesses between two datagrams.
     draining_backlog: bool,
-    /// Whom accesses are to wake, when nothing is locked.
+    /// Tasks that accesses are to wake, once no lock is held.
     woken: Vec<Waker>,
-    /// Nobody executes, so that spinning takes the processor from none of ours.
+    /// Whether no worker executes. Then spinning takes the processor from none of them.
     alone: bool,
-    /// About the time of the last thing that happened, readings aside, of which so many came.
+    /// The approximate time of the last event, readings aside, and the number of readings that came.
     now: Time,
     readings: u32,
-    /// The call that is to be executed here.
+    /// The call that this worker is to execute.
     current: Option<Work>,
-    /// Memory was accessed, and this leaves at once.
+    /// The datagram that answers an access; it leaves at once.
     answer: Option<Transmit>,
     /// Accesses to memory that came in one datagram, empty between two.
     accesses: Vec<Incoming<'static>>,
@@ -77,13 +77,13 @@ struct Receiver<'s> {
     arrived: Vec<Work>,
     cancelled: Vec<CallKey>,
     refused: Vec<(Work, Failure)>,
-    /// Results of the train that is being executed which were not sent by themselves.
+    /// Results of the batch being executed that have not been sent yet.
     deferred: usize,
-    /// Who is to help with a train's calls that are not quick.
+    /// The worker that is to execute those calls of a batch that are not quick.
     helper: Option<Replacement>,
 }
 
-/// Has a procedure executed whose results are long: they are not all copied.
+/// Executes a procedure whose results are long. Their long parts are not copied.
 #[cold]
 fn run_long(
     work: &mut Work,
@@ -98,19 +98,21 @@ fn run_long(
     work.run(server, buffer, reply, now, outlet)
 }
 
-/// A train of so many bytes is worth a buffer of its own, and a worker has so many of these at most.
-const MUCH: usize = 8 << 10;
-const MOST_LENT: usize = 4;
+/// A shorter datagram batch is copied. A longer one keeps the worker's receive buffer, and the worker takes
+/// another.
+const MIN_SHARED_BYTES: usize = 8 << 10;
+/// The most receive buffers that a worker has out for calls to share.
+const MAX_SHARED_BUFFERS: usize = 4;
 
-/// Room for all that is received at once.
+/// Returns a buffer for all that one system call receives.
 fn buffer() -> Box<[u8]> {
     vec![0; 64 << 10].into_boxed_slice()
 }
 
-/// How long to keep off a socket that fails in a way that we do not know.
+/// How long to stay away from a socket after an error that we do not know.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Lives a worker's life.
+/// Runs a worker's life.
 pub(super) fn live(server: &Arc<Server>, worker: Arc<Worker>) {
     Receiver::new(server, worker).live();
 }
@@ -120,7 +122,7 @@ impl<'s> Receiver<'s> {
         Receiver {
             worker,
             buffer: buffer(),
-            lent: Vec::new(),
+            shared_buffers: Vec::new(),
             out: vec![0; depart::ROOM].into_boxed_slice(),
             written: None,
             reply: Vec::new(),
@@ -160,7 +162,7 @@ impl<'s> Receiver<'s> {
                 },
             };
         }
-        // A call that came too late is dropped: its caller hears nothing, as when a process ends.
+        // A call that is left now is dropped: its caller gets no answer, as when a process ends.
     }
 
     /// Waits for a datagram and takes it in.
@@ -182,14 +184,14 @@ impl<'s> Receiver<'s> {
         self.take_in(from, len, each)
     }
 
-    /// Nothing came.
+    /// Acts when a receive has ended without a datagram.
     #[cold]
     fn idle(&mut self, received: &io::Result<Received>) -> Next {
         self.now = self.server.about_now();
         match received {
             Ok(Received::TimedOut) if self.draining_backlog => self.next(),
             Ok(Received::Woken) => self.woken(),
-            // That a client is gone shows in that it asks no more.
+            // A client that is gone shows by asking no more.
             Ok(_) => Next::Receive,
             Err(_) => {
                 self.server.env.event().wait(Some(PAUSE));
@@ -198,7 +200,7 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// There may be room for an access or a call that waits for it.
+    /// Looks, after another thread woke the socket, whether an access, a call or work of the user's waits.
     #[cold]
     fn woken(&mut self) -> Next {
         let waits = {
@@ -209,13 +211,13 @@ impl<'s> Receiver<'s> {
         if waits { self.next() } else { Next::Receive }
     }
 
-    /// Whether it may rest, if others receive: it has nothing to do.
+    /// Whether this worker has nothing to do, and may rest if others receive.
     #[inline]
     fn may_rest(&self, planned: &Option<Plan>) -> bool {
         planned.is_none() && self.deferred_work & USER_CODE == 0
     }
 
-    /// Notes what the next wait depends on, and whether the watchdog is to be woken.
+    /// Notes what the next wait depends on, what user code to run, and whether to wake the watchdog.
     fn look(&mut self, core: &mut Core) {
         self.deferred_work |= if core.alarm() { ALARM } else { 0 };
         if !core.accessor.woken.is_empty() || core.protocol.has_loose() {
@@ -224,7 +226,7 @@ impl<'s> Receiver<'s> {
         self.alone = core.pool.nobody_executes();
     }
 
-    /// Takes in what was received: one call is executed here, others are queued.
+    /// Acts on received datagrams: one call is executed here, others are queued.
     fn take_in(&mut self, from: &SocketAddr, len: usize, each: usize) -> Next {
         let (server, draining_backlog) = (self.server, self.draining_backlog);
         let (mut planned, mut sent) = (None, false);
@@ -236,8 +238,8 @@ impl<'s> Receiver<'s> {
             if self.answer.is_none() {
                 let draining_backlog = self.catch_up(core);
                 planned = if draining_backlog { self.leave_calls(core, len) } else { self.choose(core, len) };
-                // A refusal must be there before the word that its call is with us, or the caller who
-                // cancelled it never learns that it did not run.
+                // A refusal must be in the protocol before the message that its call has arrived is written.
+                // Otherwise a caller who cancelled the call never learns that it did not run.
                 sent = self.refused.is_empty() && self.transmit(core);
             }
             self.look(core);
@@ -257,15 +259,15 @@ impl<'s> Receiver<'s> {
         }
         match self.begin(planned) {
             Next::Receive if self.draining_backlog => Next::Receive,
-            // Calls that were left to somebody else may wait still: perhaps nobody came.
+            // No worker may have come for the calls that were left to others.
             Next::Receive if draining_backlog => self.next(),
             Next::Receive => self.make_way(),
             next => next,
         }
     }
 
-    /// Does some of the accesses that wait, if any do, and minds the others if nobody does. Says whether it
-    /// does.
+    /// Executes some of the waiting accesses, and decides whether this worker drains the backlog. Returns
+    /// whether it does.
     #[inline]
     fn catch_up(&mut self, core: &mut Core) -> bool {
         (self.draining_backlog || !core.backlog.is_empty()) && self.do_some(core)
@@ -274,11 +276,11 @@ impl<'s> Receiver<'s> {
     #[cold]
     fn do_some(&mut self, core: &mut Core) -> bool {
         core.catch_up(self.now, &mut self.reply);
-        self.draining_backlog = core.backlog.is_to_be_minded(self.draining_backlog);
+        self.draining_backlog = core.backlog.may_drain(self.draining_backlog);
         self.draining_backlog
     }
 
-    /// The calls that came are left to somebody else.
+    /// Leaves the calls that came to another worker.
     #[cold]
     fn leave_calls(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
         if self.current.is_some() || !self.arrived.is_empty() {
@@ -290,9 +292,9 @@ impl<'s> Receiver<'s> {
         None
     }
 
-    /// Answers the reading that came in a datagram, if it is one. What may have to be done besides is so only
-    /// after something else. The time tells who was idle longest, and nothing else: it is looked at now and
-    /// then.
+    /// Answers the reading in a datagram, if the datagram is one. Nothing else needs to be done then, because
+    /// only other events make further work. The time serves only to know which conversation has been idle
+    /// longest, so the clock is read for one reading in 64.
     #[inline(always)]
     fn read(&mut self, from: &SocketAddr, len: usize) -> Option<Next> {
         const ONE_IN: u32 = 64;
@@ -306,23 +308,23 @@ impl<'s> Receiver<'s> {
             let mut core = server.lock();
             let answer = core.read(self.now, from, reading, &mut self.out)?;
             self.alone = core.pool.nobody_executes();
-            // As in `make_way`.
+            // This is the rule of `make_way`.
             (answer, !self.draining_backlog && core.pool.make_way(&self.worker))
         };
-        // What the system refuses is lost, like any datagram.
+        // A datagram that the system refuses is lost, like any other.
         let _ = server.socket.send(*from, &self.out[..answer]);
         Some(if rest { Next::Rest } else { Next::Receive })
     }
 
-    /// Where two receive, who took in no call rests: both would act on what comes, a long message's, and send
-    /// in disorder.
+    /// Lets this worker rest if it got no call while two workers receive. Both would otherwise act on the
+    /// datagrams of a long message, and send out of order.
     #[cold]
     fn make_way(&self) -> Next {
         if self.server.lock().pool.make_way(&self.worker) { Next::Rest } else { Next::Receive }
     }
 
-    /// Gives a datagram to the protocol. Of the calls that it brings the first stands in `current`, the quick
-    /// ones among the others in the batch, and the rest in `arrived`; accesses to memory are executed.
+    /// Gives a datagram to the protocol. The first call in it goes to `current`, further quick calls to the
+    /// batch, and the others to `arrived`. Accesses to memory are executed.
     #[inline(never)]
     fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, only: bool) {
         let Core { protocol, exports, counter_segment, batch, accessor, .. } = core;
@@ -337,10 +339,10 @@ impl<'s> Receiver<'s> {
             let exported = exports
                 .find(incoming.export)
                 .or_else(|| counter_segment::find(counter_segment, incoming.export));
-            // Answered below, as an access of nothing is.
+            // `Core::access` answers that there is no such export.
             let Some(exported) = exported else { return accesses.push(incoming.into_owned()) };
             let work = || Work::new(now.get(), from, incoming, exported, datagram, place.start);
-            // Made where it stays: it is some 200 bytes.
+            // The call is built in place, because it has about 200 bytes.
             if current.is_none() {
                 *current = Some(work());
                 return;
@@ -369,7 +371,7 @@ impl<'s> Receiver<'s> {
         match lone {
             Some(incoming) if incoming.procedure < ACCESSES => take(incoming),
             Some(incoming) => {
-                // The one datagram that is made here must leave before the next.
+                // Only one datagram can wait in `out`, so it must leave before the next is written.
                 let out = if only { &mut self.out[..] } else { &mut [] };
                 self.answer = core.access_in_turn(self.now, *from, incoming, out, &mut self.reply);
             }
@@ -380,7 +382,7 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Executes the accesses that came with something else, and acts on what was given up.
+    /// Executes the accesses of a datagram that holds several frames, and acts on its cancels.
     #[inline(never)]
     fn settle_requests(&mut self, core: &mut Core, from: &SocketAddr) {
         if !self.cancelled.is_empty() {
@@ -394,8 +396,9 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Ends the accesses that were given up, those of this datagram and those that wait, before any other is
-    /// executed or waits. An access that has ended would leave its cancel with us: nobody would forget it.
+    /// Ends the accesses that were given up, in this datagram or the backlog, before any other access is
+    /// executed or queued. A cancel for an access that has ended already would stay in [`Core::cancelled`]
+    /// for ever.
     #[cold]
     fn give_up_accesses(&mut self, core: &mut Core) {
         let given_up: HashSet<CallKey> = self.cancelled.iter().copied().collect();
@@ -407,7 +410,8 @@ impl<'s> Receiver<'s> {
         self.cancelled.retain(|key| !ended.contains(key) && !core.give_up_access(self.now, *key));
     }
 
-    /// Refuses the calls that were given up and have not begun. Those that execute are to be told.
+    /// Refuses the calls that were given up and have not begun, and notes those that execute, so that their
+    /// procedures are told.
     #[cold]
     fn cancel(&mut self, core: &mut Core) {
         for key in self.cancelled.drain(..) {
@@ -425,7 +429,8 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Chooses what to execute here. What came alone goes first if it is quick, or if nothing waits.
+    /// Chooses the call to execute here. A call that came alone goes first if it is quick, or if no call
+    /// waits.
     fn choose(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
         if !self.arrived.is_empty() || core.batch.back().is_some_and(|work| !work.is_shared()) {
             self.line_up(core, len);
@@ -455,13 +460,13 @@ impl<'s> Receiver<'s> {
         self.next_in_line(core)
     }
 
-    /// No call came, but perhaps there is room for the result of one.
+    /// Chooses a call when none came: a held call may have room for its result now.
     #[inline(never)]
     fn next_held(&mut self, core: &mut Core) -> Option<Plan> {
         if core.queue.holds_any() { self.next_in_line(core) } else { None }
     }
 
-    /// Calls came together: quick ones are executed here one after the other, unless another worker
+    /// Queues calls that came together. This worker executes the quick ones in turn, unless another worker
     /// comes to help.
     #[inline(never)]
     fn line_up(&mut self, core: &mut Core, len: usize) {
@@ -490,20 +495,21 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// What was received, for those to share who came in it. Much is not copied: another buffer takes the
-    /// place of that.
+    /// Returns the received bytes, for the calls in them to share. Long ones are not copied: they keep the
+    /// buffer, and the worker takes another.
     fn train(&mut self, len: usize) -> Train {
         let copy = |buffer: &[u8]| Arc::new(Box::from(&buffer[..len]));
-        if len < MUCH {
+        if len < MIN_SHARED_BYTES {
             return copy(&self.buffer);
         }
-        let returned = self.lent.iter().position(|train| Arc::strong_count(train) == 1);
-        let returned = returned.and_then(|place| Arc::try_unwrap(self.lent.swap_remove(place)).ok());
-        if returned.is_none() && self.lent.len() == MOST_LENT {
+        let returned = self.shared_buffers.iter().position(|train| Arc::strong_count(train) == 1);
+        let returned =
+            returned.and_then(|place| Arc::try_unwrap(self.shared_buffers.swap_remove(place)).ok());
+        if returned.is_none() && self.shared_buffers.len() == MAX_SHARED_BUFFERS {
             return copy(&self.buffer);
         }
         let train = Arc::new(std::mem::replace(&mut self.buffer, returned.unwrap_or_else(buffer)));
-        self.lent.push(train.clone());
+        self.shared_buffers.push(train.clone());
         train
     }
 
@@ -555,7 +561,7 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Sees to it that there is room for a result, of `usual` bytes if it will be long.
+    /// Makes sure that `reply` has room for a result, of `usual` bytes if it will be long.
     #[inline]
     fn make_room(&mut self, core: &mut Core, usual: usize) {
         if self.reply.capacity() < usual.max(1) {
@@ -577,7 +583,7 @@ impl<'s> Receiver<'s> {
         self.refused.push((work, core.stuck()));
     }
 
-    /// Does what was planned, as far as it concerns others.
+    /// Wakes the threads that a plan asks for, and returns what this worker does next.
     #[inline(always)]
     fn begin(&mut self, planned: Option<Plan>) -> Next {
         if let Some(helper) = self.helper.take() {
@@ -593,7 +599,7 @@ impl<'s> Receiver<'s> {
         if self.deferred_work == 0 { next } else { self.run_deferred(next) }
     }
 
-    /// Has others receive, or look after this one, as was planned.
+    /// Has another worker receive, or the watchdog watch this one, as planned.
     #[inline(always)]
     fn leave_to_others(&self, plan: Plan) {
         match plan {
@@ -603,7 +609,7 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Refuses the calls for which there is no room, and those given up.
+    /// Refuses the calls in `refused`.
     #[cold]
     fn refuse(&mut self) {
         for (work, failure) in std::mem::take(&mut self.refused) {
@@ -625,7 +631,7 @@ impl<'s> Receiver<'s> {
         self.send(None);
     }
 
-    /// Executes a call, gives its outcome back, and says what is next.
+    /// Executes the current call, sends its outcome, and returns what to do next.
     #[inline(never)]
     fn execute(&mut self) -> Next {
         let Some(work) = &mut self.current else { return Next::Receive };
@@ -638,8 +644,7 @@ impl<'s> Receiver<'s> {
         let (server, key) = (self.server, work.call.key);
         let elsewhere = finish.is_none();
         let finish = work.give_back(finish, &mut self.reply);
-        // The former call stays where it is unless another takes its place, so that its 200 bytes are not
-        // moved.
+        // The executed call stays where it is unless another takes its place, because it has about 200 bytes.
         let replaced;
         let (planned, alone, sent, rest) = {
             let mut core = server.lock();
@@ -692,11 +697,11 @@ impl<'s> Receiver<'s> {
         if rest { Next::Rest } else { next }
     }
 
-    /// Gives an outcome to the protocol, and says what to send. Those of a train leave together: at its end,
-    /// or some at a time, for the caller to have something to do meanwhile.
+    /// Gives an outcome to the protocol, and returns the datagram to send. The outcomes of a batch leave
+    /// together, at its end or 64 at a time, so that their callers need not wait for the last.
     #[inline(always)]
     fn finish(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>) -> Option<Transmit> {
-        const TOGETHER: usize = 64;
+        const MAX_RESULTS_TOGETHER: usize = 64;
         let (now, reply, lone) = (self.now, &mut self.reply, self.deferred == 0 && core.batch.is_empty());
         let out = if lone { &mut self.out[..] } else { &mut [] };
         let sent = finish.and_then(|finish| core.protocol.finish(now, key, finish, reply, out));
@@ -706,7 +711,7 @@ impl<'s> Receiver<'s> {
         self.deferred += 1;
         if core.batch.is_empty() {
             self.deferred = 0;
-        } else if !self.deferred.is_multiple_of(TOGETHER) {
+        } else if !self.deferred.is_multiple_of(MAX_RESULTS_TOGETHER) {
             return None;
         }
         self.transmit(core);
@@ -733,7 +738,7 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Of one who is at the socket: is there a call that waits, or a result of one who overruns?
+    /// Looks for a waiting call, and for room for a held one; lets this worker rest if it is one too many.
     fn next(&mut self) -> Next {
         let server = self.server;
         let (planned, rest) = {
@@ -742,7 +747,7 @@ impl<'s> Receiver<'s> {
             let draining_backlog = self.catch_up(&mut core);
             self.look(&mut core);
             let planned = if draining_backlog { None } else { self.next_in_line(&mut core) };
-            // One who was called to a call that somebody else has taken since is one too many.
+            // A worker that was woken for a call is one too many if another worker has taken the call since.
             let rest = self.may_rest(&planned) && !draining_backlog && core.pool.rest(&self.worker);
             self.transmit(&mut core);
             (planned, rest)

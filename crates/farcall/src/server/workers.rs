@@ -1,4 +1,4 @@
-//! The server as what its workers receive from, and whoever sees to calls that wait for a worker.
+//! Connects the UDP server to the pool of workers in `farcall-core`.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Carrier for Server {
 }
 
 impl Server {
-    /// Has somebody see to calls that wait.
+    /// Wakes or starts the thread that is to execute waiting calls.
     pub(super) fn assign(self: &Arc<Self>, assignee: Option<Assignee>) {
         match assignee {
             Some(Assignee::Worker(replacement)) => replace(self, replacement),

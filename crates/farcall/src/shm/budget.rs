@@ -1,11 +1,12 @@
-//! A budget of what peers make this process hold, of which each peer process has a share.
+//! A budget for connections, bytes or threads that peer processes make this process hold. Each peer process
+//! has a share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::workers::Quota;
 
-/// Whatever is counted in it: connections, bytes, threads.
+/// A budget of connections, bytes or threads.
 ///
 /// Each process has a least share. Beyond that, all share a pool, of which a process may have as much as it
 /// leaves to others: half if it is alone, a quarter beside a process that has half (Choudhury & Hahne 1998,
@@ -15,7 +16,7 @@ use crate::workers::Quota;
 pub(super) struct Budget {
     pool: usize,
     least: usize,
-    /// How many can be taken at most, from the pool and by the least shares together.
+    /// The most that can be taken, from the pool and by the least shares together.
     most: usize,
     taken: Mutex<Taken>,
 }
@@ -23,12 +24,12 @@ pub(super) struct Budget {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// Beyond the least shares.
+    /// The part of `all` that is beyond the least shares.
     pooled: usize,
     by: HashMap<i32, usize>,
 }
 
-/// What is taken when a process has taken more.
+/// The amounts taken after a process has taken more.
 struct After {
     all: usize,
     pooled: usize,
@@ -42,7 +43,7 @@ impl Taken {
     }
 }
 
-/// The budget as one process draws on it.
+/// One process's share of a budget.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     budget: Arc<Budget>,
@@ -63,16 +64,16 @@ impl Budget {
     }
 }
 
-/// Bytes that one connection holds. The budget is asked for them by steps.
+/// The bytes that one connection holds. They are taken from the budget in steps.
 #[derive(Debug)]
 pub(super) struct Held {
     share: Share,
     bytes: usize,
-    /// Taken of the budget: as many, or some more.
+    /// The bytes taken from the budget: as many as are held, rounded up to a step.
     taken: usize,
 }
 
-/// Bytes of a step.
+/// The size of a step in bytes.
 const STEP: usize = 512 << 10;
 
 impl Held {
@@ -80,7 +81,7 @@ impl Held {
         Held { share, bytes: 0, taken: 0 }
     }
 
-    /// Holds so many more, or not (false).
+    /// Holds `more` bytes in addition. Returns false, and holds no more, if the budget does not have them.
     pub(super) fn add(&mut self, more: usize) -> bool {
         let bytes = self.bytes.saturating_add(more);
         if bytes > self.taken {
@@ -94,7 +95,7 @@ impl Held {
         true
     }
 
-    /// Holds so many no longer.
+    /// Holds `less` bytes fewer.
     pub(super) fn remove(&mut self, less: usize) {
         self.bytes = self.bytes.saturating_sub(less);
         let enough = self.bytes.max(1).next_multiple_of(STEP);
@@ -117,12 +118,12 @@ impl Drop for Held {
 }
 
 impl Share {
-    /// Who draws.
+    /// Returns the process whose share this is.
     pub(super) fn process(&self) -> i32 {
         self.process
     }
 
-    /// Takes so much more, or nothing (false).
+    /// Takes `more` from the budget. Returns false, and takes nothing, if the share does not allow it.
     pub(super) fn take(&self, more: usize) -> bool {
         let mut taken = self.budget.lock();
         let (after, may) = self.with(&taken, more);
@@ -132,7 +133,7 @@ impl Share {
         may
     }
 
-    /// What there would be with so much more, and whether it may be had.
+    /// Returns the amounts with `more` taken, and whether the share allows them.
     fn with(&self, taken: &Taken, more: usize) -> (After, bool) {
         let budget = &*self.budget;
         let before = taken.by.get(&self.process).copied().unwrap_or(0);
@@ -143,7 +144,7 @@ impl Share {
         (After { all, pooled, own }, may)
     }
 
-    /// Gives so much back of what was taken.
+    /// Gives `less` back to the budget.
     pub(super) fn give(&self, less: usize) {
         let (budget, mut taken) = (&*self.budget, self.budget.lock());
         let Some(before) = taken.by.remove(&self.process) else { return };
@@ -157,7 +158,7 @@ impl Share {
     }
 }
 
-/// Threads, one by one.
+/// A share of threads, which are taken one by one.
 impl Quota for Share {
     fn take(&self) -> bool {
         self.take(1)
@@ -182,7 +183,7 @@ impl Quota for Share {
 mod tests {
     use super::*;
 
-    /// Takes as many as a process can get, one by one, and counts them.
+    /// Takes all that a process can get, one by one, and returns how many.
     fn all(share: &Share) -> usize {
         (0..).take_while(|_| share.take(1)).count()
     }

@@ -1,4 +1,4 @@
-//! One caller's memory at the serving end, and what its slots cannot hold.
+//! One caller's memory at the server's end, with the arguments and results that its slots cannot hold.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,11 @@ use crate::env::Env;
 pub(super) struct Bulk {
     pub(super) env: Arc<dyn Env>,
     pub(super) memory: farcall_shm::Server,
-    /// How long to look for more without sleeping while something large is on its way.
+    /// How long to poll for the next part of a long message before sleeping.
     pub(super) brisk: Duration,
-    /// Arguments that come by rings, results that go in parts.
+    /// Arguments that arrive by rings, and results until they are fetched.
     large: Mutex<Large>,
-    /// How many results are kept there.
+    /// The number of results kept there.
     kept: AtomicUsize,
 }
 
@@ -25,13 +25,13 @@ impl Bulk {
         Bulk { env, memory, brisk, large: Mutex::new(large), kept: AtomicUsize::new(0) }
     }
 
-    /// A ring for a result, if one is idle.
-    pub(super) fn idle_lane(&self) -> Option<BulkProducer> {
-        self.large().idle_lane()
+    /// Takes an idle ring for a result, if there is one.
+    pub(super) fn idle_ring(&self) -> Option<BulkProducer> {
+        self.large().idle_ring()
     }
 
-    pub(super) fn give_lane_back(&self, producer: BulkProducer) {
-        self.large().give_lane_back(producer);
+    pub(super) fn give_ring_back(&self, producer: BulkProducer) {
+        self.large().give_ring_back(producer);
     }
 
     /// Whether any result waits to be fetched.
@@ -40,7 +40,8 @@ impl Bulk {
         self.kept.load(Ordering::Relaxed) > 0
     }
 
-    /// Keeps what is left of a result until it is fetched. False: there is no room.
+    /// Keeps the rest of a result, from byte `from`, until the caller fetches it. Returns false if there is
+    /// no room.
     #[cold]
     pub(super) fn keep_reply(&self, slot: usize, number: u64, reply: Vec<u8>, from: usize) -> bool {
         let mut large = self.large();
@@ -49,7 +50,7 @@ impl Bulk {
         is_kept
     }
 
-    /// Forgets what is kept of a slot's result: that of this number alone, or any.
+    /// Forgets the kept result of a slot: of the call with this number, or of any call.
     #[cold]
     pub(super) fn forget_reply(&self, slot: usize, number: Option<u64>) {
         let mut large = self.large();

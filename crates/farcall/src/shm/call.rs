@@ -10,8 +10,8 @@ use crate::stub::bad_arguments;
 use crate::xdr::Encoder;
 
 impl Link {
-    /// Calls and waits. False: too many calls are outstanding here. Else `sink` gets the outcome, unless this
-    /// fails before anything was sent.
+    /// Calls and waits. `sink` gets the outcome. Returns false if every slot has a call already, and an error
+    /// if the call failed before anything was sent; then `sink` gets nothing.
     pub(crate) fn call(
         &self,
         outgoing: &Outgoing<'_>,

@@ -1,5 +1,5 @@
-//! Work that a peer may block for as long as it likes, done in a thread for which callers wait no longer than
-//! a moment.
+//! Does work that a peer may block for as long as it likes, in a thread of its own. A caller waits for that
+//! thread only for a bounded time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use crate::env::Env;
 
-/// How many such threads there may be in the whole process. When all are blocked, further work of this kind
-/// is not done.
+/// The most such threads in the whole process. When all are blocked, further work of this kind is not done.
 const MAX_THREADS: usize = 16;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// What `meet` gives, if it does within `most`. What it gives later is dropped where it is.
+/// Returns what `meet` returns, if it does so within `most`. A later result is dropped in its own thread.
 pub(crate) fn elsewhere<T: Send + 'static>(
     env: &Arc<dyn Env>,
     most: Duration,
@@ -21,7 +20,7 @@ pub(crate) fn elsewhere<T: Send + 'static>(
 ) -> Option<T> {
     let one_more = |threads| (threads < MAX_THREADS).then_some(threads + 1);
     THREADS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-    // What was met, until it is taken; nothing once nobody waits for it.
+    // The result of `meet` until it is taken; `None` once the caller has stopped waiting.
     let given = Arc::new(Mutex::new(Some(None)));
     let (place, event) = (given.clone(), env.event());
     let over = event.clone();

@@ -1,7 +1,7 @@
-//! Where the outcome of a started call waits for its caller. Exactly one thread takes the outcome out of the
-//! call's slot: the caller's, when it polls or waits, or the service thread, which keeps it here.
+//! Keeps the outcome of a started call for its caller. Exactly one thread takes the outcome out of the call's
+//! slot: the caller's, when it polls or waits, or the service thread, which keeps the outcome here.
 //!
-//! (tests/awaited.rs includes this file, and gives it loom's types through `super::sync`.)
+//! `tests/awaited.rs` includes this file, and gives it loom's types through `super::sync`.
 
 use std::sync::PoisonError;
 use std::task::Waker;
@@ -14,14 +14,14 @@ use super::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 pub(super) struct Handover<E> {
     state: Mutex<State<E>>,
     kept: Condvar,
-    /// The service thread was told of the call.
+    /// Whether the service thread was told of the call.
     awaited: AtomicBool,
 }
 
 struct State<E> {
     stage: Stage<E>,
     waker: Option<Waker>,
-    /// Until when its caller waits for the server's word on its cancel, if it was cancelled.
+    /// Until when the caller waits for the server's answer to its cancel, if it cancelled the call.
     cancelled: Option<Time>,
 }
 
@@ -42,8 +42,8 @@ impl<E> Handover<E> {
         Handover { state: Mutex::new(state), kept: Condvar::new(), awaited: AtomicBool::new(false) }
     }
 
-    /// Has a task woken when the outcome is kept. Returns the waker that was registered before, and whether
-    /// the caller has to tell the service thread of the call.
+    /// Registers the waker of a task that awaits the outcome. Returns the waker that was registered before,
+    /// and whether the caller has to tell the service thread of the call.
     pub(super) fn listen(&self, waker: &Waker) -> (Option<Waker>, bool) {
         let former = self.lock().waker.replace(waker.clone());
         (former, !self.awaited.swap(true, Ordering::SeqCst))
@@ -54,8 +54,8 @@ impl<E> Handover<E> {
         self.awaited.load(Ordering::SeqCst)
     }
 
-    /// Gives the call up, by `give_up`, and has it waited for until `until` at the latest. Returns false if
-    /// it was given up before, or has ended.
+    /// Gives the call up by running `give_up`, and lets the caller wait until `until` for the server's
+    /// answer. Returns false if the call was given up before, or has ended.
     pub(super) fn cancel(&self, until: Time, give_up: impl FnOnce()) -> bool {
         let mut state = self.lock();
         if !matches!(state.stage, Stage::Sent) || state.cancelled.is_some() {
@@ -66,7 +66,7 @@ impl<E> Handover<E> {
         true
     }
 
-    /// Until when the server's answer to the cancel is waited for, if the call was cancelled.
+    /// Returns until when the server's answer to a cancel is waited for, if the call was cancelled.
     pub(super) fn cancelled(&self) -> Option<Time> {
         self.lock().cancelled
     }
@@ -75,14 +75,14 @@ impl<E> Handover<E> {
         matches!(self.lock().stage, Stage::Sent)
     }
 
-    /// Called by a thread that passes the outcome on itself: whether it is the one that takes the outcome out
-    /// of the slot.
+    /// Returns whether the calling thread is the one to take the outcome out of the slot. That thread passes
+    /// the outcome on itself.
     pub(super) fn take(&self) -> bool {
         self.begin(Stage::Over)
     }
 
-    /// Called by the service thread: whether it is the one that takes the outcome out of the slot. It then
-    /// [keeps](Handover::keep) it.
+    /// Returns whether the service thread is the one to take the outcome out of the slot. It then
+    /// [keeps](Handover::keep) the outcome.
     pub(super) fn take_to_keep(&self) -> bool {
         self.begin(Stage::Taking)
     }
@@ -104,7 +104,7 @@ impl<E> Handover<E> {
         state.waker.take()
     }
 
-    /// Takes out the waker of a call that needs no looking after any more. It is returned, not dropped here,
+    /// Takes out the waker of a call that has ended otherwise. The waker is returned, not dropped here,
     /// because its drop is the user's code.
     pub(super) fn waker(&self) -> Option<Waker> {
         self.lock().waker.take()

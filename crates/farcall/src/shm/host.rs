@@ -1,5 +1,5 @@
-//! The serving end on this machine: meets callers, answers their probes, notices that they are gone, and
-//! looks after their receivers as the sentinel does after the socket's.
+//! The server's end of shared memory: one thread that accepts callers, answers their probes, notices that
+//! they are gone, and watches over their receivers as the watchdog watches over the socket's.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,50 +20,52 @@ use crate::env::Time;
 use crate::server::Server;
 use crate::workers::Watch;
 
-/// What a server needs to be called through memory. It ends when it is stopped.
+/// The handle of a server's host thread. Stopping it ends the thread.
 pub(crate) struct Host(Arc<HostSignal>);
 
-/// Connections at most; further callers call by UDP.
+/// The most connections; further callers call by UDP.
 const MAX_CONNECTIONS: usize = 1024;
-/// Connections that a process may have in any case while there are any left.
+/// The connections that each process may have, as long as there are any left.
 const LEAST_CONNECTIONS: usize = 4;
-/// How many connections may stay silent, and for how long. One too many takes the place of the one that has
-/// been silent longest.
+/// The most connections that have not sent a hello, and how long each may take. One more takes the place of
+/// the oldest.
 const MAX_SILENT: usize = 64;
 const SILENCE: Duration = Duration::from_secs(1);
-/// Nobody is met while so many connections cannot be closed: their peers have left what blocks that.
+/// No caller is accepted while this many connections cannot be closed, because their peers have left in them
+/// what blocks the closing.
 const MAX_UNCLOSED: usize = 64;
-/// Bytes that all callers together can make the server hold. The pool allows one result of the greatest
+/// The bytes that all callers together can make the server hold. The pool allows one result of the greatest
 /// length beside another; each process has its least share besides.
 const POOL_BYTES: usize = 2 * ((1 << 30) + (1 << 20));
 const LEAST_BYTES: usize = 512 << 10;
-/// Threads that each process's connections may have besides their receivers while there are any left.
+/// The threads that each process's connections may have besides their receivers, as long as there are any
+/// left.
 const LEAST_THREADS: usize = 2;
-/// What the host hears besides its callers.
+/// The epoll names of the alarm and of the listeners.
 const ALARM: u64 = 0;
 const LISTENERS: Range<u64> = 1..4;
-/// How long nobody is met when there are too many files.
+/// How long the host accepts no caller when there are too many files.
 const REST: Duration = Duration::from_millis(50);
 
 impl Host {
-    /// Meets the callers of a server.
+    /// Starts the thread that accepts the callers of a server.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// When a socket, an eventfd, an epoll set or a thread cannot be made.
     pub(crate) fn new(server: &Arc<Server>, offers: &Arc<Offers>, spin: Duration) -> std::io::Result<Host> {
         let listeners = callable_at(server.address()).into_iter().map(|at| Ok((at, Listener::bind(at)?)));
         let listeners = listeners.collect::<std::io::Result<Vec<(SocketAddr, Listener)>>>()?;
         let signal = Arc::new(HostSignal::new()?);
-        let ear = EpollSet::new()?;
-        ear.add(&signal.alarm, ALARM)?;
+        let epoll = EpollSet::new()?;
+        epoll.add(&signal.alarm, ALARM)?;
         for ((_, listener), name) in listeners.iter().zip(LISTENERS) {
-            ear.add(listener, name)?;
+            epoll.add(listener, name)?;
         }
-        // The other half of the descriptors is for what else the process does.
+        // The other half of the file descriptors is left to the rest of the process.
         let most = MAX_CONNECTIONS.min(farcall_shm::file_limit() / 2);
         let threads = server.threads().max();
-        let body = Keeper {
-            ear,
+        let body = HostThread {
+            epoll,
             next: LISTENERS.end,
             server: server.clone(),
             signal: signal.clone(),
@@ -87,65 +89,65 @@ impl Host {
     }
 }
 
-/// The host's thread.
-struct Keeper {
+/// The state of the host's thread.
+struct HostThread {
     server: Arc<Server>,
     signal: Arc<HostSignal>,
-    /// What came of the meetings that are over.
+    /// The outcomes of finished meetings.
     met: Arc<Met>,
     /// The listeners, each with the address by which its callers know the server.
     listeners: Vec<(SocketAddr, Listener)>,
-    /// Until then nobody is met.
+    /// Until when no caller is accepted.
     resting: Option<Time>,
-    ear: EpollSet,
-    /// By what name the ear knows who arrives next.
+    epoll: EpollSet,
+    /// The epoll name of the next connection.
     next: u64,
     spin: Duration,
     /// Segments that may be mapped.
     offers: Arc<Offers>,
     /// How many connections each process may have.
     places: Arc<Budget>,
-    /// How many bytes of large arguments and results each process may have us hold.
+    /// How many bytes of long arguments and results each process may make the server hold.
     bytes: Arc<Budget>,
     /// How many of the server's threads each process's connections may use, besides one receiver for each
     /// connection.
     threads: Arc<Budget>,
     connections: HashMap<u64, Connection>,
-    /// Those that have not said yet what they want, and when each has to go, in that order.
+    /// Connections that have not sent a hello, and when each has to go, in that order.
     silent: VecDeque<(Time, u64)>,
 }
 
-/// A connection, which has a place.
+/// A connection, which takes up a place of its process's share.
 struct Connection {
     /// The server's address that the caller used.
     at: SocketAddr,
-    wire: Arc<UnixChannel>,
+    channel: Arc<UnixChannel>,
     place: Share,
     stage: Stage,
 }
 
 enum Stage {
-    /// It has not said yet what it wants.
+    /// The peer has not sent its hello.
     Silent,
-    /// Its own thread finds out what it has passed.
+    /// A thread of its own looks at the files that the peer has passed.
     Meeting,
-    /// It has mapped some memory, and says nothing more.
+    /// The peer has mapped a segment, and sends nothing more.
     Guest,
-    /// It has a session. The watch is what the watchdog remembers while it looks after the receiver.
+    /// The peer calls. The watch is what the watchdog remembers while it watches over the receiver.
     Calling(Arc<Session>, Option<Watch>),
 }
 
-impl Keeper {
+impl HostThread {
     fn live(mut self) {
-        let mut said = Vec::new();
+        let mut ready = Vec::new();
         while !self.signal.is_stopped() {
             let most = self.nap();
-            self.ear.wait(most, &mut said);
-            for name in said.drain(..) {
+            self.epoll.wait(most, &mut ready);
+            for name in ready.drain(..) {
                 match name {
                     ALARM => self.signal.alarm.clear(),
                     _ if LISTENERS.contains(&name) => self.accept(name),
-                    _ => self.hear(name),
+                    _ => self.receive(name),
                 }
             }
             self.take_met();
@@ -155,11 +157,12 @@ impl Keeper {
         self.end();
     }
 
-    /// What was not taken by now never runs; only then may the callers hear it.
+    /// Closes all sessions, then their sockets: a call that no receiver has taken must never run once its
+    /// caller learns that the server is gone.
     fn end(mut self) {
         self.take_met();
         self.sessions().for_each(|(session, _)| session.close());
-        self.sessions().for_each(|(session, _)| session.wire().close());
+        self.sessions().for_each(|(session, _)| session.channel().close());
     }
 
     fn sessions(&mut self) -> impl Iterator<Item = (&Arc<Session>, &mut Option<Watch>)> {
@@ -169,7 +172,7 @@ impl Keeper {
         })
     }
 
-    /// How long to sleep.
+    /// Returns how long to sleep; `None` until something happens.
     fn nap(&mut self) -> Option<Duration> {
         let naps = self.sessions().filter_map(|(_, watch)| Some(watch.as_ref()?.nap())).min();
         let until = self.silent.front().map(|(until, _)| *until).into_iter().chain(self.resting).min();
@@ -182,10 +185,10 @@ impl Keeper {
             return self.rest();
         }
         let Some((at, listener)) = self.listeners.get((listener - LISTENERS.start) as usize) else { return };
-        let (wire, process) = match listener.accept() {
+        let (channel, process) = match listener.accept() {
             Ok(Some(arrived)) => arrived,
             Ok(None) => return,
-            // Too many files, perhaps: keep off for a while.
+            // There may be too many files.
             Err(_) => return self.rest(),
         };
         let place = self.places.share(process);
@@ -194,25 +197,25 @@ impl Keeper {
         }
         let name = self.next;
         self.next += 1;
-        let connection = Connection { at: *at, wire: Arc::new(wire), place, stage: Stage::Silent };
-        if self.ear.add(&*connection.wire, name).is_err() {
+        let connection = Connection { at: *at, channel: Arc::new(channel), place, stage: Stage::Silent };
+        if self.epoll.add(&*connection.channel, name).is_err() {
             return;
         }
         self.connections.insert(name, connection);
         if self.silent.len() >= MAX_SILENT {
             let longest = self.silent.pop_front();
-            longest.into_iter().for_each(|(_, name)| self.part(name));
+            longest.into_iter().for_each(|(_, name)| self.drop_connection(name));
         }
         self.silent.push_back((self.server.env().now() + SILENCE, name));
     }
 
-    /// Meets nobody for a while.
+    /// Accepts no caller for a while.
     fn rest(&mut self) {
-        self.listeners.iter().for_each(|(_, listener)| self.ear.remove(listener));
+        self.listeners.iter().for_each(|(_, listener)| self.epoll.remove(listener));
         self.resting = Some(self.server.env().now() + REST);
     }
 
-    /// Parts with those who have been silent for too long, and meets others again after a rest.
+    /// Drops connections that have been silent for too long, and accepts callers again after a rest.
     fn end_silence(&mut self) {
         if self.silent.is_empty() && self.resting.is_none() {
             return;
@@ -220,67 +223,67 @@ impl Keeper {
         let now = self.server.env().now();
         while let Some((_, name)) = self.silent.front().copied().filter(|(until, _)| *until <= now) {
             self.silent.pop_front();
-            self.part(name);
+            self.drop_connection(name);
         }
         if self.resting.is_some_and(|until| until <= now) {
-            // (If there is no memory for that now, there is after another rest.)
-            let heard = self.hear_listeners();
-            self.resting = heard.err().map(|_| now + REST);
+            // If the system has no memory for this now, the host rests once more.
+            let watched = self.watch_listeners();
+            self.resting = watched.err().map(|_| now + REST);
         }
     }
 
-    fn hear_listeners(&self) -> std::io::Result<()> {
+    fn watch_listeners(&self) -> std::io::Result<()> {
         for ((_, listener), name) in self.listeners.iter().zip(LISTENERS) {
-            // (One may be heard since the last rest, when there was no memory for the other.)
-            self.ear.remove(listener);
-            self.ear.add(listener, name)?;
+            // One listener may still be watched since the last rest, if there was no memory for the other.
+            self.epoll.remove(listener);
+            self.epoll.add(listener, name)?;
         }
         Ok(())
     }
 
-    /// Takes in what a connection says.
-    fn hear(&mut self, name: u64) {
+    /// Receives a message from a connection.
+    fn receive(&mut self, name: u64) {
         let Some(connection) = self.connections.get_mut(&name) else { return };
         match &connection.stage {
-            Stage::Silent => self.greet(name),
-            Stage::Calling(session, _) => match session.wire().receive(&mut [0; 8]) {
-                // A probe that cannot be answered now is one of many.
-                Received::Message(_) => drop(session.wire().send(PROBE, None)),
+            Stage::Silent => self.take_hello(name),
+            Stage::Calling(session, _) => match session.channel().receive(&mut [0; 8]) {
+                // An unanswered probe does no harm: the peer sends others.
+                Received::Message(_) => drop(session.channel().send(PROBE, None)),
                 Received::Nothing => {}
                 // No file is passed with a probe.
-                Received::Gone | Received::Files => self.part(name),
+                Received::Gone | Received::Files => self.drop_connection(name),
             },
-            // One who has mapped memory says nothing more: it is gone.
-            Stage::Guest => self.part(name),
+            // A peer that has mapped a segment sends nothing: it has ended.
+            Stage::Guest => self.drop_connection(name),
             Stage::Meeting => {}
         }
     }
 
-    /// One who has said what it wants gets its memory.
-    fn greet(&mut self, name: u64) {
+    /// Reads a connection's hello, and passes a segment or starts a meeting.
+    fn take_hello(&mut self, name: u64) {
         let Some(connection) = self.connections.get_mut(&name) else { return };
         let mut hello = [0; MAX_HELLO_BYTES];
-        let heard = connection.wire.receive(&mut hello);
-        if heard == Received::Nothing {
+        let received = connection.channel.receive(&mut hello);
+        if received == Received::Nothing {
             return;
         }
         self.silent.retain(|(_, silent)| *silent != name);
-        let stays = match heard {
+        let stays = match received {
             Received::Message(len) => match Hello::from_bytes(&hello[..len]) {
                 Some(hello @ Hello { wants: Wants::Segment(generation), .. }) => {
                     connection.stage = Stage::Guest;
                     let answer = answer(&self.server, &hello, connection.at);
-                    self.offers.pass(hello.export, generation, &answer, &connection.wire)
+                    self.offers.pass(hello.export, generation, &answer, &connection.channel)
                 }
                 _ => false,
             },
             Received::Files => {
                 connection.stage = Stage::Meeting;
-                self.ear.remove(&*connection.wire);
+                self.epoll.remove(&*connection.channel);
                 let process = connection.place.process();
                 let means = Means {
                     server: self.server.clone(),
-                    wire: connection.wire.clone(),
+                    channel: connection.channel.clone(),
                     signal: self.signal.clone(),
                     spin: self.spin,
                     bytes: self.bytes.share(process),
@@ -291,35 +294,35 @@ impl Keeper {
             Received::Nothing | Received::Gone => false,
         };
         if !stays {
-            self.part(name);
+            self.drop_connection(name);
         }
     }
 
-    /// Hears those whose meetings are over.
+    /// Takes over the sessions of finished meetings.
     fn take_met(&mut self) {
         for (name, session) in self.met.take() {
             let (Some(session), Some(connection)) = (session, self.connections.get_mut(&name)) else {
-                self.part(name);
+                self.drop_connection(name);
                 continue;
             };
             let mut watch = None;
             session.look(&mut watch);
             connection.stage = Stage::Calling(session, watch);
-            if self.ear.add(&*connection.wire, name).is_err() {
-                self.part(name);
+            if self.epoll.add(&*connection.channel, name).is_err() {
+                self.drop_connection(name);
             }
         }
     }
 
-    /// Lets go of one who is gone, or has to go.
-    fn part(&mut self, name: u64) {
+    /// Drops a connection whose peer is gone, or has to go.
+    fn drop_connection(&mut self, name: u64) {
         let Some(connection) = self.connections.remove(&name) else { return };
-        self.ear.remove(&*connection.wire);
+        self.epoll.remove(&*connection.channel);
         if let Stage::Calling(session, _) = &connection.stage {
             session.close();
             session.forsake();
         }
-        connection.wire.close();
+        connection.channel.close();
     }
 }
 

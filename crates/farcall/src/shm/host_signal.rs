@@ -1,4 +1,4 @@
-//! What wakes the host's thread, and tells others that it has stopped.
+//! Wakes the host's thread, and says whether the host has stopped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,12 +11,12 @@ pub(super) struct HostSignal {
 
 impl HostSignal {
     /// # Errors
-    /// What the operating system says.
+    /// When the operating system refuses an eventfd.
     pub(super) fn new() -> std::io::Result<HostSignal> {
         Ok(HostSignal { alarm: Alarm::new()?, stopped: AtomicBool::new(false) })
     }
 
-    /// There is something for the host to look after.
+    /// Wakes the host's thread, because a session needs it.
     pub(super) fn wake(&self) {
         self.alarm.set();
     }

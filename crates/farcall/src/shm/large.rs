@@ -1,5 +1,5 @@
-//! What slots cannot hold, at the serving end: arguments that come by rings, and results until they are
-//! fetched.
+//! Arguments and results that slots cannot hold, at the server's end: arguments that arrive by rings, and
+//! results until they are fetched.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,22 +12,22 @@ use super::budget::Held;
 /// The largest buffer, in bytes, that a receiver keeps from one call to the next.
 pub(super) const MAX_KEPT_BYTES: usize = 4 << 20;
 
-/// Of one caller.
+/// The long arguments and results of one caller.
 pub(super) struct Large {
-    /// By ring.
+    /// Arriving arguments, by ring.
     arguments: Vec<Arriving>,
-    /// By slot: what is left of a result, from where on.
+    /// Results that the caller has yet to fetch, by slot.
     replies: HashMap<usize, Kept>,
-    /// Rings for results that no result is put into.
+    /// Idle rings for results.
     rings: Vec<BulkProducer>,
-    /// Bytes of arguments and results that are held while they go by parts.
+    /// The bytes of arguments and results held here, as counted in the budget.
     held: Held,
-    /// Bytes of one call's arguments at most.
+    /// The most bytes of one call's arguments.
     most: usize,
     spares: Spares,
 }
 
-/// Buffers that nobody uses: as many as there are calls with large arguments under way, but few bytes.
+/// Unused buffers: about as many as calls with long arguments are under way, with a bound on their bytes.
 #[derive(Default)]
 struct Spares(Vec<Vec<u8>>);
 
@@ -35,16 +35,16 @@ struct Spares(Vec<Vec<u8>>);
 struct Arriving {
     consumer: BulkConsumer,
     bytes: Vec<u8>,
-    /// Why their call will be refused.
+    /// The failure with which the call of these arguments will be refused.
     refused: Option<Failure>,
 }
 
-/// What is left of a result.
+/// A result, or the rest of one, that the caller has yet to fetch.
 struct Kept {
     /// The number of the call that the result is of.
     number: u64,
     reply: Vec<u8>,
-    /// What is before that is gone already.
+    /// The bytes before this index have left already.
     from: usize,
 }
 
@@ -61,14 +61,14 @@ impl Large {
         }
     }
 
-    /// Takes what has come by the rings.
+    /// Takes the parts of arguments that have come by the rings.
     pub(super) fn look(&mut self) {
         let Large { arguments, held, most, spares, .. } = self;
         arguments.iter_mut().for_each(|arriving| arriving.look(held, *most, spares));
     }
 
-    /// The arguments that came by a ring, when the call itself is there; `former` is used for other ones.
-    /// `None`: the caller breaks the rules.
+    /// Returns the arguments that came by a ring, once the call itself is there. `former` is a buffer to be
+    /// used again. Returns `None` if the caller breaks the rules.
     pub(super) fn take_arguments(
         &mut self,
         bulk: BulkArguments,
@@ -93,7 +93,8 @@ impl Large {
         }
     }
 
-    /// False: there is no room. What is before `from` is gone already.
+    /// Keeps the bytes of a result from `from` on until the caller fetches them. Returns false if there is no
+    /// room.
     pub(super) fn keep_reply(&mut self, slot: usize, number: u64, reply: Vec<u8>, from: usize) -> bool {
         self.forget(slot, None);
         if !self.held.add(reply.len()) {
@@ -103,12 +104,12 @@ impl Large {
         true
     }
 
-    /// How many results are kept.
+    /// Returns the number of kept results.
     pub(super) fn kept(&self) -> usize {
         self.replies.len()
     }
 
-    /// Shows the part of a reply that begins at `offset`, if there is one.
+    /// Calls `show` with the part of a result that begins at `offset`. Returns false if there is none.
     pub(super) fn fetch(&mut self, slot: usize, offset: u64, show: impl FnOnce(&[u8])) -> bool {
         let Some(Kept { reply, from, .. }) = self.replies.get(&slot) else { return false };
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(*from);
@@ -120,7 +121,7 @@ impl Large {
         true
     }
 
-    /// What is left of the slot's last call, if it is the one of that number.
+    /// Forgets a slot's kept result, if it is that of call `number`, or of any call if that is `None`.
     pub(super) fn forget(&mut self, slot: usize, number: Option<u64>) {
         let Entry::Occupied(kept) = self.replies.entry(slot) else { return };
         if number.is_some_and(|number| number != kept.get().number) {
@@ -131,31 +132,31 @@ impl Large {
         self.spares.give(reply);
     }
 
-    /// A ring that the caller has emptied: the lowest, so that few are ever touched.
-    pub(super) fn idle_lane(&mut self) -> Option<BulkProducer> {
+    /// Takes a ring that the caller has emptied: the lowest, so that few rings are ever touched.
+    pub(super) fn idle_ring(&mut self) -> Option<BulkProducer> {
         let idle = self.rings.iter().enumerate().filter(|(_, producer)| producer.is_over());
         let (place, _) = idle.min_by_key(|(_, producer)| producer.index())?;
         Some(self.rings.swap_remove(place))
     }
 
-    pub(super) fn give_lane_back(&mut self, producer: BulkProducer) {
+    pub(super) fn give_ring_back(&mut self, producer: BulkProducer) {
         self.rings.push(producer);
     }
 }
 
 impl Spares {
-    /// Bytes of all of them.
-    const MOST: usize = 2 * MAX_KEPT_BYTES;
-    /// Room that is made at first. (What is not used of it costs nothing.)
-    const ROOM: usize = (RING_PARTS + 1) * PART_BYTES;
+    /// The most bytes of all spare buffers together.
+    const MAX_BYTES: usize = 2 * MAX_KEPT_BYTES;
+    /// The size of a new buffer in bytes. Its unused pages cost nothing.
+    const NEW_BUFFER_BYTES: usize = (RING_PARTS + 1) * PART_BYTES;
 
     fn take(&mut self) -> Vec<u8> {
-        self.0.pop().unwrap_or_else(|| Vec::with_capacity(Spares::ROOM))
+        self.0.pop().unwrap_or_else(|| Vec::with_capacity(Spares::NEW_BUFFER_BYTES))
     }
 
     fn give(&mut self, mut bytes: Vec<u8>) {
         let together: usize = self.0.iter().map(Vec::capacity).sum();
-        if bytes.capacity() >= PART_BYTES && together + bytes.capacity() <= Spares::MOST {
+        if bytes.capacity() >= PART_BYTES && together + bytes.capacity() <= Spares::MAX_BYTES {
             bytes.clear();
             self.0.push(bytes);
         }
@@ -163,7 +164,7 @@ impl Spares {
 }
 
 impl Arriving {
-    /// Takes the parts that are there, but no more than a ring has: others wait too.
+    /// Takes the parts that are there, but no more than a ring holds, because other rings wait too.
     fn look(&mut self, held: &mut Held, most: usize, spares: &mut Spares) {
         self.renew(held, spares);
         for _ in 0..RING_PARTS {
@@ -191,11 +192,11 @@ impl Arriving {
         }
     }
 
-    /// Forgets those of a call that was never made, when those of another come.
+    /// Forgets the arguments of a call that was never made, when those of another call come.
     fn renew(&mut self, held: &mut Held, spares: &mut Spares) {
         if self.consumer.renew() {
             held.remove(self.bytes.len());
-            // They may have been long, and what comes now is short.
+            // The former arguments may have been long, and those that come now short.
             spares.give(std::mem::take(&mut self.bytes));
             self.refused = None;
         }
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn arguments_that_were_given_up_leave_no_room_behind() {
-        const LONG: usize = 2 * Spares::MOST;
+        const LONG: usize = 2 * Spares::MAX_BYTES;
         let page = CallMemory::alone();
         let (caller, server) = (Arc::new(Caller::new(page.clone())), Server::new(page));
         let mut large = Large::new(&server, 1 << 30, held());
@@ -241,9 +242,9 @@ mod tests {
         };
         put(&mut large, LONG + 1);
         assert!((room(&large), large.held.bytes()) >= (LONG, LONG));
-        // The call was never made. Others' arguments come by the same ring.
+        // The call was never made. The arguments of another call come by the same ring.
         put(&mut large, PART_BYTES + 1);
-        assert!(room(&large) <= Spares::MOST, "{}", room(&large));
+        assert!(room(&large) <= Spares::MAX_BYTES, "{}", room(&large));
         assert_eq!(large.held.bytes(), PART_BYTES);
     }
 
@@ -276,7 +277,7 @@ mod tests {
             of_one.iter_mut().filter_map(|large| large.keep_reply(0, 1, vec![0; MANY], 0).then_some(MANY));
         let kept: usize = kept.sum();
         assert!(kept <= (1 << 29) + (1 << 20) && kept > 1 << 28, "{kept}");
-        // Another has as much as is left to others then.
+        // Another process gets its share of the rest.
         assert!(large(2).keep_reply(0, 1, vec![0; MANY], 0));
         drop(of_one);
         assert!(large(1).keep_reply(0, 1, vec![0; 1 << 29], 0));

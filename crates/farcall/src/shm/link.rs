@@ -1,4 +1,4 @@
-//! The calling end of a connection through shared memory: how it is made, and how a call goes through its
+//! The caller's end of a connection through shared memory: how it is made, and how a call goes through its
 //! slot.
 
 use std::borrow::Cow;
@@ -34,24 +34,24 @@ pub(crate) struct Link {
     service: OnceLock<Arc<Service>>,
     address: SocketAddr,
     calls: AtomicU64,
-    /// The process it was made in.
+    /// The process that made the connection.
     generation: u64,
     spin: Duration,
-    /// How long to look for more without sleeping while something long is on its way.
+    /// How long to poll for the next part of a long message before sleeping.
     pub(super) brisk: Duration,
-    /// The last call had something long.
+    /// Whether the last call had long arguments or a long result.
     long: AtomicBool,
     pub(super) max_result: u64,
-    /// Long buffers that were used.
+    /// Long buffers that can be used again.
     pub(super) spares: Arc<Spares>,
 }
 
 /// Why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Apart {
-    /// Nobody offers one.
+pub(crate) enum NoLink {
+    /// The server offers none.
     NotOffered,
-    /// Whoever has the server's name for that cannot prove that it is the server.
+    /// The process that has the server's meeting place cannot prove that it is the server.
     Unproven,
 }
 
@@ -59,36 +59,36 @@ pub(crate) enum Apart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Late,
-    /// It was cancelled, and the server has not answered that in time.
+    /// The caller cancelled the call, and the server has not answered that in time.
     Cancelled,
     Broken(Broken),
 }
 
-/// A longer body has a buffer of its own, which values may share.
-const LONG: usize = 64 << 10;
+/// A longer body gets a buffer of its own, which decoded values may share.
+const MAX_BORROWED_BODY_BYTES: usize = 64 << 10;
 impl Link {
     /// Makes a connection with the server that has just answered over UDP, if it is on this machine and has
     /// that export.
     ///
     /// # Errors
-    /// No server could be met, or the one that was met is another server.
+    /// When no server could be met, or when the process that was met is another server.
     pub(crate) fn connect(
         env: &Arc<dyn Env>,
         peer: &Arc<Peer>,
         export: u64,
         config: &ClientConfig,
         spin: Duration,
-    ) -> Result<Arc<Link>, Apart> {
-        /// The server has just answered by UDP.
-        const MOST: Duration = Duration::from_secs(1);
+    ) -> Result<Arc<Link>, NoLink> {
+        /// The longest time that the meeting takes; the server has just answered by UDP.
+        const MEETING_TIME: Duration = Duration::from_secs(1);
         let address = peer.address();
-        let question = Question::new(&**env, peer, export, Wants::Calls).ok_or(Apart::NotOffered)?;
-        let met = elsewhere(env, MOST, move || meet(address, &question, MOST));
-        let (wire, page) = met.unwrap_or(Err(Apart::NotOffered))?;
+        let question = Question::new(&**env, peer, export, Wants::Calls).ok_or(NoLink::NotOffered)?;
+        let met = elsewhere(env, MEETING_TIME, move || meet(address, &question, MEETING_TIME));
+        let (channel, page) = met.unwrap_or(Err(NoLink::NotOffered))?;
         Ok(Arc::new(Link {
             env: env.clone(),
             caller: Arc::new(Caller::new(Arc::new(page))),
-            watch: Watch::new(wire, config.patience),
+            watch: Watch::new(channel, config.patience),
             service: OnceLock::new(),
             address,
             calls: AtomicU64::new(0),
@@ -101,18 +101,18 @@ impl Link {
         }))
     }
 
-    /// Whether it is of use. Looks whether the server is gone.
+    /// Looks whether the server is there. Returns whether the connection can be used.
     pub(crate) fn is_sound(&self) -> bool {
         self.watch.look(self.env.now());
         self.watch.broken().is_none()
     }
 
-    /// How often the server was heard.
-    pub(crate) fn heard(&self) -> u64 {
-        self.watch.heard()
+    /// Returns the number of messages received from the server.
+    pub(crate) fn answers(&self) -> u64 {
+        self.watch.answers()
     }
 
-    /// What was counted.
+    /// Returns the connection's statistics.
     pub(crate) fn stats(&self) -> stats::Link {
         let (calls, outstanding) = (self.calls.load(Ordering::Relaxed), self.caller.outstanding());
         stats::Link { address: self.address, calls, outstanding }
@@ -128,7 +128,8 @@ impl Link {
         self.generation == fork::generation()
     }
 
-    /// Sends a call whose arguments a slot holds, but for those in the ring. If it fails it did not run.
+    /// Sends a call. A slot holds the arguments, except those in the ring. If this fails, the call did not
+    /// run.
     #[inline]
     pub(super) fn send(
         &self,
@@ -162,7 +163,7 @@ impl Link {
         Ok(self.caller.call(claim.keep(), &call, arguments, ring))
     }
 
-    /// Waits until the answer is there, or comes by a ring.
+    /// Waits until the answer is there, or begins to come by a ring.
     #[inline]
     pub(super) fn wait(&self, id: RequestId, deadline: Option<Time>) -> Result<(), Stop> {
         let is_there = || self.caller.is_answered(id) || self.caller.has_result_ring(id);
@@ -173,7 +174,7 @@ impl Link {
         }
     }
 
-    /// Sleeps until it is there, as long as the server is.
+    /// Sleeps until `is_there`, as long as the server is alive.
     pub(super) fn wait_until(
         &self,
         deadline: Option<Time>,
@@ -193,7 +194,7 @@ impl Link {
                 (looked, nap) = (Some(now), (nap * 2).min(LONGEST_NAP));
             }
             if let Some(broken) = self.watch.broken() {
-                // It may have done it before it died.
+                // The server may have answered before it died.
                 return if is_there() { Ok(()) } else { Err(Stop::Broken(broken)) };
             }
             if deadline.is_some_and(|deadline| deadline <= now) {
@@ -202,7 +203,8 @@ impl Link {
         }
     }
 
-    /// What is known of a call that was not answered. Its slot is used again when it is.
+    /// Gives an unanswered call up, and returns its failure. The call's slot is used again once the server
+    /// answers.
     #[cold]
     pub(super) fn lose(&self, id: RequestId, stop: Stop) -> Failure {
         let failure = match stop {
@@ -215,11 +217,11 @@ impl Link {
             Stop::Broken(broken) => unreachable(broken, Ran::Maybe),
         };
         self.caller.abandon(id);
-        // The memory stays as it is: a server that was only stopped may read it yet.
+        // The arguments stay in the slot: a server that was only stopped may still read them.
         failure
     }
 
-    /// Takes an answer that is there, all of it, and gives its slot back.
+    /// Takes a whole answer that has come, and gives its slot back.
     #[inline]
     pub(super) fn receive(
         &self,
@@ -284,28 +286,28 @@ impl Drop for Link {
     }
 }
 
-/// Meets the server at `address`. What it passes may block whoever looks at it.
+/// Meets the server at `address`. The files that the server passes may block the thread that looks at them.
 fn meet(
     address: SocketAddr,
     question: &Question,
     most: Duration,
-) -> Option<Result<(UnixChannel, CallMemory), Apart>> {
-    let wire = UnixChannel::connect(address).ok()?;
+) -> Option<Result<(UnixChannel, CallMemory), NoLink>> {
+    let channel = UnixChannel::connect(address).ok()?;
     let (rings, file) = CallMemory::create_arguments().ok()?;
-    if !wire.send(question.hello(), Some(file.as_fd())) {
+    if !channel.send(question.hello(), Some(file.as_fd())) {
         return None;
     }
-    wire.wait(most);
-    // (One byte more, so that a longer answer is seen to be none.)
+    channel.wait(most);
+    // One byte more shows an answer that is too long.
     let mut answer = [0; PROOF_BYTES + 1];
-    let (len, file) = wire.receive_file(&mut answer)?;
+    let (len, file) = channel.receive_file(&mut answer)?;
     if !question.is_answered_by(&answer[..len]) {
-        return Some(Err(Apart::Unproven));
+        return Some(Err(NoLink::Unproven));
     }
-    Some(Ok((wire, CallMemory::open(&file, rings).ok()?)))
+    Some(Ok((channel, CallMemory::open(&file, rings).ok()?)))
 }
 
-/// A slot that has no call yet: given back if it never gets one.
+/// A slot that has no call yet. It is given back if it never gets one.
 pub(super) struct Claim<'a> {
     caller: &'a Caller,
     slot: usize,
@@ -331,7 +333,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// Bytes that a thread keeps from one call to the next.
+/// A buffer that a thread keeps from one call to the next.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) bytes: Vec<u8>,
@@ -351,17 +353,17 @@ impl Scratch {
 
     #[inline]
     pub(super) fn keep(self: Box<Self>) {
-        const MOST: usize = 4 << 20;
-        if self.bytes.capacity() <= MOST {
+        const MAX_KEPT_BYTES: usize = 4 << 20;
+        if self.bytes.capacity() <= MAX_KEPT_BYTES {
             let _ = SCRATCH.try_with(|place| place.set(Some(self)));
         }
     }
 }
 
-/// Gives what [`Link::receive`] found to a sink.
+/// Gives an outcome, as [`Link::receive`] returns it, to a sink.
 #[inline]
 pub(super) fn give(ended: Result<bool, Failure>, body: &mut Vec<u8>, sink: &mut dyn FnMut(Outcome<'_>)) {
-    let body = match body.len() > LONG {
+    let body = match body.len() > MAX_BORROWED_BODY_BYTES {
         true => Cow::Owned(std::mem::take(body)),
         false => Cow::Borrowed(&body[..]),
     };
@@ -372,7 +374,7 @@ pub(super) fn give(ended: Result<bool, Failure>, body: &mut Vec<u8>, sink: &mut 
     });
 }
 
-/// A call whose arguments could not be handed over.
+/// Returns the failure of a call whose arguments could not be sent.
 pub(super) fn not_sent(stop: Stop) -> Failure {
     match stop {
         Stop::Late => Failure::new(Kind::Deadline, Ran::No),
@@ -395,7 +397,7 @@ fn failure(kind: u16, ran: Ran, detail: &[u8]) -> Failure {
     Failure::new(Kind::from_code(kind), ran).with_detail(String::from_utf8_lossy(detail))
 }
 
-/// An unknown number says least.
+/// Returns what a code says about whether the call ran. An unknown code says the least: maybe.
 fn ran_of(code: u8) -> Ran {
     match code {
         0 => Ran::No,

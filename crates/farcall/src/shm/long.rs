@@ -1,4 +1,4 @@
-//! What a slot cannot hold, at the calling end: arguments and results that go by rings while they are made.
+//! Long arguments and results at the caller's end: they go by rings while they are encoded or decoded.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::watch::FIRST_NAP;
 use crate::env::Time;
 use crate::xdr::Spill;
 
-/// Arguments on their way. A ring is taken by the first that need one.
+/// The arguments of one call on their way to the server. The first bytes that need a ring take one.
 pub(super) struct Long<'a> {
     link: &'a Link,
     deadline: Option<Time>,
     pub(super) ring: Option<ArgumentRing>,
     failed: Option<Stop>,
-    /// Room is not waited for, but for a moment.
+    /// Whether to give up, after a short spin, instead of waiting for room.
     hasty: bool,
 }
 
@@ -25,23 +25,23 @@ pub(super) struct Long<'a> {
 /// the bulk ring, where the server cannot write, and, beyond what the ring holds, in a copy.
 pub(super) struct Kept<'a> {
     pub(super) long: Long<'a>,
-    /// Behind what stands in the ring, if that is held.
+    /// The kept bytes, or the rest of them if the ring is held.
     pub(super) bytes: Vec<u8>,
-    /// It was decided where they are kept.
+    /// Whether the first bytes have come, so that their place was chosen.
     begun: bool,
 }
 
-/// Room that is made for a long result before it comes, in bytes.
-const AT_ONCE: u64 = 64 << 20;
-/// What may follow that the server did not speak of yet.
-const MORE: usize = 256;
+/// The most bytes that are reserved for a long result before it comes.
+const MAX_RESERVED_BYTES: u64 = 64 << 20;
+/// Bytes reserved for what may follow the announced length.
+const SPARE_BYTES: usize = 256;
 
 impl<'a> Long<'a> {
     pub(super) fn new(link: &'a Link, deadline: Option<Time>) -> Long<'a> {
         Long { link, deadline, ring: None, failed: None, hasty: false }
     }
 
-    /// Hands over what a slot does not hold. Returns what it does.
+    /// Puts arguments that a slot cannot hold into the ring. Returns those for the slot.
     #[inline]
     pub(super) fn finish<'b>(&mut self, arguments: &'b [u8]) -> Result<&'b [u8], Failure> {
         let rest = match arguments.len() > SLOT_BODY_BYTES {
@@ -82,7 +82,7 @@ impl<'a> Long<'a> {
             if bytes.is_empty() {
                 return Ok(());
             }
-            // While the server empties parts we fill others.
+            // While the server empties parts, this thread fills others.
             if !spin(&*link.env, link.brisk, || ring.has_room()) {
                 if hasty {
                     return Err(Stop::Late);
@@ -98,7 +98,7 @@ impl Spill for Long<'_> {
     fn take(&mut self, before: &[u8], bytes: &[u8], _more: usize) -> Option<usize> {
         self.put(before);
         self.put(bytes);
-        // If it failed nobody wants the rest.
+        // After a failure the rest is not needed.
         Some(bytes.len())
     }
 }
@@ -108,7 +108,8 @@ impl<'a> Kept<'a> {
         Kept { long: Long { hasty: true, ..Long::new(link, None) }, bytes: Vec::new(), begun: false }
     }
 
-    /// Hands over what a slot does not hold. Returns what it does, which is kept too.
+    /// Puts arguments that a slot cannot hold into the ring. Returns those for the slot, of which a copy is
+    /// kept too.
     pub(super) fn finish<'b>(&mut self, arguments: &'b [u8]) -> Result<&'b [u8], Failure> {
         let rest = match arguments.len() > SLOT_BODY_BYTES {
             true => {
@@ -124,15 +125,15 @@ impl<'a> Kept<'a> {
         self.long.finish(rest)
     }
 
-    /// The ring by which they went, if they are held there.
+    /// Takes the ring, if it still holds the arguments.
     pub(super) fn held(&mut self) -> Option<ArgumentRing> {
         self.long.ring.take_if(|ring| ring.is_held())
     }
 
-    /// Decides where `len` bytes more are kept.
+    /// Decides where the next `len` bytes are kept.
     fn begin(&mut self, len: usize) {
         let begun = std::mem::replace(&mut self.begun, true);
-        // Without a ring nothing will be sent.
+        // Without a ring the call will not be sent.
         let Ok(ring) = self.long.ring() else { return };
         if len <= ring.rest() && (ring.is_held() || (!begun && ring.hold())) {
             return;
@@ -142,7 +143,7 @@ impl<'a> Kept<'a> {
             self.bytes = spares.take(env.now(), len).unwrap_or_default();
         }
         self.bytes.reserve(len);
-        // What went by the ring stands there until that has gone round.
+        // The ring still has the earlier bytes, until it has gone round.
         if let Some(ring) = self.long.ring.as_mut().filter(|ring| ring.is_held()) {
             ring.copy(&mut self.bytes);
             ring.let_go();
@@ -153,7 +154,7 @@ impl<'a> Kept<'a> {
         if self.long.ring.as_ref().is_some_and(ArgumentRing::is_held) {
             return self.long.put(bytes);
         }
-        // What is copied twice stands in the processor's cache then.
+        // Both copies of a part are made while it is in the processor's cache.
         for part in bytes.chunks(PART_BYTES) {
             self.bytes.extend_from_slice(part);
             self.long.put(part);
@@ -163,7 +164,7 @@ impl<'a> Kept<'a> {
 
 impl Spill for Kept<'_> {
     fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize> {
-        self.begin(before.len() + bytes.len() + more + MORE);
+        self.begin(before.len() + bytes.len() + more + SPARE_BYTES);
         self.put(before);
         self.put(bytes);
         Some(bytes.len())
@@ -171,7 +172,7 @@ impl Spill for Kept<'_> {
 }
 
 impl Link {
-    /// A ring for what is long.
+    /// Takes a ring for long arguments or for parts of a result, and waits for one if need be.
     fn ring(&self, deadline: Option<Time>) -> Result<ArgumentRing, Stop> {
         if let Some(ring) = self.caller.argument_ring(Duration::ZERO) {
             return Ok(ring);
@@ -193,7 +194,8 @@ impl Link {
         }
     }
 
-    /// Takes what comes of an answer by a ring, until the answer itself is there. Returns how long that was.
+    /// Takes the part of an answer that comes by a ring, until the answer itself is there. Returns its length
+    /// in bytes.
     #[cold]
     pub(super) fn draw(
         &self,
@@ -203,13 +205,13 @@ impl Link {
         body: &mut Vec<u8>,
     ) -> Result<usize, Failure> {
         let lost = |kind| Failure::new(kind, Ran::Yes);
-        let expected = self.caller.expected_bytes(id).min(self.max_result).min(AT_ONCE) as usize;
+        let expected = self.caller.expected_bytes(id).min(self.max_result).min(MAX_RESERVED_BYTES) as usize;
         if body.capacity() < expected {
             *body = self.spares.take(self.env.now(), expected).unwrap_or_default();
-            body.reserve(expected + MORE);
+            body.reserve(expected + SPARE_BYTES);
         }
         loop {
-            // Before the parts are looked for: they were there before the answer was.
+            // The answer is looked for before the parts, because the parts were there before the answer.
             if self.caller.is_answered(id) {
                 break;
             }
@@ -239,7 +241,8 @@ impl Link {
         Ok(len as usize)
     }
 
-    /// Fetches the rest of an answer that nothing else holds: `len` bytes, of which `body` has the beginning.
+    /// Fetches the rest of an answer that is too long for its slot: `len` bytes, of which `body` has the
+    /// beginning.
     #[cold]
     pub(super) fn pull(
         &self,
@@ -259,15 +262,14 @@ impl Link {
             lost(if stop == Stop::Late { Kind::Deadline } else { Kind::Unreachable })
         };
         let mut ring = self.ring(deadline).map_err(|stop| stopped(self.caller.forget(slot), stop))?;
-        // What is longer grows as it comes: the server may say more than it has.
-        body.reserve(len.min(AT_ONCE) as usize);
+        // A longer result grows as it comes, because the server may announce more than it has.
+        body.reserve(len.min(MAX_RESERVED_BYTES) as usize);
         let (mut part, mut offset) = (0, SLOT_BODY_BYTES as u64);
         let mut asked = self.caller.fetch(slot, &mut ring, part, offset);
         while offset < len {
             self.wait_for_part(asked, deadline).map_err(|stop| stopped(asked, stop))?;
             ring.fetched();
-            // (An answer that is no part was forgotten by the server: it broke our rules, or we its
-            // patience.)
+            // If the answer is no part, the server has forgotten the result.
             if !self.caller.is_part(asked) {
                 self.caller.release(slot);
                 return Err(lost(Kind::ResultLost));
@@ -276,7 +278,7 @@ impl Link {
             offset += here;
             part = (part + 1) % FETCH_PARTS;
             if offset < len {
-                // While we empty one part the server fills the next.
+                // While this thread empties one part, the server fills the next.
                 asked = self.caller.fetch(slot, &mut ring, part, offset);
             }
             ring.drain(filled, here as usize, body);
@@ -285,7 +287,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits for a part that was asked for.
+    /// Waits for the part that request `id` asked for.
     fn wait_for_part(&self, id: RequestId, deadline: Option<Time>) -> Result<(), Stop> {
         let is_answered = || self.caller.is_answered(id);
         match spin(&*self.env, self.brisk, is_answered) {

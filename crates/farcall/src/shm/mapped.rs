@@ -1,20 +1,21 @@
-//! The carrier by mapping: the importer reads and writes the exporter's memory itself.
+//! The carrier of accesses by mapping: the importer reads and writes the exporter's memory itself.
 //!
 //! ```text
-//! shared     the memory at the exporter: who gets it, and how it is taken away from them
-//! control    whether what an importer did was done to the segment
+//! shared     the memory at the exporter: passes it to importers, and takes it away from them
+//! control    whether an importer's access was done to the segment
 //! liveness   whether the exporter is still there
 //! ```
 //!
-//! What stands in the control word decides after each access whether it counts. Where it does not, the
-//! exporter is asked: only it can say why.
+//! The control word, read after each access, decides whether that access counts. If it does not, the importer
+//! asks the exporter by a call, because only the exporter can say why.
 
 mod control;
 mod liveness;
 mod shared;
 
 mod parts {
-    //! What `control` and `shared` are made of; loom's stand in its place in tests/shared_mapping.rs.
+    //! Synchronisation for `control` and `shared`. `tests/shared_mapping.rs` puts loom's types in the place
+    //! of this module.
     pub(super) use std::os::fd::{AsFd, OwnedFd};
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
     pub(super) use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -48,22 +49,22 @@ pub(super) use shared::SharedMapping;
 
 use liveness::Liveness;
 
-/// A segment that is mapped here.
+/// A segment whose memory this process has mapped.
 pub(super) struct Mapped {
     data: MappedFile,
     control: MappedFile,
     generation: u64,
-    /// The exporter hears of writes if it is asked to.
+    /// Whether the exporter is told of writes that ask for it.
     hears: bool,
     exporter: Liveness,
-    /// Carries what is not done by mapping.
+    /// Carries the accesses that cannot be done by mapping.
     served: Arc<dyn Carrier>,
     /// Whether `served` was ever used.
     asked: AtomicBool,
 }
 
-/// What importers with these rights may do with memory that they map; `None` if they may map none: a mapping
-/// can be read, or everything can be done with it.
+/// Returns how importers with these rights may map the memory. Returns `None` for rights that a mapping
+/// cannot express: it can be read only, or everything can be done with it.
 pub(super) fn protection(rights: Rights) -> Option<AccessRights> {
     match rights {
         Rights::READ => Some(AccessRights::Read),
@@ -72,7 +73,7 @@ pub(super) fn protection(rights: Rights) -> Option<AccessRights> {
     }
 }
 
-/// Maps the segment that an exporter has as `export`, if the exporter passes its memory; else gives back
+/// Maps the segment that an exporter has as `export`, if the exporter passes its memory. Otherwise returns
 /// `served`.
 pub(crate) fn map(
     peer: &Arc<Peer>,
@@ -81,21 +82,22 @@ pub(crate) fn map(
     watcher: Option<Arc<Watcher>>,
     served: Arc<dyn Carrier>,
 ) -> Arc<dyn Carrier> {
-    /// The longest that the meeting takes: the exporter has just answered a call.
-    const MOST: Duration = Duration::from_secs(1);
+    /// The longest time that the meeting takes; the exporter has just answered a call.
+    const MEETING_TIME: Duration = Duration::from_secs(1);
     let (generation, size) = (facts.generation, facts.size);
     let mapped = watcher.zip(protection(facts.rights())).and_then(|(watcher, may)| {
         let question = Question::new(&**watcher.env(), peer, export, Wants::Segment(generation))?;
         let address = peer.address();
-        let meet = move || meet(address, &question, size, may, MOST);
-        let (control, data, hears, wire) = elsewhere(watcher.env(), MOST, meet)?;
-        Some((control, data, hears, watcher.watch(wire).ok()?))
+        let meet = move || meet(address, &question, size, may, MEETING_TIME);
+        let (control, data, hears, channel) = elsewhere(watcher.env(), MEETING_TIME, meet)?;
+        Some((control, data, hears, watcher.watch(channel).ok()?))
     });
     let Some((control, data, hears, exporter)) = mapped else { return served };
     Arc::new(Mapped { data, control, generation, hears, exporter, served, asked: AtomicBool::new(false) })
 }
 
-/// Meets the exporter at `address`. A thread that looks at what the exporter passes may be blocked by it.
+/// Meets the exporter at `address`. The files that the exporter passes may block the thread that looks at
+/// them.
 fn meet(
     address: SocketAddr,
     question: &Question,
@@ -103,46 +105,46 @@ fn meet(
     may: AccessRights,
     most: Duration,
 ) -> Option<(MappedFile, MappedFile, bool, UnixChannel)> {
-    let wire = UnixChannel::connect(address).ok()?;
-    if !wire.send(question.hello(), None) {
+    let channel = UnixChannel::connect(address).ok()?;
+    if !channel.send(question.hello(), None) {
         return None;
     }
     let mut first = [0; PROOF_BYTES + 2];
-    let control = receive(&wire, &mut first, most)?;
+    let control = receive(&channel, &mut first, most)?;
     let (proof, facts) = first.split_at(PROOF_BYTES);
     if !question.is_answered_by(proof) {
         return None;
     }
-    let data = receive(&wire, &mut [0; 1], most)?;
+    let data = receive(&channel, &mut [0; 1], most)?;
     if facts[0] != u8::from(may == AccessRights::Write) {
         return None;
     }
     let control = MappedFile::open(&control, size_of::<u64>(), AccessRights::Read).ok()?;
     let data = MappedFile::open(&data, usize::try_from(size).ok()?, may).ok()?;
-    Some((control, data, facts[1] != 0, wire))
+    Some((control, data, facts[1] != 0, channel))
 }
 
-/// Receives a message of that length, and returns the file that comes with it.
-fn receive(wire: &UnixChannel, message: &mut [u8], most: Duration) -> Option<std::os::fd::OwnedFd> {
-    wire.wait(most);
-    wire.receive_file(message).filter(|(len, _)| *len == message.len()).map(|(_, file)| file)
+/// Receives a message of exactly the length of `message`, and returns the file that comes with it.
+fn receive(channel: &UnixChannel, message: &mut [u8], most: Duration) -> Option<std::os::fd::OwnedFd> {
+    channel.wait(most);
+    channel.receive_file(message).filter(|(len, _)| *len == message.len()).map(|(_, file)| file)
 }
 
 impl Mapped {
-    /// Whether what was read so far was read from the segment.
+    /// Whether everything read so far was read from the segment.
     #[inline(always)]
     fn is_current(&self) -> bool {
         control::has_read(self.generation, || self.offered()) && self.exporter.holds()
     }
 
-    /// Succeeds if what was written so far was written to the segment.
+    /// Succeeds if everything written so far was written to the segment.
     #[inline(always)]
     fn is_done(&self) -> Result<()> {
         let done = control::has_written(self.generation, || self.offered()) && self.exporter.holds();
         if done { Ok(()) } else { Err(self.raced().into()) }
     }
 
-    /// The generation that stands in the control word, which is never 0 for one that is mapped.
+    /// Returns the generation in the control word; a mapped segment's is never 0.
     #[inline(always)]
     fn offered(&self) -> u64 {
         self.control.read_only_words().first().map_or(0, ReadOnlyWord::load)
@@ -153,13 +155,14 @@ impl Mapped {
         words::read_by(self.data.read_only_words(), ReadOnlyWord::load, offset, into);
     }
 
-    /// The words, which may be written: [`Carrier`] is called with rights checked.
+    /// Returns the words, which may be written, because [`Carrier`] is called with rights checked.
     #[inline(always)]
     fn words(&self) -> &[AtomicU64] {
         self.data.words().unwrap_or_default()
     }
 
-    /// Returns the carrier by calls, unless the exporter is known to be gone. Nothing was done yet.
+    /// Returns the carrier by calls, for an access of which nothing was done yet. Fails if the exporter is
+    /// known to be gone.
     #[cold]
     fn served(&self) -> Result<&dyn Carrier> {
         if !self.exporter.is_ours() {
@@ -180,7 +183,8 @@ impl Mapped {
         self.served().map_or_else(|why| Pending::ended(Err(why)), start)
     }
 
-    /// The failure of a write or swap while the segment was taken away: nobody knows whether it was done.
+    /// Returns the failure of a write or swap while the segment was taken away: whether it was done is
+    /// unknown.
     #[cold]
     fn raced(&self) -> CallFailed {
         if self.exporter.is_gone() {
@@ -216,7 +220,7 @@ impl Carrier for Mapped {
     }
 
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
-        // An exporter that is to hear of the write must be told, so the bytes may as well go along.
+        // An exporter must be told of this write by a call, which carries the bytes too.
         if (notify && self.hears) || !self.is_current() {
             return self.served()?.write(offset, bytes, notify);
         }
@@ -243,12 +247,12 @@ impl Carrier for Mapped {
     }
 
     fn flush(&self) -> Result<()> {
-        // What was written by mapping is there.
+        // Writes by mapping are done already.
         if self.asked.load(Ordering::Relaxed) { self.served()?.flush() } else { Ok(()) }
     }
 
     fn start_flush(&self) -> Pending<(), Refused> {
-        // What was written by mapping is there.
+        // Writes by mapping are done already.
         match self.asked.load(Ordering::Relaxed) {
             true => self.start_served(|served| served.start_flush()),
             false => Pending::ended(Ok(())),
@@ -296,16 +300,16 @@ mod tests {
         for (proof, is_mapped) in [([1; PROOF_BYTES], true), ([2; PROOF_BYTES], false)] {
             let listener = Listener::bind(address).unwrap();
             let exporter = std::thread::spawn(move || {
-                let wire = loop {
+                let channel = loop {
                     match listener.accept() {
-                        Ok(Some((wire, _))) => break wire,
+                        Ok(Some((channel, _))) => break channel,
                         _ => std::thread::yield_now(),
                     }
                 };
                 let mapping = SharedMapping::new(4096, AccessRights::Read, 7).unwrap();
-                // (An importer that hears the wrong proof is gone.)
-                assert!(mapping.pass(7, false, &proof, &wire) || !is_mapped);
-                wire.as_fd().try_clone_to_owned().unwrap()
+                // An importer that gets the wrong proof closes its socket.
+                assert!(mapping.pass(7, false, &proof, &channel) || !is_mapped);
+                channel.as_fd().try_clone_to_owned().unwrap()
             });
             let question = Question::expecting([1; PROOF_BYTES]);
             assert_eq!(meet(address, &question, 4096, AccessRights::Read, LONG).is_some(), is_mapped);

@@ -1,7 +1,8 @@
-//! A caller's meeting with the host, in the thread that receives from that caller afterwards.
+//! The server's part in a meeting with one caller. It runs in the thread that receives from that caller
+//! afterwards.
 //!
-//! No other caller waits for that thread. The caller may pass something else than a memory file, and to look
-//! at it, or to close it, may block.
+//! No other caller waits for that thread. The caller may pass something else than a memory file, and looking
+//! at that, or closing it, may block.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -13,18 +14,18 @@ use super::proof::answer;
 use super::session::{Means, Session};
 use crate::workers;
 
-/// What one caller's thread needs.
+/// A meeting with one caller.
 pub(super) struct Meeting {
-    /// By what name the host knows the caller.
+    /// The host's name for the caller.
     pub(super) name: u64,
-    /// By which address the caller knows the server.
+    /// The address by which the caller knows the server.
     pub(super) at: SocketAddr,
-    /// What is told of what came of it.
+    /// Gets the outcome of the meeting.
     pub(super) met: Arc<Met>,
     pub(super) means: Means,
 }
 
-/// What came of meetings that are over: each caller's name, and its session if there is one.
+/// The outcomes of finished meetings: each caller's name, and its session if there is one.
 #[derive(Default)]
 pub(super) struct Met(Mutex<Vec<(u64, Option<Arc<Session>>)>>);
 
@@ -39,10 +40,10 @@ impl Met {
 }
 
 impl Meeting {
-    /// Starts the thread. The host is told of what came of it.
+    /// Starts the thread of the meeting, which tells the host the outcome.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// When no thread can be started.
     pub(super) fn start(self) -> std::io::Result<()> {
         let env = self.means.server.env().clone();
         env.spawn("farcall-shm", Box::new(move || self.live()))
@@ -63,11 +64,11 @@ impl Meeting {
         }
     }
 
-    /// Proves to the caller who this server is, and gives it its memory. The caller has to name an export of
-    /// this server, and to pass the file in which its arguments will stand.
+    /// Proves to the caller that this is the server it means, and gives the caller its memory. The caller has
+    /// to name an export of this server, and to pass the file for its arguments.
     fn hold(&self) -> Option<Arc<Session>> {
         let mut hello = [0; MAX_HELLO_BYTES];
-        let (len, arguments) = self.means.wire.receive_file(&mut hello)?;
+        let (len, arguments) = self.means.channel.receive_file(&mut hello)?;
         let hello = Hello::from_bytes(&hello[..len]).filter(|hello| hello.wants == Wants::Calls)?;
         if !self.means.server.exports(hello.export) {
             return None;
@@ -76,14 +77,15 @@ impl Meeting {
         let mut id = [0; 8];
         self.means.server.env().entropy(&mut id);
         let session = Session::new(&self.means, u64::from_ne_bytes(id), caller(hello.ticket.address), page);
-        if !self.means.wire.send(&answer(&self.means.server, &hello, self.at), Some(file.as_fd())) {
+        if !self.means.channel.send(&answer(&self.means.server, &hello, self.at), Some(file.as_fd())) {
             session.close();
         }
         Some(session)
     }
 }
 
-/// What the caller says is its address; one that is not of this machine's own it cannot have.
+/// Returns the address that the caller claims, if it is a loopback address. A caller through shared memory
+/// can have no other.
 fn caller(said: SocketAddr) -> SocketAddr {
     if said.ip().is_loopback() { said } else { SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0) }
 }

@@ -1,4 +1,4 @@
-//! No shared memory on this system: calls go by UDP.
+//! Stands for the shared-memory driver on systems that have none: every call goes by UDP.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::env::Env;
 use crate::server::Server;
 use farcall_memory::{Carrier, Facts, SharedMemory, SharingTerms};
 
-/// The segments that others may map: none.
+/// The segments that other processes may map: none.
 #[derive(Default)]
 pub(crate) struct Offers;
 
@@ -25,10 +25,10 @@ pub(crate) struct Watcher(Infallible);
 pub(crate) struct Link(Infallible);
 
 /// Why there is no connection.
-pub(crate) enum Apart {
-    /// Nobody offers one.
+pub(crate) enum NoLink {
+    /// The server offers none.
     NotOffered,
-    /// Whoever answers is not the server.
+    /// The process that answers is not the server.
     #[allow(dead_code)]
     Unproven,
 }
@@ -73,15 +73,15 @@ impl Link {
         _: u64,
         _: &ClientConfig,
         _: Duration,
-    ) -> Result<Arc<Link>, Apart> {
-        Err(Apart::NotOffered)
+    ) -> Result<Arc<Link>, NoLink> {
+        Err(NoLink::NotOffered)
     }
 
     pub(crate) fn is_sound(&self) -> bool {
         match self.0 {}
     }
 
-    pub(crate) fn heard(&self) -> u64 {
+    pub(crate) fn answers(&self) -> u64 {
         match self.0 {}
     }
 

@@ -1,4 +1,4 @@
-//! Segments whose memory other processes may map, at their exporter.
+//! The segments of this runtime whose memory other processes may map.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -13,10 +13,10 @@ use farcall_memory::{SharedMemory, SharingTerms, words};
 #[derive(Debug, Default)]
 pub(crate) struct Offers(Mutex<HashMap<u64, Offer>>);
 
-/// The memory of a segment, and whether the exporter hears of a write if the writer asks for it.
+/// The memory of a segment, and whether the exporter is told of a write if the writer asks for it.
 type Offer = (Weak<SharedMapping>, bool);
 
-/// The memory of a segment, as the segment knows it.
+/// The memory of a segment, for the segment itself.
 #[derive(Debug)]
 struct Owner {
     mapping: Arc<SharedMapping>,
@@ -25,24 +25,24 @@ struct Owner {
 }
 
 impl Offers {
-    /// Returns memory of `len` bytes that others may map; `None` if it cannot be had, or the others' rights
-    /// are not a mapping's.
+    /// Returns memory of `len` bytes that other processes may map. Returns `None` if the system gives none,
+    /// or if a mapping cannot express the rights that other processes have.
     pub(crate) fn share(self: &Arc<Self>, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>> {
         let mapping = SharedMapping::new(len, mapped::protection(terms.others)?, terms.generation)?;
         Some(Box::new(Owner { mapping: Arc::new(mapping), hears: terms.hears, offers: self.clone() }))
     }
 
-    /// Passes memory to a process of the same user, if that export has such memory and it is of that
-    /// generation.
+    /// Passes the memory of `export` to a process of the same user, if that export has such memory and is of
+    /// this generation. Returns whether it did.
     pub(super) fn pass(
         &self,
         export: u64,
         generation: u64,
         proof: &[u8; PROOF_BYTES],
-        wire: &UnixChannel,
+        channel: &UnixChannel,
     ) -> bool {
         let offer = self.lock().get(&export).and_then(|(mapping, hears)| Some((mapping.upgrade()?, *hears)));
-        offer.is_some_and(|(mapping, hears)| mapping.pass(generation, hears, proof, wire))
+        offer.is_some_and(|(mapping, hears)| mapping.pass(generation, hears, proof, channel))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Offer>> {

@@ -1,4 +1,4 @@
-//! A long result on its way: it goes by a ring while it is made.
+//! Sends a long result through a ring while the procedure's stub still encodes it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::spin;
 use crate::server::Outlet;
 use crate::xdr::Spill;
 
-/// What answers one request. A ring is taken by the first bytes that need one, if one is idle.
+/// The way of one request's result. The first bytes that need a ring take one, if one is idle.
 pub(super) struct Outflow<'p> {
     bulk: &'p Bulk,
     slot: usize,
@@ -19,18 +19,18 @@ pub(super) struct Outflow<'p> {
     took: Duration,
 }
 
-/// How long a server waits for a part to be emptied.
+/// How long the server polls for the caller to empty a part.
 const PATIENCE: Duration = Duration::from_micros(20);
-/// So many bytes stand in a slot, with what may follow them.
-const SHORT: usize = SLOT_BODY_BYTES / 2;
+/// A rest of this many bytes is left to the slot, with what may follow it.
+const MAX_REST_BYTES: usize = SLOT_BODY_BYTES / 2;
 
 impl<'p> Outflow<'p> {
     pub(super) fn new(bulk: &'p Bulk, slot: usize, number: u64) -> Outflow<'p> {
         Outflow { bulk, slot, number, producer: None, asked: false, took: Duration::ZERO }
     }
 
-    /// Puts bytes into the ring, as long as the caller empties it, and says how many. `expected` will follow
-    /// them.
+    /// Puts bytes into the ring, as long as the caller empties it, and returns how many. `expected` further
+    /// bytes will follow.
     #[cold]
     pub(super) fn put(&mut self, bytes: &[u8], expected: usize) -> usize {
         let bulk = self.bulk;
@@ -38,9 +38,8 @@ impl<'p> Outflow<'p> {
         let mut taken = 0;
         loop {
             taken += producer.put(&bytes[taken.min(bytes.len())..]);
-            // What the slot holds needs no ring, and a caller that does not keep up fetches the rest when it
-            // likes.
-            let is_short = bytes.len() - taken.min(bytes.len()) <= SHORT;
+            // A rest that fits the slot needs no ring. A caller that does not keep up fetches the rest later.
+            let is_short = bytes.len() - taken.min(bytes.len()) <= MAX_REST_BYTES;
             if is_short || !spin(&*bulk.env, bulk.brisk.min(PATIENCE), || producer.has_room()) {
                 return taken;
             }
@@ -49,7 +48,7 @@ impl<'p> Outflow<'p> {
 
     fn producer(&mut self, expected: usize) -> Option<&mut BulkProducer> {
         if !std::mem::replace(&mut self.asked, true) {
-            let mut producer = self.bulk.idle_lane()?;
+            let mut producer = self.bulk.idle_ring()?;
             producer.begin();
             self.bulk.memory.start_result(self.slot, self.number, &producer, expected as u64);
             self.producer = Some(producer);
@@ -57,16 +56,16 @@ impl<'p> Outflow<'p> {
         self.producer.as_mut()
     }
 
-    /// Whether anything went by a ring.
+    /// Whether a ring was used.
     pub(super) fn is_used(&self) -> bool {
         self.producer.is_some()
     }
 
-    /// The ring gets nothing more: the answer follows.
+    /// Ends the stream through the ring, before the answer itself is published.
     pub(super) fn end(self) {
         if let Some(producer) = self.producer {
             self.bulk.memory.end_result(self.slot, producer.len());
-            self.bulk.give_lane_back(producer);
+            self.bulk.give_ring_back(producer);
         }
     }
 }
@@ -75,7 +74,7 @@ impl Spill for Outflow<'_> {
     fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize> {
         let began = self.bulk.env.now();
         let room = self.producer(before.len() + bytes.len() + more)?.room();
-        // (What precedes long data is short, or may stay where it is.)
+        // The bytes before long data are short, or may stay where they are.
         if before.len() > room.min(PART_BYTES) {
             return None;
         }

@@ -1,8 +1,8 @@
-//! How an importer knows that whoever it meets is the server that answered it over UDP.
+//! Proves to an importer that the process which it meets is the server that answered it over UDP.
 //!
-//! The name where they meet belongs to whichever process of the user took it first. Besides the importer,
-//! only the incarnation that gave the importer its ticket can compute the ticket's MAC. So the importer asks
-//! a question whose answer takes that MAC.
+//! The first process of the user that took the name of the meeting place has it, whoever it is. Besides the
+//! importer, only the incarnation that gave the importer its ticket can compute the ticket's MAC. So the
+//! importer asks a question whose answer takes that MAC.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::client::Peer;
 use crate::env::Env;
 use crate::server::Server;
 
-/// What an importer says, and what it must hear.
+/// The hello that an importer sends, and the answer that proves the server.
 pub(crate) struct Question {
     hello: Vec<u8>,
     answer: [u8; PROOF_BYTES],
@@ -38,18 +38,18 @@ impl Question {
         Question { hello: vec![0], answer }
     }
 
-    /// What to say.
+    /// Returns the message to send.
     pub(crate) fn hello(&self) -> &[u8] {
         &self.hello
     }
 
-    /// Whether that is the answer.
+    /// Whether `answer` is the right one.
     pub(crate) fn is_answered_by(&self, answer: &[u8]) -> bool {
         answer == self.answer
     }
 }
 
-/// A server's answer to a hello from one who knows it by this address.
+/// Returns the server's answer to a hello. `at` is the address by which the importer knows the server.
 pub(crate) fn answer(server: &Server, hello: &Hello, at: SocketAddr) -> [u8; PROOF_BYTES] {
     let TicketHolder { client, issued, conversation, address } = hello.ticket;
     let holder = Holder { client, issued, conversation, address };

@@ -1,7 +1,7 @@
-//! One caller's memory at the serving end, and the threads that take turns at receiving from it.
+//! One caller's connection at the server's end: its memory, and the threads that receive from it in turn.
 //!
-//! One thread at a time receives. It executes what is known to be quick itself; everything else it hands to
-//! the server's workers. If it gets stuck nevertheless, or waits in a call of its own, another one receives.
+//! One thread at a time receives. It executes calls of quick procedures itself, and hands all others to the
+//! server's workers. If it gets stuck nevertheless, or waits in a call of its own, another one receives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,39 +25,39 @@ use crate::context::CallServer;
 use crate::server::{Back, Caller, Server, Work};
 use crate::workers::{Carrier, Pace, Plan, Pool, Rare, Rested, Watch, Worker, replace};
 
-/// A watchdog costs a wake-up for each look, and to wake it again costs the receiver a system call: it sleeps
-/// after this many looks that found no call.
+/// Each look of the watchdog costs a wake-up, and to wake the watchdog again costs the receiver a system
+/// call. The watchdog sleeps after 64 looks in a row that found no call.
 const RARE: Rare = Rare { calls: 1, looks: 64 };
 
-/// One caller.
+/// One caller's connection.
 pub(super) struct Session {
     server: Arc<Server>,
-    /// What stands for its conversation.
+    /// The number that stands for a conversation in the server's tables.
     id: u64,
     from: SocketAddr,
     /// The identifier of the caller's process.
     process: i32,
     bulk: Bulk,
-    wire: Arc<UnixChannel>,
+    channel: Arc<UnixChannel>,
     spin: Duration,
     state: Mutex<State>,
-    /// The caller is gone, or we are: nothing more is taken.
+    /// Whether requests are taken no longer, because the caller is gone or the server has stopped.
     closed: AtomicBool,
-    /// Of each slot the number of the call that executes, or is queued; 0 if none is.
+    /// For each slot, the number of the call that executes or is queued; 0 if there is none.
     open: Box<[AtomicU64; SLOT_COUNT]>,
-    /// Wakes the host, which looks after a receiver that executes.
+    /// Wakes the host, which watches over a receiver that executes.
     signal: Arc<HostSignal>,
 }
 
-/// What a session has of its host.
+/// What the host gives a new session.
 pub(super) struct Means {
     pub(super) server: Arc<Server>,
-    pub(super) wire: Arc<UnixChannel>,
+    pub(super) channel: Arc<UnixChannel>,
     pub(super) signal: Arc<HostSignal>,
     pub(super) spin: Duration,
-    /// What the caller can make us hold.
+    /// The bytes that the caller can make the server hold.
     pub(super) bytes: Share,
-    /// The threads that it can make us have.
+    /// The threads that the caller can make the server start.
     pub(super) threads: Share,
 }
 
@@ -68,7 +68,7 @@ struct State {
 
 /// What a receiver does next.
 enum Next {
-    /// Executes the call at hand, which came in this slot and has this number.
+    /// Executes the current call, which came in this slot and has this number.
     Execute(usize, u64),
     /// Looks once more.
     Again,
@@ -92,7 +92,7 @@ impl Session {
             id,
             from,
             process: means.threads.process(),
-            wire: means.wire.clone(),
+            channel: means.channel.clone(),
             spin: means.spin,
             state: Mutex::new(State { cursor: RequestCursor::new(), pool }),
             closed: AtomicBool::new(false),
@@ -101,18 +101,18 @@ impl Session {
         })
     }
 
-    /// From now on nothing is taken: what is not taken never runs.
+    /// Takes no more requests. A request that was not taken never runs.
     pub(super) fn close(&self) {
         let resting = {
             let state = self.lock();
             self.closed.store(true, Ordering::SeqCst);
             state.pool.resting()
         };
-        resting.iter().for_each(|seat| seat.wake());
+        resting.iter().for_each(|worker| worker.wake());
         self.bulk.memory.wake();
     }
 
-    /// The caller's process is gone: nobody waits for its calls, but for those that it detached.
+    /// Gives up the calls of a caller whose process is gone, except those that it detached.
     pub(super) fn forsake(&self) {
         for (slot, open) in self.open.iter().enumerate() {
             let number = open.load(Ordering::SeqCst);
@@ -128,12 +128,12 @@ impl Session {
         self.closed.load(Ordering::SeqCst)
     }
 
-    pub(super) fn wire(&self) -> &UnixChannel {
-        &self.wire
+    pub(super) fn channel(&self) -> &UnixChannel {
+        &self.channel
     }
 
-    /// Looks for the watchdog whether the receiver gets on, and has another thread receive if not. `watch` is
-    /// what was seen before, if the watchdog looks after the receiver.
+    /// Looks, for the watchdog, whether the receiver gets on, and has another thread receive if not. `watch`
+    /// is what the watchdog saw before, if it watches over the receiver.
     pub(super) fn look(self: &Arc<Self>, watch: &mut Option<Watch>) {
         let replacement = {
             let pool = &mut self.lock().pool;
@@ -155,7 +155,7 @@ impl Session {
         watch.take_if(|watch| watch.is_over());
     }
 
-    /// Answers a call.
+    /// Answers the call in a slot.
     fn answer(
         &self,
         slot: usize,
@@ -180,7 +180,7 @@ impl Session {
                 (failed(why), detail.get(..MAX_DETAIL_BYTES).unwrap_or(detail))
             }
         };
-        // Before the answer: after it the slot may have another call.
+        // This comes before the answer, because after the answer the slot may have another call.
         self.open[slot].store(0, Ordering::SeqCst);
         let gone = if body.len() > SLOT_BODY_BYTES { outflow.put(body, 0) } else { 0 };
         let rest = &body[gone..];
@@ -194,8 +194,8 @@ impl Session {
         self.bulk.memory.publish(slot, number);
     }
 
-    /// Drops what a procedure returned after its caller had given it up: it may have returned it because it
-    /// was told so.
+    /// Replaces the outcome of a call that its caller has given up: the procedure may have returned because
+    /// it was told so.
     #[cold]
     fn unless_cancelled(&self, slot: usize, number: u64, finish: &Finish) -> Finish {
         if !self.server.is_cancelled(self.key(slot, number)) {
@@ -213,7 +213,7 @@ impl Session {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing of a user's runs while it is held.
+        // No code of the user's runs while this lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -249,21 +249,21 @@ impl Carrier for Session {
     }
 }
 
-/// A thread that receives.
+/// A thread that receives and executes, and its buffers.
 struct Receiver<'p> {
     session: &'p Arc<Session>,
     worker: Arc<Worker>,
-    /// The requests that were taken.
+    /// The state of the slots when this thread last found no request.
     seen: SeenWork,
-    /// The arguments of the call at hand, and its reply.
+    /// The arguments of the current call, and its reply.
     buffer: Vec<u8>,
     reply: Vec<u8>,
     now: Time,
-    /// The call at hand.
+    /// The current call.
     work: Option<Work>,
-    /// Something long was on its way: what comes next comes soon.
+    /// Whether part of a long message came last. The next part comes soon.
     long: bool,
-    /// It has executed a call since it last looked.
+    /// Whether this thread has executed a call since it last looked for a request.
     executed: bool,
 }
 
@@ -291,7 +291,7 @@ impl<'p> Receiver<'p> {
                 Next::Wait => self.wait(),
                 Next::Rest => match self.worker.rest(&|| self.session.is_closed()) {
                     Rested::Idle | Rested::Over if self.session.lock().pool.retire(&self.worker) => return,
-                    // It was called at the last moment, if nobody knows that it rests.
+                    // If the pool does not list it as resting, it was called at the last moment.
                     Rested::Called | Rested::Idle | Rested::Over => {}
                 },
                 Next::Leave => return,
@@ -339,7 +339,7 @@ impl<'p> Receiver<'p> {
         Next::Execute(slot, number)
     }
 
-    /// Has a worker execute the call at hand.
+    /// Hands the current call to the server's workers.
     fn hand_in(&mut self) {
         let Some(mut work) = self.work.take() else { return };
         work.keep_all(&mut self.buffer);
@@ -347,7 +347,8 @@ impl<'p> Receiver<'p> {
         self.session.server.hand_in(work);
     }
 
-    /// Reads the request that was taken: a call is at hand then. What fails is to be answered so.
+    /// Reads a request that was taken. If it is a call, that becomes the current call. A failure is the
+    /// answer to the request.
     #[inline]
     fn read(&mut self, slot: usize, number: u64) -> Result<(), Failure> {
         let session = self.session;
@@ -360,7 +361,7 @@ impl<'p> Receiver<'p> {
             return self.part(slot, number, request);
         };
         if session.bulk.keeps_replies() {
-            // Whoever calls again in this slot wants no more of its former result.
+            // A caller that uses this slot again does not want the rest of its former result.
             session.bulk.forget_reply(slot, None);
         }
         self.long = false;
@@ -404,7 +405,7 @@ impl<'p> Receiver<'p> {
         Ok(())
     }
 
-    /// Deals with what is no call.
+    /// Answers a request that is not a call.
     #[cold]
     fn part(&self, slot: usize, number: u64, request: Request) -> Result<(), Failure> {
         let session = self.session;
@@ -425,12 +426,12 @@ impl<'p> Receiver<'p> {
         Ok(())
     }
 
-    /// The caller breaks the rules: nothing more is taken from it.
+    /// Closes the connection of a caller that breaks the rules.
     #[cold]
     fn misused(&self) -> Result<(), Failure> {
         self.session.closed.store(true, Ordering::SeqCst);
-        // Both ends hear that, the host too.
-        self.session.wire.close();
+        // Both ends notice this, and the host too.
+        self.session.channel.close();
         Ok(())
     }
 
@@ -455,7 +456,7 @@ impl<'p> Receiver<'p> {
         self.executed = true;
     }
 
-    /// There is no request; perhaps parts of arguments, or one that was given up.
+    /// Looks for parts of arguments and for calls that were given up, when there is no request.
     #[inline]
     fn nothing(&mut self, mut state: MutexGuard<'_, State>) -> Next {
         let session = self.session;
@@ -476,13 +477,13 @@ impl<'p> Receiver<'p> {
             session.server.give_up(session.caller(), session.key(slot, number), &executes);
         }
         if session.bulk.keeps_replies() {
-            // Answered already, and nobody wants it.
+            // The call was answered already, and the caller does not want the rest.
             session.bulk.forget_reply(slot, Some(number));
         }
         Next::Again
     }
 
-    /// Waits until there is more than was seen, at first with open eyes.
+    /// Waits until there is more than [`Self::seen`] noted. It polls first.
     fn wait(&self) {
         let (session, seen) = (self.session, &self.seen);
         let most = if self.long { session.bulk.brisk } else { session.spin };

@@ -1,4 +1,4 @@
-//! A started call: its answer waits in its slot until somebody asks for it.
+//! A started call through shared memory: its answer stays in its slot until the caller asks for it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -23,19 +23,19 @@ pub(crate) struct Started {
     link: Arc<Link>,
     id: RequestId,
     deadline: Option<Time>,
-    /// As encoded, in case the call fails and is to be made again: the peer may have changed what stands in
-    /// the slot. Those in the ring, if it is held, precede the others.
+    /// The encoded arguments, in case the call fails and is made again: the server may have changed the
+    /// slot's copy. If `ring` is held, the arguments in the ring precede these.
     arguments: Vec<u8>,
     ring: Option<ArgumentRing>,
     handover: Handover<(Result<bool, Failure>, Vec<u8>)>,
 }
 
-/// How long a caller waits for the server's word on its cancel (docs/protocol.md, section 6).
+/// How long a caller waits for the server's answer to its cancel (docs/protocol.md, section 6).
 const WORD: Duration = Duration::from_millis(20);
 
 impl Started {
-    /// Starts a call. Waits no longer than what empties a ring takes to go on. `None`: a slot, or room for
-    /// large arguments, would have to be waited for.
+    /// Starts a call. It waits at most for the short time in which the server empties a part of a ring.
+    /// Returns `None` if it would have to wait for a slot, or for room for long arguments.
     pub(crate) fn start(
         link: &Arc<Link>,
         outgoing: &Outgoing<'_>,
@@ -68,7 +68,7 @@ impl Started {
         let waited = waited.map_err(|why| if why == Stop::Late { stop } else { why });
         let ended = self.handover.take().then(|| self.receive(waited, &mut scratch.bytes));
         if ended.is_none() {
-            // It was awaited before.
+            // The call was awaited before, and the service thread is taking the outcome.
             self.handover.wait_while_taken();
         }
         drop(waiting);
@@ -80,7 +80,7 @@ impl Started {
         Ok(())
     }
 
-    /// The outcome if it has come; else `context` is woken when it does.
+    /// Gives the outcome to `taker` if it has come. Otherwise `context` is woken when it comes.
     pub(crate) fn poll(
         self: &Arc<Self>,
         context: &mut Context<'_>,
@@ -99,7 +99,7 @@ impl Started {
             }
         };
         let (former, is_new) = self.handover.listen(context.waker());
-        // To drop a waker may drop a task, and cancel what that had started.
+        // Dropping a waker may drop a task, and so cancel the calls that the task had started.
         drop(former);
         if is_new {
             service.add(self.clone(), self.deadline.is_some());
@@ -115,19 +115,19 @@ impl Started {
         }
         let until = self.link.env.now() + WORD;
         if self.handover.cancel(until, || self.link.caller.give_up(self.id)) && self.handover.is_awaited() {
-            // The service thread is to know until when.
+            // The service thread must learn until when to wait.
             self.link.caller.wake();
         }
     }
 
-    /// Nobody waits for the call any more, but it is to go on.
+    /// Lets the call run on, although no thread waits for it any more.
     pub(crate) fn detach(&self) {
         if self.link.check_process().is_ok() {
             self.link.caller.detach(self.id);
         }
     }
 
-    /// Until when its answer is waited for, and what it is when none has come.
+    /// Returns until when the answer is waited for, and the reason of the failure if none has come by then.
     fn end_of_waiting(&self) -> (Option<Time>, Stop) {
         match (self.deadline, self.handover.cancelled()) {
             (Some(deadline), Some(cancelled)) if deadline <= cancelled => (Some(deadline), Stop::Late),
@@ -136,7 +136,7 @@ impl Started {
         }
     }
 
-    /// Takes the outcome out of the slot, which is given back.
+    /// Takes the outcome out of the slot, and gives the slot back.
     fn receive(&self, waited: Result<(), Stop>, body: &mut Vec<u8>) -> Result<bool, Failure> {
         match waited {
             Ok(()) => self.link.receive(self.id, self.deadline, body),
@@ -150,7 +150,7 @@ impl Started {
         true
     }
 
-    /// Gives the outcome, with the arguments if the call failed.
+    /// Gives the outcome to `taker`, with the arguments if the call failed.
     fn pass(&self, outcome: Outcome<'_>, taker: Taker<'_>) {
         let Outcome::Failed(_) = outcome else { return taker(outcome, &[]) };
         let Some(ring) = &self.ring else { return taker(outcome, &self.arguments) };
@@ -191,9 +191,9 @@ impl AwaitedCall for Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // Nobody asks any more: the slot is used again when the answer has come.
+        // No thread asks for the answer any more. The slot is used again when the answer has come.
         if !self.link.is_ours() {
-            // It is its parent's.
+            // This is a child process: the ring belongs to its parent.
             std::mem::forget(self.ring.take());
         } else if self.handover.is_sent() {
             self.link.caller.abandon(self.id);

@@ -1,5 +1,5 @@
-//! Whether the server is still there: its end of the socket closes when it dies, and while it lives it
-//! answers probes.
+//! Tells the caller's end whether the server is still there: its end of the socket closes when it dies, and
+//! while it lives it answers probes.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,39 +12,39 @@ use crate::env::Time;
 /// A probe, and its answer.
 pub(super) const PROBE: &[u8] = b"?";
 
-/// How long to sleep at first before looking whether the server is still there, and at last.
+/// The first and the longest sleep before a waiting caller looks whether the server is still there.
 pub(super) const FIRST_NAP: Duration = Duration::from_millis(5);
 pub(super) const LONGEST_NAP: Duration = Duration::from_millis(250);
 
-/// Nobody watches while nobody waits: those who wait look now and then.
+/// The caller's knowledge of the server's life. It has no thread: waiting callers look now and then.
 pub(super) struct Watch {
     patience: Duration,
     broken: AtomicU8,
-    /// Messages heard so far.
-    heard: AtomicU64,
+    /// The number of messages received from the server.
+    answers: AtomicU64,
     asked: Mutex<Asked>,
 }
 
 struct Asked {
     /// `None` once the connection is broken.
-    wire: Option<UnixChannel>,
-    /// When the probe was sent that is not answered yet.
+    channel: Option<UnixChannel>,
+    /// When the unanswered probe was sent; `None` if there is none.
     since: Option<Time>,
 }
 
 /// Why a connection is of no use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// The server is dead, or has closed it: it executes nothing more that it has not taken.
+    /// The server is dead, or has closed the connection: it executes no call that it has not taken yet.
     Gone = 1,
-    /// It lives, perhaps, but does not answer.
+    /// The server may live, but does not answer.
     Silent = 2,
 }
 
 impl Watch {
-    pub(super) fn new(wire: UnixChannel, patience: Duration) -> Watch {
-        let asked = Mutex::new(Asked { wire: Some(wire), since: None });
-        Watch { patience, broken: AtomicU8::new(0), heard: AtomicU64::new(0), asked }
+    pub(super) fn new(channel: UnixChannel, patience: Duration) -> Watch {
+        let asked = Mutex::new(Asked { channel: Some(channel), since: None });
+        Watch { patience, broken: AtomicU8::new(0), answers: AtomicU64::new(0), asked }
     }
 
     #[inline]
@@ -56,23 +56,23 @@ impl Watch {
         }
     }
 
-    /// How often it was heard.
-    pub(super) fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+    /// Returns the number of messages received from the server.
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
     }
 
-    /// Looks whether the server is there, and asks it.
+    /// Looks whether the server is there, and sends a probe if none is outstanding.
     pub(super) fn look(&self, now: Time) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let Asked { wire, since } = &mut *asked;
-        let Some(wire) = wire else { return };
-        let broken = match self.hear(wire, since) {
-            // (No file is passed with what answers a probe: it breaks the rules.)
+        let Asked { channel, since } = &mut *asked;
+        let Some(channel) = channel else { return };
+        let broken = match self.receive(channel, since) {
+            // An answer to a probe that brings a file breaks the rules.
             Some(Received::Gone | Received::Files) => Broken::Gone,
             _ => match *since {
                 None => {
-                    // What cannot be sent is a probe that is not answered.
-                    wire.send(PROBE, None);
+                    // A probe that cannot be sent counts as unanswered.
+                    channel.send(PROBE, None);
                     *since = Some(now);
                     return;
                 }
@@ -80,18 +80,18 @@ impl Watch {
                 Some(_) => Broken::Silent,
             },
         };
-        // Closed: when a silent server wakes up it need not serve us any more.
-        asked.wire = None;
+        // The socket is closed, so that a silent server that wakes up serves us no more.
+        asked.channel = None;
         self.broken.store(broken as u8, Ordering::Release);
     }
 
-    /// Takes in what the server says; the last thing.
-    fn hear(&self, wire: &UnixChannel, since: &mut Option<Time>) -> Option<Received> {
-        // An honest server says no more than it was asked.
+    /// Receives the server's messages. Returns what ended them.
+    fn receive(&self, channel: &UnixChannel, since: &mut Option<Time>) -> Option<Received> {
+        // An honest server sends no more than one message for each probe.
         for _ in 0..8 {
-            match wire.receive(&mut [0; 8]) {
+            match channel.receive(&mut [0; 8]) {
                 Received::Message(..) => {
-                    self.heard.fetch_add(1, Ordering::Relaxed);
+                    self.answers.fetch_add(1, Ordering::Relaxed);
                     *since = None;
                 }
                 other => return Some(other),

@@ -1,24 +1,23 @@
-//! The deferred work of a worker, which it does while nothing is locked: wakes tasks, and drops what the user
-//! made.
+//! The deferred work of a worker: waking tasks and dropping the user's values, while no lock is held.
 
 use super::{Next, Receiver};
 use crate::server::Core;
 use farcall_memory::Accessor;
 
-/// The watchdog sleeps too long.
+/// The watchdog must wake earlier than it knows.
 pub(super) const ALARM: u8 = 1;
-/// There is something to be dropped.
+/// Values of the user's wait to be dropped.
 const DROPS: u8 = 2;
-/// There are tasks to be woken.
+/// Tasks wait to be woken.
 const WOKEN: u8 = 4;
-/// Deferred work that runs the user's code.
+/// The kinds of deferred work that run the user's code.
 pub(super) const USER_CODE: u8 = DROPS | WOKEN;
 
-/// Most results whose drops wait until a call has been executed.
+/// The most results whose drops wait until a call has been executed.
 const MAX_UNDROPPED_RESULTS: usize = 4;
 
 impl Receiver<'_> {
-    /// Notes which tasks to wake, and which results to drop.
+    /// Notes the tasks to wake and the results to drop.
     #[cold]
     pub(super) fn note_user_code(&mut self, core: &mut Core) {
         self.woken.append(&mut core.accessor.woken);
@@ -27,8 +26,8 @@ impl Receiver<'_> {
         self.deferred_work |= if self.to_drop.is_empty() { 0 } else { DROPS };
     }
 
-    /// Does the work that comes up rarely. The receiving thread runs the user's code in it as it runs a quick
-    /// call: another thread receives if that takes long.
+    /// Does the deferred work. The receiving worker runs the user's code in it like a quick call: another
+    /// worker receives if that takes long.
     #[cold]
     pub(super) fn run_deferred(&mut self, next: Next) -> Next {
         let deferred_work = std::mem::take(&mut self.deferred_work);
@@ -45,7 +44,7 @@ impl Receiver<'_> {
         }
         Accessor { woken: std::mem::take(&mut self.woken), ..Accessor::default() }.wake();
         if executes && self.to_drop.len() < MAX_UNDROPPED_RESULTS {
-            // A drop that takes long is not to hold up the call.
+            // The call goes first, because a drop may take long.
             self.deferred_work |= deferred_work & DROPS;
             return next;
         }

@@ -1,4 +1,4 @@
-//! How a worker sends what the protocol has written, and whatever else is ready.
+//! Sends the datagrams that the protocol core has written for a worker, and whatever else is ready.
 
 use farcall_proto::server::Transmit;
 
@@ -7,11 +7,11 @@ use crate::depart::send_around;
 use crate::server::Core;
 
 impl Receiver<'_> {
-    /// Sends a call's outcome: the one datagram that it fits, or as many fragments as may leave now.
+    /// Sends a call's outcome: its one datagram, or as many fragments as may leave now.
     #[inline(always)]
     pub(super) fn send(&mut self, sent: Option<Transmit>) {
         match sent {
-            // What the system refuses is lost, like any datagram.
+            // A datagram that the system refuses is lost, like any other.
             Some(Transmit { to, len, .. }) => drop(self.server.socket.send(to, &self.out[..len])),
             None => self.send_rest(),
         }
@@ -24,7 +24,7 @@ impl Receiver<'_> {
         self.flush();
     }
 
-    /// Writes the next datagram that is ready, and says whether there is one.
+    /// Writes the next datagram that is ready, and returns whether there is one.
     #[inline]
     pub(super) fn transmit(&mut self, core: &mut Core) -> bool {
         if core.protocol.is_quiet() {
@@ -35,7 +35,7 @@ impl Receiver<'_> {
         self.written.is_some()
     }
 
-    /// Sends the datagram that was written, if one was, and whatever else is ready.
+    /// Sends the datagram that [`Self::transmit`] wrote, if any, and whatever else is ready.
     #[inline(always)]
     pub(super) fn flush(&mut self) {
         if let Some(written) = self.written.take() {
@@ -45,7 +45,7 @@ impl Receiver<'_> {
 
     #[inline(never)]
     pub(super) fn send_written(&mut self, Transmit { to, len, insert }: Transmit) {
-        // What the system refuses is lost, like any datagram.
+        // A datagram that the system refuses is lost, like any other.
         let _ = match insert {
             None => self.server.socket.send(to, &self.out[..len]),
             Some(insert) => send_around(&*self.server.socket, to, &self.out[..len], &insert),

@@ -1,5 +1,5 @@
-//! Whether exporters whose memory is mapped are still there: one thread sleeps until the socket of one of
-//! them closes.
+//! Watches whether the exporters of mapped memory are still there: one thread sleeps until the socket of one
+//! of them closes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,21 +10,21 @@ use farcall_shm::{Alarm, EpollSet, UnixChannel};
 use crate::env::Env;
 use crate::sys::fork;
 
-/// Watches exporters, in a thread that ends when this is stopped.
+/// Watches exporters in a thread, which ends when the watcher is stopped.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     env: Arc<dyn Env>,
 }
 
 struct Shared {
-    ear: EpollSet,
+    epoll: EpollSet,
     alarm: Alarm,
     stopped: AtomicBool,
     next: AtomicU64,
     exporters: Mutex<HashMap<u64, Weak<Exporter>>>,
 }
 
-/// Whether one exporter is still there, for as long as its memory is mapped.
+/// Says whether one exporter is still there, for as long as its memory is mapped.
 pub(super) struct Liveness {
     exporter: Arc<Exporter>,
     name: u64,
@@ -32,7 +32,7 @@ pub(super) struct Liveness {
 }
 
 struct Exporter {
-    wire: UnixChannel,
+    channel: UnixChannel,
     gone: AtomicBool,
     /// The process that mapped the memory.
     process: u64,
@@ -44,13 +44,13 @@ impl Watcher {
     /// Starts the thread.
     pub(crate) fn new(env: &Arc<dyn Env>) -> std::io::Result<Watcher> {
         let shared = Arc::new(Shared {
-            ear: EpollSet::new()?,
+            epoll: EpollSet::new()?,
             alarm: Alarm::new()?,
             stopped: AtomicBool::new(false),
             next: AtomicU64::new(ALARM + 1),
             exporters: Mutex::default(),
         });
-        shared.ear.add(&shared.alarm, ALARM)?;
+        shared.epoll.add(&shared.alarm, ALARM)?;
         let body = shared.clone();
         env.spawn("farcall-ties", Box::new(move || body.live()))?;
         Ok(Watcher { shared, env: env.clone() })
@@ -66,29 +66,30 @@ impl Watcher {
     }
 
     /// Watches the exporter at the other end of a socket.
-    pub(super) fn watch(&self, wire: UnixChannel) -> std::io::Result<Liveness> {
+    pub(super) fn watch(&self, channel: UnixChannel) -> std::io::Result<Liveness> {
         let shared = &self.shared;
         let name = shared.next.fetch_add(1, Ordering::Relaxed);
-        let exporter = Arc::new(Exporter { wire, gone: AtomicBool::new(false), process: fork::generation() });
+        let exporter =
+            Arc::new(Exporter { channel, gone: AtomicBool::new(false), process: fork::generation() });
         shared.lock().insert(name, Arc::downgrade(&exporter));
         let liveness = Liveness { exporter, name, shared: shared.clone() };
-        shared.ear.add(&liveness.exporter.wire, name)?;
+        shared.epoll.add(&liveness.exporter.channel, name)?;
         Ok(liveness)
     }
 }
 
 impl Shared {
     fn live(&self) {
-        let mut said = Vec::new();
+        let mut ready = Vec::new();
         while !self.stopped.load(Ordering::SeqCst) {
-            self.ear.wait(None, &mut said);
-            for name in said.drain(..) {
+            self.epoll.wait(None, &mut ready);
+            for name in ready.drain(..) {
                 if name == ALARM {
                     self.alarm.clear();
                 } else if let Some(exporter) = self.exporter(name) {
-                    // An exporter says nothing more: it has ended, or it breaks the rules.
+                    // An exporter sends nothing more, so it has ended or breaks the rules.
                     exporter.gone.store(true, Ordering::Release);
-                    self.ear.remove(&exporter.wire);
+                    self.epoll.remove(&exporter.channel);
                 }
             }
         }
@@ -123,7 +124,7 @@ impl Liveness {
 
 impl Drop for Liveness {
     fn drop(&mut self) {
-        // (The ear forgets a socket that is closed.)
+        // The epoll set forgets a socket that is closed.
         if self.is_ours() {
             self.shared.lock().remove(&self.name);
         }

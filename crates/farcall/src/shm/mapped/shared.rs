@@ -1,8 +1,8 @@
 //! A segment's memory at its exporter: a memory file that importers may map. When it is taken away from them,
 //! the exporter goes on with a copy.
 //!
-//! (tests/shared_mapping.rs includes this file, and gives it loom's types and memory that is not mapped
-//! through `super::parts`.)
+//! `tests/shared_mapping.rs` includes this file, and gives it loom's types, and memory that is not mapped,
+//! through `super::parts`.
 
 use super::parts::{
     AccessRights, AsFd, AtomicU64, MappedFile, Ordering, OwnedFd, PROOF_BYTES, PoisonError, RwLock,
@@ -11,40 +11,41 @@ use super::parts::{
 
 /// The memory of one segment, in a file that is passed to importers.
 ///
-/// Another file holds the control word, which only the exporter can write: the generation of the segment
-/// whose memory the first file is, or zero when it is no longer a segment's. Importers read it after each
-/// access.
+/// Another file holds the control word, which only the exporter can write: the generation of the segment that
+/// uses the first file, or zero once no segment does. Importers read the control word after each access.
 #[derive(Debug)]
 pub(crate) struct SharedMapping {
     control: MappedFile,
     control_file: OwnedFd,
     others: AccessRights,
     len: usize,
-    /// Locked for reading by every access of the exporter: a write while the memory is moved would be lost.
+    /// The memory now in use. Every access of the exporter locks this for reading: a write while the memory
+    /// is moved would be lost.
     current: RwLock<Current>,
-    /// The process that it was made in.
+    /// The process that made the mapping.
     process: u64,
 }
 
 #[derive(Debug)]
 struct Current {
     words: Words,
-    /// The generation that is passed to importers who ask.
+    /// The generation that importers may ask for; `None` if the memory is not passed to any.
     offered: Option<u64>,
-    /// An importer has it.
+    /// Whether an importer has the file.
     passed: bool,
 }
 
 #[derive(Debug)]
 enum Words {
     File(MappedFile, OwnedFd),
-    /// Memory of this process alone: there were too many files when the words were moved, or they are offered
-    /// no longer.
+    /// Memory of this process alone, because the words are offered no longer, or because there were too many
+    /// files when they were moved.
     Alone(Box<[AtomicU64]>),
 }
 
 impl SharedMapping {
-    /// Makes memory for others to map, as this generation; `None` where it cannot be had.
+    /// Makes memory that other processes can map, as this generation. Returns `None` where the system has
+    /// none.
     pub(crate) fn new(len: usize, others: AccessRights, generation: u64) -> Option<SharedMapping> {
         let (control, control_file) = MappedFile::create(size_of::<u64>(), AccessRights::Read).ok()?;
         let (area, file) = MappedFile::create(len, others).ok()?;
@@ -66,7 +67,7 @@ impl SharedMapping {
         self.others == AccessRights::Write
     }
 
-    /// Accesses the words. They are not moved meanwhile.
+    /// Calls `access` with the words, which are not moved meanwhile.
     #[inline(never)]
     pub(crate) fn with<R>(&self, access: impl FnOnce(&[AtomicU64]) -> R) -> R {
         access(self.read().words.all())
@@ -90,12 +91,12 @@ impl SharedMapping {
         }
     }
 
-    /// Takes the memory away from all importers that have mapped it. After this has returned no access of
-    /// theirs reaches the segment, and every access that an importer reports as done was done to it. From
-    /// then on the memory is offered as generation `offer`, or not at all.
+    /// Takes the memory away from all importers that have mapped it. After this has returned, no access of an
+    /// importer reaches the segment, and every access that an importer reports as done was done to the
+    /// segment. From then on the memory is offered as generation `offer`, or not at all.
     pub(crate) fn take_away(&self, offer: Option<u64>) {
-        // The lock is held throughout. Otherwise another thread could offer the memory between this word and
-        // our copy, and what an importer writes meanwhile would be lost.
+        // The lock is held throughout. Otherwise another thread could offer the memory between the store of
+        // the control word and the copy, and an importer's write in between would be lost.
         let mut current = self.write();
         // First the control word is written, then the memory is read. An importer first writes the memory,
         // then reads the control word. So at least one of the two sees what the other wrote.
@@ -112,21 +113,21 @@ impl SharedMapping {
         self.publish(current.offered.unwrap_or(0));
     }
 
-    /// Offers the memory no longer. Importers that have mapped it may keep what they read there.
+    /// Withdraws the memory from importers. Those that have mapped it may keep what they read there.
     pub(crate) fn withdraw(&self) {
         let mut current = self.write();
         current.offered = None;
         self.publish(0);
     }
 
-    /// Passes the memory to an importer that means that generation, with the proof of who the exporter is.
-    /// `hears` tells the importer that the exporter hears of writes if it is asked to.
+    /// Passes the memory to an importer that asks for this generation, with the proof of who the exporter is.
+    /// `hears` says to the importer whether the exporter is told of writes that ask for it.
     pub(crate) fn pass(
         &self,
         generation: u64,
         hears: bool,
         proof: &[u8; PROOF_BYTES],
-        wire: &UnixChannel,
+        channel: &UnixChannel,
     ) -> bool {
         let mut current = self.write();
         if current.offered != Some(generation) {
@@ -136,7 +137,7 @@ impl SharedMapping {
         let facts = [u8::from(self.others == AccessRights::Write), u8::from(hears)];
         let first = [&proof[..], &facts].concat();
         let passed =
-            wire.send(&first, Some(self.control_file.as_fd())) && wire.send(b"!", Some(file.as_fd()));
+            channel.send(&first, Some(self.control_file.as_fd())) && channel.send(b"!", Some(file.as_fd()));
         current.passed = true;
         passed
     }
@@ -179,7 +180,7 @@ impl Words {
             Words::Alone(_) => std::iter::once(0..len).collect(),
         };
         for part in parts {
-            // The file's last page goes on behind the segment's end.
+            // The file's last page may extend beyond the segment's end.
             let part = part.start / WORD..part.end.min(len).div_ceil(WORD);
             for (from, to) in self.all()[part.clone()].iter().zip(&other.all()[part]) {
                 to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
