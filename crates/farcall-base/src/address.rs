@@ -1,9 +1,10 @@
-//! The form in which socket addresses are compared.
+//! The form in which farcall compares socket addresses.
 
 use std::net::SocketAddr;
 
-/// The form in which addresses are compared: one of IPv4 that is written as IPv6 (`::ffff:127.0.0.1`, RFC
-/// 4291 section 2.5.5.2), as a socket of both families has it, becomes one of IPv4.
+/// Returns the form of an address in which it is compared. An IPv4 address that is written as IPv6
+/// (`::ffff:127.0.0.1`, RFC 4291 section 2.5.5.2), as a socket of both families has it, becomes an IPv4
+/// address.
 #[inline]
 pub fn canonical(socket: SocketAddr) -> SocketAddr {
     let SocketAddr::V6(v6) = socket else { return socket };

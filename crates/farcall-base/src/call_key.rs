@@ -1,6 +1,6 @@
-//! What a server's user calls one call by.
+//! The name of one call at its server.
 
-/// A call that is to be executed, exactly once: the name under which its outcome is given back.
+/// The name of a call that a server executes. The server's driver gives the outcome back under this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey {
     /// The conversation, by the server's identifier.

@@ -1,26 +1,26 @@
-//! Why a call failed and whether it ran: what a failure says, and its numbers on the wire.
+//! The failures of calls: their kinds, whether the call ran, and the numbers of both on the wire.
 
 use std::fmt;
 
-/// Whether the call that a failure names was executed.
+/// Whether a failed call was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ran {
-    /// It was not executed and never will be.
+    /// The call was not executed and never will be.
     No,
-    /// It may have been executed, or may be yet.
+    /// The call may have been executed, or may be yet.
     Maybe,
-    /// It was executed; its result is lost.
+    /// The call was executed; its result is lost.
     Yes,
 }
 
 impl Ran {
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[inline]
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// The word that has this number on the wire. An unknown number gives `Maybe`, which promises least.
+    /// Returns the value with this number on the wire. An unknown number gives `Maybe`, which promises least.
     #[inline]
     pub fn from_code(code: u8) -> Ran {
         match code {
@@ -43,7 +43,7 @@ impl fmt::Display for Ran {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
-        /// What made a call fail. The numbers are those of the wire (docs/protocol.md, "Kinds").
+        /// The kind of a failure. The numbers are those on the wire (docs/protocol.md, "Kinds").
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         #[repr(u16)]
@@ -53,13 +53,13 @@ macro_rules! kinds {
             /// Every kind, in the order of their numbers.
             pub const ALL: &'static [Kind] = &[$(Kind::$name,)*];
 
-            /// The kind's number on the wire.
+            /// Returns the kind's number on the wire.
             #[inline]
             pub fn code(self) -> u16 {
                 self as u16
             }
 
-            /// The kind with this number. A number that a later version added gives `Other`.
+            /// Returns the kind with this number. A number that a later version added gives `Other`.
             pub fn from_code(code: u16) -> Kind {
                 match code { $($code => Kind::$name,)* _ => Kind::Other }
             }
@@ -80,9 +80,9 @@ kinds! {
     NoSuchName = 1, "no such name";
     /// The server does not answer.
     Unreachable = 2, "the server does not answer";
-    /// The server that had the call is gone; another incarnation answers at its address.
+    /// The server that received the call is gone; another incarnation answers at its address.
     ServerRestarted = 3, "the server restarted";
-    /// The server does not export this, or no longer.
+    /// The server does not export this interface, or does so no longer.
     NotExported = 4, "not exported";
     /// The export has no procedure of this number.
     NoSuchProcedure = 5, "no such procedure";
@@ -98,9 +98,9 @@ kinds! {
     Cancelled = 10, "cancelled";
     /// The deadline passed.
     Deadline = 11, "the deadline passed";
-    /// The server does not permit this caller to do this.
+    /// The server does not permit this caller to make this call.
     NotPermitted = 12, "not permitted";
-    /// A call that the procedure made itself failed, and it passed that on.
+    /// A call that the procedure itself made failed, and the procedure passed the failure on.
     Nested = 13, "a call made by the procedure failed";
     /// The procedure panicked.
     Panicked = 14, "the procedure panicked";
@@ -125,11 +125,11 @@ kinds! {
 /// A call's failure: its kind, whether it ran, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What made it fail.
+    /// The kind of the failure.
     pub kind: Kind,
     /// Whether the call ran.
     pub ran: Ran,
-    /// What and where, for people; may be empty. At most [`Failure::MAX_DETAIL`] bytes cross the wire.
+    /// The detail, for people; may be empty. At most [`Failure::MAX_DETAIL`] bytes cross the wire.
     pub detail: String,
 }
 
@@ -137,7 +137,7 @@ impl Failure {
     /// The longest detail that crosses the wire, in bytes.
     pub const MAX_DETAIL: usize = 512;
 
-    /// A failure without detail.
+    /// Makes a failure without detail.
     #[inline]
     pub fn new(kind: Kind, ran: Ran) -> Failure {
         Failure { kind, ran, detail: String::new() }

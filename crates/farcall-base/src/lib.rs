@@ -1,4 +1,5 @@
-//! What every part of farcall says about a call: why it failed, whether it ran, when, and its trace.
+//! The words that every part of farcall uses about a call: why it failed, whether it ran, when, and its
+//! trace.
 //!
 //! This crate has no dependencies. The packet exchange protocol and the crates that know nothing of it share
 //! these types.

@@ -1,10 +1,11 @@
-//! Locking a mutex whose data a panic cannot spoil.
+//! Locks mutexes whose data a panic cannot spoil.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks a mutex, also after a thread has panicked while it held the lock.
 ///
-/// It is for data that every method leaves whole, whatever panics: an error would help no caller.
+/// Use it for data that every method leaves whole, whatever panics. For such data an error would help no
+/// caller.
 #[inline]
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

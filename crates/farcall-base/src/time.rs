@@ -1,4 +1,4 @@
-//! Moments on one machine's clock: nanoseconds since some fixed moment.
+//! Moments on one machine's clock, as nanoseconds since some fixed moment.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;
@@ -12,31 +12,31 @@ use std::time::Duration;
 pub struct Time(u64);
 
 impl Time {
-    /// The moment `nanos` nanoseconds after the clock's origin.
+    /// Returns the moment `nanos` nanoseconds after the clock's origin.
     #[inline]
     pub const fn from_nanos(nanos: u64) -> Time {
         Time(nanos)
     }
 
-    /// Nanoseconds since the clock's origin.
+    /// Returns the nanoseconds since the clock's origin.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// How long after `earlier` this moment is; zero if it is not after it.
+    /// Returns how long after `earlier` this moment is; zero if it is not after it.
     #[inline]
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// Nanoseconds since `earlier`; zero if this moment is not after it.
+    /// Returns the nanoseconds since `earlier`; zero if this moment is not after it.
     #[inline]
     pub fn nanos_since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment `nanos` nanoseconds later. It is cheaper than adding a `Duration`, which costs a
+    /// Returns the moment `nanos` nanoseconds later. This is cheaper than adding a `Duration`, which costs a
     /// multiplication.
     #[inline]
     pub fn plus(self, nanos: u64) -> Time {
@@ -62,7 +62,7 @@ impl Sub<Duration> for Time {
     }
 }
 
-/// A duration in nanoseconds, the largest that fits when it does not.
+/// Returns a duration in nanoseconds, or `u64::MAX` if that is too small for it.
 #[inline]
 pub fn nanos(d: Duration) -> u64 {
     d.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(d.subsec_nanos()))

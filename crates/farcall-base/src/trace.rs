@@ -1,4 +1,4 @@
-//! The trace context of a call.
+//! The trace context that travels with a call.
 
 /// Trace context that travels with a call (W3C trace-context: trace and parent span).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

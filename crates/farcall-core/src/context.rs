@@ -87,13 +87,13 @@ thread_local! {
     static NEAR: RefCell<Option<Arc<GivenUp>>> = const { RefCell::new(None) };
     /// The call, if this thread serves one for a farcall server.
     static CALL: Cell<Option<Incoming>> = const { Cell::new(None) };
-    /// The farcall server of this thread. It is apart from `CALL` because it changes less often.
+    /// The farcall server of this thread. It is not part of `CALL`, because it changes less often.
     static SERVER: RefCell<Option<Arc<dyn CallServer>>> = const { RefCell::new(None) };
 }
 
 fn current() -> Option<Served> {
     if !serving::is_serving() {
-        // A thread that is ending has dropped its values.
+        // A thread that is ending may have dropped `NEAR` already.
         let near = || NEAR.try_with(|near| near.borrow().clone()).ok().flatten().map(Served::Near);
         return ELSEWHERE.get().map(Served::Elsewhere).or_else(near);
     }
@@ -266,13 +266,13 @@ pub fn is_same_user() -> bool {
     serving::is_serving() && CALL.get().is_some_and(|call| call.same_user)
 }
 
-/// From now on this thread serves calls of `server`, as one of `pool`.
+/// Makes this thread serve calls of `server` from now on, as a worker of `pool`.
 pub fn serve_in_thread(server: Arc<dyn CallServer>, pool: Arc<dyn WorkerPool>) {
     SERVER.with_borrow_mut(|place| *place = Some(server));
     serving::join(pool);
 }
 
-/// Says that this thread serves `call`, until the guard is dropped.
+/// Records that this thread serves `call`, until the guard is dropped.
 #[inline]
 pub fn enter(call: Incoming) -> Entered {
     CALL.set(Some(call));
@@ -280,7 +280,7 @@ pub fn enter(call: Incoming) -> Entered {
     Entered
 }
 
-/// A call is being served.
+/// Guard: while it exists, its thread serves a call.
 pub struct Entered;
 
 impl Drop for Entered {
@@ -290,14 +290,14 @@ impl Drop for Entered {
     }
 }
 
-/// Says that this thread serves a call that came from `caller` by a protocol that knows no more of it, until
-/// the guard is dropped.
+/// Records that this thread serves a call from `caller`, until the guard is dropped. The call came by a
+/// protocol that says no more about it.
 #[inline]
 pub fn enter_elsewhere(caller: SocketAddr) -> EnteredElsewhere {
     EnteredElsewhere(ELSEWHERE.replace(Some(caller)))
 }
 
-/// A call of another protocol is being served.
+/// Guard: while it exists, its thread serves a call of another protocol.
 #[derive(Debug)]
 pub struct EnteredElsewhere(Option<SocketAddr>);
 
@@ -308,12 +308,12 @@ impl Drop for EnteredElsewhere {
     }
 }
 
-/// Says that this thread serves a call that was started in this process, until the guard is dropped.
+/// Records that this thread serves a call that was started in this process, until the guard is dropped.
 pub(crate) fn enter_near(given_up: Arc<GivenUp>) -> EnteredNear {
     EnteredNear(NEAR.replace(Some(given_up)))
 }
 
-/// A call that was started in this process is being served.
+/// Guard: while it exists, its thread serves a call that was started in this process.
 pub(crate) struct EnteredNear(Option<Arc<GivenUp>>);
 
 impl Drop for EnteredNear {
@@ -322,13 +322,14 @@ impl Drop for EnteredNear {
     }
 }
 
-/// As [`enter`], in a thread that may serve something else, or nothing, otherwise.
+/// Records that this thread serves `call` of `server`, until the guard is dropped. Afterwards the thread
+/// serves what it served before, or nothing.
 pub fn enter_task(server: Arc<dyn CallServer>, call: Incoming) -> EnteredTask {
     let former = SERVER.with_borrow_mut(|place| place.replace(server));
     EnteredTask { serves: serving::set(Serves::AsTask), call: CALL.replace(Some(call)), server: former }
 }
 
-/// A call is being served by a task.
+/// Guard: while it exists, its thread serves a call as a task.
 pub struct EnteredTask {
     serves: Serves,
     call: Option<Incoming>,

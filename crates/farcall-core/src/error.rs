@@ -1,5 +1,4 @@
-//! What a call that did not give its result says: a declared exception, or why the call failed and whether it
-//! ran.
+//! The errors of calls: a declared exception, or the reason why a call failed and whether it ran.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -11,10 +10,10 @@ use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
 
 use farcall_base::{Kind, Ran};
 
-/// What a procedure gives its caller: a value, or an [`Error`].
+/// The result of a call: a value, or an [`Error`].
 pub type Result<T, E = Never> = std::result::Result<T, Error<E>>;
 
-/// Why a call gave no value.
+/// The reason why a call gave no value.
 ///
 /// `?` reads naturally in a procedure that declares the exception `E`:
 ///
@@ -38,13 +37,13 @@ pub type Result<T, E = Never> = std::result::Result<T, Error<E>>;
 /// assert_eq!(get("answer"), Err(Error::Declared(NoSuchKey)));
 /// ```
 ///
-/// The enum is exhaustive on purpose: a call ends by its exception or by the runtime's word, and there is no
-/// third way.
+/// The enum is exhaustive on purpose: a call without a value either raised its exception or failed, and there
+/// is no third way.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Error<E = Never> {
     /// An exception that the interface declares: the procedure ran and raised it.
     Declared(E),
-    /// The runtime's word: the call failed.
+    /// The call failed; the runtime says why.
     CallFailed(CallFailed),
 }
 
@@ -57,7 +56,7 @@ impl<E> Error<E> {
         }
     }
 
-    /// The declared exception, if it is one.
+    /// Returns the declared exception, if the error is one.
     pub fn declared(&self) -> Option<&E> {
         match self {
             Error::Declared(exception) => Some(exception),
@@ -65,7 +64,7 @@ impl<E> Error<E> {
         }
     }
 
-    /// Why the call failed, if it did.
+    /// Returns why the call failed, if it did.
     pub fn call_failed(&self) -> Option<&CallFailed> {
         match self {
             Error::Declared(_) => None,
@@ -73,7 +72,7 @@ impl<E> Error<E> {
         }
     }
 
-    /// Whether the procedure ran. One that raised its exception did.
+    /// Returns whether the procedure ran. A procedure that raised its exception did.
     pub fn ran(&self) -> Ran {
         match self {
             Error::Declared(_) => Ran::Yes,
@@ -201,7 +200,7 @@ impl From<Infallible> for Never {
 
 type Source = Arc<dyn std::error::Error + Send + Sync>;
 
-/// Why a call failed, and whether its procedure ran. Small to pass and cheap to clone.
+/// The reason why a call failed, and whether its procedure ran. It is one word long and cheap to clone.
 ///
 /// ```
 /// use farcall::{CallFailed, Kind, Ran};
@@ -220,19 +219,19 @@ struct Failure {
 }
 
 impl CallFailed {
-    /// A failure with nothing to add to its kind.
+    /// Makes a failure without detail or cause.
     pub fn new(kind: Kind, ran: Ran) -> CallFailed {
         CallFailed(Arc::new(Failure { kind, ran, detail: Cow::Borrowed(""), source: None }))
     }
 
-    /// Adds what a reader of the message should know.
+    /// Adds the detail that a reader of the message should know.
     #[must_use]
     pub fn because(mut self, detail: impl Into<Cow<'static, str>>) -> CallFailed {
         Arc::make_mut(&mut self.0).detail = detail.into();
         self
     }
 
-    /// Keeps the cause. Its text becomes the detail, if there is none yet.
+    /// Adds the cause. Its text becomes the detail, if there is none yet.
     #[must_use]
     pub fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> CallFailed {
         let failure = Arc::make_mut(&mut self.0);
@@ -243,7 +242,7 @@ impl CallFailed {
         self
     }
 
-    /// Replaces the word on whether the call ran, for earlier attempts may have run too.
+    /// Replaces whether the call ran, because earlier attempts may have run too.
     pub fn but_ran(mut self, ran: Ran) -> CallFailed {
         if self.ran() != ran {
             Arc::make_mut(&mut self.0).ran = ran;
@@ -251,37 +250,37 @@ impl CallFailed {
         self
     }
 
-    /// The failure of something that this machine's system refused: `doing` says what was tried.
+    /// Returns the failure of an operation that the local system refused; `doing` names the operation.
     #[doc(hidden)]
     pub fn local(doing: &str, why: std::io::Error) -> CallFailed {
         CallFailed::new(Kind::Local, Ran::No).because(format!("{doing}: {why}")).caused_by(why)
     }
 
-    /// The failure of a call by a handle that was made in this process's parent.
+    /// Returns the failure of a call by a handle that the parent of this process made.
     #[doc(hidden)]
     #[cold]
     pub fn forked() -> CallFailed {
         CallFailed::new(Kind::Forked, Ran::No)
     }
 
-    /// What the caller of a procedure hears when that procedure passes on the failure of a call of its own:
-    /// the procedure ran, whatever became of the inner call.
+    /// Returns the failure for the caller of a procedure that passes on the failure of a call of its own: the
+    /// procedure ran, whatever became of the inner call.
     pub fn nested(inner: CallFailed) -> CallFailed {
         let detail = format!("{inner}; {}", inner.ran());
         CallFailed::new(Kind::Nested, Ran::Yes).because(detail).caused_by(inner)
     }
 
-    /// What went wrong.
+    /// Returns what went wrong.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// Whether the procedure ran.
+    /// Returns whether the procedure ran.
     pub fn ran(&self) -> Ran {
         self.0.ran
     }
 
-    /// What there is to say beyond the kind; may be empty.
+    /// Returns what the failure says beyond its kind; may be empty.
     pub fn detail(&self) -> &str {
         &self.0.detail
     }
@@ -302,8 +301,8 @@ impl PartialEq for CallFailed {
 
 impl Eq for CallFailed {}
 
-/// A sentence, because it is what `main` prints of an error that it returns, and `unwrap` and `expect` of one
-/// that they meet: the message, and whether the procedure ran. `{:#?}` shows the parts.
+/// Writes a sentence: the message, and whether the procedure ran. `main` prints this of an error that it
+/// returns, and so do `unwrap` and `expect`. `{:#?}` shows the parts.
 impl fmt::Debug for CallFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !f.alternate() {

@@ -1,30 +1,32 @@
-//! A bounded queue that is fair between payers (hosts), and between the callers of a payer. They take turns.
-//! When the queue is full, the payer that has most in it loses the newest entry of its caller that has most
-//! (Nagle 1987, "On packet switches with infinite storage").
+//! A bounded queue for servers, fair between payers (hosts) and between the callers of a payer. Payers take
+//! turns, and so do the callers of a payer. When the queue is full, the payer with the most entries loses the
+//! newest entry of that caller of it which has the most (Nagle 1987, "On packet switches with infinite
+//! storage").
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
 /// An entry of a queue.
 pub trait Waits {
-    /// Who pays for an entry: a host.
+    /// The owner of a share of the queue, such as a host.
     type Payer: Copy + Eq + Hash;
     /// A caller of a payer. Callers of two payers never compare equal.
     type Caller: Copy + Eq + Hash;
-    /// What distinguishes the entries of one caller.
+    /// The name of an entry among those of its caller.
     type Key: PartialEq;
 
-    /// The key of this entry, different from those of its caller's other entries.
+    /// Returns the key of this entry, different from those of its caller's other entries.
     fn key(&self) -> Self::Key;
-    /// Who pays for it.
+    /// Returns the payer whose share the entry uses.
     fn payer(&self) -> Self::Payer;
-    /// The caller whose entry this is.
+    /// Returns the caller whose entry this is.
     fn caller(&self) -> Self::Caller;
-    /// How many bytes it takes to keep this entry.
+    /// Returns how many bytes it takes to keep this entry.
     fn bytes(&self) -> usize;
 }
 
-/// Entries that wait for their turn, and entries that are held: these get a turn once they are admitted.
+/// A queue of waiting and held entries. Waiting entries get their turns; held ones wait for theirs once they
+/// are admitted.
 pub struct FairQueue<T: Waits> {
     most: usize,
     most_bytes: usize,
@@ -36,11 +38,11 @@ pub struct FairQueue<T: Waits> {
     turns: VecDeque<T::Payer>,
     /// How many entries are held.
     held: usize,
-    /// How many entries have come in all.
+    /// The number of entries that were ever added.
     arrivals: u64,
 }
 
-/// How much a payer, a caller or all of them have in the queue, held or not.
+/// The entries and bytes of one payer, of one caller or of all of them, held ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Weight {
     len: usize,
@@ -49,7 +51,7 @@ struct Weight {
 
 /// The entries of one caller.
 struct Line<T: Waits> {
-    /// Who paid for the first entry. A conversation that moves to another host meanwhile keeps its place.
+    /// The payer of the first entry. A conversation that moves to another host meanwhile keeps its place.
     payer: T::Payer,
     waiting: VecDeque<T>,
     held: VecDeque<T>,
@@ -99,12 +101,12 @@ impl<T: Waits> FairQueue<T> {
         self.all.len
     }
 
-    /// How many bytes it takes to keep all entries.
+    /// Returns how many bytes it takes to keep all entries.
     pub fn bytes(&self) -> usize {
         self.all.bytes
     }
 
-    /// Whether there are as many entries as there may be.
+    /// Returns whether the queue has as many entries as it may have.
     pub fn is_full(&self) -> bool {
         self.all.len >= self.most
     }
@@ -204,13 +206,14 @@ impl<T: Waits> FairQueue<T> {
         false
     }
 
-    /// Takes out the entry whose turn it is. The next one of its payer, and of its caller, comes after those
-    /// of all others.
+    /// Takes out the entry whose turn it is. That puts its payer, and its caller among the payer's, at the
+    /// end of the turns.
     pub fn pop(&mut self) -> Option<T> {
         self.pop_if(|_| true)
     }
 
-    /// Takes out the first entry that `may` accepts, among each payer's next.
+    /// Takes out the first entry, in the order of turns, that `may` accepts. Only the next entry of each
+    /// payer is looked at.
     pub fn pop_if(&mut self, mut may: impl FnMut(&T) -> bool) -> Option<T> {
         let FairQueue { callers, payers, turns, .. } = self;
         let first = |payer: &T::Payer| callers.get(payers.get(payer)?.turns.front()?)?.waiting.front();
@@ -224,12 +227,12 @@ impl<T: Waits> FairQueue<T> {
         Some(first)
     }
 
-    /// The first entry of each caller that waits for its turn.
+    /// Returns the first waiting entry of each caller.
     pub fn firsts(&self) -> impl Iterator<Item = &T> {
         self.callers.values().filter_map(|line| line.waiting.front())
     }
 
-    /// Takes out the entry of this caller and key, waiting or held.
+    /// Takes out the entry of this caller with this key, waiting or held.
     pub fn remove(&mut self, caller: T::Caller, key: T::Key) -> Option<T> {
         let line = self.callers.get_mut(&caller)?;
         let find = |all: &VecDeque<T>| all.iter().position(|one| one.key() == key);
@@ -245,16 +248,16 @@ impl<T: Waits> FairQueue<T> {
         self.all.len < self.most && self.all.bytes.saturating_add(new.bytes()) <= self.most_bytes
     }
 
-    /// Returns the caller that is to lose an entry to this one: of the payer that has most, if that is much
-    /// more than this entry's payer has, the caller that has most; otherwise, of this entry's own payer, the
-    /// caller that has most, if that is much more than this entry's caller has.
+    /// Returns the caller that is to lose an entry for `new`. If the payer with the most has much more than
+    /// the payer of `new`, it is the caller with the most of that payer. Otherwise it is the caller with the
+    /// most of the payer of `new` itself, if that has much more than the caller of `new`.
     #[cold]
     fn makes_way_for(&self, new: &T) -> Option<T::Caller> {
         let bytes = self.all.bytes.saturating_add(new.bytes());
         let by_bytes = bytes > self.most_bytes;
         let amount = |weight: &Weight| if by_bytes { weight.bytes } else { weight.len };
-        // Among equals the one with the newest entry. "Much" is what the entry brings and what must go for
-        // it: with less, more might be lost than is gained.
+        // Among equals, the one with the newest entry loses. "Much more" is the size of `new` plus what must
+        // go for it: with less, more might be lost than is gained.
         let much = if by_bytes { new.bytes().saturating_add(bytes - self.most_bytes) } else { 2 };
         let caller = new.caller();
         let payer = self.callers.get(&caller).map_or_else(|| new.payer(), |line| line.payer);
@@ -297,7 +300,7 @@ impl<T: Waits> FairQueue<T> {
         line
     }
 
-    /// Gives a caller the last turn, if it has none, or the `next` one.
+    /// Gives a caller the next turn if `next`, and otherwise the last one, unless it has a turn already.
     fn line_up(&mut self, caller: T::Caller, has_turn: bool, next: bool) {
         if has_turn && !next {
             return;
@@ -322,7 +325,7 @@ impl<T: Waits> FairQueue<T> {
         self.turns.push_front(line.payer);
     }
 
-    /// Counts an entry as taken out. Callers and payers without entries are forgotten.
+    /// Counts an entry as taken out, and forgets callers and payers without entries.
     fn leave(&mut self, caller: T::Caller, bytes: usize) {
         self.all.remove(bytes);
         let Some(line) = self.callers.get_mut(&caller) else { return };
@@ -345,7 +348,7 @@ impl<T: Waits> FairQueue<T> {
     }
 }
 
-/// Takes a name out of the turns. It is looked for at the end first: there it is if it had its turn last.
+/// Takes a name out of the turns. The search begins at the end, where the name is if it had its turn last.
 fn drop_turn<N: Copy + PartialEq>(turns: &mut VecDeque<N>, name: N) {
     if turns.back() == Some(&name) {
         turns.pop_back();

@@ -1,4 +1,5 @@
-//! The cancellation of a started call within this process: a flag, and the notices of its procedure.
+//! The cancellation of a started call within this process: a flag, and the notices that its procedure
+//! registered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +42,7 @@ impl GivenUp {
     }
 
     fn notices(&self) -> MutexGuard<'_, Vec<Arc<Notice>>> {
-        // Nothing panics while it is held.
+        // No code panics while this lock is held.
         self.notices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! The one way in which threads that serve others run the user's code: a panic in it stops none of them.
+//! Runs the user's code on threads that serve others, so that a panic in it stops none of them.
 //!
 //! A procedure, a type's encoding and decoding, an interceptor, a waker or an executor may panic, and so may
 //! the drop of any of them; so may the drop of the value that they panicked with. [`run`] catches all of
@@ -12,35 +12,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::Bytes;
 
-/// What the user's code panicked with. Its drop, which is the user's code too, may panic without harm.
+/// The value with which the user's code panicked. Dropping that value is the user's code too, and may panic
+/// without harm.
 #[derive(Debug)]
 pub struct Panic(Option<Box<dyn Any + Send>>);
 
-/// What a simulation unwinds the threads of a process with that is gone. It is no error of anybody's.
+/// The value with which a simulation unwinds the threads of a process that has ended. It is not an error.
 pub struct ProcessGone;
 
-/// Runs the user's code. What it leaves behind when it panics is its own affair.
+/// Runs the user's code. State that the code leaves half changed when it panics is the user's own affair.
 ///
 /// # Errors
-/// It panicked.
+/// When the code panicked.
 #[inline]
 pub fn run<R>(user: impl FnOnce() -> R) -> Result<R, Panic> {
     catch_unwind(AssertUnwindSafe(user)).map_err(|payload| Panic(Some(payload)))
 }
 
-/// Runs the user's code where nobody else hears of its panic. `what` it is stands in the report.
+/// Runs the user's code where no caller can be told of its panic, and writes the panic to standard error.
+/// `what` names the code in that report.
 pub fn run_alone(what: &str, user: impl FnOnce()) {
     let Err(panic) = run(user) else { return };
     if panic.0.as_ref().is_some_and(|payload| payload.is::<ProcessGone>()) {
         return;
     }
     let why = panic.message().unwrap_or("(no text)");
-    // Not by `eprintln`, which panics when nobody reads.
+    // `eprintln` would panic when standard error is closed.
     let _ = writeln!(std::io::stderr(), "farcall: {what} panicked: {why}");
 }
 
 impl Panic {
-    /// What it says, if it is text.
+    /// Returns the message of the panic, if it is text.
     pub fn message(&self) -> Option<&str> {
         let payload = self.0.as_ref()?;
         let text = payload.downcast_ref::<&'static str>().copied();
@@ -52,7 +54,7 @@ impl Drop for Panic {
     fn drop(&mut self) {
         let payload = self.0.take();
         if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            // Each may bring another: this one stays.
+            // Dropping `second` might panic with a third value, so it is leaked.
             std::mem::forget(second);
         }
     }

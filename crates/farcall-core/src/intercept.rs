@@ -16,7 +16,7 @@ use crate::{CallFailed, Ran, Trace};
 /// use farcall::intercept::{Call, Interceptor};
 /// use farcall::{CallFailed, Kind, Ran};
 ///
-/// /// Lets nobody write.
+/// /// Refuses every write.
 /// struct ReadOnly;
 ///
 /// impl Interceptor for ReadOnly {
@@ -61,7 +61,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A call that is about to be made or executed.
+    /// Makes the description of a call that is about to be made or executed.
     #[doc(hidden)]
     pub fn new(
         interface: &'a str,
@@ -77,42 +77,44 @@ impl<'a> Call<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Ended<'a> {
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome<'a>,
-    /// How long it took: at its server to execute, at its caller from call to outcome.
+    /// How long the call took. At the server this is the time of execution, at the caller the time from call
+    /// to outcome.
     pub time: Duration,
 }
 
-/// What became of a call.
+/// The outcome of a call, as an interceptor sees it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Outcome<'a> {
-    /// It returned its result.
+    /// The call returned its result.
     Result,
-    /// It raised its declared exception.
+    /// The call raised its declared exception.
     Exception,
-    /// It failed.
+    /// The call failed.
     Failed(&'a CallFailed),
 }
 
-/// Interceptors in the order in which they were given.
+/// The interceptors of a runtime, in the order in which they were added.
 #[doc(hidden)]
 #[derive(Clone, Default)]
 pub struct Interceptors(Vec<Arc<dyn Interceptor>>);
 
 impl Interceptors {
-    /// Adds one, which is asked last and told first.
+    /// Adds an interceptor. Its `before` runs last and its `after` first.
     pub fn add(&mut self, interceptor: Arc<dyn Interceptor>) {
         self.0.push(interceptor);
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no interceptors.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Asks them in turn. If one refuses, those that were asked before are told so.
+    /// Runs each interceptor's `before`. If one refuses the call, the earlier ones get the refusal in their
+    /// `after`.
     ///
     /// # Errors
     /// The first refusal.
@@ -128,7 +130,7 @@ impl Interceptors {
         Ok(())
     }
 
-    /// Tells them, in the opposite order, how a call has ended and how long it took.
+    /// Runs each interceptor's `after`, in the opposite order.
     pub fn after(&self, call: &Call<'_>, outcome: Outcome<'_>, time: Duration) {
         let ended = Ended { outcome, time };
         self.0.iter().rev().for_each(|interceptor| interceptor.after(call, &ended));
@@ -141,7 +143,8 @@ impl fmt::Debug for Interceptors {
     }
 }
 
-/// An event of the `tracing` crate for each call that ends, at level debug, or warn if it failed.
+/// An interceptor that emits an event of the `tracing` crate for each call that ends: at level warn if the
+/// call failed, otherwise at level debug.
 #[cfg(feature = "tracing")]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traced;

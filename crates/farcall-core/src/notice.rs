@@ -132,6 +132,6 @@ impl Notices {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it is held.
+    // No code panics while this lock is held.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

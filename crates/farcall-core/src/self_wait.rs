@@ -13,8 +13,8 @@ use crate::{CallFailed, Kind, Ran};
 #[cfg(feature = "tokio")]
 pub use alone::{drives_tokio, is_possible, note, would};
 
-/// How long such a thread waits for the outcome of a call that it has started. The executor may have executed
-/// the call already, and then the outcome arrives.
+/// The longest time that a thread which drives a one-threaded runtime waits for a call that it has started.
+/// The executor may have executed the call already, and then the outcome arrives.
 pub const GRACE: Duration = Duration::from_secs(1);
 
 /// Returns the failure of a call that would wait for itself.
@@ -25,10 +25,12 @@ pub fn refusal(ran: Ran) -> CallFailed {
     CallFailed::new(Kind::Local, ran).because(why)
 }
 
-/// Waits at a wait point, as [`WaitPoint::wait`].
+/// Waits at a wait point like [`WaitPoint::wait`], but not for ever if this thread drives the executor of the
+/// calls.
 ///
 /// # Errors
-/// This thread must not wait, or what it waits for is `stuck`: all of it would wait for itself.
+/// When this thread must not wait, or when every call that it waits for is `stuck`, because this thread
+/// itself would have to execute it.
 pub fn wait(
     point: &dyn WaitPoint,
     (ready, enough): (&ReadyList, usize),
@@ -61,7 +63,7 @@ mod alone {
     /// Exports whose calls runtimes of one thread execute.
     static EXECUTED: RwLock<Vec<Executed>> = RwLock::new(Vec::new());
 
-    /// Whether there was any, because each blocking call asks.
+    /// Whether any such export was ever noted. Each blocking call asks this first.
     static ANY: AtomicBool = AtomicBool::new(false);
 
     struct Executed {
@@ -95,7 +97,7 @@ mod alone {
         ANY.load(Ordering::Relaxed) && drives(|_| true)
     }
 
-    /// Whether this thread drives a tokio runtime of one thread.
+    /// Returns whether this thread drives a tokio runtime of one thread.
     pub fn drives_tokio() -> bool {
         driven().is_some()
     }

@@ -4,7 +4,7 @@
 //! ```text
 //! work             a worker's life: it receives, executes and sends;  call: one call to be executed
 //! workers          connects the pool of worker threads (farcall-core) to the server's socket
-//! queue            calls that wait for a worker, fairly;  payer: the host or user that a waiting call counts for
+//! queue            calls that wait for a worker, fairly;  payer: the host or user whose share a call uses
 //! exported         one exported interface;  executor: the thread or executor that runs its calls
 //! parts            long bytes of a result, which are sent without a copy
 //! task             calls executed as futures;  finish: turns a procedure's outcome into the protocol's words

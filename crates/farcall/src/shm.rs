@@ -2,11 +2,11 @@
 //! of datagrams.
 //!
 //! ```text
-//! link       the caller's end of a connection;  call: a call that its thread waits for;  started: a call that
-//!            no thread waits for
+//! link       the caller's end of a connection;  call: a call that its thread waits for;  started: a call
+//!            that no thread waits for
 //! long       long arguments and results at the caller's end;  large, outflow: the same at the server's end
 //! watch      whether the server is still there
-//! service    a thread that waits for the outcomes that tasks await;  handover: keeps an outcome for its caller
+//! service    a thread that waits for outcomes that tasks await;  handover: keeps an outcome for its caller
 //! host       the server's end: accepts callers, watches over receivers, notices deaths;  meet: one caller's
 //!            meeting;  host_signal: wakes the host's thread
 //! proof      proves to an importer that it meets the server that answered it over UDP
