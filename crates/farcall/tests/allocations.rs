@@ -1,6 +1,6 @@
-//! A call between stubs allocates nothing of its own: what a channel needs is the channel's affair.
+//! Stubs allocate nothing of their own in a call; a channel may.
 //!
-//! A binary of its own: its global allocator counts what each thread allocates.
+//! This is a binary of its own, because its global allocator counts what each thread allocates.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
@@ -59,7 +59,7 @@ impl Echo for Server {
     }
 }
 
-/// As a driver does it: both packets in buffers that it keeps.
+/// A channel that keeps the buffers of both packets, as a driver does.
 struct Kept;
 
 impl Channel for Kept {

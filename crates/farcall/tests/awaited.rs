@@ -1,7 +1,7 @@
 //! Awaited calls through shared memory, under loom: in every interleaving the task that awaits a call is
 //! woken.
 //!
-//! A binary of its own: it compiles the library's files with loom's types.
+//! This is a binary of its own, because it compiles the library's files with loom's types.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
@@ -46,7 +46,7 @@ mod watch {
 }
 
 mod link {
-    //! A connection: its memory, and the outside.
+    //! A model of a connection: its memory, and the operating system.
     use std::sync::{Arc, OnceLock};
     use std::time::Duration;
 
@@ -67,27 +67,27 @@ mod link {
         pub(super) watch: Watch,
     }
 
-    /// The calling half: `farcall_shm::Caller`, in which a slot identifies its one call.
+    /// Stands for `farcall_shm::Caller`. A slot identifies its one call.
     pub(super) struct Caller {
         pub(super) answers: [AnswerWord; 2],
         pub(super) wake: WakeWord,
         private: PrivateWake,
-        /// The service thread knows of a time at which it is to look.
+        /// Whether the service thread knows a time at which it must look.
         timed: AtomicBool,
         late: AtomicBool,
-        /// The server will never answer.
+        /// Whether the server is dead, and will never answer.
         dead: AtomicBool,
     }
 
     pub(super) struct Env {
         pub(super) caller: Arc<Caller>,
         pub(super) threads: Mutex<Vec<JoinHandle<()>>>,
-        /// How often there is no thread.
+        /// How many starts of a thread fail.
         pub(super) scarce: Mutex<u32>,
         kernel: Arc<Kernel>,
     }
 
-    /// What is made once, as loom has to see it.
+    /// A value that is made once, by a lock that loom sees.
     pub(super) struct Once<T>(Mutex<()>, OnceLock<T>);
 
     impl<T> Once<T> {
@@ -101,7 +101,7 @@ mod link {
         }
     }
 
-    /// Whether the server lives, as far as somebody has looked.
+    /// Whether the server lives, as far as a thread has looked.
     pub(super) struct Watch {
         caller: Arc<Caller>,
         broken: AtomicBool,
@@ -129,7 +129,7 @@ mod link {
             Arc::new(Link { env, caller, service: Once::new(), watch })
         }
 
-        /// What ends with the last reference: the thread that is left.
+        /// Waits for the threads that are left, once the last reference is gone.
         pub(super) fn end(self: Arc<Self>) {
             let threads = std::mem::take(&mut *self.env.threads.lock().unwrap());
             drop(self);
@@ -188,8 +188,8 @@ mod link {
             self.private.announce_sleep(&self.wake)
         }
 
-        /// A nap is as long as it takes until somebody ends it, unless there is a time at which to look, or
-        /// the server is dead: nobody else would end it.
+        /// Sleeps until a thread wakes the sleeper. If there is a time at which to look, or if the server is
+        /// dead, no thread may do so, and the sleep ends by itself.
         pub(super) fn sleep_until_woken(&self, intent: SleepIntent, most: Option<Duration>) {
             match most {
                 None => self.wake.sleep_until_private_wake(&self.private, intent),
@@ -228,7 +228,7 @@ mod link {
             Ok(())
         }
 
-        /// Another thread, that of a caller or of the server.
+        /// Runs a thread of a caller or of the server.
         pub(super) fn run(&self, run: impl FnOnce() + 'static) -> JoinHandle<()> {
             let kernel = self.kernel.clone();
             thread::spawn(move || {
@@ -250,7 +250,7 @@ mod link {
 }
 
 mod started {
-    //! A started call: `Started`, without what is encoded.
+    //! A model of a started call: `Started` without the encoding.
     use std::sync::Arc;
     use std::task::Waker;
     use std::time::Duration;
@@ -274,14 +274,14 @@ mod started {
         Broken,
     }
 
-    /// What an await comes to.
+    /// The outcome of a poll.
     pub(super) enum Polled {
         Ready(Ended),
         Pending,
         NoThread,
     }
 
-    /// The time of a server's word on a cancel, at which nobody waits any more.
+    /// When a caller stops waiting for the server's answer to its cancel.
     const LATE: Time = Time::from_nanos(1);
 
     impl Started {
@@ -358,7 +358,7 @@ use link::Link;
 use modelled::{Event, check};
 use started::{Ended, Polled, Started};
 
-/// What a task does that awaits a call.
+/// Awaits a call, as a task does, and returns its outcome.
 fn await_call(call: &Arc<Started>) -> Ended {
     let woken = Arc::new(Event::default());
     let waker = Waker::from(woken.clone());
@@ -371,7 +371,7 @@ fn await_call(call: &Arc<Started>) -> Ended {
     }
 }
 
-/// A server that answers these calls, in that order.
+/// Starts a server that answers these calls, in this order.
 fn answer(link: &Link, slots: &'static [usize]) -> loom::thread::JoinHandle<()> {
     let caller = link.caller.clone();
     link.env.run(move || slots.iter().for_each(|slot| caller.give(*slot)))
@@ -414,7 +414,7 @@ fn whoever_awaits_two_calls_hears_of_both_answers() {
         let link = Link::new(0, false);
         let calls = [0, 1].map(|slot| Started::new(&link, slot));
         let server = answer(&link, &[1, 0]);
-        // Both are polled before one is waited for.
+        // Both calls are polled before the task waits for one.
         let (first, second) = (Arc::new(Event::default()), Arc::new(Event::default()));
         let wakers = [&first, &second].map(|woken| Waker::from(woken.clone()));
         let mut polled = [0, 1].map(|which| calls[which].poll(&wakers[which]));

@@ -1,6 +1,6 @@
-//! A long call allocates what its values need, and no long buffer besides.
+//! A long call allocates the buffers that its values need, and no other long buffer.
 //!
-//! A binary of its own: its global allocator counts the long buffers of the whole process.
+//! This is a binary of its own, because its global allocator counts the long buffers of the whole process.
 #![allow(missing_docs)]
 
 mod common;
@@ -13,7 +13,7 @@ use farcall::Bytes;
 
 struct Counting;
 
-/// Allocations of long buffers, made or grown.
+/// The number of long buffers allocated or grown.
 static LONG: AtomicUsize = AtomicUsize::new(0);
 
 fn count(size: usize) {
@@ -69,7 +69,8 @@ impl Store for Zeros {
 
 const LEN: usize = 1 << 20;
 
-/// Long allocations of `calls` calls, at both ends, after some.
+/// Returns the number of long buffers that `calls` calls allocate at both ends, after some calls that are not
+/// counted.
 fn of(calls: usize, call: impl Fn()) -> usize {
     (0..10).for_each(|_| call());
     let before = LONG.load(Ordering::Relaxed);

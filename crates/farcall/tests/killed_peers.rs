@@ -119,7 +119,7 @@ fn call_until(over: &AtomicBool, runtime: &Runtime, place: &Place, name: &str, w
             Err(Error::CallFailed(why)) => format!("{:?} {:?}", why.kind(), why.ran()),
             Err(Error::Declared(never)) => match never {},
         };
-        // One write at the end of the file: either the whole line is there, or nothing.
+        // This is one write at the end of the file, so either the whole line is there or nothing.
         (&told).write_all(format!("{number} {word}\n").as_bytes()).unwrap();
         numbers = Some(bound);
     }

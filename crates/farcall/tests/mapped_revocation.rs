@@ -1,5 +1,4 @@
-//! Mapped memory, with processes that die, that write what they should not, or from which the memory is taken
-//! away.
+//! Mapped memory whose peers die or write garbage, or from which the exporter takes the memory away.
 //!
 //! The test program runs itself again as the other processes. No test waits for time to pass.
 //!
@@ -63,7 +62,7 @@ fn a_process_that_a_test_starts() {
             let remote = runtime().import_segment(&url).unwrap();
             let record = Record::new(&remote, 0, 1000).unwrap();
             record.writer().unwrap().write(&[1; 1000]).unwrap();
-            // As it does it: the word behind, and some of the record.
+            // This leaves a record half written: the word behind it, and a part of it.
             remote.store(8 + 1000, 2).unwrap();
             remote.write(8, &[2; 500]).unwrap();
             println!("at the middle");
@@ -84,7 +83,7 @@ fn a_process_that_a_test_starts() {
         }
         "tidy" => {
             let (segment, importer) = (taken_twice(), runtime());
-            // What is made once stays: sockets, threads, a connection for calls.
+            // Resources that are made once stay: sockets, threads, a connection for calls.
             drop(importer.import_segment(&segment.url()).unwrap());
             let before = OpenResources::now();
             for _ in 0..20 {
@@ -103,7 +102,7 @@ fn a_process_that_a_test_starts() {
     }
 }
 
-/// A segment that was mapped and exported again already.
+/// Returns a segment that was mapped and exported again before.
 fn taken_twice() -> Segment {
     let segment = runtime().export_segment("Tidy", Settings::new(4096).same_user(Rights::ALL)).unwrap();
     runtime().import_segment(&segment.url()).unwrap();
@@ -127,12 +126,12 @@ fn a_ring_and_a_record_go_from_process_to_process() {
             std::thread::yield_now();
         }
         assert_eq!(taken, number.to_le_bytes());
-        // It was written before the message was put, and perhaps again since then.
+        // The record was written before the message was put, and perhaps again since then.
         match record.read(&mut bytes) {
             Ok(version) => {
                 assert!(version > number && bytes == [(version - 1) as u8; 200], "{version} at {number}")
             }
-            // Its writer was stopped in the middle.
+            // The writer was killed in the middle of a write.
             Err(why) => assert_eq!(why, Error::Declared(Unread::Torn)),
         }
     }
@@ -147,7 +146,7 @@ fn nothing_is_left_of_what_was_mapped() {
     tidy.kill();
 }
 
-/// Until the process is killed, or the test ends.
+/// Waits until the process is killed, or the test ends.
 fn rest<T>(_kept: &T) {
     let _ = std::io::stdin().read(&mut [0]);
 }
@@ -159,7 +158,7 @@ fn an_exporter_that_dies_while_it_is_mapped_is_unreachable() {
     let remote = runtime().import_segment(&url).unwrap();
     assert_eq!(remote.load(8).unwrap(), 42);
     exporter.kill();
-    // What was mapped can be read until the system has told us.
+    // The memory can be read until the system has reported the exporter's death.
     let why = loop {
         match remote.load(8) {
             Ok(word) => assert_eq!(word, 42),
@@ -195,7 +194,7 @@ fn an_importer_that_scribbles_harms_what_it_may_write_and_nothing_else() {
         segment.load(count % 512 * 8).unwrap();
     }
     assert_eq!((other.load(8), other_remote.load(8)), (Ok(42), Ok(42)));
-    // When it is taken away, it is.
+    // Taking the memory away takes it from this importer too.
     segment.revoke();
     segment.write(0, &[7; 4096]).unwrap();
     scribbler.hear("it has ended");
@@ -205,7 +204,7 @@ fn an_importer_that_scribbles_harms_what_it_may_write_and_nothing_else() {
     scribbler.kill();
 }
 
-/// The files that an importer is passed who speaks the protocol by hand: the control word's, and the
+/// Returns the files that the exporter passes to an importer made by hand: the control word's, and the
 /// memory's.
 fn passed(exporter: &Runtime, hello: impl FnOnce(u64) -> Vec<u8>) -> Option<(UnixChannel, OwnedFd, OwnedFd)> {
     let entry = exporter.registry().instances(&"Memory".parse().unwrap()).unwrap().remove(0);
@@ -227,7 +226,7 @@ fn hello(export: u64, generation: u64) -> Vec<u8> {
     common::meeting::hello(export, Wants::Segment(generation))
 }
 
-/// Everything that a descriptor may allow.
+/// Tries everything that a descriptor may allow.
 fn tamper(file: &OwnedFd) {
     let again = OpenOptions::new()
         .read(true)
@@ -310,7 +309,7 @@ const TIMES: u64 = 300;
 
 fn import_until(over: &AtomicBool, importer: &Runtime, url: &str) -> Option<Remote> {
     while !over.load(Ordering::Relaxed) {
-        // Between two exports there is none.
+        // Between two exports there is no segment to import.
         if let Ok(remote) = importer.import_segment(url) {
             return Some(remote);
         }
@@ -362,7 +361,7 @@ fn what_is_read_while_it_is_taken_away_is_of_its_generation_or_nothing() {
 fn what_was_written_while_it_was_taken_away_is_there_if_it_was_said_so() {
     let segment = runtime().export_segment("Counted", Settings::new(64).same_user(Rights::ALL)).unwrap();
     let (url, over, tries) = (segment.url(), AtomicBool::new(false), AtomicU64::new(0));
-    // How often a count was said to be raised, and perhaps raised.
+    // Returns how often a counter was surely raised, and how often perhaps.
     let count = |importer: &Runtime| {
         let (mut surely, mut perhaps, mut stores) = (0, 0, 0);
         while let Some(remote) = import_until(&over, importer, &url) {
@@ -373,8 +372,8 @@ fn what_was_written_while_it_was_taken_away_is_there_if_it_was_said_so() {
                     surely += u64::from(found == old);
                     old = if found == old { old + 1 } else { found };
                     remote.store(8, stores + 1).map_err(|why| {
-                        // The swap is counted; whether the store was done does not matter: the next one is
-                        // the same.
+                        // The swap is counted. It does not matter whether the store was done: the next store
+                        // is the same.
                         if why.ran() == Ran::Maybe { Error::Declared(Refused::Stale) } else { why }
                     })?;
                     stores += 1;
@@ -430,7 +429,7 @@ fn our_own_accesses_are_not_lost_while_it_is_moved() {
         });
         let importer = runtime();
         for _ in 0..TIMES {
-            // Only what somebody has is moved.
+            // The exporter moves memory only if an importer has it.
             importer.import_segment(&url).unwrap();
             segment.export_again();
         }

@@ -1,6 +1,6 @@
-//! What a call of many has allocated for each member while nobody has replied.
+//! The bytes that a call of many servers has allocated for each member while none has replied.
 //!
-//! A binary of its own: its global allocator counts the bytes that a thread keeps.
+//! This is a binary of its own, because its global allocator counts the bytes that a thread keeps.
 #![allow(missing_docs)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,12 +13,12 @@ use farcall::names::Memory;
 struct Counting;
 
 thread_local! {
-    /// Bytes that this thread has allocated and not freed, and the most that were so.
+    /// The bytes that this thread has allocated and not freed, and the most that there were.
     static BYTES: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
 }
 
 fn count(change: isize) {
-    // A thread that ends may free what stands nearby.
+    // A thread that is ending may free memory after `BYTES` is gone.
     let _ = BYTES.try_with(|bytes| {
         let (now, most) = bytes.get();
         bytes.set((now + change, most.max(now + change)));
@@ -49,7 +49,7 @@ trait Member {
     fn meet(&self) -> farcall::Result<()>;
 }
 
-/// How many are here of those that wait for one another, in all calls.
+/// The number of members that have arrived, in all calls. They wait for one another.
 #[derive(Default)]
 struct Meeting {
     here: Mutex<usize>,
@@ -70,8 +70,8 @@ impl Member for Meeting {
     }
 }
 
-/// The most bytes that the caller of so many members has allocated meanwhile, in the second call: the first
-/// leaves what later ones use again.
+/// Returns the most bytes that the caller of `members` members has allocated during its second call. The
+/// first call leaves buffers that later ones use again.
 fn bytes(members: usize) -> isize {
     let registry = Memory::new();
     let runtime = || {
@@ -96,6 +96,6 @@ fn bytes(members: usize) -> isize {
 fn a_member_that_is_waited_for_takes_300_bytes_at_most() {
     let [few, many] = [50, 400].map(bytes);
     println!("50 members: {few} bytes, 400 members: {many} bytes");
-    // Fewer share what a call takes by itself, some 250 bytes.
+    // With few members, each has a greater share of the bytes that a call takes by itself.
     assert!(few <= 300 * 50 && many <= 300 * 400, "{few} bytes for 50 members, {many} for 400");
 }

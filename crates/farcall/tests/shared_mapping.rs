@@ -1,7 +1,7 @@
 //! Mapped memory that is taken away, under loom: in every interleaving the segment keeps what was written
 //! before.
 //!
-//! A binary of its own: it compiles the library's files with loom's types.
+//! This is a binary of its own, because it compiles the library's files with loom's types.
 #![cfg(target_os = "linux")]
 #![allow(missing_docs)]
 
@@ -13,7 +13,7 @@ mod modelled;
 mod shared;
 
 mod parts {
-    //! Memory files, and sockets by which they are passed.
+    //! A model of memory files, and of the sockets that pass them.
     use std::sync::Arc;
 
     pub(super) use crate::modelled::AtomicU64;
@@ -22,14 +22,14 @@ mod parts {
     pub(super) use loom::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub(super) use std::sync::PoisonError;
 
-    /// A file of words; who has it has it mapped.
+    /// A file of words. A process that has the file has it mapped.
     #[derive(Clone, Debug)]
     pub(super) struct OwnedFd(Arc<[AtomicU64]>);
 
     #[derive(Debug)]
     pub(super) struct MappedFile(OwnedFd);
 
-    /// What is passed by it, in that order.
+    /// The files passed by this socket, in order.
     #[derive(Default)]
     pub(super) struct UnixChannel(pub(super) std::sync::Mutex<Vec<OwnedFd>>);
 
@@ -81,7 +81,7 @@ mod parts {
         (0..len / size_of::<u64>()).map(|_| AtomicU64::new(0)).collect()
     }
 
-    /// Says that everything was written: the system alone knows which parts never were.
+    /// Returns everything: only the operating system knows which parts were never written.
     pub(super) fn written_ranges(_: &OwnedFd, len: usize) -> Vec<std::ops::Range<usize>> {
         std::iter::once(0..len).collect()
     }
@@ -108,7 +108,7 @@ use modelled::{AtomicU64, check};
 use parts::{OwnedFd, UnixChannel};
 use shared::SharedMapping;
 
-/// An importer: `Mapped`, of one word.
+/// An importer: a model of `Mapped`, of one word.
 struct Mapped {
     control: OwnedFd,
     data: OwnedFd,
@@ -116,7 +116,7 @@ struct Mapped {
 }
 
 impl Mapped {
-    /// Maps a generation, if it is that which is offered.
+    /// Maps a generation, if that is the one on offer.
     fn map(mapping: &SharedMapping, generation: u64) -> Option<Mapped> {
         let wire = UnixChannel::default();
         if !mapping.pass(generation, false, &[0; PROOF_BYTES], &wire) {
@@ -126,7 +126,7 @@ impl Mapped {
         Some(Mapped { control, data, generation })
     }
 
-    /// `ReadOnlyWord::load`.
+    /// Loads a word as `ReadOnlyWord::load` does.
     fn look(file: &OwnedFd) -> u64 {
         let word = file.words()[0].load(Ordering::Relaxed);
         fence(Ordering::Acquire);
@@ -137,19 +137,19 @@ impl Mapped {
         has_read(self.generation, || Mapped::look(&self.control))
     }
 
-    /// `Mapped::read`: what stands there, if that was read from the segment.
+    /// Reads as `Mapped::read` does. Returns the word if it was read from the segment.
     fn read(&self) -> Option<u64> {
         let word = Mapped::look(&self.data);
         self.is_current().then_some(word)
     }
 
-    /// `Mapped::read_bytes`: an instruction copies, which orders nothing.
+    /// Reads as `Mapped::read_bytes` does: the copying instruction orders nothing.
     fn read_bytes(&self) -> Option<u64> {
         let word = self.data.words()[0].load(Ordering::Relaxed);
         self.is_current().then_some(word)
     }
 
-    /// Whether a write was done.
+    /// Changes the word, and returns whether that was done to the segment.
     fn change(&self, change: impl FnOnce(&AtomicU64)) -> bool {
         if !self.is_current() {
             return false;
@@ -158,17 +158,17 @@ impl Mapped {
         has_written(self.generation, || Mapped::look(&self.control))
     }
 
-    /// `Mapped::write`.
+    /// Writes as `Mapped::write` does.
     fn write(&self, new: u64) -> bool {
         self.change(|word| word.store(new, Ordering::Release))
     }
 
-    /// `Mapped::write_bytes`.
+    /// Writes as `Mapped::write_bytes` does.
     fn write_bytes(&self, new: u64) -> bool {
         self.change(|word| word.store(new, Ordering::Relaxed))
     }
 
-    /// `Mapped::compare_and_swap`.
+    /// Swaps as `Mapped::compare_and_swap` does.
     fn swap(&self, new: u64) -> bool {
         self.change(|word| {
             word.swap(new, Ordering::AcqRel);
@@ -176,7 +176,7 @@ impl Mapped {
     }
 }
 
-/// A segment of one word, of generation 1, that an importer has mapped.
+/// Returns a segment of one word, of generation 1, that an importer has mapped.
 fn mapped(word: u64) -> (Arc<SharedMapping>, Mapped) {
     let mapping = SharedMapping::new(size_of::<u64>(), AccessRights::Write, 1).unwrap();
     mapping.with(|words| words[0].store(word, Ordering::Release));
@@ -227,7 +227,7 @@ fn nobody_reads_what_was_taken_away() {
     }
 }
 
-/// One is offered anew, and taken away again by somebody else, while a third maps it.
+/// One thread offers the segment again and another takes it away, while a third maps it.
 #[test]
 fn what_was_written_is_there_when_two_take_the_memory_away() {
     check(2, || {

@@ -1,4 +1,4 @@
-//! What a server publishes that listens at all addresses of its host.
+//! The address that a server publishes if it listens at all addresses of its host.
 
 use crate::common;
 use std::net::{IpAddr, UdpSocket};
@@ -21,7 +21,7 @@ impl Echo for Server {
     }
 }
 
-/// A registry that machines share, at such an address; at an unknown one if there is none.
+/// A registry that several machines share, at this address; at an unknown address if it is `None`.
 #[derive(Clone)]
 struct Shared(Memory, Option<IpAddr>);
 
@@ -99,7 +99,7 @@ fn a_server_at_all_addresses_shares_memory_with_those_who_call_it_at_a_loopback_
 
 #[test]
 fn a_server_at_all_addresses_publishes_none_that_it_would_have_to_invent() {
-    // Nothing is known of the registry; it speaks another family; no address there is any host's.
+    // The registry's address is unknown, of another family, or no host's.
     for route in [None, Some("fd00::7"), Some("::")] {
         let names = Memory::new();
         let route = route.map(|ip| ip.parse().unwrap());
@@ -114,13 +114,14 @@ fn a_server_at_all_addresses_publishes_none_that_it_would_have_to_invent() {
 
 #[test]
 fn where_machines_share_a_registry_the_address_on_the_way_there_is_published() {
-    // A registry at a loopback address is asked from this machine only.
+    // Only this machine can ask a registry at a loopback address.
     let names = Memory::new();
     let other: IpAddr = "127.0.0.9".parse().unwrap();
     let export =
         at_all("0.0.0.0:0", Shared(names.clone(), Some(other))).export::<dyn Echo>("Echo", Arc::new(Server));
     assert_eq!(export.unwrap().address().ip().to_string(), "127.0.0.1");
-    // What is not loopback: an address of a network, if this machine has a way there. Nothing is sent to it.
+    // Towards another host, the address is one of a network, if this machine has a route there. Nothing is
+    // sent to it.
     let far: IpAddr = "192.0.2.1".parse().unwrap();
     let towards = || {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -144,7 +145,7 @@ fn what_the_setting_says_is_published_whatever_the_server_is_bound_to() {
     let export = runtime.export::<dyn Echo>("Echo/own", Arc::new(Server)).unwrap();
     assert_eq!(export.address().port(), runtime.address().unwrap().port());
     assert_eq!(common::runtime().import::<dyn Echo>(&export.url()).unwrap().echo(3).unwrap(), 3);
-    // As where a port is forwarded.
+    // A port may be forwarded to this server.
     let forwarded =
         build("127.0.0.1:0", "192.0.2.1:7000").export::<dyn Echo>("Echo/far", Arc::new(Server)).unwrap();
     assert_eq!(forwarded.url(), "udp://192.0.2.1:7000/Echo/far");

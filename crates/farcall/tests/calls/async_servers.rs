@@ -9,7 +9,7 @@ use farcall::{CallFailed, Error, Kind, Ran};
 
 #[farcall::interface(async, name = "store-2")]
 trait Store {
-    /// The value under `key`.
+    /// Returns the value under `key`.
     fn get(&self, key: &str, of: &[u32]) -> farcall::Result<u64, NoSuchKey>;
     fn fail(&self) -> farcall::Result<()>;
     fn panics(&self, bytes: &[u8]) -> farcall::Result<()>;

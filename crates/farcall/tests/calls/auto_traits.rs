@@ -1,4 +1,4 @@
-//! What may cross threads.
+//! The public types that may cross threads.
 
 use farcall::{CallFailed, Context, Error, Export, Group, Pending, Runtime, Stopper};
 

@@ -1,4 +1,4 @@
-//! Calls by the exporter's description of itself.
+//! Calls without the interface's source, by the exporter's description of itself.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use farcall::{Error, Kind, Ran, xdr};
 /// Keeps values.
 #[farcall::interface]
 pub trait Store {
-    /// The value under `key`.
+    /// Returns the value under `key`.
     fn get(&self, key: &str) -> farcall::Result<u64, NoSuchKey>;
 }
 

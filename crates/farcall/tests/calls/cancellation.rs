@@ -1,4 +1,4 @@
-//! A cancel means one thing, whatever carries the call: UDP, shared memory, or nothing, in one process.
+//! A cancel means the same by UDP, through shared memory and within one process.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -11,30 +11,30 @@ use std::time::Duration;
 use crate::common::{block_on, builder};
 use farcall::{CallFailed, Export, Kind, Pending, Ran, Runtime, Task, stub};
 
-/// Longer than anything here takes, lest a failure hangs.
+/// The test fails after this time. Nothing here takes that long.
 const GUARD: Duration = Duration::from_secs(60);
 
 #[farcall::interface(async)]
 pub trait Job {
-    /// Waits until it is given up, then gives something nevertheless.
+    /// Waits until its caller gives it up, and returns a result nevertheless.
     #[blocking]
     fn until_cancelled(&self) -> farcall::Result<u64>;
-    /// Waits until it is released, whatever its caller wants.
+    /// Waits until the test releases it, even if its caller gives it up.
     #[blocking]
     #[uncancelled]
     fn stubborn(&self) -> farcall::Result<u64>;
     fn next(&self, number: u64) -> farcall::Result<u64>;
 }
 
-/// What the procedures do.
+/// The events that procedures report to the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Did {
     Begin,
-    /// It was told that nobody waits.
+    /// The procedure was told that its caller has given it up.
     Told,
-    /// Its future was dropped.
+    /// The procedure's future was dropped.
     Dropped,
-    /// It was released.
+    /// The test released the procedure.
     End,
 }
 
@@ -42,7 +42,7 @@ struct Server {
     did: Mutex<Sender<Did>>,
     released: Mutex<bool>,
     release: Condvar,
-    /// For futures.
+    /// Whether futures are released.
     let_go: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Job for Server {
 
 struct Futures(Arc<Server>);
 
-/// Says that it is dropped, unless it was disarmed.
+/// Reports its drop to the test, unless it was disarmed.
 struct Bomb<'s>(&'s Server, bool);
 
 impl Drop for Bomb<'_> {
@@ -123,9 +123,9 @@ impl JobAsync for Futures {
     }
 }
 
-/// Servers of plain functions and of futures, and how each is reached.
+/// A server of plain functions or of futures, and one way to call it.
 struct Setting {
-    /// How it is reached, for those who read a failure.
+    /// The name of this way, for messages of failure.
     name: String,
     server: Arc<Server>,
     did: Receiver<Did>,
@@ -139,14 +139,14 @@ impl Setting {
         assert_eq!(self.did.recv_timeout(GUARD).as_ref(), Ok(&expected), "{}", self.name);
     }
 
-    /// What a call that its caller gave up ends with.
+    /// Asserts that a call which its caller gave up ended as cancelled.
     fn assert_cancelled(&self, outcome: farcall::Result<u64>) {
         let why = CallFailed::from(outcome.expect_err(&self.name));
         assert_eq!(why.kind(), Kind::Cancelled, "{}: {why}", self.name);
         assert_ne!(why.ran(), Ran::No, "{}: {why}", self.name);
     }
 
-    /// A future in this process makes progress only while somebody asks.
+    /// Polls the call once: a future in this process makes progress only while the caller polls it.
     fn begin(&self, call: &mut Pending<u64>) {
         let mut once = pin!(poll_fn(|context| {
             assert!(Pin::new(&mut *call).poll(context).is_pending(), "{}", self.name);
@@ -156,7 +156,7 @@ impl Setting {
         self.did(Did::Begin);
     }
 
-    /// What the procedure does that is given up.
+    /// Asserts that the procedure of a call that was given up stops.
     fn stops(&self) {
         self.did(if self.futures { Did::Dropped } else { Did::Told });
     }
@@ -193,7 +193,7 @@ fn setting(memory: Option<bool>, futures: bool) -> Setting {
     Setting { name, server, did, job, futures, _kept: Some((runtime, export)) }
 }
 
-/// Does the same over everything that carries calls, to servers of either sort.
+/// Runs a test by each carrier, with servers of either sort.
 fn everywhere(test: impl Fn(&Setting)) {
     for memory in [Some(false), Some(cfg!(target_os = "linux")), None] {
         for futures in [false, true] {
@@ -248,7 +248,7 @@ fn a_procedure_that_does_not_stop_holds_no_caller_up_and_its_late_result_reaches
         for (number, call) in calls.into_iter().enumerate() {
             s.assert_cancelled(if number % 2 == 0 { call.wait() } else { block_on(call) });
         }
-        // What they still use nobody else is given.
+        // The procedures' slots and buffers are given to no other call while they still use them.
         for number in 0..300 {
             assert_eq!(s.job.next(number).unwrap(), number + 1, "{}", s.name);
         }
@@ -274,10 +274,10 @@ fn a_call_that_ended_before_it_was_cancelled_has_its_result() {
 fn a_deadline_reaches_the_procedure() {
     everywhere(|s| {
         if s.is_near() {
-            // There deadlines are not enforced.
+            // Deadlines are not enforced within one process.
             return;
         }
-        // On a busy machine it may pass before the procedure begins.
+        // On a busy machine the deadline may pass before the procedure begins.
         loop {
             let outcome = s.job.within(Duration::from_millis(50)).until_cancelled();
             let why = CallFailed::from(outcome.expect_err(&s.name));

@@ -1,4 +1,4 @@
-//! How often a caller of many looks at the clock: it takes as long as a short procedure.
+//! How often a call of many servers reads the clock: one reading takes as long as a short procedure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use crate::common::{builder, runtime};
 use farcall::env::{Env, Time};
 use farcall::{Group, System};
 
-/// The operating system, which counts how often one thread asks for the time.
+/// The operating system, except that it counts how often one thread reads the clock.
 struct Clock {
     whose: ThreadId,
     looks: AtomicUsize,
@@ -31,7 +31,7 @@ trait Member {
     fn compute(&self) -> farcall::Result<()>;
 }
 
-/// A member, and how long it computes.
+/// A member that computes for this long.
 struct Server(Duration);
 
 impl Member for Server {
@@ -60,7 +60,7 @@ fn replies_that_come_late_and_alone_take_a_look_each() {
         assert_eq!(group.multi().compute().all().results().count(), 3);
         clock.looks.load(Ordering::Relaxed) - before
     };
-    // More where a packet came late, or two together.
+    // There are more readings when a packet comes late, or two together.
     let least = (0..50).map(looks).min().unwrap();
     assert!(least <= 7, "one for each call, one for each reply, and one before: {least}");
 }

@@ -1,4 +1,5 @@
-//! Many calls in one datagram: executed one after the other, answered together, and none held up by one.
+//! Many calls in one datagram are executed one after another and answered together, and a stuck one holds up
+//! no other.
 
 use crate::common;
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ trait Counter {
     fn twice(&self, n: u32) -> farcall::Result<u32>;
 }
 
-/// Waits at one number until it is told to go on.
+/// Doubles numbers, but waits at one of them until the test lets it go on.
 struct Doubler {
     executed: AtomicU32,
     stuck_at: u32,
@@ -33,7 +34,7 @@ impl Counter for Doubler {
     }
 }
 
-/// A client that is the protocol and a socket, and decides itself what shares a datagram.
+/// A client made of the protocol core and a socket, which decides itself what shares a datagram.
 struct Client {
     socket: UdpSocket,
     server: SocketAddr,
@@ -60,7 +61,8 @@ impl Client {
         self.conversation.start(Time::default, &call, &mut n.to_be_bytes().to_vec()).unwrap()
     }
 
-    /// Sends what is ready, and receives until `over`. Nothing is lost, so time stands still.
+    /// Sends what is ready, and receives until `over`. No datagram is lost, so the protocol's time stands
+    /// still.
     fn until(&mut self, over: impl Fn(&Client) -> bool) {
         let mut buffer = vec![0; 65_536];
         loop {
@@ -85,7 +87,7 @@ impl Client {
     }
 }
 
-/// A server and a client; a procedure that was quick so far.
+/// Returns a server, whose procedure has been quick so far, and a client.
 fn quick(stuck_at: u32) -> (farcall::Export, Arc<Doubler>, Sender<()>, Client) {
     let (go, go_on) = channel();
     let doubler = Arc::new(Doubler { executed: AtomicU32::new(0), stuck_at, go_on: Mutex::new(go_on) });

@@ -1,4 +1,4 @@
-//! Servers of `async fn`s, exported.
+//! Exported servers of `async fn`s.
 
 use std::future::poll_fn;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use farcall::{CallFailed, Kind, Ran, Task};
 pub trait Slow {
     fn double(&self, n: u32) -> farcall::Result<u32>;
     fn panic(&self) -> farcall::Result<()>;
-    /// Waits for `release`; the deadline before and after, in milliseconds.
+    /// Waits for `release`, and returns the time left until the deadline before and after, in milliseconds.
     fn hold(&self) -> farcall::Result<(u64, u64)>;
     fn release(&self) -> farcall::Result<u32>;
 }
@@ -40,7 +40,7 @@ impl SlowAsync for Server {
         let mut round = None;
         poll_fn(|context| {
             let mut held = self.held.lock().unwrap();
-            // Of the moment from which on it can be released, so that each is counted as released.
+            // The round is read when the call can first be released, so that `release` counts each call.
             if held.0 > *round.get_or_insert(held.0) {
                 return Poll::Ready(());
             }

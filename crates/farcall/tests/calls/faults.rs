@@ -1,4 +1,4 @@
-//! What goes wrong, and what the caller is told: through real sockets.
+//! Failures of calls through real sockets, and what their callers are told.
 
 use crate::common;
 use std::net::UdpSocket;
@@ -11,25 +11,25 @@ use farcall::{CallFailed, Error, Kind, Ran, Runtime};
 
 #[farcall::interface]
 pub trait Gate {
-    /// Waits until the gate is opened, then says how many passed.
+    /// Waits until the gate is opened, then returns how many calls have passed.
     #[blocking]
     fn pass(&self) -> farcall::Result<u64>;
-    /// As `pass`, but nothing says that it may take long.
+    /// Does what `pass` does, without `#[blocking]`.
     fn pass_unmarked(&self, wait: bool) -> farcall::Result<u64>;
     fn open(&self) -> farcall::Result<()>;
     fn ping(&self) -> farcall::Result<u64>;
     fn panic(&self, text: &str) -> farcall::Result<()>;
-    /// Waits until its caller has given it up.
+    /// Waits until its caller gives it up.
     #[blocking]
     fn until_cancelled(&self) -> farcall::Result<()>;
     fn cancelled(&self) -> farcall::Result<u64>;
-    /// How long its caller will wait, in milliseconds; 0 if for ever.
+    /// Returns how long its caller will wait, in milliseconds; 0 if for ever.
     fn remaining(&self) -> farcall::Result<u64>;
-    /// Calls `remaining` of the gate of this name.
+    /// Calls `remaining` of the gate with this name.
     fn remaining_there(&self, name: &str) -> farcall::Result<u64>;
-    /// Calls itself so many times over.
+    /// Calls itself, `depth` calls deep.
     fn nest(&self, depth: u32) -> farcall::Result<u32>;
-    /// Calls `panic` of itself.
+    /// Calls `panic` of this server.
     fn pass_on(&self) -> farcall::Result<()>;
 }
 
@@ -196,7 +196,7 @@ fn a_procedure_that_was_quick_and_then_blocks_holds_nobody_up() {
 fn calls_in_a_circle_are_served_beyond_the_limit_of_workers() {
     let s = setting(builder().workers(1).build().unwrap());
     assert_eq!(s.gate.nest(40).unwrap(), 40);
-    // Once it is known as quick as well.
+    // The same holds once the procedure is known as quick.
     for _ in 0..20 {
         assert_eq!(s.gate.nest(2).unwrap(), 2);
     }
@@ -221,13 +221,13 @@ fn when_all_threads_block_calls_are_refused() {
 
 #[test]
 fn one_callers_flood_does_not_shut_the_others_out() {
-    // Over UDP: through shared memory a process is one caller, whatever its runtimes are.
+    // This uses UDP, because through shared memory a process is one caller, whatever its runtimes are.
     let s = setting(builder().shared_memory(false).workers(1).threads(2).queue(3).build().unwrap());
     let url = s.export.as_ref().unwrap().url();
     let blocked = s.gate.start().pass();
     s.until_waiting(1);
     let mut flood: Vec<_> = (0..10).map(|_| s.gate.start().pass()).collect();
-    // Refusals come back in time, and then the queue is full of this caller's calls.
+    // The refusals come back in time, and then the queue is full of this caller's calls.
     for call in flood.split_off(3) {
         assert_eq!(told(call.wait()), (Kind::Overloaded, Ran::No));
     }
@@ -243,7 +243,7 @@ fn one_callers_flood_does_not_shut_the_others_out() {
     }
 }
 
-/// Who cancels a call that has begun hears so, however fast the procedure stops.
+/// Asserts that a caller that cancels a begun call is told so, however fast the procedure stops.
 fn assert_given_up(outcome: farcall::Result<()>) {
     let (kind, ran) = told(outcome);
     assert_eq!(kind, Kind::Cancelled);
@@ -298,14 +298,14 @@ fn a_queued_call_that_is_cancelled_never_runs() {
 #[test]
 fn a_deadline_ends_the_wait_and_the_call() {
     let s = setting(runtime());
-    // On a busy machine the deadline may pass before the call begins: then it never runs, and the next one is
-    // to show it.
+    // On a busy machine the deadline may pass before the call begins. Then the call never runs, and the test
+    // tries the next one.
     let mut ended = (Kind::Deadline, Ran::No);
     while ended == (Kind::Deadline, Ran::No) {
         ended = told(s.gate.within(Duration::from_millis(20)).pass());
     }
     assert_eq!(ended, (Kind::Deadline, Ran::Maybe));
-    // What the server does after its caller's deadline may be as quick as the caller's own clock.
+    // The server may notice the deadline as quickly as the caller.
     while s.gate.cancelled().unwrap() < 1 {
         let _ = s.gate.within(Duration::from_millis(20)).until_cancelled();
     }
@@ -328,7 +328,7 @@ fn a_draining_export_finishes_what_it_has() {
     s.until_waiting(1);
     let export = s.export.take().unwrap();
     let draining = std::thread::spawn(move || export.drain(Duration::from_secs(600)));
-    // Until the export is withdrawn calls are served; then nobody exports the name.
+    // Calls are served until the export is withdrawn; then no process exports the name.
     let why = loop {
         if let Err(why) = s.gate.ping() {
             break CallFailed::from(why);
@@ -404,7 +404,7 @@ fn a_new_export_of_the_name_is_bound_by_the_next_call() {
     let mut s = setting(runtime());
     drop(s.export.take());
     s.export = Some(s.runtime.export::<dyn Gate>("Gate", s.server.clone()).unwrap());
-    // It did not run at the old export, so it runs at the new one.
+    // The call did not run at the old export, so it runs at the new one.
     assert_eq!(s.gate.ping().unwrap(), 1);
     drop(s.export.take());
     s.export = Some(s.runtime.export::<dyn Gate>("Gate", s.server.clone()).unwrap());
@@ -440,7 +440,7 @@ fn a_server_that_is_not_there_is_unreachable() {
 }
 
 mod later {
-    //! Another version of the interface `Gate`, as a later exporter has it.
+    //! A later version of the interface `Gate`.
     #[farcall::interface]
     pub trait Gate {
         #[procedure(4)]
@@ -511,7 +511,7 @@ fn a_runtime_ends_with_its_last_handle() {
         (s.export.take(), Arc::downgrade(&s.server))
     };
     drop(export);
-    // Its threads let go of what was exported.
+    // The runtime's threads release the export when they end.
     while weak.strong_count() > 0 {
         std::thread::yield_now();
     }

@@ -32,12 +32,12 @@ fn failure<T>(result: farcall::Result<T>) -> CallFailed {
     CallFailed::from(why)
 }
 
-/// The stub of a name that nobody has been asked for yet.
+/// Returns the stub of a name that has not been bound.
 fn unbound(runtime: &Runtime, name: &str) -> MemberClient {
     runtime.import_each::<dyn Member>(&[name]).unwrap().stubs().next().unwrap().1
 }
 
-/// The operating system with a resolver that knows one host, and says so when it is let.
+/// The operating system, except that its resolver knows one host, and answers when the test lets it.
 #[derive(Default)]
 struct Hosts {
     without_v6: bool,
@@ -109,7 +109,8 @@ fn all_addresses_of_a_host_are_tried() {
     let (export, silent) =
         (serve("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
     let mut addresses = vec![there, silent, export.address()];
-    // One of another family, that has no answer, and such as are no server's.
+    // The addresses include one of another family, one that does not answer, and some that no server can
+    // have.
     let other = UdpSocket::bind("[::1]:0").ok();
     addresses.splice(0..0, other.iter().map(|other| other.local_addr().unwrap()));
     addresses.splice(0..0, ["0.0.0.0:7".parse().unwrap(), "224.0.0.1:7".parse().unwrap()]);
@@ -182,7 +183,7 @@ fn a_resolver_that_does_not_answer_holds_up_nobody_beyond_a_deadline() {
     let impatient = builder().env(hosts.clone()).patience(soon).build().unwrap();
     let why = failure(impatient.import::<dyn Member>(name));
     assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::No), "{why}");
-    // Others are called meanwhile.
+    // Other servers can be called meanwhile.
     assert_eq!(unbound(&runtime, &export.url()).start().add(1).wait().unwrap(), 2);
     hosts.answer(&[export.address()]);
     for (n, call) in (0..).zip(calls) {

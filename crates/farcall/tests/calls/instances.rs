@@ -1,4 +1,4 @@
-//! Several instances of a type: which is bound, and what happens when one is gone.
+//! Several instances of a type: which one is bound, and what happens when it is gone.
 
 use crate::common;
 use std::net::{SocketAddr, UdpSocket};
@@ -34,11 +34,11 @@ impl Who for Server {
     }
 }
 
-/// Processes of one machine, as far as names go.
+/// The processes of one machine, which share a registry.
 struct Machine {
     registry: Arc<Memory>,
     calls: Arc<AtomicU64>,
-    /// They live as long as the machine, also when they export nothing any more.
+    /// Processes that live as long as the machine, even when they export nothing any more.
     processes: Mutex<Vec<Runtime>>,
 }
 
@@ -53,7 +53,8 @@ impl Machine {
         process
     }
 
-    /// One that waits in vain. (Nor may anybody else be silent for so long, so it is not short.)
+    /// Returns a runtime that soon gives silent servers up. The time is not short, because no living server
+    /// may be silent for so long either.
     fn impatient(&self) -> Runtime {
         Runtime::builder().registry(self.registry.clone()).patience(Duration::from_secs(2)).build().unwrap()
     }
@@ -69,7 +70,7 @@ impl Machine {
     }
 }
 
-/// Passes datagrams on between one client and one server, until it is told to lose them.
+/// Forwards datagrams between one client and one server, until the test tells it to lose them.
 struct Wire {
     address: SocketAddr,
     cut: Arc<AtomicBool>,
@@ -165,7 +166,7 @@ fn a_name_exported_anew_is_bound_when_the_former_export_is_gone() {
     let machine = Machine::new();
     let export = machine.export("a");
     let who = machine.process().import::<dyn Who>("Who/a").unwrap();
-    // The registry forgets the name, as if the exporter were dead; then somebody else may export it.
+    // The registry forgets the name, as if the exporter were dead; then another process may export it.
     assert!(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()).unwrap());
     let server = Server { name: "new", calls: machine.calls.clone() };
     let anew = machine.process().export::<dyn Who>("Who/a", Arc::new(server));
@@ -194,7 +195,7 @@ fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
         let first = machine.export("a");
         let wire = Wire::to(first.address());
         let client = machine.impatient();
-        // Only this instance is known at first, and reached through the wire.
+        // Only this instance is known at first, and is reached through the forwarder.
         drop(machine.registry.withdraw(&"Who".parse().unwrap(), &"a".parse().unwrap()));
         let _wired = machine.publish("a", wire.address);
         let who = client.import::<dyn Who>("Who").unwrap();
@@ -211,7 +212,7 @@ fn a_call_that_may_have_run_is_not_repeated_unless_it_is_idempotent() {
             true => assert_eq!(answer.unwrap(), "b"),
             false => assert_eq!(told(answer), (Kind::Unreachable, Ran::Maybe)),
         }
-        // Either way the next call is served by the other.
+        // Either way the other instance serves the next call.
         assert_eq!(who.who().unwrap(), "b");
     };
     std::thread::scope(|scope| {
@@ -238,7 +239,7 @@ fn deadlines_shorter_than_the_patience_do_not_tie_a_caller_to_a_dead_server() {
     for _ in 0..2 {
         assert_eq!(told(who.who()), (Kind::Deadline, Ran::Maybe));
     }
-    // Nor does binding take longer than the call may.
+    // Binding takes no longer than the call may.
     for _ in 0..3 {
         assert_eq!(told(who.who()), (Kind::Deadline, Ran::No));
     }
@@ -278,7 +279,7 @@ fn a_call_that_was_attempted_twice_may_have_run_the_first_time() {
             1 => who.start().who_idempotent().wait(),
             _ => common::block_on(who.start().who_idempotent()),
         };
-        // The second attempt was refused, and says of itself that it did not run.
+        // The second attempt was refused, and by itself would say that it did not run.
         assert_eq!(told(answer), (Kind::NotPermitted, Ran::Maybe));
     };
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Interceptors at both ends, counters.
+//! Interceptors at both ends, and the counters of a runtime.
 
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ impl Store for Server {
     }
 }
 
-/// Writes down what it sees, and refuses one procedure.
+/// Records the calls that it sees, and refuses one procedure.
 #[derive(Clone, Default)]
 struct Diary {
     lines: Arc<Mutex<Vec<String>>>,
@@ -128,7 +128,7 @@ fn outcomes_are_counted() {
     assert!(stats.peers[0].round_trip.is_some());
 }
 
-/// Makes a call of its own when the next one has ended.
+/// Makes a call of its own at the end of the next call.
 #[derive(Clone, Default)]
 struct Reporter(Arc<Mutex<Option<StoreClient>>>);
 

@@ -8,7 +8,7 @@ use crate::common::block_on;
 use farcall::{CallFailed, Kind, Ran};
 use old::Store as _;
 
-/// What importers were built with.
+/// The interface with which importers were built.
 mod old {
     #[farcall::interface]
     pub trait Store {
@@ -23,8 +23,8 @@ mod old {
     }
 }
 
-/// What the exporter was built with: the first two were sorted by name, some were renamed, pinned here, there
-/// or not at all; one has another type; one is gone.
+/// The interface with which the exporter was built. Its first two procedures are sorted by name; some were
+/// renamed, with a number pinned here, there or nowhere; one has another type; one is gone.
 mod new {
     #[farcall::interface]
     pub trait Store {
@@ -129,7 +129,7 @@ fn members_of_a_group_are_judged_one_by_one() {
     assert_eq!(stores.multi().count().all().results().map(|(_, count)| *count).collect::<Vec<_>>(), [42]);
 }
 
-/// Whoever has the right procedures is bound, if there is somebody.
+/// If some exporter has the right procedures, it is bound.
 #[test]
 fn an_exporter_of_the_same_version_is_preferred() {
     struct Same;

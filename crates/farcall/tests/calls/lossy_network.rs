@@ -1,5 +1,5 @@
-//! Many threads that call, start, await, cancel and drop over one socket, through a wire that loses and
-//! repeats: every call ends, and what is said of it is true.
+//! Many threads call, start, await, cancel and drop over one socket, through a forwarder that loses and
+//! repeats datagrams: every call ends, and its outcome is true.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use farcall::{Kind, Ran};
 
 #[farcall::interface]
 pub trait Count {
-    /// Counts the call of this number, and gives so many bytes.
+    /// Counts the call with this number, and returns this many bytes.
     fn count(&self, number: u32, bytes: u32) -> farcall::Result<Vec<u8>>;
 }
 
@@ -27,7 +27,7 @@ impl Count for Server {
     }
 }
 
-/// Makes a call in one of the ways there are. How often it may have run: at least, at most.
+/// Makes a call in a random way. Returns how often it may have run: at least, and at most.
 fn make(count: &CountClient, number: u32, chance: &mut Chance) -> (u64, u64) {
     let bytes = if chance.below(8) == 0 { 20_000 } else { 8 };
     let outcome = match chance.below(8) {

@@ -1,4 +1,4 @@
-//! Types of a user's whose encoding and decoding misbehave.
+//! User's types whose encoding and decoding misbehave.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::common::runtime;
 use farcall::xdr::{self, Decode, Decoder, Encode, Encoder, Schema, schema};
 use farcall::{CallFailed, Kind, Ran};
 
-/// A number that some ends do not like.
+/// A number whose encoding or decoding misbehaves for the values below.
 #[derive(Debug)]
 pub struct Odd(u32);
 
@@ -37,7 +37,7 @@ impl<'a> Decode<'a> for Odd {
         }
         let client = CLIENT.with_borrow(|client| client.clone());
         if let (CALLS_TO_DECODE, Some(client)) = (number, client) {
-            // Where this thread does not receive for others it may even wait.
+            // A thread that does not receive for others may even wait here.
             if let Err(why) = client.calls() {
                 assert_eq!(told::<u64>(Err(why)), (Kind::Local, Ran::No));
             }

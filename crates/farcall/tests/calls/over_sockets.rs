@@ -150,7 +150,7 @@ fn detached_calls_run_without_anybody_waiting() {
     for i in 0..10 {
         sums.start().add(i, i).detach();
     }
-    // Each is sent before `start` returns, so this one comes after them.
+    // Each call is sent before `start` returns, so `count` comes after them.
     while sums.count().unwrap() < 10 {}
 }
 
@@ -174,7 +174,7 @@ fn a_server_of_both_families_is_called_by_either() {
     let export = runtime.export::<dyn Sums>("Sums/both", Arc::new(Server::default())).unwrap();
     let port = export.address().port();
     for host in ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"] {
-        // Conversations of the calls, and of long messages that are answered in several datagrams.
+        // These conversations have calls, and long messages that are answered in several datagrams.
         let sums = common::runtime().import::<dyn Sums>(&format!("udp://{host}:{port}/Sums/both")).unwrap();
         assert_eq!(sums.add(2, 3).unwrap(), 5, "{host}");
         assert_eq!(sums.reverse(&[7; 300_000]).unwrap(), [7; 300_000], "{host}");

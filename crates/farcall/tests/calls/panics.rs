@@ -1,4 +1,4 @@
-//! The user's code panics, and blocks, wherever farcall runs it: the next call is served all the same.
+//! The user's code panics or blocks wherever farcall runs it, and the next call is served all the same.
 
 use crate::common;
 use std::panic::AssertUnwindSafe;
@@ -18,18 +18,18 @@ trait Mine {
     fn explode(&self) -> farcall::Result<()>;
     fn give(&self, how: u32) -> farcall::Result<Fragile>;
     fn take(&self, value: Fragile) -> farcall::Result<()>;
-    /// Long enough not to be copied; their owner's drop panics.
+    /// Returns bytes that are too long to be copied; their owner's drop panics.
     fn bytes(&self) -> farcall::Result<Bytes>;
-    /// Long enough not to be copied; their owner's drop waits.
+    /// Returns bytes that are too long to be copied; their owner's drop waits.
     fn bytes_of_waiting(&self) -> farcall::Result<Bytes>;
     /// Fails with a cause whose drop panics.
     fn fail(&self) -> farcall::Result<()>;
-    /// Says that it has begun, and waits until it is told to end.
+    /// Reports that it has begun, and waits until the test lets it end.
     #[blocking]
     fn hold(&self) -> farcall::Result<()>;
 }
 
-/// Owns bytes, and when they are dropped says so and waits until it is told to go on.
+/// Owns bytes. When they are dropped, it reports that and waits until the test lets it go on.
 struct WaitingOwner(Vec<u8>, Arc<Server>);
 
 impl AsRef<[u8]> for WaitingOwner {
@@ -44,7 +44,7 @@ impl Drop for WaitingOwner {
     }
 }
 
-/// What the test tells those that wait, and hears from them.
+/// The channels between the test and the procedures that wait.
 struct Server {
     begun: Mutex<Sender<()>>,
     go: Mutex<Receiver<()>>,
@@ -65,7 +65,7 @@ impl Server {
     }
 }
 
-/// The server, when its last reference is dropped, panics too.
+/// The server. Dropping its last reference panics too.
 struct Mines(Arc<Server>);
 
 impl Drop for Mines {
@@ -138,7 +138,7 @@ impl MineAsync for AsyncMines {
         self.0.bytes_of_waiting()
     }
 
-    /// (It fails in the same way, and its future has something to drop that panics.)
+    /// Fails in the same way; its future owns something whose drop panics.
     async fn fail(&self) -> farcall::Result<()> {
         let _fragile = Fragile(EXPLODES_TO_DROP);
         self.0.fail()
@@ -168,7 +168,7 @@ impl Interceptor for Explosive {
     }
 }
 
-/// One way that calls go.
+/// A carrier of calls.
 #[derive(Clone, Copy, Debug)]
 enum Carrier {
     Datagrams,
@@ -180,7 +180,7 @@ const CARRIERS: [Carrier; 2] = [Carrier::Datagrams, Carrier::Memory];
 impl Carrier {
     fn builder(self) -> farcall::Builder {
         let builder = builder().shared_memory(matches!(self, Carrier::Memory));
-        // A thread that is lost is missed.
+        // With so few threads, a lost one would be missed.
         builder.workers(1).threads(3).patience(Duration::from_secs(20))
     }
 
@@ -205,13 +205,13 @@ fn setting(carrier: Carrier, serving: impl Fn(farcall::Builder) -> farcall::Buil
     Setting { export: Some(export), mine, begins, goes, _runtimes: runtimes }
 }
 
-/// The kind of a call's failure.
+/// Returns the kind of a call's failure.
 fn kind<T>(outcome: farcall::Result<T>) -> Kind {
     match outcome {
         Ok(_) => panic!("it gave a result"),
         Err(Error::CallFailed(why)) => {
             let kind = why.kind();
-            // In this process its cause is what the server made.
+            // Within one process, the cause is the server's own value.
             caught(|| drop(why));
             kind
         }
@@ -219,14 +219,14 @@ fn kind<T>(outcome: farcall::Result<T>) -> Kind {
     }
 }
 
-/// Everything of the user's that a server runs for a call panics.
+/// Runs all of the user's code that a server runs for a call, and each panics.
 fn try_all(mine: &MineClient) {
     for _ in 0..4 {
         assert_eq!(kind(mine.explode()), Kind::Panicked);
         assert_eq!(mine.ping().unwrap(), 7);
         assert_eq!(kind(mine.give(EXPLODES_TO_ENCODE)), Kind::Panicked);
         assert_eq!(mine.ping().unwrap(), 7);
-        // It panics where it is dropped, which is at the server first.
+        // The value panics where it is dropped, which is at the server first.
         assert_eq!(kind(mine.give(EXPLODES_TO_DROP)), Kind::Panicked);
         assert_eq!(mine.ping().unwrap(), 7);
         assert_eq!(kind(mine.take(Fragile(EXPLODES_TO_DECODE))), Kind::Panicked);
@@ -234,8 +234,7 @@ fn try_all(mine: &MineClient) {
         let failed = mine.fail();
         assert!(matches!(kind(failed), Kind::Nested | Kind::Panicked));
         assert_eq!(mine.ping().unwrap(), 7);
-        // What they own is dropped here, or where the server keeps them for as long as they may be asked for
-        // again.
+        // The owner is dropped here, or at the server once the result cannot be asked for again.
         match mine.bytes() {
             Ok(bytes) => {
                 assert_eq!(bytes.len(), 100_000);
@@ -262,7 +261,7 @@ fn whatever_panics_in_an_async_server_the_next_call_is_served() {
         let (server, ..) = Server::new();
         let runtimes = (carrier.builder().build().unwrap(), carrier.builder().build().unwrap());
         let (sender, tasks) = channel::<Task>();
-        // An executor that does not know of panics: one would end it.
+        // This executor does not expect panics: one would end it.
         let executor = std::thread::spawn(move || {
             while let Ok(task) = tasks.recv() {
                 common::block_on(task);
@@ -322,7 +321,7 @@ fn interceptors_that_panic_stop_no_call() {
         let client = carrier.builder().intercept_calls(Explosive).build().unwrap();
         let mine = client.import::<dyn Mine>(&s.export.as_ref().unwrap().url()).unwrap();
         for _ in 0..5 {
-            // At the caller they run in its own thread, and it is its own panic.
+            // The caller's interceptors run in its own thread, so it gets their panics.
             caught(|| drop(mine.take(Fragile(SOUND))));
             caught(|| drop(mine.start().give(SOUND).wait()));
             assert_eq!(mine.ping().unwrap(), 7);
@@ -337,14 +336,14 @@ fn an_owner_of_results_whose_drop_waits_holds_up_nobody_else() {
         let s = setting(carrier, |builder| builder.workers(4).threads(8));
         let (mine, go) = (s.mine.clone(), s.goes.clone());
         if let Carrier::Datagrams = carrier {
-            // The first result is copied; from then on it is known that they are long.
+            // The first result is copied. From then on it is known that results are long.
             go.send(()).unwrap();
             mine.bytes_of_waiting().unwrap();
             s.begins.recv().unwrap();
         }
         let call = s.mine.start().bytes_of_waiting();
         match carrier {
-            // It is dropped when its caller has acknowledged it, which its next call does.
+            // The owner is dropped when the caller has acknowledged the result, which its next call does.
             Carrier::Datagrams => {
                 assert_eq!(call.wait().unwrap().len(), 100_000);
                 while s.begins.try_recv().is_err() {
@@ -355,7 +354,7 @@ fn an_owner_of_results_whose_drop_waits_holds_up_nobody_else() {
                 }
                 go.send(()).unwrap();
             }
-            // It is copied, and dropped by the thread that executes the call.
+            // The result is copied, and the thread that executes the call drops it.
             Carrier::Memory => {
                 s.begins.recv().unwrap();
                 for _ in 0..100 {
@@ -365,7 +364,7 @@ fn an_owner_of_results_whose_drop_waits_holds_up_nobody_else() {
                 assert_eq!(call.wait().unwrap().len(), 100_000);
             }
         }
-        // Whatever else owns bytes goes on at once.
+        // All further owners go on at once.
         drop(s.goes);
     }
 }
@@ -423,7 +422,7 @@ fn in_this_process_whatever_panics_the_next_call_is_served() {
     let (server, ..) = Server::new();
     let mine = farcall::stub::local::<dyn Mine>(Arc::new(Mines(server)));
     try_all(&mine);
-    // More than the channel has threads.
+    // These are more calls than the channel has threads.
     for _ in 0..100 {
         awaited_with_a_waker_that_panics(|| mine.start().ping());
     }

@@ -1,5 +1,4 @@
-//! An interface with the numbers of ONC RPC: its null procedure, declared maxima of arguments, bound
-//! directly.
+//! An interface with numbers of ONC RPC: its null procedure, declared maxima of arguments, direct binding.
 
 use std::sync::Arc;
 

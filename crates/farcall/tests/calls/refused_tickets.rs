@@ -20,12 +20,12 @@ pub trait Echo {
 const BIND: u8 = 0x01;
 const RENEWAL: u8 = 0x01;
 
-/// Only a guard against hanging.
+/// The test fails after this time. Nothing here takes that long.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Two incarnations at one address: the one answers BIND, the other everything else, so it refuses the one's
-/// tickets. In conversation zero, since the client's identifier is in its ticket only. The other is also the
-/// one that is asked whether a ticket is good. It takes no new calls.
+/// Serves with two incarnations at one address. The first answers BIND; the second answers everything else,
+/// so it refuses the tickets of the first. It does so in conversation zero, since the client's identifier is
+/// in its ticket only. The second is also asked whether a ticket is good, and takes no new calls.
 fn refuse(socket: &UdpSocket, over: &AtomicBool) {
     let time = || Time::from_nanos(1 << 40);
     let (mut binds, mut serves): (Server, Server) =
@@ -45,7 +45,7 @@ fn refuse(socket: &UdpSocket, over: &AtomicBool) {
         server.receive(time(), from, &datagram[..len], &mut |_| unreachable!("no conversation was admitted"));
         while let Some(answer) = server.transmit(time(), &mut out) {
             if !anonymous {
-                // (Over loopback a datagram's tag is its length.)
+                // Over loopback a datagram's tag is its length.
                 out[4..12].fill(0);
             }
             socket.send_to(&out[..answer.len], answer.to).unwrap();
@@ -61,7 +61,7 @@ fn a_refusal_in_conversation_zero_is_asked_about_and_ends_the_call_of_the_thread
     thread::scope(|scope| {
         scope.spawn(|| refuse(&socket, &over));
         let (ended, ends) = mpsc::channel();
-        // If it hangs the thread stays: nobody waits for it.
+        // A thread that hangs is left behind; the test does not wait for it.
         thread::spawn(move || {
             let runtime = builder().shared_memory(false).build().unwrap();
             let echo = runtime.import::<dyn Echo>(&format!("udp://{address}/Echo")).unwrap();

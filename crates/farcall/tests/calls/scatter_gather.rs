@@ -1,4 +1,4 @@
-//! Long bytes in results, which are sent from where the server has them.
+//! Long bytes in results, which the server sends without a copy.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -39,7 +39,7 @@ impl Book for Patterned {
     }
 }
 
-/// Says when it is dropped.
+/// Owns bytes, and reports its drop.
 struct Owned(Vec<u8>, Sender<usize>);
 
 impl AsRef<[u8]> for Owned {
@@ -54,7 +54,7 @@ impl Drop for Owned {
     }
 }
 
-/// Its bytes are made for each call.
+/// A server that makes new bytes for each call.
 struct Made(Sender<usize>);
 
 impl Book for Made {

@@ -1,5 +1,5 @@
-//! When a call left: never later than it did, or a server that executed it and is gone would be said not to
-//! have.
+//! The send time of a call is never later than the send. Otherwise a call would be reported as not run
+//! although a server executed it before it died.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use farcall_proto::server::{Export, Finish, Request, Server};
 
 const FACTS: u32 = 0xffff_8001;
 
-/// A server by hand, that says what its memory is. It executes whatever writes there, and is gone before it
-/// answers: the next one has been there for ten seconds when it hears of it. How often something was written
-/// is counted.
+/// A server made by hand, which describes its memory. It executes every write, but is gone before it answers.
+/// The next incarnation has run for ten seconds when it receives the datagram again. `written` counts the
+/// writes.
 fn serve(socket: &UdpSocket, written: &AtomicU32, over: &AtomicBool) {
     let begun = Instant::now();
     let mut lives = 0;

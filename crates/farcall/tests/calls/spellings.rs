@@ -1,12 +1,12 @@
-//! Interfaces in other spellings than the usual one: made by a declarative macro, with other names around
-//! them.
+//! Interfaces in unusual spellings: made by a declarative macro, or with names in scope that generated code
+//! might use.
 #![deny(missing_docs, unused, deprecated)]
 
 use std::sync::Arc;
 
 use farcall::stub::local;
 
-/// farcall under another name.
+/// The crate `farcall` under another name.
 mod elsewhere {
     pub use farcall as rpc;
 }
@@ -16,31 +16,31 @@ macro_rules! getter {
         $(#[$docs])*
         #[farcall::interface(async)]
         pub trait $name {
-            /// The value.
+            /// Returns the value.
             fn $method(&self, $argument: $ty) -> farcall::Result<$value>;
-            /// All of it.
+            /// Returns all values.
             fn all(&self, values: &[$value]) -> farcall::Result<Vec<$value>>;
         }
     };
 }
 
 getter! {
-    /// Made by a macro.
+    /// An interface made by a macro.
     Getter, get(key: &str) -> u64
 }
 
-/// Without procedures.
+/// An interface without procedures.
 #[farcall::interface(async)]
 pub trait Empty {}
 
-/// Through another path.
+/// An interface made through another path.
 #[farcall::interface(crate = crate::spellings::elsewhere::rpc, name = "Other")]
 pub trait Renamed: Send + Sync + 'static {
-    /// Its arguments have the names that a stub might use itself.
+    /// Has arguments with the names that a stub might use itself.
     fn odd(&self, encoder: u32, reply: &str, procedure: &[u8], binding: u8) -> farcall::Result<u32>;
 }
 
-// Names that generated code must not stumble over.
+// Generated code must not stumble over these names.
 #[allow(dead_code)]
 struct Ok;
 #[allow(dead_code)]

@@ -10,9 +10,9 @@ use farcall::{Calls, Export, Pending};
 
 #[farcall::interface]
 trait Place {
-    /// Says that it came.
+    /// Reports that this call came.
     fn arrive(&self, n: u32) -> farcall::Result<u32>;
-    /// Stays until it may go.
+    /// Waits until the test lets it go.
     #[blocking]
     fn stay(&self) -> farcall::Result<()>;
 }
@@ -34,7 +34,7 @@ impl Place for Yard {
     }
 }
 
-/// A place with calls outstanding, so that those which are started next may be left for others to come.
+/// A server with calls outstanding, so that calls which are started next may be queued to share datagrams.
 struct Busy {
     place: PlaceClient,
     came: Receiver<u32>,
@@ -170,7 +170,7 @@ fn calls_that_have_ended_or_failed_already_are_taken_out_too() {
     }));
     let mut calls = Calls::new();
     for n in 0..5 {
-        // Nobody hears of those who come: the procedure panics.
+        // No thread receives these reports any more, so the procedure panics.
         calls.add(n, place.start().arrive(n));
     }
     let failed = std::iter::from_fn(|| calls.wait()).filter(|(_, result)| result.is_err()).count();

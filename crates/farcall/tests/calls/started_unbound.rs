@@ -1,4 +1,4 @@
-//! Started calls of servers that must be bound first, some of whom never answer.
+//! Started calls of servers that must be bound first, of which some never answer.
 
 use std::net::UdpSocket;
 use std::sync::{Arc, Condvar, Mutex};
@@ -22,17 +22,17 @@ impl Member for Server {
     }
 }
 
-/// Those that make started calls.
+/// The name of the threads that run retry tasks.
 const THREADS: &str = "farcall-rebind";
 
-/// Somebody who takes datagrams and never answers.
+/// Returns a socket that never answers, and its URL.
 fn silent() -> (UdpSocket, String) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let name = format!("udp://{}/Member", socket.local_addr().unwrap());
     (socket, name)
 }
 
-/// The stub of a name that nobody has been asked for yet.
+/// Returns the stub of a name that has not been bound.
 fn unbound(runtime: &Runtime, name: &str) -> MemberClient {
     runtime.import_each::<dyn Member>(&[name]).unwrap().stubs().next().unwrap().1
 }
@@ -53,7 +53,7 @@ fn those_who_are_dead_hold_up_nobody_else() {
     let mut names: Vec<&str> = dead.iter().map(|(_, name)| &name[..]).collect();
     names.push(&living);
     let group = runtime.import_each::<dyn Member>(&names).unwrap();
-    // All in less time than it takes to give a dead one up.
+    // All this takes less time than giving up a dead server.
     let (who, sum) = group.multi().add(1).within(Duration::from_secs(9)).first().unwrap();
     assert_eq!((who, sum), (living.clone(), 2));
     assert_eq!(env.started(), 1, "nobody who waits for a server has a thread");
@@ -68,7 +68,7 @@ fn calls_that_wait_for_the_same_server_ask_it_together() {
     let (_socket, name) = silent();
     let member = unbound(&runtime, &name);
     let calls: Vec<_> = (0..1000).map(|n| member.start().add(n)).collect();
-    // A deadline is each call's own.
+    // Each call has a deadline of its own.
     assert_eq!(
         failure(member.clone().within(Duration::from_millis(100)).start().add(1).wait()),
         (Kind::Deadline, Ran::No)
@@ -104,7 +104,7 @@ fn a_call_for_which_there_is_no_thread_fails_and_the_next_one_has_it() {
     assert_eq!(member.start().add(1).wait().unwrap(), 2);
 }
 
-/// A registry that does not answer before it is let.
+/// A registry that does not answer before the test lets it.
 #[derive(Clone, Default)]
 struct Slow {
     registry: Memory,
@@ -112,7 +112,7 @@ struct Slow {
 }
 
 impl Slow {
-    /// Waits until so many ask for a type.
+    /// Waits until `many` threads ask for a type.
     fn is_asked_by(&self, many: usize) {
         let (state, changed) = &*self.asked;
         drop(changed.wait_while(state.lock().unwrap(), |(asking, _)| *asking < many).unwrap());
@@ -165,7 +165,7 @@ fn a_registry_that_does_not_answer_holds_up_only_those_who_ask_it() {
     let asking: Vec<_> = (0..3).map(|n| by_name.start().add(n)).collect();
     registry.is_asked_by(3);
     assert_eq!(by_address.start().add(1).wait().unwrap(), 2);
-    // The deadline of one who waits for a server passes too.
+    // The deadline of a call that waits to be bound passes too.
     let (_socket, dead) = silent();
     let dead = unbound(&runtime, &dead).within(Duration::from_millis(1));
     assert_eq!(failure(dead.start().add(1).wait()), (Kind::Deadline, Ran::No));

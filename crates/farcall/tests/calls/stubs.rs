@@ -1,4 +1,5 @@
-//! Stubs from end to end, over the in-process channel: what crosses, what is refused, what is said about it.
+//! Stubs from end to end, over the in-process channel: which values cross, what is refused, and how it is
+//! reported.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -11,12 +12,12 @@ use farcall::stub::{Binding, Interface, local};
 use farcall::xdr::{Decoder, Encoder};
 use farcall::{Bytes, CallFailed, Error, Kind, Ran, ResultExt};
 
-/// Everything that an argument or a result may be.
+/// An interface with every kind of argument and result.
 #[farcall::interface]
 trait Kitchen {
-    /// Text, lent from the packet.
+    /// Takes text that borrows from the packet.
     fn text(&self, text: &str) -> farcall::Result<String>;
-    /// Bytes, lent from the packet.
+    /// Takes bytes that borrow from the packet.
     fn opaque(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
     fn lent(&self, dish: &Dish) -> farcall::Result<Dish>;
     fn slice(&self, dishes: &[Dish]) -> farcall::Result<u32>;
@@ -113,7 +114,7 @@ fn the_user_stub_is_one_of_the_servers() {
     let client = local::<dyn Kitchen>(Arc::new(Cook));
     is_handed_around(&client);
     assert_eq!(order(&Cook), order(&client));
-    // And so a client can itself be served.
+    // So a client can itself be served.
     let twice = local::<dyn Kitchen>(Arc::new(client.clone()));
     assert_eq!(order(&Cook), order(&twice));
 }
@@ -179,7 +180,7 @@ impl Store for Base {
     }
 }
 
-/// Passes everything on, as `?` reads naturally.
+/// Passes each outcome on with `?`.
 impl Store for Memory {
     fn get(&self, key: &str) -> farcall::Result<u64, NoSuchKey> {
         self.0.fail().or_else(|_| Ok::<(), Error>(()))?;
@@ -339,13 +340,13 @@ fn cancelling_what_runs_ends_the_call_and_discards_its_result() {
     let mut pending = client.start().wait();
     entries.recv().unwrap();
     pending.cancel();
-    // Though the procedure goes on.
+    // The call ends although the procedure goes on.
     let Err(Error::CallFailed(why)) = pending.wait() else { panic!() };
     assert_eq!((why.kind(), why.ran()), (Kind::Cancelled, Ran::Maybe));
     server.open.wait();
 }
 
-/// Calls itself by `start`, as deep as it is told: more than there are threads.
+/// Calls itself by `start`, as deep as the argument says: deeper than there are threads.
 struct Recursive(Mutex<Option<DiveClient>>);
 
 #[farcall::interface]

@@ -1,4 +1,4 @@
-//! Blocking calls on a thread that executes the export that they are made to.
+//! Blocking calls on a thread of the executor that would have to execute them.
 
 use std::sync::mpsc;
 use std::thread;
@@ -12,11 +12,11 @@ use tokio::runtime::Handle;
 #[farcall::interface(async)]
 pub trait Doubler {
     fn double(&self, n: u32) -> farcall::Result<u32>;
-    /// Waits until a task of the executor's runs.
+    /// Doubles once another task of the executor has run.
     fn double_later(&self, n: u32) -> farcall::Result<u32>;
-    /// Waits until another thread has done it.
+    /// Doubles in another thread.
     fn double_elsewhere(&self, n: u32) -> farcall::Result<u32>;
-    /// Calls the export of that name, and blocks: what it gave, or what it failed with.
+    /// Makes a blocking call of the export with that name. Returns its result or failure as text.
     fn double_by(&self, name: &str, n: u32) -> farcall::Result<String>;
 }
 
@@ -51,7 +51,7 @@ impl Adder for Server {
     }
 }
 
-/// Runs it in a thread of its own, so that a test that waits for itself fails.
+/// Runs a test in a thread of its own, so that a test that waits for itself fails.
 fn ends(test: impl FnOnce() + Send + 'static) {
     let (ended, end) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -68,7 +68,7 @@ fn current_thread() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()
 }
 
-/// Runs a test by datagrams, and through shared memory where that can be.
+/// Runs a test by datagrams, and through shared memory where the system has it.
 fn by_each_carrier(test: fn(Runtime)) {
     for shared in [false, true] {
         ends(move || test(builder().shared_memory(shared).build().unwrap()));
@@ -99,7 +99,7 @@ fn a_blocking_call_of_what_its_own_thread_executes_is_refused() {
             is_refused(doubler.within(Duration::from_secs(1000)).double(1), Ran::No);
             is_refused(doubler.start().double(1).wait(), Ran::Maybe);
             assert_eq!(doubler.start().double(21).await, Ok(42));
-            // A task is no different.
+            // The same holds in a task.
             let task = tokio::spawn(async move {
                 is_refused(doubler.double(1), Ran::No);
                 assert_eq!(doubler.start().double(21).await, Ok(42));
@@ -126,7 +126,7 @@ fn blocking_calls_of_groups_and_in_any_order_are_refused() {
         current_thread().block_on(async {
             let (_export, doubler) = export(&runtime);
             let group = runtime.import_each::<dyn Doubler>(&["Doubler", "Doubler"]).unwrap();
-            // Whom they are made to is known when they have been bound.
+            // It is known which exports the calls go to once they have been bound.
             for ran in [Ran::Maybe, Ran::No] {
                 let all = group.multi().double(1).all();
                 assert_eq!(all.failures().count(), 2);
@@ -193,7 +193,7 @@ fn a_thread_that_does_not_drive_the_runtime_may_block() {
         let (client, done) = doubler.1.recv().unwrap();
         assert_eq!(client.double(21), Ok(42));
         assert_eq!(client.start().double(21).wait(), Ok(42));
-        // Another runtime of one thread, which executes nothing of this process.
+        // This is another runtime of one thread, which executes nothing of this process.
         assert_eq!(current_thread().block_on(async { client.double(21) }), Ok(42));
         done.send(()).unwrap();
         driver.join().unwrap();
@@ -212,7 +212,7 @@ fn a_thread_that_executes_one_export_may_block_for_others() {
             assert_eq!(adder.start().add_one(1).wait(), Ok(2));
             let group = runtime.import_each::<dyn Adder>(&[&adding.url()]).unwrap();
             assert_eq!(group.multi().add_one(1).first().unwrap().1, 2);
-            // Whether it is well an export's server says, and what it is.
+            // The export's server itself answers pings and requests for its description.
             farcall::dynamic::Pinger::import(&runtime, "Doubler/here").unwrap().ping().unwrap();
             farcall::dynamic::describe(&runtime, "Doubler/here").unwrap();
         });

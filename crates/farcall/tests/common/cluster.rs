@@ -1,4 +1,4 @@
-//! Members of a group, each in a runtime of its own, and a client.
+//! A group of servers for tests, each in a runtime of its own, and a client.
 #![allow(dead_code)]
 
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use farcall::{Export, Group, Runtime};
 
 #[farcall::interface]
 pub trait Member {
-    /// Its number, plus `n`.
+    /// Returns the member's number plus `n`.
     fn add(&self, n: u64) -> farcall::Result<u64, String>;
-    /// As many bytes.
+    /// Returns `len` bytes.
     fn bytes(&self, len: u32) -> farcall::Result<Vec<u8>>;
-    /// Ends when it is cancelled.
+    /// Waits until the call is cancelled.
     #[blocking]
     fn hang(&self) -> farcall::Result<()>;
-    /// As many bytes; without a number it hangs.
+    /// Returns `len` bytes; without `len` it waits until the call is cancelled.
     #[blocking]
     fn bytes_or_hang(&self, len: Option<u32>) -> farcall::Result<Vec<u8>>;
     /// Panics.
     fn panic(&self) -> farcall::Result<()>;
-    /// A greeting.
+    /// Returns a greeting.
     fn greet(&self, name: &str) -> farcall::Result<String>;
 }
 
-/// Counts its calls of `add`, and those of `hang` that were cancelled.
+/// A member, which counts its calls of `add`, and those of `hang` that were cancelled.
 #[derive(Default)]
 pub struct Server {
     pub number: u64,
@@ -103,14 +103,14 @@ impl Cluster {
         self.exports.push(export.unwrap());
     }
 
-    /// All of them: who joins or leaves is seen.
+    /// Returns the group of all members, which follows the registry.
     pub fn group(&self) -> Group<MemberClient> {
         self.client.import_all::<dyn Member>("Member").unwrap()
     }
 }
 
 pub fn runtime(registry: &Arc<dyn Registry>) -> Runtime {
-    // Who waits for a dead one waits so long, and nobody alive may be silent for that time.
+    // A caller waits this long for a dead member, and no living one may be silent for so long.
     let builder = Runtime::builder().registry(registry.clone()).patience(Duration::from_secs(3));
     builder.address("127.0.0.1:0".parse().unwrap()).build().unwrap()
 }

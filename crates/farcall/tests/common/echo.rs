@@ -1,11 +1,11 @@
-//! An interface of one procedure, and its server.
+//! An interface of one procedure for tests, and its server.
 
 #[farcall::interface]
 pub trait Echo {
     fn reverse(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
 }
 
-/// The server that does what the interface says.
+/// A server that does what the interface says.
 pub struct Honest;
 
 impl Echo for Honest {

@@ -1,4 +1,4 @@
-//! What the tests that kill processes share: an interface whose executions are logged, random choices, and
+//! Helpers for the tests that kill processes: an interface whose executions are logged, random choices, and
 //! the processes.
 
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ impl Logger {
 
 impl Numbers for Logger {
     fn enter(&self, number: u64) -> farcall::Result<u64> {
-        // One write at the end of the file: either the whole line is there, or nothing.
+        // This is one write at the end of the file, so either the whole line is there or nothing.
         (&self.0).write_all(format!("{number}\n").as_bytes()).unwrap();
         // The server is killed or stopped at random moments. Some calls sleep, so that some of these moments
         // fall between the line in the log and the result. No assertion depends on how long they sleep.
@@ -77,10 +77,10 @@ impl Chance {
     }
 }
 
-/// A process of the test program that the test kills. It ends with this value.
+/// A process of the test program that the test kills. Dropping this value ends the process.
 pub struct Mortal {
     pub child: Child,
-    /// Open as long as the process runs, so that it can write.
+    /// The process's output. It stays open as long as the process runs, so that the process can write.
     output: BufReader<ChildStdout>,
 }
 

@@ -1,4 +1,4 @@
-//! The user's code that panics, for tests of both runtimes: values, causes, owners of bytes, and wakers.
+//! User's code that panics, for tests of farcall and of ONC RPC: values, causes, owners of bytes, and wakers.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::future::Future;
@@ -26,7 +26,7 @@ pub fn explode() {
     }
 }
 
-/// Catches an explosion of this test's own.
+/// Catches an explosion in the test's own thread.
 pub fn caught(user: impl FnOnce()) {
     if let Err(bomb) = catch_unwind(AssertUnwindSafe(user)) {
         std::mem::forget(bomb);
@@ -38,7 +38,7 @@ pub const EXPLODES_TO_ENCODE: u32 = 1;
 pub const EXPLODES_TO_DECODE: u32 = 2;
 pub const EXPLODES_TO_DROP: u32 = 3;
 
-/// A value whose type's code panics where the number says.
+/// A value whose encoding, decoding or drop panics, as its number says.
 #[derive(Debug)]
 pub struct Fragile(pub u32);
 
@@ -75,7 +75,7 @@ impl Drop for Fragile {
     }
 }
 
-/// Owns bytes, and panics when they are dropped.
+/// Owns bytes. Dropping them panics.
 pub struct Owner(pub Vec<u8>);
 
 impl AsRef<[u8]> for Owner {
@@ -108,7 +108,7 @@ impl Drop for Cause {
     }
 }
 
-/// Panics when a task is to be woken.
+/// A waker that panics.
 struct Wakes(Sender<()>);
 
 impl Wake for Wakes {
@@ -124,7 +124,7 @@ pub fn awaited_with_a_waker_that_panics<F: Future>(start: impl Fn() -> F) {
     let waker = Waker::from(Arc::new(Wakes(woken)));
     loop {
         let mut call = pin!(start());
-        // One that had ended already wakes nobody.
+        // A call that has ended already wakes no task.
         if call.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
             wakes.recv().unwrap();
             while call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {

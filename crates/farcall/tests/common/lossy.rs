@@ -15,7 +15,8 @@ impl Chance {
     }
 }
 
-/// Forwards datagrams between one client and one server; loses a tenth of them each way and repeats a tenth.
+/// Starts forwarding datagrams between one client and one server, and returns the forwarder's address. It
+/// loses a tenth of the datagrams each way and repeats a tenth.
 pub fn wire(server: SocketAddr) -> SocketAddr {
     let bind = || Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
     let (front, back) = (bind(), bind());

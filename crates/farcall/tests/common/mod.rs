@@ -1,4 +1,4 @@
-//! What the tests of the driver share.
+//! Helpers for the tests of the drivers.
 #![allow(dead_code)]
 
 pub mod lossy;
@@ -13,7 +13,7 @@ use std::thread::Thread;
 
 use farcall::names::Memory;
 
-/// A runtime of its own, with a registry of its own.
+/// Returns a runtime with a registry of its own.
 pub fn runtime() -> farcall::Runtime {
     builder().build().unwrap()
 }
@@ -22,7 +22,7 @@ pub fn builder() -> farcall::Builder {
     farcall::Runtime::builder().registry(Memory::new())
 }
 
-/// An executor made by hand: it sleeps until it is woken.
+/// Runs a future on this thread, which sleeps until the future is woken.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -41,7 +41,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Says why a test is skipped. Not through the macro: what that prints is shown of failing tests only.
+/// Prints why a test is skipped. It does not use `eprintln!`, because the test harness shows that output of
+/// failing tests only.
 pub fn skip(why: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "skipped: {why}");

@@ -1,8 +1,8 @@
-//! The descriptors and mappings that this process has, to show that nothing of other processes is left.
+//! Counts the descriptors and mappings of this process, to show that none of other processes is left.
 
 use std::fs;
 
-/// How many descriptors and mapped memory files of farcall a process has.
+/// The number of descriptors and of mapped memory files of farcall that a process has.
 pub struct OpenResources {
     descriptors: usize,
     pub mappings: usize,
@@ -17,8 +17,8 @@ impl OpenResources {
         }
     }
 
-    /// Waits until there are no more than these. (Some of what was made before may have ended only after it
-    /// was counted.)
+    /// Waits until there are no more than these. Some resources that were open when these were counted may
+    /// end later.
     pub fn wait_until_no_more_than(most: &OpenResources) {
         loop {
             let now = OpenResources::now();

@@ -1,19 +1,19 @@
 //! Other processes of a test: the test program itself, run again in a role.
 //!
-//! Each runs the test `a_process_that_a_test_starts` of the module that starts it, which finds its role and
-//! what else it needs in variables.
+//! Each process runs the test `a_process_that_a_test_starts` of the module that starts it, which finds its
+//! role and the URL that it needs in environment variables.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// The variable with the process's role; without it the test is none of the other processes.
+/// The environment variable with the process's role. Without it the process is the test itself.
 pub const ROLE: &str = "FARCALL_TEST_ROLE";
-/// The variable with the URL of whom the process calls.
+/// The environment variable with the URL that the process calls.
 pub const URL: &str = "FARCALL_TEST_URL";
 
-/// A process of this program in a role, which ends with this value.
+/// A process of this program in a role. Dropping this value ends the process.
 pub struct Other {
     child: Child,
     says: BufReader<ChildStdout>,
@@ -25,7 +25,7 @@ impl Other {
         Other::start_by(Command::new(env::current_exe().unwrap()), module, role, url)
     }
 
-    /// Starts it by a command that ends in this program's path.
+    /// Starts a process by a command that ends in this program's path.
     pub fn start_by(mut command: Command, module: &str, role: &str, url: &str) -> Other {
         let test = "a_process_that_a_test_starts";
         // A test's name is its path within the program.
@@ -36,25 +36,25 @@ impl Other {
         Other { child, says }
     }
 
-    /// Waits for a line with this mark, and gives what stands behind it.
+    /// Waits for a line with this mark, and returns the text after the mark.
     pub fn hear(&mut self, mark: &str) -> String {
         let mut line = String::new();
         loop {
             line.clear();
             assert_ne!(self.says.read_line(&mut line).unwrap(), 0, "a process ended too early");
-            // (The harness may have begun the line.)
+            // The test harness may have begun the line.
             if let Some((_, rest)) = line.split_once(mark) {
                 return rest.trim().to_owned();
             }
         }
     }
 
-    /// Sends it an empty line.
+    /// Sends the process an empty line.
     pub fn tell(&mut self) {
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }
 
-    /// Kills it, and waits for its end.
+    /// Kills the process, and waits for its end.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

@@ -1,10 +1,10 @@
-//! What the tests that kill processes share: how far the callers have come, and settings.
+//! Helpers for the tests that kill processes: how far the callers have come, and settings.
 
 use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 
-/// How many calls have ended, for whoever waits for more.
+/// The number of calls that have ended, for threads that wait for more.
 #[derive(Default)]
 pub struct Progress {
     ended: Mutex<u64>,
@@ -24,7 +24,7 @@ impl Progress {
     }
 }
 
-/// A caller that is gone makes no progress any more: let nobody wait for it.
+/// Ends all waits for a caller's progress when it is dropped, because a caller that is gone makes none.
 pub struct Gone<'a>(pub &'a Progress);
 
 impl Drop for Gone<'_> {
@@ -34,7 +34,7 @@ impl Drop for Gone<'_> {
     }
 }
 
-/// Says at the end, however it comes, that it is over.
+/// Sets a flag when it is dropped, whether the test passes or panics.
 pub struct Over<'a>(pub &'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -43,7 +43,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A number from the environment.
+/// Returns a number from the environment.
 pub fn setting(name: &str) -> Option<u64> {
     Some(env::var(name).ok()?.parse().unwrap_or_else(|why| panic!("{name}: {why}")))
 }

@@ -1,5 +1,5 @@
-//! The operating system, under which a process is stopped for an hour when it has sent something: what waits
-//! for time to pass need not wait.
+//! The operating system, except that a process can be stopped for an hour after it has sent a datagram. No
+//! test waits for that hour: only the clock moves.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io;
@@ -17,21 +17,21 @@ pub struct Stops(Arc<State>);
 #[derive(Default)]
 struct State {
     armed: AtomicBool,
-    /// Where everything that is sent stops it.
+    /// Every datagram to this address stops the process.
     silent: Mutex<Option<SocketAddr>>,
-    /// How long it was, in nanoseconds.
+    /// How long the process was stopped, in nanoseconds.
     stopped: AtomicU64,
 }
 
 pub const HOUR: Duration = Duration::from_secs(3600);
 
 impl Stops {
-    /// The process is stopped when the next datagram has left.
+    /// Stops the process when the next datagram has left.
     pub fn stop(&self) {
         self.0.armed.store(true, Ordering::SeqCst);
     }
 
-    /// The process is stopped each time when a datagram has left for this address.
+    /// Stops the process each time a datagram has left for this address.
     pub fn stop_at(&self, address: SocketAddr) {
         *self.0.silent.lock().unwrap() = Some(address);
     }

@@ -1,5 +1,5 @@
-//! The operating system, which counts the threads of one name that it starts and that end, and refuses some
-//! of them.
+//! The operating system, except that it counts the starts and ends of the threads with one name, and refuses
+//! some of them.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::io;
@@ -23,7 +23,7 @@ impl Threads {
         Threads::of(name, false)
     }
 
-    /// The threads of one name, in a process that may share memory.
+    /// Counts the threads of one name, in a process that may share memory.
     pub fn sharing_memory(name: &'static str) -> Arc<Threads> {
         Threads::of(name, true)
     }
@@ -38,7 +38,7 @@ impl Threads {
         })
     }
 
-    /// The next so many are refused.
+    /// Refuses the next `next` threads.
     pub fn refuse(&self, next: usize) {
         self.refusals.store(next, Ordering::SeqCst);
     }
@@ -51,7 +51,7 @@ impl Threads {
         *self.ended.0.lock().unwrap()
     }
 
-    /// Waits until so many have ended, but no longer than that. False: they have not.
+    /// Waits until `ends` threads have ended, but at most `most`. Returns whether they have.
     pub fn wait_for_ends(&self, ends: usize, most: Duration) -> bool {
         let (ended, changed) = &*self.ended;
         !changed.wait_timeout_while(ended.lock().unwrap(), most, |ended| *ended < ends).unwrap().1.timed_out()

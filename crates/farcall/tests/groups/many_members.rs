@@ -25,7 +25,7 @@ impl Member for Server {
     }
 }
 
-/// So many members in so many runtimes, which have a socket each, and a client.
+/// Returns a client, and `members` members in `runtimes` runtimes, which have a socket each.
 fn cluster(members: u64, runtimes: u64) -> (Runtime, Vec<Export>, Arc<AtomicU64>) {
     let registry = Memory::new();
     let runtime = || {
@@ -43,7 +43,7 @@ fn cluster(members: u64, runtimes: u64) -> (Runtime, Vec<Export>, Arc<AtomicU64>
     (runtime(), exports, calls)
 }
 
-/// Whether this process may have so many files open, once it is let have as many as it may be let.
+/// Raises this process's limit of open files as far as it may. Returns whether it may open `files`.
 #[cfg(unix)]
 fn may_open(files: u64) -> bool {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -60,7 +60,7 @@ fn may_open(_: u64) -> bool {
 #[test]
 fn a_thousand_members_each_answer_each_call() {
     for runtimes in [4, 1000] {
-        // Its sockets, and what else is open here.
+        // The runtimes need as many files for their sockets, and as many again for the rest.
         if !may_open(2 * runtimes) {
             return common::skip("a thousand sockets: this process may not have so many");
         }
@@ -86,7 +86,8 @@ fn to_stop_after_two_of_five_leaves_every_member_usable_at_once() {
     let group = client.import_all::<dyn Member>("Member").unwrap();
     let members: Vec<_> = group.stubs().map(|(_, stub)| stub).collect();
     for round in 0..10_000 {
-        // Half of them stop when the other three have replied too, so that their replies are there.
+        // Half of the callers stop when the other three members have replied too, so that their replies are
+        // in the socket.
         let queued = round % 2 == 0;
         let rest = if round % 4 < 2 { Rest::Cancel } else { Rest::Finish };
         let before = calls.load(Ordering::SeqCst);
@@ -97,7 +98,7 @@ fn to_stop_after_two_of_five_leaves_every_member_usable_at_once() {
             if seen < 2 {
                 return Next::Continue;
             }
-            // (Where two replied before all were called, the others never are.)
+            // If two replied before all were called, the others never are.
             let all_ran = || calls.load(Ordering::SeqCst) >= before + 5;
             for _ in (0..10_000).take_while(|_| queued && !all_ran()) {
                 std::thread::yield_now();

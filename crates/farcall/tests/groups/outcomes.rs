@@ -25,7 +25,7 @@ fn exceptions_are_each_members_own() {
     assert_eq!(all.get("Member/m001"), Some(&Outcome::Exception("1 has no room".to_owned())));
     let short = cluster.group().multi().add(u64::MAX).quorum(2).unwrap_err();
     assert_eq!((short.needed(), short.counted()), (2, 0));
-    // Two of three are enough to know that there will be no two results.
+    // Two failures of three members are enough to know that there will be no two results.
     assert!(short.to_string().matches(": raised its exception").count() >= 2, "{short}");
 }
 
@@ -101,10 +101,10 @@ fn whoever_is_given_up_is_cancelled() {
     let cluster = Cluster::of(3);
     let mut members: Vec<_> = cluster.group().stubs().collect();
     let quick = members.pop().unwrap();
-    // All hang, so nobody has a result when the time is up.
+    // All members hang, so none has a result when the time is up.
     let hanging = Group::of(members);
-    // They are cancelled, which they notice. On a busy machine the time may be up before both have begun:
-    // then the next call is to show it.
+    // Both members notice that they are cancelled. On a busy machine the time may be up before both have
+    // begun; then the test tries the next call.
     while cluster.cancelled.load(Ordering::SeqCst) < 2 {
         let short = hanging.multi().hang().within(Duration::from_millis(50)).first().unwrap_err();
         assert_eq!(short.counted(), 0);
@@ -139,7 +139,7 @@ fn a_hedge_calls_another_only_when_the_first_is_slow_or_fails() {
     let (_, value) = group.multi().add(5).hedged(Duration::from_secs(60), 3).unwrap();
     assert_eq!(value, 5);
     assert_eq!(cluster.calls.load(Ordering::SeqCst), 1, "nobody else was called");
-    // Each fails at once: the next one is called at once.
+    // Each member fails at once, so the next one is called at once.
     let short = group.multi().add(u64::MAX).hedged(Duration::from_secs(60), 2).unwrap_err();
     assert_eq!(cluster.calls.load(Ordering::SeqCst), 3);
     assert_eq!(short.outcomes().get("Member/m002"), Some(&Outcome::Abandoned(Ran::No)));
@@ -165,7 +165,7 @@ fn a_dead_member_costs_only_its_own_outcome() {
     let all = group.multi().add(0).rest(Rest::Finish).all();
     assert_eq!(all.results().count(), 3);
     let failures: Vec<_> = all.failures().map(|(name, why)| (name.to_owned(), why.ran())).collect();
-    // Nobody answers: it cannot be known whether the call came before the end.
+    // No member answers, so it cannot be known whether the call came before the member ended.
     assert_eq!(failures, [("Member/m001".to_owned(), Ran::Maybe)]);
 }
 
@@ -174,7 +174,7 @@ fn a_dead_and_a_hung_member_keep_no_reply_back() {
     let mut cluster = Cluster::of(20);
     let group = cluster.group().fixed();
     group.multi().bytes(4).all();
-    // One dies. One hangs: its call never ends by itself.
+    // One member dies. One hangs, and its call never ends by itself.
     drop(cluster.exports.remove(0));
     let (mut answers, mut order) = (0, Vec::new());
     let calls =
@@ -188,7 +188,7 @@ fn a_dead_and_a_hung_member_keep_no_reply_back() {
         answers += usize::from(reply.result.is_ok());
         if answers == 18 { Next::Stop } else { Next::Continue }
     });
-    // All that could answer had, and the call of the one that hangs was given up.
+    // All members that could answer have, and the call of the one that hangs was given up.
     let abandoned: Vec<_> =
         outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Abandoned(Ran::Maybe)).collect();
     assert!(abandoned.iter().any(|(name, _)| *name == "Member/m001"), "{outcomes:?}");

@@ -1,5 +1,5 @@
-//! Groups of every shape, and callers who do with them what they should not: handlers that call, panic or
-//! take their time, threads that meet, calls that are dropped.
+//! Groups of every shape, and callers that use them badly: handlers that call, panic or take their time,
+//! threads that call one another's groups, calls that are dropped.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
@@ -13,7 +13,7 @@ use crate::common::block_on;
 use farcall::multi::{Fixed, Next, Outcome, Rest};
 use farcall::{Group, Kind, Ran};
 
-/// Each member can be called, and has nothing left of what was before.
+/// Asserts that each member can be called, and that nothing is left of earlier calls.
 fn all_usable(group: &Group<MemberClient, Fixed>) {
     for (name, member) in group.stubs() {
         member.add(1).unwrap_or_else(|why| panic!("{name}: {why}"));
@@ -57,7 +57,7 @@ fn a_quorum_that_cannot_be_is_given_up_at_once() {
     let cluster = Cluster::of(3);
     let group = cluster.group().fixed();
     let one = Group::of(group.stubs().take(1));
-    // Of more members than there are nobody is called.
+    // If more results are needed than there are members, no member is called.
     for short in [group.multi().add(1).quorum(4).unwrap_err(), one.multi().add(1).quorum(2).unwrap_err()] {
         assert_eq!(short.counted(), 0);
         assert!(
@@ -67,7 +67,7 @@ fn a_quorum_that_cannot_be_is_given_up_at_once() {
     }
     assert_eq!(cluster.calls.load(Ordering::SeqCst), 0);
     assert_eq!(block_on(group.multi().hang().rest(Rest::Cancel).start().quorum(4)).unwrap_err().counted(), 0);
-    // One that says no is enough to know, though the others never answer.
+    // One failure is enough to know, though the other members never answer.
     let calls = || {
         let all_but_one_hang =
             group.multi_each(|index, _, member| member.bytes_or_hang((index == 2).then_some(1)));
@@ -113,7 +113,7 @@ fn a_member_may_stand_in_a_group_twice() {
 fn members_may_be_carried_by_anything() {
     let cluster = Cluster::of(4);
     let local = farcall::stub::local::<dyn Member>(Arc::new(Server { number: 100, ..Server::default() }));
-    // The same servers by datagrams alone, bound by another runtime too.
+    // The same servers, called by datagrams alone, and bound by another runtime.
     let others =
         farcall::Runtime::builder().registry(cluster.registry.clone()).shared_memory(false).build().unwrap();
     let by = |runtime: &farcall::Runtime, n: u64| {
@@ -122,7 +122,7 @@ fn members_may_be_carried_by_anything() {
     };
     let mut members =
         [(local, 100), by(&cluster.client, 0), by(&cluster.client, 1), by(&others, 2), by(&others, 3)];
-    // Whoever is first says where is waited.
+    // The first member decides where the thread waits.
     for _ in 0..members.len() {
         members.rotate_left(1);
         let expected: Vec<u64> = members.iter().map(|(_, number)| number + 7).collect();
@@ -136,7 +136,7 @@ fn members_may_be_carried_by_anything() {
             assert!(expected.contains(&group.multi().add(7).first().unwrap().1));
             all_usable(&group);
         }
-        // Those that hang are given up, whatever carries them.
+        // Members that hang are given up, whatever carries their calls.
         let hangs = |which: usize| {
             group.multi_each(|index, _, member| member.bytes_or_hang((index == which).then_some(1)))
         };
@@ -188,7 +188,7 @@ fn a_handler_may_call_a_member_and_a_group() {
         let mut seen = Vec::new();
         group.multi().add(round).each(|reply| {
             assert_eq!(reply.result.unwrap(), reply.index as u64 + round);
-            // The one that has replied, one that may have not, and all of them.
+            // These are the member that has replied, one that may not have, and then all of them.
             assert_eq!(members[reply.index].add(2).unwrap(), reply.index as u64 + 2);
             assert_eq!(members[3 - reply.index].add(2).unwrap(), 3 - reply.index as u64 + 2);
             assert_eq!(group.multi().add(3).all().results().count(), 4);
@@ -201,7 +201,7 @@ fn a_handler_may_call_a_member_and_a_group() {
     }
 }
 
-/// Calls all members when it is woken, and one of them, and waits for them.
+/// A waker that calls all members, and then one of them, and waits for them.
 struct Calling {
     group: Group<MemberClient, Fixed>,
     told: mpsc::Sender<Vec<Outcome<u64, String>>>,
@@ -235,7 +235,7 @@ fn a_waker_that_waits_for_a_group_is_told_that_it_must_not() {
             Outcome::Failed(why) => (why.kind(), why.ran()),
             other => panic!("{other:?}"),
         });
-        // The members were called, and are not waited for; the last call was not made.
+        // The members were called, but not waited for. The last call was not made.
         assert!(
             whys.eq([Ran::Maybe, Ran::Maybe, Ran::Maybe, Ran::No].map(|ran| (Kind::Local, ran))),
             "{outcomes:?}"
@@ -289,13 +289,13 @@ fn a_call_under_way_may_be_dropped_at_any_time() {
         }
         assert_eq!(gathering.outstanding(), 5 - round % 6);
         drop(gathering);
-        // Those that are let finish do.
+        // Calls that may finish do.
         while rest == Rest::Finish && cluster.calls.load(Ordering::SeqCst) < before + 5 {
             std::thread::yield_now();
         }
         all_usable(&group);
     }
-    // A future that is dropped loses nothing.
+    // Dropping a future loses no reply.
     let mut gathering = group.multi().add(1).start();
     for _ in 0..5 {
         drop(gathering.next());
@@ -360,14 +360,14 @@ fn who_awaits_a_hedge_says_what_the_time_is() {
         moves(&group.multi().add(5).hedged_by(never, 3)) > 0,
         "an executor may move it to another thread"
     );
-    // The first one answers.
+    // The first member answers.
     assert_eq!(block_on(group.multi().add(5).hedged_by(never, 3)).unwrap(), ("Member/m000".to_owned(), 5));
     assert_eq!(cluster.calls.load(Ordering::SeqCst), 1, "nobody else was called");
-    // Who raises an exception is followed by the next at once, but not by more than was said.
+    // When a member raises an exception, the next one is called at once, but no more than the limit.
     let short = block_on(group.multi().add(u64::MAX).hedged_by(never, 2)).unwrap_err();
     assert_eq!(cluster.calls.load(Ordering::SeqCst), 3);
     assert_eq!(short.outcomes().get("Member/m002"), Some(&Outcome::Abandoned(Ran::No)));
-    // Who is slow is followed when the time has come, and cancelled.
+    // When a member is slow, the next one is called after the pause, and the slow call is cancelled.
     let calls = group.multi_each(|index, _, member| member.bytes_or_hang((index == 2).then_some(1)));
     let mut pauses = 0;
     let pause = || {
@@ -400,8 +400,8 @@ fn replies_are_folded() {
 fn a_time_limit_holds_for_every_end() {
     let cluster = Cluster::of(3);
     let group = cluster.group().fixed();
-    // How many of the others answer in time is the machine's affair: that each of these ends at all is what
-    // is shown.
+    // How many of the others answer in time depends on the machine. The test shows that each of these calls
+    // ends at all.
     let brief = Duration::from_millis(30);
     let one_hangs = || group.multi_each(|index, _, member| member.bytes_or_hang((index != 1).then_some(4)));
     let abandoned = |outcome: &Outcome<(), ()>| matches!(outcome, Outcome::Abandoned(_));
@@ -420,8 +420,8 @@ fn a_time_limit_holds_for_every_end() {
     assert!(replies == seen.results().count() && seen.get("Member/m001").is_some_and(abandoned), "{seen:?}");
     let short = group.multi().hang().within(brief).hedged(Duration::from_millis(5), 2).unwrap_err();
     assert_eq!(short.outcomes().get("Member/m002"), Some(&Outcome::Abandoned(Ran::No)), "{short}");
-    // For who awaits the replies the time is a deadline of each call too: its server knows it, and may end
-    // the call in time.
+    // For a task that awaits the replies, the time is a deadline of each call too: the member's server knows
+    // it, and may end the call in time.
     let ended = |late: &Outcome<Vec<u8>>| match late {
         Outcome::Result(nothing) => nothing.is_empty(),
         Outcome::Failed(why) => why.kind() == Kind::Deadline,
@@ -445,7 +445,7 @@ fn a_group_changes_while_it_is_called() {
             let mut calls = 0;
             while done.load(Ordering::SeqCst) == 0 || calls < 10 {
                 let all = group.multi().add(1).within(Duration::from_secs(60)).all();
-                // Whoever left while it was called may not have answered; the three that stay have.
+                // A member that left during the call may not have answered; the three that stay have.
                 assert!(all.results().take(3).map(|(_, value)| *value).eq([1, 2, 3]), "{all:?}");
                 calls += 1;
             }
@@ -462,11 +462,11 @@ fn a_group_changes_while_it_is_called() {
 
 #[farcall::interface]
 trait Sum {
-    /// The sum of what all members answer.
+    /// Returns the sum of all members' results.
     fn sum(&self, n: u64) -> farcall::Result<u64>;
 }
 
-/// Asks a group, each time that it is asked.
+/// A server that calls a group in each of its calls.
 struct Asking(Group<MemberClient>);
 
 impl Sum for Asking {

@@ -24,7 +24,7 @@ impl Pair {
         Pair { exporter, segment, remote }
     }
 
-    /// How many calls and accesses the exporter has served.
+    /// Returns how many calls and accesses the exporter has served.
     fn calls(&self) -> u64 {
         let results =
             |export: &Export| export.procedures.iter().map(|procedure| procedure.results).sum::<u64>();
@@ -86,7 +86,7 @@ fn who_may_only_read_maps_what_cannot_be_written() {
     assert_eq!(refused(pair.remote.compare_and_swap(8, 42, 1)), Refused::NotPermitted);
     assert_eq!(refused(pair.remote.read(60, &mut [0; 5])), Refused::OutOfRange(64));
     assert_eq!(refused(pair.remote.read(u64::MAX - 1, &mut [0; 5])), Refused::OutOfRange(64));
-    // Nobody else writes, so that it is inhibited changes nothing.
+    // No other process writes, so inhibiting writes changes nothing.
     pair.segment.inhibit_writes(true);
     pair.segment.store(8, 43).unwrap();
     assert_eq!(pair.remote.load(8).unwrap(), 43);
@@ -153,7 +153,7 @@ fn what_is_revoked_is_taken_away_and_kept_as_it_is() {
         assert_eq!((again.load(8).unwrap(), again.load(9_992).unwrap()), (42, 43));
         assert_eq!((pair.calls(), asked), (asked, calls + 1));
 
-        // As a new generation without having been revoked.
+        // The segment becomes a new generation without having been revoked.
         pair.segment.export_again();
         assert_eq!(refused(again.load(8)), Refused::Stale);
         assert_eq!(refused(again.start_read(8, 8).wait()), Refused::Stale);

@@ -9,12 +9,12 @@ use farcall::memory::clerk::{Clerk, Fault, MAX_NAME, Settings};
 use farcall::memory::{self, Beat, Memory, Pulse, Refused, Rights};
 use farcall::{Error, Kind, Runtime, names};
 
-/// A machine of its own, as far as names go: it shares neither a registry nor memory with others.
+/// Returns a machine of its own: it shares neither a registry nor memory with others.
 fn machine() -> Runtime {
     Runtime::builder().registry(names::Memory::new()).shared_memory(false).build().unwrap()
 }
 
-/// A machine of its own, and its clerk.
+/// Returns a machine of its own, and its clerk.
 fn machine_with(settings: Settings) -> (Runtime, Clerk) {
     let runtime = machine();
     let clerk = Clerk::start(&runtime, settings).unwrap();
@@ -44,7 +44,7 @@ fn a_machine_finds_its_own_segments_by_name() {
     segment.store(8, 7).unwrap();
     let remote = machine.import_segment("Load").unwrap();
     assert_eq!((remote.load(8).unwrap(), remote.generation()), (7, segment.generation().unwrap()));
-    // As another process of the machine does.
+    // This is another process of the same machine.
     let beside =
         Runtime::builder().registry(machine.registry().clone()).shared_memory(false).build().unwrap();
     assert_eq!(beside.import_segment("Load").unwrap().load(8).unwrap(), 7);
@@ -137,7 +137,8 @@ fn after_a_refresh_what_is_stale_fails_at_the_source() {
     let kept = here.import_segment_at("Lasting", home.address()).unwrap();
     segment.export_again();
 
-    // What was learnt is believed until it turns out not to be so: the import does, and looks again.
+    // A clerk believes what it learnt until an import shows that it is wrong; then the clerk looks the name
+    // up again.
     let stale = clerk.look_up("Load", Some(home.address())).unwrap();
     assert_eq!(stale.generation(), former.generation());
     assert_eq!(former.load(0), Err(Refused::Stale.into()));
@@ -149,7 +150,7 @@ fn after_a_refresh_what_is_stale_fails_at_the_source() {
     let known = clerk.look_up("Load", Some(home.address())).unwrap();
     assert_eq!(Some(known.generation()), segment.generation());
     drop((segment, there));
-    // Nobody is asked for this any more.
+    // The clerk asks no other clerk about this segment any more.
     assert_eq!(remote.load(0), Err(Refused::Stale.into()));
     assert_eq!(kept.load(0).unwrap(), 0);
     drop(lasting);
@@ -191,7 +192,7 @@ fn a_machine_whose_clerk_is_gone_gets_another() {
     let segment = second.export_segment("Load", readable(64)).unwrap();
     second.import_segment("Load").unwrap();
     drop((clerk, first));
-    // Its own, which has found out what is exported.
+    // This process's own clerk has found out what is exported.
     let third = process();
     assert_eq!(Some(third.import_segment("Load").unwrap().generation()), segment.generation());
     let _more = second.export_segment("More", readable(64)).unwrap();
@@ -207,7 +208,7 @@ fn nobody_elsewhere_writes_a_table() {
     assert_eq!(table.write(0, &[0; 8]), Err(Refused::NotPermitted.into()));
 }
 
-/// Somebody who may write the post writes anything there; who asks properly is answered nevertheless.
+/// A process that may write the mailbox writes anything there, and proper requests are answered nevertheless.
 #[test]
 fn letters_that_no_clerk_wrote_harm_nobody() {
     let (there, home) = machine_with(Settings::default());
@@ -227,7 +228,7 @@ fn letters_that_no_clerk_wrote_harm_nobody() {
 #[test]
 fn a_hint_at_which_there_is_no_clerk_says_so() {
     let (_here, clerk) = machine_with(Settings::default());
-    // It exports, but no segments.
+    // This machine exports, but no segments.
     let other = machine();
     let _export = other.export::<dyn Idle>("Idle", Arc::new(Nobody)).unwrap();
     let hint: SocketAddr = other.address().unwrap();

@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 use farcall::memory::{Memory, Notify, Refused, Remote, Rights, Segment, Settings};
 use farcall::{Error, Runtime};
 
-/// A runtime that shares no memory with others.
+/// Returns a runtime that shares no memory with others.
 fn runtime() -> Runtime {
     Runtime::builder().registry(farcall::names::Memory::new()).shared_memory(false).build().unwrap()
 }
@@ -113,7 +113,7 @@ fn reads_under_way_together_each_give_their_own_bytes() {
         let (offset, len) = place(i);
         assert_eq!(pending.wait().unwrap(), bytes[offset..offset + len], "read {i}");
     }
-    // By threads that wait for one another's.
+    // These threads wait for one another's writes.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             let pending: Vec<_> =
@@ -228,7 +228,7 @@ fn posted_writes_are_done_in_order_when_they_are_flushed() {
     assert!((0..1_000).all(|number| segment.load(number * 8).unwrap() == number));
     assert_eq!(segment.load(8_000).unwrap(), 999);
 
-    // Long ones too, and whatever else writes comes behind them.
+    // Long writes work too, and later writes keep their order behind them.
     remote.post(16_000, &[7; 20_000]).unwrap();
     remote.post(16_000, &[8; 8]).unwrap();
     assert_eq!(
@@ -341,14 +341,14 @@ fn ranges_are_written_in_their_order_or_not_at_all() {
         ([1, 1, 3, 1, 2, 2, 2, 2], None)
     );
 
-    // As many as one access may not.
+    // These are more bytes than one access may write.
     let long = vec![7; 1 << 20];
     remote.write_each(&[(0, &long), (1, &long), (1 << 20, &[8; 8])], true).unwrap();
     assert_eq!([0, 1 << 20].map(|at| segment.load(at).unwrap().to_le_bytes()), [[7; 8], [8; 8]]);
     assert_eq!(segment.notice().offset, 1 << 20);
 }
 
-/// Takes a segment away when it is woken.
+/// A waker that takes a segment away.
 struct Withdraws(Mutex<Option<Segment>>, Mutex<Sender<()>>);
 
 impl Wake for Withdraws {

@@ -1,4 +1,4 @@
-//! What a server counts, read from its memory.
+//! The counters of a server, read from its memory.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -85,7 +85,7 @@ fn they_are_read_while_every_thread_is_stuck_in_a_procedure() {
     let refused = client.pass().unwrap_err();
     assert!(matches!(refused, farcall::Error::CallFailed(why) if why.kind() == Kind::Overloaded));
 
-    // Nobody has met this server before, or can make a call of it now.
+    // This client has not met the server before, and can make no call of it now.
     let counters = Counters::import(&builder().build().unwrap(), exported.address()).unwrap();
     let serving = counters.read().unwrap();
     assert_eq!((serving.executing, serving.queued), (3, 2));
@@ -123,14 +123,14 @@ fn what_does_not_read_them_has_nothing_written_down() {
     let segment = importer.import_segment(&format!("udp://{}/counters", exported.address())).unwrap();
     let writings = || segment.load(0).unwrap();
     let (step, before) = loop {
-        // Readings that come together read the same.
+        // Readings that come together see the same counters.
         let (first, second) = (writings(), writings());
         if second > first {
             break (second - first, second);
         }
     };
     (0..50).for_each(|_| drop(farcall::dynamic::describe(&importer, &name).unwrap()));
-    // A reading that is asked for again has them written down again.
+    // A repeated reading has the server write its counters again.
     assert!(writings() - before < 25 * step);
 }
 

@@ -1,5 +1,5 @@
-//! Words, records and rings in segments: of one's own, served, and mapped; and the record in all orders that
-//! the memory model allows.
+//! Words, records and rings in segments of the same process, served, and mapped; and the record in all orders
+//! that the memory model allows.
 
 use crate::common;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn refused<T>(outcome: Result<T>) -> Refused {
     }
 }
 
-/// A segment, and it as others see it, by packets and by mapping.
+/// Returns a segment and an import of it, once by packets and once by mapping.
 fn each_way(size: usize) -> Vec<(&'static str, Segment, Arc<dyn Memory>)> {
     [("served", false), ("mapped", true)]
         .map(|(way, shares_memory)| {
@@ -66,7 +66,7 @@ fn nobody_reads_half_a_record() {
                 while !over.load(Ordering::Relaxed) || seen == 0 {
                     let version = match record.read(&mut bytes) {
                         Ok(version) => version,
-                        // The writer may have been stopped.
+                        // The writer may have been stopped in the middle.
                         Err(Error::Declared(Unread::Torn)) => continue,
                         Err(why) => panic!("{why}"),
                     };
@@ -92,7 +92,7 @@ fn a_record_whose_writer_died_in_the_middle_is_torn_until_the_next_one_writes_it
         let record = Record::new(&remote, 0, 16).unwrap();
         record.writer().unwrap().write(&[1; 16]).unwrap();
         remote.flush().unwrap();
-        // The next version, of which a part is written.
+        // This is a part of the next version.
         segment.store(24, 2).unwrap();
         segment.store(8, u64::MAX).unwrap();
         assert_eq!(record.read(&mut [0; 16]), Err(Error::Declared(Unread::Torn)));
@@ -162,7 +162,7 @@ fn a_ring_believes_only_what_is_possible() {
     assert!(matches!(Ring::new(8, 2, 16).producer(&remote), Err(Error::Declared(Refused::OutOfRange(_)))));
 }
 
-/// Words that loom knows, accessed as a segment's are.
+/// Words of loom's, accessed like a segment's.
 struct Modelled(Vec<loom::sync::atomic::AtomicU64>);
 
 impl Memory for Modelled {

@@ -1,4 +1,4 @@
-//! Results of accesses, and of calls, that their callers do not fetch, and many that they do.
+//! Results of accesses and calls that their callers do not fetch, beside many that are fetched.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use farcall_proto::client::{Call, Conversation, Event, Outcome};
 use farcall_proto::{ClientConfig, READINGS, Time};
 
 const LONG: usize = 1 << 20;
-/// As many as are asked for at once: thrice what the server holds of them.
+/// The number of readings requested at once: three times what the server holds.
 const READS: u64 = 200;
 
 fn runtime() -> Runtime {
@@ -28,7 +28,7 @@ fn segment(exporter: &Runtime) -> Segment {
     segment
 }
 
-/// Whoever sends what it likes.
+/// A client that sends whatever the test wants.
 struct Stranger {
     socket: UdpSocket,
     conversation: Conversation,
@@ -49,7 +49,7 @@ impl Stranger {
         }
     }
 
-    /// What it is told next: the export, or eight bytes of a result.
+    /// Receives the next answer: the export's identifier, or eight bytes of a result.
     fn hear(&mut self) -> u64 {
         let (mut told, datagram) = (None, &mut [0; 2048]);
         while told.is_none() {
@@ -87,7 +87,7 @@ fn what_nobody_fetches_is_not_held_without_bound() {
     (0..READS).for_each(|_| stranger.start(export, READINGS, arguments.clone()));
     stranger.transmit();
 
-    // It says nothing more, and what others want to know is not what it wanted.
+    // The stranger sends nothing more, and the others ask for other results.
     let importer = runtime();
     let remote = importer.import_segment(&segment.url()).unwrap();
     assert_eq!(remote.start_compare_and_swap(8, 0, 5).wait(), Ok(0));
@@ -113,12 +113,12 @@ fn many_long_reads_at_once_are_all_done() {
 
 #[farcall::interface]
 pub trait Library {
-    /// How many were fetched or tried to be.
+    /// Returns how many volumes were requested.
     #[blocking]
     fn asked(&self) -> farcall::Result<u64>;
     #[blocking]
     fn volume(&self, number: u64) -> farcall::Result<Vec<u8>>;
-    /// A volume, when so many have asked for it.
+    /// Returns a volume once `readers` callers have asked for it.
     #[blocking]
     fn shared(&self, readers: u64) -> farcall::Result<Vec<u8>>;
 }
@@ -127,9 +127,9 @@ pub trait Library {
 struct Shelf(AtomicU64, Mutex<u64>, Condvar);
 
 const VOLUME: usize = 4 << 20;
-/// Thrice what one client may have on its way.
+/// Three times the number of results that one client may have on their way.
 const VOLUMES: u64 = 72;
-/// A few more than that.
+/// A few more volumes than a client may have on their way.
 const SHARED: u64 = 30;
 
 impl Library for Shelf {
@@ -157,7 +157,7 @@ fn calls_wait_while_their_client_does_not_fetch_the_results_of_others_and_nobody
     let server = runtime();
     let export = server.export::<dyn Library>("Library", Arc::new(Shelf::default())).unwrap();
     let library = server.import::<dyn Library>("Library").unwrap();
-    // It is known from now on how long they are.
+    // From now on it is known that volumes are long.
     library.volume(0).unwrap();
     let mut stranger = Stranger::new(export.address());
     let id = server.stats().exports[0].id;

@@ -1,5 +1,5 @@
-//! What the tests under loom share: sequentially consistent accesses, and an event that stays set until it is
-//! taken.
+//! Helpers for the tests under loom: sequentially consistent accesses, and an event that stays set until it
+//! is taken.
 #![allow(dead_code)]
 
 use std::cell::Cell;
@@ -9,24 +9,24 @@ use std::task::Wake;
 use loom::sync::atomic::{Ordering, fence};
 use loom::sync::{Condvar, Mutex};
 
-/// Where the fences of sequentially consistent accesses stand.
+/// Where a compiler puts the fences of sequentially consistent accesses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fences {
-    /// Before each: so compilers do it on POWER.
+    /// Before each access, as on POWER.
     Before,
-    /// Behind each that writes: so they do it on x86.
+    /// Behind each access that writes, as on x86.
     Behind,
 }
 
 std::thread_local! {
-    // (All of loom's threads are this one.)
+    // All of loom's threads run on this thread.
     static FENCES: Cell<Fences> = const { Cell::new(Fences::Before) };
 }
 
-/// Tries a test in every interleaving with at most so many preemptions. Loom takes a sequentially consistent
-/// access for one that acquires and releases, and knows only fences that are more. The standard allows both
-/// ways to make an access of fences, and only one of them notices if a load, or a store, is made weaker: so
-/// there are two rounds.
+/// Runs a test in every interleaving with at most `preemptions` preemptions. Loom treats a sequentially
+/// consistent access as one that acquires and releases, and knows only fences that are stronger. The standard
+/// allows both ways to make an access of fences, and only one of them shows that a load, or a store, was made
+/// weaker. So there are two rounds.
 pub fn check(preemptions: usize, test: impl Fn() + Send + Sync + Copy + 'static) {
     for fences in [Fences::Before, Fences::Behind] {
         FENCES.set(fences);
@@ -51,7 +51,7 @@ fn behind(ordering: Ordering) {
 
 macro_rules! atomics {
     ($($name:ident: $value:ty),*) => {$(
-        /// An atomic of loom's whose sequentially consistent accesses have the fences that make them so.
+        /// An atomic of loom's with the fences that make its accesses sequentially consistent.
         #[derive(Debug, Default)]
         pub struct $name(loom::sync::atomic::$name);
 
@@ -105,7 +105,7 @@ impl Event {
         self.changed.notify_one();
     }
 
-    /// Waits until it is set, and clears it.
+    /// Waits until the event is set, and clears it.
     pub fn wait(&self) {
         let mut set = self.set.lock().unwrap();
         while !*set {
@@ -114,7 +114,7 @@ impl Event {
         *set = false;
     }
 
-    /// Whether it is set; clears it.
+    /// Clears the event, and returns whether it was set.
     pub fn take(&self) -> bool {
         std::mem::take(&mut *self.set.lock().unwrap())
     }

@@ -1,7 +1,7 @@
-//! The clerk of a machine is in some process of it, which is killed: real processes that share a registry.
+//! The process that has its machine's clerk is killed: real processes that share a registry.
 //!
-//! The test program runs itself again as the exporters. Nothing waits for time to pass: an exporter says when
-//! it is ready.
+//! The test program runs itself again as the exporters. The test waits for no time to pass: an exporter says
+//! when it is ready.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read};
@@ -46,8 +46,8 @@ impl Exporter {
 }
 
 fn runtime(registry: &Path) -> Runtime {
-    // Not long: who imports what a clerk still knows of the dead waits for it. But nobody who lives is silent
-    // for so long.
+    // The time is short, because an importer waits for a dead process that a clerk still knows. No living
+    // process is silent for so long.
     Runtime::builder().registry(names::File::at(registry)).patience(Duration::from_secs(2)).build().unwrap()
 }
 
@@ -58,7 +58,7 @@ fn an_exporter_that_the_test_starts() {
     let segment = runtime.export_segment(&name, Settings::new(64).anyone(Rights::READ)).unwrap();
     segment.store(0, name.len() as u64).unwrap();
     println!("\nready");
-    // Until the test is over.
+    // This waits until the test is over.
     let _ = std::io::stdin().read(&mut [0]);
 }
 
@@ -70,19 +70,19 @@ fn whichever_process_is_killed_the_others_are_found() {
     let importer = runtime(&registry);
     let find = |name: &str| importer.import_segment(name).unwrap().load(0).unwrap();
 
-    // The first one has the clerk.
+    // The first process has the clerk.
     let first = Exporter::start(&registry, "first");
     let second = Exporter::start(&registry, "second");
     assert_eq!((find("first"), find("second")), (5, 6));
     first.kill();
-    // The importer has it now, and has found out about the second.
+    // The importer has the clerk now, and has found the second process.
     assert_eq!(find("second"), 6);
     assert_eq!(kind(importer.import_segment("first")), Kind::NoSuchName);
     let third = Exporter::start(&registry, "third");
     assert_eq!(find("third"), 5);
     second.kill();
-    // A look-up anew finds out at once, whoever has the clerk; before the next refresh, others do by the
-    // import.
+    // A fresh look-up finds out at once, whichever process has the clerk. Before the next refresh, others
+    // find out by the import.
     assert_eq!(kind(importer.import_segment_anew("second", None)), Kind::NoSuchName);
     let again = Exporter::start(&registry, "first");
     assert_eq!((find("first"), find("third")), (5, 5));
@@ -91,8 +91,8 @@ fn whichever_process_is_killed_the_others_are_found() {
     assert_eq!(kind(importer.import_segment("third")), Kind::NoSuchName);
 }
 
-/// Nobody can take the place of a clerk that is merely stopped: those who need it are told, and go on when it
-/// does.
+/// No process can take the place of a clerk that is merely stopped. Processes that need the clerk are told,
+/// and go on when it does.
 #[test]
 fn a_clerk_that_is_stopped_is_said_to_be_silent() {
     let scratch = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! A server learns that a client is gone, and gives up the calls that it executes for it: real processes,
-//! really killed.
+//! A server learns that a client is gone, and gives its calls up: real processes, really killed.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -13,17 +12,17 @@ use farcall::{Export, Kind, Ran, Runtime};
 
 const URL: &str = "FARCALL_TEST_URL";
 const MEMORY: &str = "FARCALL_TEST_MEMORY";
-/// Longer than anything here takes, lest a failure hangs.
+/// The test fails after this time. Nothing here takes that long.
 const GUARD: Duration = Duration::from_secs(60);
-/// The clients'.
+/// The clients' patience.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 #[farcall::interface]
 pub trait Job {
-    /// Waits until it is given up, and says so.
+    /// Waits until its caller gives it up, and reports that.
     #[blocking]
     fn wait(&self, number: u64) -> farcall::Result<()>;
-    /// Waits until it is given up, or for three times the patience, and says which.
+    /// Waits until its caller gives it up, or for three times the patience, and reports which.
     #[blocking]
     fn detached(&self) -> farcall::Result<()>;
 }
@@ -60,7 +59,7 @@ impl Job for Server {
     }
 }
 
-/// Not a test: what the processes do that the tests start. Calls, and waits until it is killed.
+/// Not a test by itself: the processes that the tests start call, and wait until they are killed.
 #[test]
 fn a_process_that_the_test_starts() {
     let (Ok(url), Ok(memory)) = (env::var(URL), env::var(MEMORY)) else { return };
@@ -84,7 +83,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// A server here, and a client in a process of its own whose calls are executed.
+    /// Makes a server in this process, and a client in another process, whose calls are executed.
     fn new(memory: bool) -> Setting {
         let (send, did) = channel();
         let runtime = builder().shared_memory(memory).workers(16).build().unwrap();
@@ -114,7 +113,7 @@ impl Setting {
         }
     }
 
-    /// All calls that somebody waited for are given up, and the one that was detached goes on.
+    /// Asserts that the server gives up all calls that were waited for, and that the detached one goes on.
     fn ends(&self) {
         let mut all: Vec<Did> = (0..4).map(|_| self.did()).collect();
         all.sort_by_key(|did| if let Did::Told(number) = did { *number } else { 0 });
@@ -139,7 +138,7 @@ fn the_calls_of_a_client_that_is_killed_are_given_up_but_for_what_it_detached() 
     }
 }
 
-/// A process that is stopped says nothing, and is there again later.
+/// A process that is stopped sends nothing, and is there again later.
 #[test]
 fn a_client_that_was_stopped_for_too_long_hears_that_its_calls_were_cancelled() {
     let mut s = Setting::new(false);
@@ -155,7 +154,7 @@ fn a_client_that_was_stopped_for_too_long_hears_that_its_calls_were_cancelled() 
     }
 }
 
-/// Whoever waits is heard, however long that takes.
+/// A client that waits keeps its call, however long that takes.
 #[test]
 fn a_client_that_waits_is_not_given_up() {
     let (send, did) = channel();
@@ -163,7 +162,7 @@ fn a_client_that_waits_is_not_given_up() {
     let export = runtime.export::<dyn Job>("Job", Arc::new(Server(Mutex::new(send)))).unwrap();
     let client = builder().shared_memory(false).patience(PATIENCE).build().unwrap();
     let job = client.import::<dyn Job>(&export.url()).unwrap();
-    // It takes three times the patience.
+    // This call takes three times the patience.
     job.detached().unwrap();
     assert_eq!((did.recv().unwrap(), did.recv().unwrap()), (Did::Begin(0), Did::WentOn));
     let why = farcall::CallFailed::from(job.within(2 * PATIENCE).wait(7).unwrap_err());

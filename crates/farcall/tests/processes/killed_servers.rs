@@ -132,14 +132,14 @@ fn inflict(
         let kill = chance.below(2) == 0;
         counts[usize::from(!kill)] += 1;
         if kill {
-            // Perhaps while it is stopped.
+            // The server may be killed while it is stopped.
             if chance.below(4) == 0 {
                 servers[which].signal(Signal::STOP);
                 progress.wait_for(chance.below(10));
             }
             servers[which].kill();
             progress.wait_for(chance.below(20));
-            // Perhaps at the same address, where packets for the dead one still arrive.
+            // The next server may have the same address, where packets for the dead one still arrive.
             let address = (chance.below(2) == 0).then(|| servers[which].address.clone());
             servers[which] = Server::start(place, which, address);
         } else {
@@ -159,7 +159,7 @@ fn inflict(
 fn a_server_that_is_killed_is_noticed_because_its_port_is_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let place = Place { registry: scratch.path().join("registry"), log: scratch.path().join("log") };
-    // Where none of the servers of the other test takes the port once it is free, and answers.
+    // At this address none of the servers of the other test takes the port once it is free.
     let mut server = Server::start(&place, 0, Some("127.0.0.2:0".into()));
     let hour = Duration::from_secs(3600);
     let runtime = Runtime::builder()
@@ -233,11 +233,11 @@ fn a_server_that_the_test_starts() {
         let runtime = Runtime::builder().address(address.parse().unwrap()).build().unwrap();
         runtime.export::<dyn Numbers>(&name, logger.clone())
     };
-    // Somebody else may have taken the port meanwhile.
+    // Another process may have taken the port meanwhile.
     let export = export(&env::var(ADDRESS).unwrap()).or_else(|_| export("127.0.0.1:0")).unwrap();
     println!("\nready at {}", export.address());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    // A call of our own comes after everything that was received before.
+    // This process's own call comes after everything that was received before.
     let last = farcall::import::<dyn Numbers>(&export.url()).unwrap();
     last.enter(u64::from(std::process::id()) | 1 << 63).unwrap();
     assert!(export.drain(Duration::from_secs(30)));

@@ -1,4 +1,4 @@
-//! A real network: server and client in network namespaces of their own, packets that get lost, a slow link.
+//! A real network: server and client in network namespaces of their own, lost packets, a slow link.
 
 use crate::common;
 use std::env;
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_tcp_congestion;
 
-/// What a copy of this program is to do, if it is one.
+/// The environment variable with the role of a copy of this program.
 const ROLE: &str = "FARCALL_NETNS_ROLE";
 const SERVER: &str = "10.77.0.1:7000";
 const BYTES: usize = 64 << 20;
 
-/// Where the server sends zeros over TCP, and how many must have come before the call begins beside them.
+/// Where the server sends zeros over TCP, and how many must have come before the call begins.
 const ZEROS: &str = "10.77.0.1:7001";
 const BEFORE: usize = 8 << 20;
 const BESIDE: usize = 32 << 20;
 
 #[farcall::interface]
 pub trait Source {
-    /// So many bytes, always the same.
+    /// Returns this many bytes, always the same.
     fn read(&self, bytes: u64) -> farcall::Result<Vec<u8>>;
 }
 
@@ -35,7 +35,7 @@ impl Source for Pattern {
     }
 }
 
-/// No two stretches of it are alike.
+/// Returns bytes in which no two stretches are alike.
 fn pattern(bytes: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut out = Vec::with_capacity(bytes + 8);
@@ -71,7 +71,7 @@ fn a_long_result_arrives_whole_through_the_loss_of_a_fifth() {
     server.wait().unwrap();
 }
 
-/// What TCP leaves to us, and we to it, while both have something to send.
+/// A long result and a TCP connection share a link fairly while both have something to send.
 #[test]
 fn a_long_result_and_a_connection_share_a_slow_link() {
     if let Ok(role) = env::var(ROLE) {
@@ -98,18 +98,19 @@ fn a_long_result_and_a_connection_share_a_slow_link() {
         100.0 * share,
         100.0 * waited
     );
-    // Where its processes wait for a processor the call has less: TCP goes on meanwhile, in the system.
+    // If its processes wait for a processor, the call has less, because TCP goes on meanwhile in the kernel.
     let least = if waited < 0.4 { 0.2 } else { 0.0 };
     assert!((least..=0.8).contains(&share), "the call had {share:.2} of the link");
     drop(server.stdin.take());
     server.wait().unwrap();
 }
 
-/// The server's addresses that its system would not choose itself, and the one that it listens at for each.
+/// Addresses where the server listens, and for each an address that its system would not choose to answer
+/// from.
 const ASKED: [(&str, &str); 3] =
     [("0.0.0.0:7000", "10.77.0.11:7000"), ("[::]:7000", "10.77.0.11:7000"), ("[::]:7000", "[fd77::11]:7000")];
 
-/// Calls, long results in trains, and what a server says of a conversation that it does not know.
+/// Calls, long results in datagram batches, and a server's answer about a conversation that it does not know.
 #[test]
 fn a_server_with_two_addresses_answers_from_the_one_that_was_asked() {
     if let Ok(role) = env::var(ROLE) {
@@ -141,7 +142,8 @@ fn a_server_with_two_addresses_answers_from_the_one_that_was_asked() {
     }
 }
 
-/// Calls, and calls again when the server was started anew: only what that says of the conversation tells it.
+/// Calls, and calls again after the server was restarted: only the server's answer about the conversation
+/// shows that.
 fn ask(address: &str) {
     let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
     let source = runtime.import::<dyn Source>(&format!("udp://{address}/Source")).unwrap();
@@ -158,12 +160,12 @@ fn ask(address: &str) {
 
 fn serve(address: &str) {
     let builder = farcall::Runtime::builder().address(address.parse().unwrap()).open();
-    // (No loopback address is up here, so none can be guessed; callers name the address themselves.)
+    // No loopback address is up here, so none can be guessed; callers name the address themselves.
     let builder = builder.advertise("10.77.0.1:0".parse().unwrap());
     let runtime = builder.registry(farcall::names::Memory::new()).build().unwrap();
     let _export = runtime.export::<dyn Source>("Source", Arc::new(Pattern)).unwrap();
     println!("\nready");
-    // Until our parent closes it.
+    // This waits until the parent process closes the pipe.
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
@@ -174,7 +176,7 @@ fn act(role: &str) {
         return serve(SERVER);
     }
     let runtime = farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
-    // It is the call's own deadline that says how long it may take.
+    // The call's own deadline bounds how long it may take.
     let source = runtime.import::<dyn Source>(&format!("udp://{SERVER}/Source")).unwrap();
     let source = source.within(Duration::from_secs(60));
     if role == "neighbour" {
@@ -191,7 +193,7 @@ fn act(role: &str) {
     println!("\nintact");
 }
 
-/// How long the threads of a process were ready to run and did not, if the system counts it.
+/// Returns how long the threads of a process were ready to run and did not run, if the system counts that.
 fn for_a_processor(process: &str) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let waited = |thread: std::fs::DirEntry| {
@@ -201,8 +203,8 @@ fn for_a_processor(process: &str) -> Duration {
     Duration::from_nanos(threads.filter_map(|thread| waited(thread.ok()?)).sum())
 }
 
-/// Sends zeros over one connection until it is closed. TCP is CUBIC (RFC 9438), as on most machines, or else
-/// Reno.
+/// Sends zeros over one connection until it is closed. TCP uses CUBIC (RFC 9438), as on most machines, or
+/// else Reno.
 fn send_zeros(listener: &TcpListener) {
     let (mut connection, _) = listener.accept().unwrap();
     let be = |kind| set_tcp_congestion(&connection, kind);
@@ -210,7 +212,7 @@ fn send_zeros(listener: &TcpListener) {
     while connection.write_all(&[0; 64 << 10]).is_ok() {}
 }
 
-/// Counts the zeros that come. Returns when the connection has its stride.
+/// Counts the zeros that come. Returns when the connection has reached its full speed.
 fn receive_zeros() -> Arc<AtomicU64> {
     let mut connection = TcpStream::connect(ZEROS).unwrap();
     std::io::copy(&mut (&connection).take(BEFORE as u64), &mut std::io::sink()).unwrap();
@@ -237,14 +239,14 @@ fn wait_for(said: &mut BufReader<ChildStdout>, word: &str) {
     panic!("it ended without saying {word:?}:\n{heard}");
 }
 
-/// Two namespaces and a cable between them. Gone when it is dropped.
+/// Two namespaces and a cable between them. Dropping this value removes them.
 struct Net {
     server: String,
     client: String,
 }
 
 impl Net {
-    /// `spoil` makes the cable worse than it is.
+    /// Makes the namespaces; `spoil` makes the cable worse.
     fn new(name: &str, spoil: fn(&Net) -> Result<(), String>) -> Result<Net, String> {
         if output("id", &["-u"])?.trim() != "0" {
             return Err("they need root".into());
@@ -269,7 +271,7 @@ impl Net {
         Ok(net)
     }
 
-    /// Both ends lose a fifth of the packets on their arrival.
+    /// Makes both ends lose a fifth of the arriving packets.
     fn lose_a_fifth(&self) -> Result<(), String> {
         let rules = "add table inet far; \
                      add chain inet far arrival { type filter hook input priority 0; }; \
@@ -281,15 +283,15 @@ impl Net {
         Ok(())
     }
 
-    /// What the server sends goes through 100 Mbit/s, behind a queue of 20 ms.
+    /// Limits what the server sends to 100 Mbit/s, behind a queue of 20 ms.
     fn slow_down(&self) -> Result<(), String> {
         let shape = "qdisc add dev far root tbf rate 100mbit burst 32kb latency 20ms";
         let words: Vec<&str> = ["-n", &self.server].into_iter().chain(shape.split(' ')).collect();
         output("tc", &words).map(drop).map_err(|why| format!("no queue ({why})"))
     }
 
-    /// Each end has a second address of each family, and the client hears nothing from the server's first
-    /// ones, as behind a firewall that lets in only answers to what was asked.
+    /// Gives each end a second address of each family. The client receives nothing from the server's first
+    /// addresses, as behind a firewall that lets in only answers from the address that was asked.
     fn have_two_addresses(&self) -> Result<(), String> {
         let ends = [
             (&self.server, ["10.77.0.11/24", "fd77::1/64", "fd77::11/64"]),
@@ -311,7 +313,7 @@ impl Net {
         Ok(())
     }
 
-    /// This program in a namespace, and what it says.
+    /// Runs this program in a namespace. Returns the process and its output.
     fn play(&self, test: &str, role: &str, namespace: &str) -> (Player, BufReader<ChildStdout>) {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", namespace]).arg(env::current_exe().unwrap());
@@ -322,7 +324,7 @@ impl Net {
         (Player(child), said)
     }
 
-    /// Bytes that the server's interface has sent, with all headers.
+    /// Returns the bytes that the server's interface has sent, with all headers.
     fn sent(&self) -> u64 {
         let path = "/sys/class/net/far/statistics/tx_bytes";
         output("ip", &["netns", "exec", &self.server, "cat", path]).unwrap().trim().parse().unwrap()
@@ -337,7 +339,7 @@ impl Drop for Net {
     }
 }
 
-/// Not left behind when the test fails.
+/// A process that is killed when the test ends, even if it fails.
 struct Player(Child);
 
 impl std::ops::Deref for Player {
@@ -361,7 +363,7 @@ impl Drop for Player {
     }
 }
 
-/// What a program prints, if it succeeds; else its complaint.
+/// Returns a program's output if it succeeds, and otherwise its complaint.
 fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output().map_err(|why| format!("{program}: {why}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();

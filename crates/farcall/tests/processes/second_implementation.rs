@@ -1,4 +1,5 @@
-//! The second implementation of docs/protocol.md, in Python (tests/python), speaks to both ends of ours.
+//! The second implementation of docs/protocol.md, in Python (tests/python), speaks to farcall's server and
+//! client.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -17,12 +18,12 @@ use farcall::{Error, Kind, Ran};
 pub trait Store {
     fn get(&self, #[xdr(max = 64)] key: &str) -> farcall::Result<u64, NoSuchKey>;
     fn echo(&self, data: Vec<u8>) -> farcall::Result<Vec<u8>>;
-    /// Counts the call of this number.
+    /// Counts the call with this number.
     fn count(&self, number: u32) -> farcall::Result<()>;
-    /// Ends when it is cancelled.
+    /// Waits until the call is cancelled.
     #[blocking]
     fn slow(&self) -> farcall::Result<bool>;
-    /// How many numbers were counted, if each was exactly once.
+    /// Returns how many numbers were counted, if each was counted exactly once.
     fn counted(&self) -> farcall::Result<u32>;
     fn pairs(&self, pairs: Vec<Pair>) -> farcall::Result<u32>;
 }
@@ -85,7 +86,7 @@ impl Store for Server {
     }
 }
 
-/// The program, or nothing where there is no Python; then the test says that it is skipped.
+/// Returns the Python program, or `None` if there is no Python; then the test says that it is skipped.
 fn python() -> Option<Command> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python");
     let found = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
@@ -98,7 +99,7 @@ fn python() -> Option<Command> {
     Some(command)
 }
 
-/// Runs the program to its end, which is to be a good one, and gives what it printed.
+/// Runs the program until it succeeds, and returns its output.
 fn run(arguments: &[&str]) -> Option<String> {
     let output = python()?.args(arguments).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -166,7 +167,7 @@ fn our_client_calls_its_server() {
     assert_eq!(store.pairs(vec![pair]).unwrap(), 1);
 
     let mut slow = store.start().slow();
-    // The call is there: a later call of the same client was answered.
+    // The server has the call, because a later call of the same client was answered.
     store.get("answer").unwrap();
     slow.cancel();
     let why = slow.wait().unwrap_err();

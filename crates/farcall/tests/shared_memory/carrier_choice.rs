@@ -1,5 +1,5 @@
-//! Calls through shared memory: when it is picked, what is large, who calls. (`faults.rs` and others run over
-//! it too.)
+//! Calls through shared memory: when it is chosen, long arguments and results, the caller's address.
+//! `faults.rs` and others run over shared memory too.
 
 use crate::common;
 use std::net::UdpSocket;
@@ -54,7 +54,7 @@ fn the_binding_picks_memory_where_both_allow_it() {
     let other = builder().shared_memory(false).build().unwrap();
     assert_eq!(other.import::<dyn Ledger>(&export.url()).unwrap().enter(8).unwrap(), 8);
     assert!(other.stats().links.is_empty());
-    // A name can ask for nothing else.
+    // A URL can demand shared memory.
     let url = export.url().replace("udp:", "shm:");
     let ledger = other.import::<dyn Ledger>(&url).unwrap();
     assert_eq!(ledger.enter(9).unwrap(), 9);
@@ -72,7 +72,7 @@ fn a_name_that_asks_for_memory_fails_where_there_is_none() {
 
 #[test]
 fn an_export_whose_name_for_memory_is_taken_says_so() {
-    // A port that is free when the socket is dropped.
+    // The port is free again when the socket is dropped.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let taken = Listener::bind(address).unwrap();
@@ -97,7 +97,7 @@ fn arguments_and_results_of_any_size_cross() {
         assert!(block_on(async { ledger.start().reverse(&bytes).await }).unwrap() == reversed, "{len} bytes");
         sent += 3;
     }
-    // (A started call does not wait for a ring to be emptied: more than one holds may go by UDP.)
+    // A started call does not wait for a ring to be emptied, so arguments longer than a ring may go by UDP.
     assert!(calls(&runtime) >= sent - 2);
     let threads: Vec<_> = (0..8)
         .map(|which: u8| {
@@ -112,8 +112,8 @@ fn arguments_and_results_of_any_size_cross() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Started calls whose first server does not take them go to another with all of their arguments, also with
-/// those that stood nowhere but in a ring.
+/// A started call whose first server does not take it goes to another server with all of its arguments, also
+/// with those that were only in a ring.
 #[test]
 fn large_arguments_are_kept_until_the_call_has_run() {
     let (runtime, export, ledger) = ledger();
@@ -131,7 +131,7 @@ fn large_arguments_are_kept_until_the_call_has_run() {
         };
         let waited: Vec<_> = (0..8).map(|_| start()).collect();
         let awaited = start();
-        // (What is longer than a ring waits for nobody, and may have gone by UDP.)
+        // Arguments longer than a ring wait for nothing, and may have gone by UDP.
         assert!(calls(&runtime) > before || bytes.len() > 1 << 20);
         export = Some(runtime.export::<dyn Ledger>("Ledger", Arc::new(Nothing)).unwrap());
         assert!(block_on(awaited).unwrap() == bytes);
@@ -172,14 +172,14 @@ impl Long for Nothing {
     }
 }
 
-/// Such results are those of calls whose deadline passes when their results are there, or on their way.
+/// A result is not fetched if its call's deadline passes when the result has come or is on its way.
 #[test]
 fn results_that_nobody_fetches_take_no_room_from_others() {
     const BYTES: u32 = 10 << 20;
     const GUARD: Duration = Duration::from_secs(60);
     let runtime = builder().shared_memory(true).build().unwrap();
     let export = runtime.export::<dyn Long>("Long", Arc::new(Nothing)).unwrap();
-    // A caller by hand, which waits for answers and wants no results.
+    // This caller is made by hand. It waits for answers, but fetches no results.
     let export_id = runtime.stats().exports[0].id;
     let (_wire, page) = common::meeting::meet(export.address(), export_id);
     let caller = Arc::new(Caller::new(Arc::new(page)));
@@ -194,7 +194,7 @@ fn results_that_nobody_fetches_take_no_room_from_others() {
             caller.abandon(ticket);
             continue;
         }
-        // Or it has begun to fetch it.
+        // Or the caller has begun to fetch the result.
         let mut ring = caller.argument_ring(GUARD).unwrap();
         caller.abandon(caller.fetch(ticket.slot(), &mut ring, 0, SLOT_BODY_BYTES as u64));
     }

@@ -1,6 +1,6 @@
 //! A peer that writes garbage into the shared memory harms nobody but itself.
 //!
-//! `FARCALL_SEED` says which garbage. Every seed is a peer of its own.
+//! `FARCALL_SEED` chooses the garbage. Each seed is another peer.
 
 use crate::common;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::common::meeting::{meet, stand_in};
 use crate::echo::{Echo, Honest};
 use farcall_shm::{Call, CallMemory, Caller, Listener, RequestCursor, Server, Status};
 
-/// Peers that a test stands.
+/// The number of hostile peers in a test.
 const PEERS: u64 = 60;
 
 #[test]
@@ -30,7 +30,7 @@ fn a_server_stands_callers_that_write_garbage() {
         let mut ring = caller.argument_ring(Duration::ZERO).unwrap();
         for _ in 0..chance.below(300) {
             match chance.below(8) {
-                0..5 => scribble(&page, &mut chance),
+                0..5 => write_garbage(&page, &mut chance),
                 5 => {
                     let call =
                         Call { export: id, procedure: chance.below(3) as u32, within: None, trace: None };
@@ -50,7 +50,7 @@ fn a_server_stands_callers_that_write_garbage() {
                 wire.send(&chance.next().to_be_bytes(), None);
             }
         }
-        // It serves the others as if nothing had been.
+        // The server serves the others as if nothing had happened.
         for len in [10, 100_000] {
             let bytes = vec![peer as u8; len];
             assert!(echo.reverse(&bytes).unwrap() == bytes, "FARCALL_SEED={seed}, peer {peer}");
@@ -64,7 +64,7 @@ fn a_caller_stands_servers_that_write_garbage() {
     let (seed, mut met) = (seed(), 0);
     for peer in 0..PEERS {
         let mut chance = Chance(seed + peer);
-        // By UDP it is honest, in memory it is not.
+        // The server is honest by UDP, but not in shared memory.
         let export = builder()
             .shared_memory(false)
             .build()
@@ -81,10 +81,10 @@ fn a_caller_stands_servers_that_write_garbage() {
         };
         let runtime = builder().shared_memory(true).build().unwrap();
         let echo = runtime.import::<dyn Echo>(&export.url()).unwrap();
-        // (A server that passes no memory in time is called without.)
+        // A server that passes no memory in time is called by UDP.
         met += runtime.stats().links.len();
         for _ in 0..20 {
-            // Whatever it is told, it is told something.
+            // The caller gets some outcome, whatever it is.
             let call = echo.within(Duration::from_millis(chance.below(8)));
             let bytes = vec![7; [10, 3000, 200_000][chance.below(3) as usize]];
             let _ = call.reverse(&bytes);
@@ -105,7 +105,7 @@ fn serve_garbage(listener: &Listener, honest: &farcall::Export, mut chance: Chan
     let mut rings = server.producers();
     while !over.load(Ordering::SeqCst) {
         for _ in 0..chance.below(20) {
-            scribble(&page, &mut chance);
+            write_garbage(&page, &mut chance);
         }
         while let Some((slot, number)) = server.take(&mut cursor) {
             let status = match chance.below(4) {
@@ -132,8 +132,8 @@ fn serve_garbage(listener: &Listener, honest: &farcall::Export, mut chance: Chan
     }
 }
 
-/// A word of garbage, more often where it matters than anywhere.
-fn scribble(page: &CallMemory, chance: &mut Chance) {
+/// Writes a word of garbage, more often where it matters than anywhere else.
+fn write_garbage(page: &CallMemory, chance: &mut Chance) {
     let before_slots = CallMemory::slot_words(0)[0] as u64;
     let at = match chance.below(4) {
         0 => chance.below(before_slots) as usize,

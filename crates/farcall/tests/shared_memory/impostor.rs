@@ -1,4 +1,4 @@
-//! Whoever has taken the name by which a server is met through shared memory does not answer for it.
+//! A process that has taken a server's name for shared memory does not answer for that server.
 
 use crate::common;
 use std::net::UdpSocket;
@@ -12,12 +12,12 @@ use crate::echo::{Echo, Honest};
 use farcall::{Export, Kind, Ran, Runtime};
 use farcall_shm::{CallMemory, Listener, MAX_HELLO_BYTES, Received, RequestCursor, Server};
 
-/// Only a guard.
+/// The test fails after this time. Nothing here takes that long.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A server whose name somebody else has taken before it, and that one's listener.
+/// Returns a server whose name another process has taken before it, and the listener of that process.
 fn server() -> (Runtime, Export, Listener) {
-    // A port that is free when the socket is dropped.
+    // The port is free again when the socket is dropped.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     let listener = Listener::bind(address).unwrap();
@@ -27,7 +27,7 @@ fn server() -> (Runtime, Export, Listener) {
     (runtime, export, listener)
 }
 
-/// Meets one caller as a server would that has everything but the incarnation's secret. How many calls it
+/// Meets one caller like a server that has everything but the incarnation's secret. Returns how many calls it
 /// gets.
 fn answer(listener: &Listener, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> usize {
     let wire = accept(listener);
@@ -47,7 +47,7 @@ fn answer(listener: &Listener, answer: impl FnOnce(&[u8]) -> Vec<u8>) -> usize {
 
 #[test]
 fn who_has_taken_a_servers_name_gets_no_calls() {
-    // Another farcall server: what it answers is right, but for its incarnation.
+    // Another farcall server answers correctly, except for its incarnation.
     let other = builder().build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
     let by_other = move |hello: &[u8]| other.answer_meeting(hello).unwrap().to_vec();
     let nothing = |_: &[u8]| Vec::new();
@@ -62,7 +62,7 @@ fn who_has_taken_a_servers_name_gets_no_calls() {
         let impostor = std::thread::spawn(move || answer(&listener, wrong));
         let caller = builder().shared_memory(true).build().unwrap();
         let echo = caller.import::<dyn Echo>(&export.url()).unwrap();
-        // By UDP it is the server that answers.
+        // By UDP the true server answers.
         assert_eq!(echo.within(LONG).reverse(b"abc").unwrap(), b"cba");
         assert!(caller.stats().links.is_empty(), "it is called through memory");
         assert_eq!(impostor.join().unwrap(), 0, "the impostor has got calls");

@@ -1,4 +1,4 @@
-//! A peer that moves our sleepers to a word of its own (FUTEX_REQUEUE) keeps none of them.
+//! A peer that moves this process's sleeping threads to a word of its own (FUTEX_REQUEUE) keeps none of them.
 
 use crate::common;
 use std::net::SocketAddr;
@@ -12,11 +12,12 @@ use crate::echo::{Echo, Honest};
 use crate::threads::Threads;
 use farcall_shm::{CallMemory, Caller, Listener, RequestCursor, Server, Status, UnixChannel};
 
-/// Only a guard: nothing here takes that long.
+/// The test fails after this time. Nothing here takes that long.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Halfwords at the beginning of the memory, among them those at which both sides sleep.
-const BELLS: usize = 256;
+/// The number of halfwords at the beginning of the memory that the test tries. Both sides sleep at some of
+/// them.
+const HALFWORDS: usize = 256;
 
 #[test]
 fn the_threads_of_a_connection_end_with_it_wherever_the_peer_had_moved_them() {
@@ -28,7 +29,7 @@ fn the_threads_of_a_connection_end_with_it_wherever_the_peer_had_moved_them() {
     let stranded: Vec<UnixChannel> = (0..8)
         .map(|_| {
             let (wire, page) = meet(export.address(), id);
-            // Until its receiver sleeps there is nobody to move.
+            // No thread can be moved until the receiver sleeps.
             while strand(&page, &elsewhere) == 0 {
                 std::thread::yield_now();
             }
@@ -59,7 +60,7 @@ fn the_threads_of_a_server_end_with_it_wherever_a_peer_had_moved_them() {
 
 #[test]
 fn an_awaited_call_ends_though_the_server_has_moved_who_waits_for_it() {
-    // By UDP it is honest.
+    // The server is honest by UDP.
     let export =
         builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
     let export = Arc::new(export);
@@ -71,7 +72,7 @@ fn an_awaited_call_ends_though_the_server_has_moved_who_waits_for_it() {
     };
     let runtime = builder().shared_memory(true).build().unwrap();
     let echo = runtime.import::<dyn Echo>(&export.url()).unwrap();
-    // It has a thread that waits now, and will be moved when that sleeps.
+    // The caller has a waiting thread now, which will be moved when it sleeps.
     assert_eq!(block_on(echo.start().reverse(b"abc")).unwrap(), b"abc");
     strands.store(true, Ordering::SeqCst);
     while strands.load(Ordering::SeqCst) {
@@ -91,7 +92,7 @@ fn an_awaited_call_ends_though_the_server_has_moved_who_waits_for_it() {
     hostile.join().unwrap();
 }
 
-/// Becomes a caller, whose memory is as a caller leaves it.
+/// Meets the server as a caller, and prepares the memory as a caller does.
 fn meet(address: SocketAddr, export: u64) -> (UnixChannel, Arc<CallMemory>) {
     let (wire, page) = common::meeting::meet(address, export);
     let page = Arc::new(page);
@@ -99,13 +100,13 @@ fn meet(address: SocketAddr, export: u64) -> (UnixChannel, Arc<CallMemory>) {
     (wire, page)
 }
 
-/// Moves whoever sleeps at a bell; how many.
+/// Moves the threads that sleep at any of these halfwords. Returns how many it moved.
 fn strand(page: &CallMemory, elsewhere: &AtomicU32) -> usize {
-    (0..BELLS).map(|at| page.strand(at, elsewhere)).sum()
+    (0..HALFWORDS).map(|at| page.strand(at, elsewhere)).sum()
 }
 
-/// Answers each call at once, with its arguments. When it is told to it moves the caller's thread that
-/// sleeps, once.
+/// Answers each call at once, with its arguments. When the test says so, it moves the caller's sleeping
+/// thread once.
 fn serve(listener: &Listener, honest: &farcall::Export, over: &AtomicBool, strands: &AtomicBool) {
     let (_wire, page) = stand_in(listener, honest);
     let page = Arc::new(page);

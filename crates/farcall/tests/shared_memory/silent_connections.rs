@@ -1,6 +1,6 @@
-//! Connections that say nothing, or are more than their process's share, take nothing from others.
+//! Connections that send nothing, or exceed their process's share, take nothing from others.
 //!
-//! The test program runs itself again as the others.
+//! The test program runs itself again as the other processes.
 
 use std::env;
 use std::fs::File;
@@ -14,12 +14,12 @@ use crate::echo::{Echo, Honest};
 use crate::other::{Other, ROLE, URL};
 use farcall_shm::{Received, UnixChannel};
 
-/// Files that the server may have open, and so many more connections.
+/// The number of files that the server may open. The test opens more connections than this.
 const FILES: usize = 256;
-/// Only a guard.
+/// The test fails after this time. Nothing here takes that long.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A process that may have few files open.
+/// Starts a process that may have few files open.
 fn limited(role: &str, url: &str) -> Other {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -n {FILES}; exec \"$0\" \"$@\"")]).arg(env::current_exe().unwrap());
@@ -51,7 +51,7 @@ fn silent_connections_leave_files_and_places_to_others_and_go() {
     let mut server = limited("serve", "");
     let url = server.hear("url: ");
     let address: SocketAddr = url["udp://".len()..].split('/').next().unwrap().parse().unwrap();
-    // (One more than may queue is refused by the system.)
+    // The system refuses a connection when the listener's queue is full.
     let mut silent: Vec<UnixChannel> =
         (0..2 * FILES).filter_map(|_| UnixChannel::connect(address).ok()).collect();
     // A connection beyond its process's share is closed. When that has happened to this one, all earlier ones
@@ -67,7 +67,7 @@ fn silent_connections_leave_files_and_places_to_others_and_go() {
     assert_eq!(server.hear("opened: "), (FILES / 3).to_string());
     let mut caller = limited("call", &url.replace("udp:", "shm:"));
     assert_eq!(caller.hear("reversed: "), "cba");
-    // Nobody keeps a place who says nothing.
+    // A connection that sends nothing does not keep its place.
     assert!(silent.len() >= FILES / 8, "{} have connected", silent.len());
     silent.drain(..).for_each(|wire| assert_gone(&wire));
 }

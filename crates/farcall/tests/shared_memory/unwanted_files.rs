@@ -1,4 +1,4 @@
-//! A peer that passes files which block whoever closes them holds up nobody.
+//! A peer passes files that block the process which closes them; it holds up no other peer.
 //!
 //! Such a file is a TCP connection with unsent data that lingers: closing it waits until the data has left.
 
@@ -13,11 +13,12 @@ use crate::common::meeting::{accept, hello, meet, stand_in};
 use crate::echo::{Echo, Honest};
 use farcall_shm::{Listener, Received, UnixChannel, Wants};
 
-/// Only a guard: nothing here takes that long, and closing a lingering connection takes longer.
+/// The test fails after this time. Nothing here takes that long, and closing a lingering connection takes
+/// longer.
 const LONG: Duration = Duration::from_secs(60);
 const LINGER: Duration = Duration::from_secs(600);
 
-/// A file whose last owner waits when he closes it, until the other end is closed.
+/// Returns a file whose last owner, when it closes the file, waits until the other end is closed.
 fn lingering() -> (OwnedFd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut file = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -29,7 +30,7 @@ fn lingering() -> (OwnedFd, TcpStream) {
 }
 
 /// Passes a file, and closes it here, unless the other side is gone. The process that closes it last waits,
-/// and that may be this one.
+/// and that may be this process.
 fn pass(wire: &Arc<UnixChannel>, bytes: &[u8], file: OwnedFd) {
     let (wire, bytes, (sent, passed)) = (wire.clone(), bytes.to_vec(), mpsc::channel());
     std::thread::spawn(move || {
@@ -39,7 +40,7 @@ fn pass(wire: &Arc<UnixChannel>, bytes: &[u8], file: OwnedFd) {
     let _ = passed.recv();
 }
 
-/// Does something in a thread, and fails if that does not end.
+/// Runs `f` in a thread, and fails if it does not end.
 fn ends<T: Send + 'static>(what: &str, f: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || done.send(f()));
@@ -53,7 +54,7 @@ fn server() -> (farcall::Runtime, farcall::Export, SocketAddr, u64) {
     (runtime, export, address, id)
 }
 
-/// Whether the server meets somebody else, and serves him.
+/// Asserts that the server meets another caller and serves it.
 fn serves(export: &farcall::Export) {
     let url = export.url().replace("udp:", "shm:");
     let reversed = ends("an honest caller's call", move || {
@@ -83,7 +84,7 @@ fn what_comes_with_a_probe_holds_up_no_other_caller() {
     let wire = Arc::new(wire);
     let (file, _other) = lingering();
     pass(&wire, b"?", file);
-    // Who passes what nobody wants is parted with.
+    // The server closes the connection of a peer that passes unwanted files.
     wire.wait(LONG);
     assert_eq!(wire.receive(&mut [0; 8]), Received::Gone);
     serves(&export);
@@ -94,7 +95,7 @@ fn what_is_left_in_a_connection_holds_up_no_other_caller_and_not_the_servers_end
     let (runtime, export, address, id) = server();
     let mut others = Vec::new();
     for first in [&b"?"[..], b""] {
-        // (An empty message is the end of what is read, and there is more behind it.)
+        // An empty message reads like the end of the stream, but there is more behind it.
         let (wire, _page) = meet(address, id);
         let wire = Arc::new(wire);
         let (file, other) = lingering();
@@ -114,7 +115,7 @@ fn what_is_left_in_a_connection_holds_up_no_other_caller_and_not_the_servers_end
 
 #[test]
 fn what_a_server_passes_instead_of_memory_holds_up_no_import() {
-    // By UDP it is honest.
+    // The server is honest by UDP.
     let export =
         builder().shared_memory(false).build().unwrap().export::<dyn Echo>("Echo", Arc::new(Honest)).unwrap();
     let listener = Listener::bind(export.address()).unwrap();

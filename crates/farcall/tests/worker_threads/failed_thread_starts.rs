@@ -1,4 +1,5 @@
-//! Threads cannot be started now and then: what needs one fails at once, and the next attempt is a new one.
+//! Threads cannot be started now and then. A call that needs one fails at once, and the next call tries
+//! again.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ impl Echo for Server {
     }
 }
 
-/// The operating system, which at times has no more threads.
+/// The operating system, except that at times it starts no more threads.
 #[derive(Default)]
 struct Scarce(AtomicBool);
 
@@ -49,7 +50,7 @@ fn an_await_that_finds_no_thread_fails_at_once_and_the_next_one_is_served() {
         assert_eq!(echo.echo(1).unwrap(), 1);
         scarce.0.store(true, Ordering::SeqCst);
         for n in 0..3 {
-            // A call that has ended already needs nobody who waits for it.
+            // A call that has ended already needs no thread.
             let (echo, timed) = (echo.start().echo(n), timed.start().echo(n));
             for outcome in [block_on(echo), block_on(timed)] {
                 let Err(why) = outcome else { continue };
@@ -58,7 +59,7 @@ fn an_await_that_finds_no_thread_fails_at_once_and_the_next_one_is_served() {
                 assert!(why.detail().starts_with("starting a thread: "), "{why}");
             }
         }
-        // One that blocks needs none.
+        // A blocking call needs no thread.
         assert_eq!(echo.echo(2).unwrap(), 2);
         scarce.0.store(false, Ordering::SeqCst);
         assert_eq!(block_on(async { echo.start().echo(3).await }).unwrap(), 3);

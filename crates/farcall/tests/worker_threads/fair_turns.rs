@@ -1,5 +1,4 @@
-//! Calls that wait for a worker: hosts take turns, however many conversations or connections there are on
-//! one.
+//! Calls that wait for a worker: hosts take turns, however many conversations or connections a host has.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,7 +14,7 @@ use farcall::{CallFailed, Kind, Ran, Runtime, System};
 
 #[farcall::interface]
 trait Turnstile {
-    /// Says that it has begun, and ends when it is let through.
+    /// Reports that it has begun, and ends when the test lets it.
     fn pass(&self, who: u32) -> farcall::Result<()>;
 }
 
@@ -32,10 +31,10 @@ impl Turnstile for Guarded {
     }
 }
 
-/// Only a guard.
+/// The test fails after this time. Nothing here takes that long.
 const GUARD: Duration = Duration::from_secs(60);
 
-/// The operating system of another host: loopback has many addresses.
+/// The operating system of another host, for which one of the loopback addresses stands.
 struct Elsewhere(u8);
 
 impl Env for Elsewhere {
@@ -51,8 +50,8 @@ fn at(host: u8) -> farcall::Builder {
     builder().env(Arc::new(Elsewhere(host))).shared_memory(false)
 }
 
-/// A server of one worker, where that is taken by call 0, and calls 1 and on, of as many runtimes, wait for
-/// it.
+/// A server whose only worker executes call 0. Calls 1 and on, each from a runtime of its own, wait for the
+/// worker.
 struct Crowd {
     _server: (Runtime, farcall::Export),
     url: String,
@@ -99,7 +98,7 @@ impl Crowd {
         self.begins.recv_timeout(GUARD).unwrap()
     }
 
-    /// Lets those through that are there, and gives who they were, in their order.
+    /// Lets the waiting calls run. Returns their numbers in the order of execution, and the failures.
     fn end(self) -> (Vec<u32>, Vec<CallFailed>) {
         let ends = std::thread::spawn(move || {
             let outcomes = self.callers.into_iter().map(|(_client, call, _runtime)| call.wait());
@@ -115,7 +114,7 @@ impl Crowd {
 }
 
 const CALLERS: u32 = 16;
-/// The call of another host.
+/// The number of the other host's call.
 const OTHER: u32 = 99;
 
 #[test]
@@ -159,7 +158,7 @@ fn a_process_that_fills_the_queue_through_shared_memory_does_not_shut_another_pr
     assert!(failed.is_empty() && order[..2].contains(&OTHER), "{order:?}");
 }
 
-/// Not a test by itself: what the other process does.
+/// Not a test by itself: the other process runs this.
 #[test]
 fn a_process_that_a_test_starts() {
     if env::var(ROLE).is_err() {

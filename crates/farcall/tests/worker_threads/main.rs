@@ -1,4 +1,4 @@
-//! The threads of a server: who waits for one, who gets one, and what happens when none can be started.
+//! The threads of a server: which calls get one, which wait, and what happens when none can be started.
 #![allow(missing_docs)]
 
 #[macro_use]

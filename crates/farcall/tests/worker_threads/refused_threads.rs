@@ -50,7 +50,7 @@ fn a_server_that_gets_no_thread_receives_again_when_it_does() {
     let _export = runtime.export::<dyn Gate>("Gate", Arc::new(Server::default())).unwrap();
     let gate = runtime.import::<dyn Gate>("Gate").unwrap();
     env.refuse(3);
-    // It blocks the only worker, and nobody is there to receive the call that ends it.
+    // This call blocks the only worker, and no thread is there to receive the call that ends it.
     let blocked = gate.start().pass();
     gate.within(Duration::from_secs(1000)).open().unwrap();
     blocked.wait().unwrap();

@@ -1,4 +1,4 @@
-//! A process that makes all its calls through shared memory slow has its share of a server's threads, and no
+//! A process whose calls through shared memory are all slow gets its share of the server's threads, and no
 //! more.
 
 use std::sync::{Arc, Barrier, Condvar, Mutex};
@@ -8,10 +8,10 @@ use crate::common::builder;
 
 #[farcall::interface]
 pub trait Gate {
-    /// Ends at once, or when the gate is opened. Whether the connection's receiver has executed it, as it
-    /// does what is known as quick.
+    /// Ends at once, or when the gate is opened. Returns whether the connection's receiver executed the call,
+    /// as it does for procedures known as quick.
     fn pass(&self, waits: bool) -> farcall::Result<bool>;
-    /// Ends when so many as meet have called.
+    /// Ends when `MEETING` calls have come.
     #[blocking]
     fn meet(&self) -> farcall::Result<()>;
 }
@@ -49,7 +49,7 @@ impl Gate for Door {
     }
 }
 
-/// Only a guard.
+/// The test fails after this time. Nothing here takes that long.
 const LONG: Duration = Duration::from_secs(60);
 const THREADS: usize = 32;
 const CONNECTIONS: usize = 2;
@@ -78,7 +78,7 @@ fn a_process_that_makes_its_calls_slow_leaves_threads_to_others() {
     let (state, late) = door.changed.wait_timeout_while(state, LONG, |state| state.waiting < SHARE).unwrap();
     assert!(!late.timed_out(), "{} of {SHARE} calls have begun", state.waiting);
     drop(state);
-    // Others have what they need, at the same time.
+    // Other processes have the threads that they need meanwhile.
     let other = builder().shared_memory(false).build().unwrap();
     let gate = other.import::<dyn Gate>(&export.url()).unwrap();
     std::thread::scope(|scope| {
@@ -91,7 +91,7 @@ fn a_process_that_makes_its_calls_slow_leaves_threads_to_others() {
     state.open = true;
     drop(state);
     door.changed.notify_all();
-    // And each of its own calls has its turn.
+    // Each of the process's own calls has its turn.
     for call in calls {
         call.wait().unwrap();
     }

@@ -1,5 +1,5 @@
-//! Procedures that wait: they use up nobody else's workers, no circle of them stays stuck, and their threads
-//! end.
+//! Procedures that wait: they use up no other caller's workers, no circle of them stays stuck, and their
+//! threads end.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,12 +16,12 @@ trait Door {
     /// Waits until the door is opened.
     #[blocking]
     fn pass(&self) -> farcall::Result<()>;
-    /// Waits until the door is opened, and no attribute says that it waits.
+    /// Waits until the door is opened, although no attribute says that it waits.
     fn pass_unmarked(&self) -> farcall::Result<()>;
     fn get(&self) -> farcall::Result<u32>;
-    /// Calls `there` of the door of this name, which calls `get` of the one of that name.
+    /// Calls `there` of the door `door`, which calls `get` of the door `home`.
     fn circle(&self, door: &str, home: &str) -> farcall::Result<u32>;
-    /// Waits until as many have come as the test wants, and calls `get` of the door of this name.
+    /// Waits until as many calls have come as the test wants, and calls `get` of the door `home`.
     #[blocking]
     fn there(&self, home: &str) -> farcall::Result<u32>;
 }
@@ -99,8 +99,8 @@ fn exported(builder: farcall::Builder, gate: &Arc<Gate>) -> (Runtime, Export) {
     (runtime, export)
 }
 
-/// As many calls in a circle as there can be threads beside the one that receives: each waits for one that
-/// needs another.
+/// Makes as many calls in a circle as there can be threads beside the receiving one: each waits for a call
+/// that needs another thread.
 #[test]
 fn a_circle_of_calls_at_the_limit_of_threads_is_refused() {
     const CALLS: usize = 7;
@@ -126,7 +126,7 @@ fn a_circle_of_calls_at_the_limit_of_threads_is_refused() {
             refused += 1;
         }
         assert!(refused > 0, "there was no thread for one of them");
-        // Whoever comes later is served, also what goes in a circle.
+        // Later calls are served, also those in a circle.
         let later = of().build().unwrap().import::<dyn Door>(&home).unwrap();
         assert_eq!(later.get().unwrap(), 7);
         assert_eq!(later.circle(&other, &home).unwrap(), 7);
@@ -139,7 +139,7 @@ fn calls_that_wait_leave_others_their_workers() {
     for shared in carriers() {
         let (gate, begins) = Gate::new(0);
         let of = || builder().shared_memory(shared);
-        // As many workers as on the smallest machine.
+        // The server has as many workers as on the smallest machine.
         let (_runtime, export) = exported(of().workers(4), &gate);
         let (mine, others) = (of().build().unwrap(), of().build().unwrap());
         let mine = mine.import::<dyn Door>(&export.url()).unwrap();
@@ -147,7 +147,8 @@ fn calls_that_wait_leave_others_their_workers() {
         let waiting: Vec<_> = (0..WAITING).map(|_| mine.start().pass()).collect();
         (0..WAITING).for_each(|_| begins.recv_timeout(GUARD).expect("all of them begin"));
         assert_eq!(others.get().unwrap(), 7);
-        // What nothing is known of is found out, at the latest when somebody needs its worker.
+        // The server finds out that an unknown procedure waits, at the latest when another call needs its
+        // worker.
         let unmarked: Vec<_> = (0..20).map(|_| mine.start().pass_unmarked()).collect();
         (0..20).for_each(|_| begins.recv_timeout(GUARD).expect("all of these too"));
         assert_eq!(others.get().unwrap(), 7);
@@ -187,7 +188,7 @@ fn a_full_queue_says_so() {
         let waiting = [door.start().pass(), door.start().pass()];
         begins.recv_timeout(GUARD).unwrap();
         let why = loop {
-            // Until both have come, one of these may be in the queue.
+            // Until both calls have come, one of these may be in the queue.
             match door.within(Duration::from_millis(100)).pass() {
                 Err(farcall::Error::CallFailed(why)) if why.kind() == Kind::Overloaded => break why,
                 _ => {}
@@ -202,7 +203,7 @@ fn a_full_queue_says_so() {
     }
 }
 
-/// The operating system, with long waits cut short, and threads that are counted.
+/// The operating system, except that long waits are cut short and threads are counted.
 #[derive(Default)]
 struct Counting {
     threads: Arc<AtomicUsize>,
@@ -259,12 +260,12 @@ fn threads_of_a_burst_end() {
         assert!(threads() >= 100);
         gate.open();
         waiting.into_iter().for_each(|call| call.wait().unwrap());
-        // The sentinel, the host, its caller's receiver, those that receive datagrams, and one that has just
-        // come.
+        // These are the watchdog, the host, its caller's receiver, the workers that receive datagrams, and a
+        // new worker.
         while threads() > 6 {
             assert_eq!(door.get().unwrap(), 7);
         }
-        // And there is room for as many again.
+        // There is room for as many again.
         let waiting: Vec<_> = (0..100).map(|_| door.start().pass()).collect();
         waiting.into_iter().for_each(|call| call.wait().unwrap());
     }

@@ -1,4 +1,4 @@
-//! What is made of `.x` files: that it compiles, crosses and is described as tools describe it without a
+//! Rust made of `.x` files: it compiles, crosses the wire, and is described as tools describe it without a
 //! compiler.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ mod covering {
     farcall::include_x!("tests/x/covering.x", async);
 }
 
-/// What a crate that is not farcall may offer under its own name.
+/// The names that a crate other than farcall may offer under its own name.
 mod offered {
     pub use farcall::{Multi, Never, Pending, Result, Xdr, idl, interface, multi, stub, xdr};
 }
@@ -37,7 +37,7 @@ fn versions(path: &str) -> Vec<x::Version> {
     x::interfaces(&x::read(&path, &x::Options::default()).unwrap()).unwrap()
 }
 
-/// Two descriptions that must be one; a difference is shown where it is.
+/// Asserts that two descriptions are equal, and shows where they differ.
 #[track_caller]
 fn same<I: Program + ?Sized>(version: &x::Version) {
     let (made, compiled) = (&version.interface, I::interface());

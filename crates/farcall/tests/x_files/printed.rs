@@ -96,7 +96,7 @@ fn what_is_read_again_has_the_same_wire_types() {
     }
 }
 
-/// What crosses, one thing after the other, whatever it is grouped in; so deep.
+/// Returns the wire types of a type one after another, without their grouping, down to `depth`.
 fn flat(types: &Types, ty: &Type, depth: usize) -> String {
     let Some(deeper) = depth.checked_sub(1) else { return "…".into() };
     let fields = |fields: &[Field], depth| -> Vec<String> {
