@@ -1,4 +1,4 @@
-//! Packet traces of accesses to memory, and of what is known of calls that were given up.
+//! Packet traces of accesses to memory, and of the server's record of calls that were given up.
 
 mod common;
 
@@ -10,14 +10,14 @@ use farcall_proto::client::Call;
 use farcall_proto::server::{CallKey, Finish, Reading, Request};
 use farcall_proto::{ACCESSES, ClientConfig, Kind, READINGS, Ran, ServerConfig};
 
-/// Sends an access, or a call.
+/// Starts an access or a call, and returns its datagram.
 fn send(pair: &mut Pair, procedure: u32, token: u64) -> Datagram {
     let call = Call { export: EXPORT, procedure, deadline: None, trace: None, token };
     pair.client.start(|| pair.now, &call, &mut b"args".to_vec()).expect("room for a call");
     pair.sent().remove(0)
 }
 
-/// What the server answers a reading at once.
+/// Returns the server's immediate answer to a reading.
 fn answered(pair: &mut Pair, datagram: &Datagram) -> Option<Datagram> {
     let mut out = vec![0; 1200];
     let read = |reading: Reading<'_>, room: &mut [u8]| {
@@ -29,7 +29,7 @@ fn answered(pair: &mut Pair, datagram: &Datagram) -> Option<Datagram> {
     Some(out)
 }
 
-/// Whether the server takes a reading from that address. It is not executed.
+/// Returns whether the server takes a reading from this address. The reading is not executed.
 fn takes(pair: &mut Pair, from: SocketAddr, datagram: &Datagram) -> bool {
     let (mut taken, mut out) = (false, [0; 1200]);
     if let Some(reading) = Reading::peek(datagram) {
@@ -42,7 +42,7 @@ fn takes(pair: &mut Pair, from: SocketAddr, datagram: &Datagram) -> bool {
     taken
 }
 
-/// The call that a datagram brings, unless it brings none.
+/// Delivers a datagram, and returns the call in it, if there is one.
 fn taken(pair: &mut Pair, datagram: &Datagram) -> Option<CallKey> {
     pair.receive(std::slice::from_ref(datagram));
     pair.asked.pop().map(|(key, _)| key)
@@ -91,7 +91,7 @@ fn a_reading_that_ran_is_never_said_not_to_have_run() {
         let mut pair = Pair::acquainted();
         let reading = send(&mut pair, READINGS, 1);
         answered(&mut pair, &reading).expect("it is new");
-        // The answer is lost, and the reading comes again when it may not be executed any more.
+        // The answer is lost. The reading comes again when it may not be executed any more.
         end(&mut pair);
         assert_eq!(taken(&mut pair, &reading), None);
         let answers = pair.answered();
@@ -147,7 +147,7 @@ fn that_a_call_was_given_up_is_known_as_long_as_it_runs_and_of_no_other() {
         let sent = pair.sent().remove(0);
         let key = taken(&mut pair, &sent).expect("it is new");
         assert!(!pair.server.is_given_up(key));
-        // The word that it was given up comes in a later datagram, and comes twice.
+        // The CANCEL comes in a later datagram, and comes twice.
         pair.client.cancel(pair.now, id);
         let cancel = pair.sent();
         pair.receive(&cancel);
@@ -156,7 +156,7 @@ fn that_a_call_was_given_up_is_known_as_long_as_it_runs_and_of_no_other() {
         assert_eq!(pair.cancelled.len(), 1);
         let answers = pair.finish(key, Finish::Result, b"done");
         pair.hear(&answers);
-        // It is over: the word comes once more, and names nothing that runs.
+        // The call is over. The CANCEL comes once more, and names no running call.
         pair.cancelled.clear();
         pair.receive(&cancel);
         assert_eq!(pair.cancelled, []);
@@ -192,7 +192,7 @@ fn a_cancel_that_shares_its_datagram_with_its_call_names_it() {
 
 const LEN: usize = 50_000;
 
-/// Room for two results of accesses that are being sent; and the conversation.
+/// Returns a pair whose server has room for two results that are being sent, and the conversation.
 fn with_room_for_two() -> (Pair, u64) {
     let server = ServerConfig { held_budget: 2 * LEN, ..ServerConfig::default() };
     let mut pair = Pair::acquainted_with(ClientConfig::default(), server);
@@ -201,7 +201,7 @@ fn with_room_for_two() -> (Pair, u64) {
     (pair, conversation)
 }
 
-/// An access that has come, of an activity of its own.
+/// Delivers an access of the given activity, and returns its key.
 fn come(pair: &mut Pair, conversation: u64, activity: u32) -> CallKey {
     let call = frame_about(CALL, 0, activity, 5, &[0, EXPORT as u32, READINGS + 1]);
     taken(pair, &forged(conversation, 100 + u64::from(activity), &[call])).expect("it is new")
@@ -221,7 +221,7 @@ fn results_of_accesses_that_nobody_fetches_are_counted_until_they_are_let_go() {
     access(&mut pair, 2);
     assert!(!pair.server.has_room(pair.now, &pair.from, 4));
     assert!(pair.server.timeout().is_some_and(|at| at > pair.now), "the server sweeps soon, but not now");
-    // Other results have nothing to do with it, and one is no reason to let go of it at once.
+    // Other results do not matter here, and one more is no reason to let go of this result at once.
     let key = come(&mut pair, conversation, 3);
     pair.finish(key, Finish::Result, &[7; 4]);
     pair.pass(Duration::from_secs(1));
@@ -242,7 +242,7 @@ fn a_long_result_of_a_call_takes_no_room_from_accesses() {
     assert!(pair.server.has_room(pair.now, &pair.from, LEN));
 }
 
-/// Says that so many bytes of a result have come.
+/// Delivers a SELECT: the first `through` bytes of a result have come.
 fn select(pair: &mut Pair, conversation: u64, activity: u32, through: u32) {
     let select = frame_about(SELECT, 0, activity, 5, &[through, 12_000, 0, 0]);
     pair.receive(&[forged(conversation, 1, &[select])]);
@@ -341,7 +341,7 @@ fn a_reading_is_taken_only_from_its_client_and_while_its_activity_and_the_server
     };
     let mut pair = Pair::acquainted();
     let id = conversation_of(&send(&mut pair, 1, 1));
-    // A reading is taken from a known conversation, at the client's address.
+    // The server takes a reading of a known conversation from the client's address.
     assert!(takes(&mut pair, home, &reading(id, 5)));
     assert!(!takes(&mut pair, home, &reading(id ^ 1, 5)));
     assert!(!takes(&mut pair, "10.0.0.1:1001", &reading(id, 5)));
@@ -354,7 +354,8 @@ fn a_reading_is_taken_only_from_its_client_and_while_its_activity_and_the_server
     local[1] = 1;
     local[len - 8..].copy_from_slice(&(len as u64).to_be_bytes());
     assert!(!takes(&mut pair, home, &local), "a local datagram from another machine");
-    // The activity's last call is being executed; its result is held; its result is being sent in fragments.
+    // The server does not take a reading while the activity's last call executes, while its result is held,
+    // or while that is being sent in fragments.
     let key = call(&mut pair, id, 5);
     assert!(!takes(&mut pair, home, &reading(id, 6)));
     pair.finish(key, Finish::Result, b"held");

@@ -1,5 +1,6 @@
-//! What a peer can make a server keep. For each bound of docs/protocol.md a hostile peer is held to it, and
-//! an honest peer beside it is served. The table there names these tests, and one of them checks the table.
+//! The bounds on what a peer can make a server keep. For each bound of docs/protocol.md, a hostile peer is
+//! held to it, and an honest peer beside it is served. The table there names these tests, and one of them
+//! checks the table.
 
 mod common;
 
@@ -11,7 +12,7 @@ use common::*;
 use farcall_proto::server::{Finish, KeptForHost};
 use farcall_proto::{ClientConfig, Kind, READINGS, Ran, ServerConfig};
 
-/// A server with these settings and an honest client that is known to it; what it was told so far is
+/// Returns a pair of a server with these settings and an honest client that it knows. The outcomes so far are
 /// forgotten.
 fn beside(server: ServerConfig) -> Pair {
     Pair::acquainted_with(
@@ -25,7 +26,7 @@ fn kept(pair: &Pair, host: [u8; 4]) -> KeptForHost {
     pair.server.kept_for(host.into())
 }
 
-/// Whether the honest client's call returns.
+/// Makes a call of the honest client. Returns whether the call returns.
 fn honest_call_returns(pair: &mut Pair, args: &[u8]) -> bool {
     let token = 77_000 + pair.told.len() as u64;
     pair.start(token, args);
@@ -61,7 +62,8 @@ fn used_buffers_are_given_only_while_there_is_room_for_twice_their_bytes() {
     }
 }
 
-/// Many activities at once: their datagrams come in any order, and the row reaches those that stood apart.
+/// Many activities begin at once, their datagrams arrive in any order, and the list of activities grows to
+/// those that stood apart.
 #[test]
 fn activities_that_come_in_disorder_are_counted_once() {
     let mut pair = beside(ServerConfig::default());
@@ -80,7 +82,7 @@ fn a_fragment_far_ahead_holds_no_more_than_its_bytes() {
     comes(&mut pair, peer, &[fragment(0, 10, 1 << 20, 65_000, 4)]);
     let first = kept(&pair, HARM).arguments;
     assert!(first <= 256 + 128, "{first}");
-    // Many of them, each of its own call and as far ahead as may be.
+    // Many activities send a fragment, each of a call of its own and as far ahead as may be.
     let mut sent = 0;
     for activity in 1..500 {
         let offset = if activity % 2 == 0 { 65_000 } else { 32_000 };
@@ -95,7 +97,7 @@ fn a_fragment_far_ahead_holds_no_more_than_its_bytes() {
 fn arguments_that_never_end_make_way_at_the_host_that_has_most() {
     let mut pair = beside(ServerConfig { reassembly_budget: 1 << 20, ..ServerConfig::default() });
     let peers: Vec<Peer> = (1..20).map(|port| join(&mut pair, HARM, port)).collect();
-    // An honest call has half of its arguments there, and no more for now.
+    // Half of the arguments of an honest call are there, and no more for now.
     pair.start(1, &[9; 100_000]);
     for _ in 0..2 {
         let sent = pair.sent();
@@ -163,7 +165,7 @@ fn a_host_that_fills_the_table_forgets_its_own_conversations() {
     }
     assert!(pair.server.stats().evicted >= evicted + 400);
     assert_eq!(pair.server.conversations(), 64);
-    // The honest one was idle for longer than all of them.
+    // The honest conversation has been idle for longer than all others.
     let challenges = pair.server.stats().challenges;
     assert!(honest_call_returns(&mut pair, b"is it known?"));
     assert_eq!(pair.server.stats().challenges, challenges);
@@ -275,7 +277,7 @@ fn long_results_make_way_at_the_host_that_is_sent_most() {
     let key = pair.execute(1, b"ask!");
     let first = pair.finish(key, Finish::Result, &[3; 200_000]);
     pair.hear(&first);
-    // None of them is sent as much as the honest one, and none stands still for long.
+    // No hostile peer gets as many bytes as the honest one, and none stands still for long.
     for peer in peers {
         let call = frame_about(CALL, 0, 0, 10, &[0, EXPORT as u32, 1, 0]);
         comes(&mut pair, peer, &[call]);
@@ -300,7 +302,7 @@ fn a_datagram_with_thousands_of_probes_is_answered_by_thrice_its_bytes() {
         assert!(bytes <= 3 * sent + 1200, "{bytes} bytes for {sent}");
         assert!(answers.len() <= 3 * sent / 1000, "{} datagrams for {sent} bytes", answers.len());
     }
-    // A refusal that is asked for over and over, which is longer than the question.
+    // The peer asks again and again for a refusal that is longer than the question.
     let call = frame_about(CALL, 0, 20_000, 1, &[0, EXPORT as u32, 1]);
     let sent = comes(&mut pair, peer, &vec![call; 2000]);
     let answers = pair.answered();
@@ -311,7 +313,7 @@ fn a_datagram_with_thousands_of_probes_is_answered_by_thrice_its_bytes() {
     assert_eq!(refusals, 2000, "one for each call");
 }
 
-/// How many calls the server has said something about.
+/// Returns the number of calls that the server's answers report on.
 fn states(pair: &mut Pair) -> usize {
     let answers = pair.answered();
     answers.iter().flat_map(|answer| frames_of(answer)).filter(|kind| *kind == STATE).count()
@@ -365,7 +367,7 @@ fn nothing_is_kept_of_a_call_that_is_cancelled_before_it_comes() {
     comes(&mut pair, peer, &cancels);
     pair.answered();
     assert!(kept(&pair, HARM).calls <= before, "{:?}", kept(&pair, HARM));
-    // The call never runs, and a client that asks hears so.
+    // The call never runs, and the server says so to a client that asks.
     comes(&mut pair, peer, &[frame_about(CALL, 0, 7, 900, &[0, EXPORT as u32, 1])]);
     assert!(pair.asked.is_empty());
     let answers = pair.answered();
@@ -420,7 +422,7 @@ fn what_has_arrived_of_arguments_is_said_once_however_often_it_is_asked_for() {
     let answers = pair.answered();
     assert_eq!(answers.len(), 1);
     assert_eq!(frames_of(&answers[0]), [SELECT]);
-    // And once more when it is asked for again.
+    // The answer comes once more when the peer asks again.
     comes(&mut pair, peer, &[frame_about(PROBE, 0, 3, 1, &[])]);
     assert_eq!(pair.answered().len(), 1);
     // The server puts the SELECTs of several calls into one datagram, each with the largest number of ranges.
@@ -456,13 +458,13 @@ fn results_that_are_sent_again_for_one_datagram_have_a_mebibyte() {
 fn answers_that_wait_are_bounded_and_each_host_has_its_share() {
     let mut pair = beside(ServerConfig::default());
     let peers: Vec<Peer> = (1..9).map(|port| join(&mut pair, HARM, port)).collect();
-    // They ask without end, and nothing is sent meanwhile.
+    // The peers ask without end, and the server sends nothing meanwhile.
     for round in 0..20 {
         for peer in &peers {
             let probes: Vec<_> = (0..2000).map(|n| frame_about(PROBE, 0, 1 + n, 5 + round, &[])).collect();
             comes(&mut pair, *peer, &probes);
         }
-        // (A host's next questions are acted upon.)
+        // After this time the server reads a host's next questions.
         pair.pass(Duration::from_millis(125));
     }
     assert_eq!(pair.server.replies(), 8192 / 2);
@@ -482,7 +484,7 @@ fn answers_that_wait_are_bounded_for_all_hosts_together() {
     for peer in &peers {
         comes(&mut pair, *peer, &probes);
     }
-    // (Each has its least share until half of all are taken, and there are more hosts than shares.)
+    // Each host has its least share until half of all are taken, and there are more hosts than shares.
     assert!(pair.server.replies() <= 8192, "{}", pair.server.replies());
     pair.answered();
     assert!(honest_call_returns(&mut pair, b"is it heard?"));
@@ -492,7 +494,7 @@ fn answers_that_wait_are_bounded_for_all_hosts_together() {
 fn lists_of_calls_that_have_ended_do_not_grow() {
     let mut pair = beside(ServerConfig::default());
     let peer = join(&mut pair, HARM, 1);
-    // What stands first in the list never ends, so that nothing behind it leaves the list by itself.
+    // The first message in the list never ends, so no later one leaves the list by itself.
     comes(&mut pair, peer, &[fragment(1, 1, 8, 0, 4)]);
     for sequence in 2..1000 {
         comes(&mut pair, peer, &[fragment(2, sequence, 8, 0, 4)]);
@@ -508,7 +510,7 @@ fn lists_of_calls_that_have_ended_do_not_grow() {
 #[test]
 fn only_who_sent_as_much_before_is_given_a_used_buffer() {
     let mut pair = beside(ServerConfig::default());
-    // Long buffers are to be had: those of an honest client's arguments.
+    // The server has long buffers: those of an honest client's arguments.
     for _ in 0..3 {
         pair.start(1, &[1; 600_000]);
         pair.carry(pair.told.len() + 1, Duration::from_secs(60), |_, _, _| true);
@@ -526,7 +528,7 @@ fn only_who_sent_as_much_before_is_given_a_used_buffer() {
         ),
         at: pair.from,
     };
-    // A buffer that is more than twice as long as the arguments is not lent for them.
+    // The server does not use a buffer that is more than twice as long as the arguments.
     let given = |pair: &mut Pair, activity| {
         let before = kept(pair, [10, 0, 0, 1]).arguments;
         comes(pair, honest, &[fragment(activity, 1 << 30, 600_000, 0, 4)]);
@@ -554,7 +556,7 @@ fn a_host_leaves_others_some_of_the_used_buffers() {
     }
     let (key, _) = pair.asked.pop().expect("all of them have come");
     pair.finish(key, Finish::Result, b"");
-    // As many as there can be.
+    // These are as many spare buffers as there can be.
     (0..16).for_each(|_| pair.server.recycle(Vec::with_capacity(LONG as usize)));
     for activity in 1..=20 {
         comes(&mut pair, peer, &[fragment(activity, 10, LONG, 0, 4)]);
@@ -608,7 +610,7 @@ fn who_is_refused_for_want_of_room_hears_that_it_did_not_run() {
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Overloaded, Ran::No))]);
 }
 
-/// The rows of the table of bounds: what, how much, who pays, and the tests.
+/// Returns the rows of the table of bounds: what, how much, who pays, and the tests.
 fn rows(document: &str) -> Vec<Vec<&str>> {
     let section = document.split("\n## ").find(|section| section.starts_with("10. ")).expect("section 10");
     let table = section.lines().skip_while(|line| !line.starts_with("| what | bound | who pays | test |"));
@@ -616,7 +618,7 @@ fn rows(document: &str) -> Vec<Vec<&str>> {
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
-/// Whether there is a test of this name in that file.
+/// Returns whether that file has a test of this name.
 fn is_test(root: &Path, file: &str, name: &str) -> bool {
     let Ok(text) = std::fs::read_to_string(root.join(file)) else { return false };
     let Some(at) = text.find(&format!("fn {name}()")) else { return false };
@@ -646,7 +648,7 @@ fn every_bound_of_the_specification_says_who_pays_and_names_its_test() {
             named.push(name.to_owned());
         }
     }
-    // And no test of a bound stands here that the table does not know.
+    // Every test of a bound in this file is in the table.
     let here = include_str!("bounds.rs");
     for test in
         here.split("#[test]\nfn ").skip(1).filter_map(|test| test.split_once("()")).map(|(name, _)| name)

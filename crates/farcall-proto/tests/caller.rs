@@ -12,12 +12,12 @@ use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A client that never probes larger datagrams than 1,200 bytes.
+/// Returns the configuration of a client that never probes larger datagrams than 1,200 bytes.
 fn small() -> ClientConfig {
     ClientConfig { max_datagram: 1200, ..ClientConfig::default() }
 }
 
-/// A datagram with the same frames, sent to another conversation.
+/// Returns a datagram with the same frames, sent to another conversation.
 fn readdressed(datagram: &Datagram, conversation: u64) -> Datagram {
     forged(conversation, 1 << 40, &[datagram[20..datagram.len() - 8].to_vec()])
 }
@@ -278,7 +278,7 @@ fn bytes_in_flight_are_counted_until_they_have_arrived() {
     assert_eq!((pair.client.stats().in_flight, pair.told.len()), (0, 1));
 }
 
-/// A pair whose server executes this number of calls.
+/// Returns a pair whose server executes this number of calls.
 fn executing(calls: u64) -> (Pair, Vec<CallId>) {
     let mut pair = Pair::acquainted_with(small(), ServerConfig::default());
     let ids = (0..calls).map(|token| pair.start(token, b"call")).collect();

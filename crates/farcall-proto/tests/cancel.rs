@@ -1,4 +1,4 @@
-//! Calls that their callers gave up: what each end says and does, and when.
+//! Packet traces of calls that their callers gave up.
 #![allow(missing_docs)]
 
 mod common;
@@ -11,7 +11,8 @@ use farcall_proto::{Kind, Ran};
 
 const LEAST: Duration = Duration::from_millis(20);
 
-/// A call that the server executes and its caller has cancelled; what the server answered to that is lost.
+/// Returns a pair with a call that the server executes and its caller has cancelled. The server's answer to
+/// the CANCEL is lost.
 fn cancelled() -> Pair {
     let (mut pair, id, _) = Pair::executing(b"long");
     pair.cancel(id);
@@ -28,7 +29,7 @@ fn a_caller_waits_for_the_servers_word_no_longer_than_for_a_retransmission() {
     pair.pass(Duration::from_millis(1));
     pair.tick();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::Cancelled, Ran::Maybe))]);
-    // The server is told on, and nobody hears of it twice.
+    // The client goes on telling the server, and reports the cancellation to its caller only once.
     let cancel = pair.sent();
     assert_eq!(cancel.len(), 1);
     pair.receive(&cancel);

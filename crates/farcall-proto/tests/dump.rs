@@ -1,4 +1,4 @@
-//! Datagrams as text: each frame's line, and why bytes are no datagram.
+//! Datagrams as text: the line of each frame, and the reason why bytes are no datagram.
 
 mod common;
 
@@ -10,7 +10,8 @@ const TICKET: u8 = 0x05;
 const MTU_ECHO: u8 = 0x17;
 const POST: u8 = 0x18;
 
-/// A WELCOME with this refusal (0: none), and with this reason why a ticket has ended (0: it has not).
+/// Returns a WELCOME with this refusal (0: none), and with this reason why a ticket has ended (0: it has
+/// not).
 fn welcome(refused: u32, ended: u32, more: &[u32]) -> Vec<u8> {
     let ticket = [0, 7, 0, 6, 0, 5, 1, 2, 3, 4, 0];
     let address = [0, 0, 0xffff, 0x0a00_0001, 1000 << 16];

@@ -1,4 +1,4 @@
-//! Packet traces of messages in fragments: they get through, at once or after the loss of anything.
+//! Packet traces of messages in fragments: they arrive whole, whichever datagrams are lost.
 
 mod common;
 
@@ -13,7 +13,8 @@ use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Nothing larger than the least datagram is tried, and only what stands still is given up.
+/// Returns a pair that tries no larger datagrams than the least one, and gives up only messages that make no
+/// progress.
 fn small() -> Pair {
     let client = ClientConfig { max_datagram: 1200, patience_probes: 100, ..ClientConfig::default() };
     Pair::acquainted_with(client, ServerConfig::default())
@@ -123,7 +124,7 @@ fn a_path_that_narrows_in_mid_transfer_is_noticed() {
         pair.start(2, &args);
         pair.carry(1, 5 * SECOND, |_, d, _| d.len() <= 1472);
         assert!(whole(&pair, 2, 400_000), "{:?}, arguments {arguments}", pair.told);
-        // And when the path is wide again, in time large datagrams are used again.
+        // When the path is wide again, large datagrams are used again after some time.
         pair.pass(600 * SECOND);
         pair.start(3, &vec![3; 400_000]);
         pair.carry(2, SECOND, |_, _, _| true);
@@ -169,7 +170,7 @@ fn results_of_one_conversation_share_its_window() {
         pair.start(token, b"fetch...");
     }
     pair.carry(1, SECOND, |_, _, _| true);
-    // The others have come nearly as far as the first to end.
+    // The other messages have come nearly as far as the first one to end.
     let first = pair.now;
     pair.carry(4, SECOND, |_, _, _| true);
     assert_eq!(pair.told.len(), 4);
@@ -186,7 +187,7 @@ fn a_result_that_arrived_is_let_go_whatever_else_is_outstanding() {
     let calls = pair.sent();
     pair.receive(&calls);
     keys.append(&mut pair.asked);
-    // Only the newest ends; all others go on.
+    // Only the newest call ends; all others go on.
     let (newest, _) = keys.pop().unwrap();
     let first = pair.finish(newest, Finish::Result, &vec![7; 30_000]);
     pair.hear(&first);
@@ -249,7 +250,7 @@ fn a_last_word_that_is_lost_does_not_take_the_window_from_others() {
     pair.answer = Some(vec![7; 11_000]);
     pair.start(1, b"fetch...");
     pair.start(2, b"fetch...");
-    // The client hears all of the first result; the server hears nothing of that.
+    // The client receives all of the first result; the server receives no word of that.
     let mut said = 0;
     pair.carry(1, SECOND, |_, d, to| {
         said += usize::from(to == To::Server);
@@ -323,8 +324,8 @@ fn two_fragments_are_four_datagrams_and_a_last_word() {
     assert_eq!(pair.server.held_bytes(), 0);
 }
 
-/// A pair on one machine, where datagrams are large, with a long result under way. What the server sent, in
-/// order.
+/// Returns a pair on one machine, where datagrams are large, with a long result under way, and the server's
+/// datagrams in order.
 fn long_result_on_one_machine() -> (Pair, Vec<Datagram>) {
     let client = ClientConfig { loopback: true, ..ClientConfig::default() };
     let mut pair = Pair::with(client, ServerConfig::default());
@@ -346,7 +347,7 @@ fn a_short_call_waits_behind_few_bytes_of_a_long_result() {
     assert!(way.iter().map(Vec::len).sum::<usize>() > 1 << 20, "alone it fills a large window");
     let mut ahead = Vec::new();
     for token in 4.. {
-        // A short call begins; its result goes to the socket behind what is there.
+        // A short call begins. Its result goes to the socket behind the datagrams that are there.
         pair.start(token, b"short...");
         let sent = pair.sent();
         pair.receive(&sent);

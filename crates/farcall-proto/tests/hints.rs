@@ -11,7 +11,7 @@ use farcall_proto::{ClientConfig, Kind, Ran, ServerConfig};
 
 const CLIENT: u64 = 0xc11e;
 
-/// A hint of that reason about the server's conversation, as old and as new ends wrote it.
+/// Returns a STALE with this reason about the server's conversation, as old and as new ends write it.
 fn stale(to: u64, conversation: u64, reason: u32) -> Datagram {
     let [high, low] = [(conversation >> 32) as u32, conversation as u32];
     forged(to, 1 << 40, &[frame(STALE, 0, &[high, low, 0, 9, reason, 0, 0, 7, u32::MAX, 0])])
@@ -29,7 +29,8 @@ fn a_forged_refusal_of_the_ticket_ends_no_call_and_is_asked_about_once() {
         pair.start(1, b"call");
         let call = pair.sent();
         pair.receive(&call);
-        // (Long after the server was heard, so that a newer one could have been there before the call.)
+        // This is long after the server's last datagram, so a newer server could have been there before the
+        // call.
         pair.hear(&vec![stale(to, conversation_of(&call[0]), reason); 100]);
         assert_eq!(pair.told, [], "reason {reason}");
         let asked = pair.sent();
@@ -136,7 +137,7 @@ fn the_server_says_under_the_clients_nonce_that_a_call_did_not_run_and_the_next_
 fn for_want_of_room_the_server_says_that_nothing_ran_and_forgets_nobody_in_vain() {
     let mut pair =
         Pair::with(ClientConfig::default(), ServerConfig { max_conversations: 1, ..ServerConfig::default() });
-    // The pair's client has the older ticket, another one is known by a newer one, and idle.
+    // The pair's client has the older ticket. Another client, known by a newer ticket, is idle.
     pair.client.bind(pair.now, "", 9);
     pair.settle();
     let older = std::mem::replace(&mut pair.client, Conversation::new(ClientConfig::default(), 0xbeef));

@@ -1,4 +1,4 @@
-//! Packet traces of peers that mean harm: nothing panics, answers and memory stay in bounds.
+//! Packet traces of hostile peers: nothing panics, and answers and memory stay in bounds.
 
 mod common;
 
@@ -9,7 +9,7 @@ use farcall_proto::client::Conversation;
 use farcall_proto::server::Finish;
 use farcall_proto::{Kind, READINGS, ServerConfig};
 
-/// The server's identifier of the pair's conversation.
+/// Returns the server's identifier of the pair's conversation.
 fn known(pair: &mut Pair) -> u64 {
     pair.start(99, b"who?");
     let call = pair.sent();
@@ -69,7 +69,8 @@ fn an_absurd_acknowledgement_does_no_harm() {
     assert_eq!(pair.told.len(), 1);
 }
 
-/// How many of 100 conversations are remembered when each has named 4,096 activities: 64 KiB each.
+/// Returns how many of 100 conversations are remembered when each has named 4,096 activities, which take 64
+/// KiB each.
 fn wide_conversations(max_conversations: usize) -> usize {
     let mut pair = Pair::with(Default::default(), ServerConfig { max_conversations, ..Default::default() });
     for n in 0..100 {
@@ -82,7 +83,7 @@ fn wide_conversations(max_conversations: usize) -> usize {
         for activities in [0..2048, 2048..4096] {
             let cancels: Vec<_> =
                 activities.map(|activity| frame_about(CANCEL, 0, activity, 7, &[])).collect();
-            // (More at once would not be acted upon.)
+            // The server would not act on more frames at once.
             pair.pass(Duration::from_millis(125));
             pair.receive(&[forged(id, 99, &cancels)]);
             pair.answered();
@@ -121,7 +122,7 @@ fn a_call_at_a_position_that_no_caller_has_is_not_executed() {
     let id = known(&mut pair);
     pair.asked.clear();
     let most = ServerConfig::default().max_activities;
-    // The activity, the exchange, and both halves of the sequence number.
+    // Each row is: the activity, the exchange, and both halves of the sequence number.
     let odd = [
         [1, 1, 0, 9],
         [1, 0, 1 << 31, 9],
@@ -155,7 +156,7 @@ fn a_call_at_a_position_that_no_caller_has_is_not_executed() {
     assert_eq!(pair.asked.len(), 1);
 }
 
-/// Whether the server refuses a client whose BIND names these versions and schemes, as a mismatch.
+/// Returns whether the server refuses, as a mismatch, a client whose BIND names these versions and schemes.
 fn is_refused(versions: u32, schemes: u32) -> bool {
     let mut pair = Pair::new();
     let bind = frame(BIND, 0, &[0, 7, 0, 9, versions, schemes, 0, 0, 0, 0, 0, 0]);

@@ -1,4 +1,5 @@
-//! Packet traces of lone calls: they are calls like any other, with less to remember.
+//! Packet traces of calls on the fast path: they are ordinary calls, of which the conversation remembers
+//! less.
 
 mod common;
 
@@ -22,7 +23,7 @@ fn lone_of(pair: &mut Pair, callee: (u64, u32)) -> Option<(Lone, Datagram)> {
     Some((lone, out))
 }
 
-/// The server's answer to a datagram.
+/// Returns the server's answer to a datagram.
 fn answer(pair: &mut Pair, datagram: &Datagram, finish: Finish) -> Vec<Datagram> {
     pair.receive(std::slice::from_ref(datagram));
     let (key, args) = pair.asked.pop().expect("a call");
@@ -84,7 +85,8 @@ fn of_one_that_changes_nothing_nobody_need_know_when_it_was_sent() {
     }
     assert!(untimed >= 32, "{untimed}");
     let (lone, datagram) = lone_of(&mut pair, reading).unwrap();
-    // Lost, it is asked again at once when it goes on, and whether it ran nobody says.
+    // The datagram was lost. When the call leaves the fast path, the client asks at once, and cannot say
+    // whether the call ran.
     pair.client.go_on(pair.now, lone, None, 1, ARGS);
     pair.tick();
     let again = pair.sent();

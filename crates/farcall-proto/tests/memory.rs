@@ -1,4 +1,4 @@
-//! Packet traces of what a server holds, how long, and what goes first.
+//! Packet traces of the results that a server holds: how long it holds them, and which it lets go first.
 
 mod common;
 
@@ -261,7 +261,7 @@ fn arguments_that_never_come_are_refused_without_a_word() {
     }
     assert_eq!((pair.server.timeout(), pair.server.held_bytes()), (None, 0));
     assert_eq!(pair.answered(), Vec::<Datagram>::new(), "a server sends nothing on a timer");
-    // Whatever comes now, it never runs.
+    // Whatever arrives now, the call never runs.
     pair.receive(&calls);
     assert!(pair.asked.is_empty());
     let answers = pair.answered();
@@ -271,13 +271,14 @@ fn arguments_that_never_come_are_refused_without_a_word() {
 
 const LONG: usize = 50_000;
 
-/// Room for ten long results that are being sent, and the tenth part of that for others.
+/// Returns a pair whose server has room for ten long results that are being sent, and a tenth of that for
+/// others.
 fn with_room_for_ten() -> Pair {
     let server = ServerConfig { held_budget: LONG, sending_budget: 10 * LONG, ..ServerConfig::default() };
     Pair::acquainted_with(client(), server)
 }
 
-/// Has calls executed, one after the other, whose results are long.
+/// Has the server execute calls with long results, one after another.
 fn call_long(
     pair: &mut Pair,
     tokens: std::ops::RangeInclusive<u64>,
@@ -314,7 +315,7 @@ fn long_results_stay_within_their_budget_also_where_that_of_others_is_larger() {
     });
 }
 
-/// Another client comes, and the one that was there goes aside.
+/// Exchanges the pair's client with the one aside.
 fn change(pair: &mut Pair, aside: &mut (Conversation, SocketAddr)) {
     std::mem::swap(&mut pair.client, &mut aside.0);
     std::mem::swap(&mut pair.from, &mut aside.1);
@@ -335,7 +336,8 @@ fn another_at(pair: &mut Pair, address: &str) -> (Conversation, SocketAddr) {
     aside
 }
 
-/// Takes in what was sent of a result, says so, and gives what is sent of it then.
+/// Delivers datagrams of a result to the client, and its SELECTs to the server. Returns the server's next
+/// datagrams.
 fn fetch(pair: &mut Pair, way: &[Datagram]) -> Vec<Datagram> {
     pair.hear(way);
     let select = pair.sent();
@@ -343,7 +345,7 @@ fn fetch(pair: &mut Pair, way: &[Datagram]) -> Vec<Datagram> {
     pair.answered()
 }
 
-/// Takes in the rest of so many results too, of which none is lost.
+/// Delivers the rest of `many` results, of which nothing is lost.
 fn fetch_all(pair: &mut Pair, many: usize, way: &[Datagram]) {
     pair.hear(way);
     pair.carry(many, 10 * SECOND, |_, _, _| true);
@@ -360,7 +362,7 @@ fn who_fetches_a_result_has_it_whatever_others_do_not_fetch() {
         let mut other = another(&mut pair);
         let mut fetched = 0;
         call_long(&mut pair, 2..=60, |pair, result| {
-            // Who says of each result that some of it has come, and never that it has all.
+            // This client reports that some of each result has come, and never that all of it has.
             if speaks {
                 fetch(pair, &result[..8.min(result.len())]);
             }
@@ -393,7 +395,7 @@ fn who_fetches_many_has_time_for_all_of_them_and_loses_none_that_waits_for_anoth
     let mut pair = with_room_for_ten();
     let mut way = Vec::new();
     call_long(&mut pair, 1..=5, |_, result| way.extend(result));
-    // Enough for the first two by themselves, and not for five.
+    // This time is enough for the first two results, and not for five.
     pair.pass(Duration::from_millis(2500));
     way = fetch(&mut pair, &way[..8]);
     let mut first = another(&mut pair);
@@ -488,7 +490,7 @@ fn who_fetches_slowly_does_not_keep_others_out() {
     let mut pair = with_room_for_ten();
     let key = pair.execute(1, b"long....");
     let first = pair.finish(key, Finish::Result, &vec![7; 10 * LONG]);
-    // Some of it comes after a time in which all could have.
+    // Some of the result comes after a time in which all of it could have come.
     pair.pass(10 * SECOND);
     fetch(&mut pair, &first);
     call_long(&mut pair, 2..=2, |pair, result| {
@@ -522,7 +524,8 @@ fn long_results_that_wait_to_be_sent_are_not_taken_for_held_ones() {
 
 #[test]
 fn however_many_conversations_were_forgotten_long_results_stay_within_their_budget() {
-    // More than are looked at for room, of each of which there is a result still when it is forgotten.
+    // These are more conversations than the server searches for room. Each is forgotten while it has a
+    // result.
     const MANY: u16 = 1100;
     let server = ServerConfig { sending_budget: 4 * LONG, max_conversations: 1, ..ServerConfig::default() };
     let mut pair = Pair::with(client(), server);
@@ -545,8 +548,8 @@ fn however_many_conversations_were_forgotten_long_results_stay_within_their_budg
     }
 }
 
-/// Room for three long results of each conversation; and calls that the server has, which have not been
-/// executed.
+/// Returns a pair whose server has room for three long results of each conversation, and `many` calls that
+/// the server has not executed yet.
 fn with_calls(many: u64) -> (Pair, Vec<CallKey>) {
     let server = ServerConfig { sending_budget: 16 * 3 * LONG, ..ServerConfig::default() };
     let mut pair = Pair::acquainted_with(client(), server);
@@ -566,15 +569,15 @@ fn calls_with_long_results_wait_while_their_conversation_has_others_to_fetch() {
     assert_eq!(began, [true, true, true, false]);
     assert!(may(&mut pair, 0), "it may already");
     assert_eq!(pair.server.next_with_room(), None);
-    // One turns out to be short, and another takes its place.
+    // One result turns out to be short, and another call takes its place.
     pair.finish(keys[0], Finish::Result, &[7; 4]);
     assert_eq!((pair.server.next_with_room(), pair.server.next_with_room()), (conversation, None));
     assert!(may(&mut pair, 3) && !may(&mut pair, 4));
-    // One fails.
+    // One call fails.
     pair.finish(keys[1], Failure::new(Kind::Overloaded, Ran::No).into(), &[]);
     assert_eq!(pair.server.next_with_room(), conversation);
     assert!(may(&mut pair, 4) && !may(&mut pair, 5));
-    // One is as long as it was to be: what is being sent is as much as before, until it was fetched.
+    // One result is as long as expected, so as much is being sent as before, until it is fetched.
     let way = pair.finish(keys[2], Finish::Result, &vec![7; LONG]);
     assert_eq!(pair.server.next_with_room(), conversation);
     assert!(!may(&mut pair, 5));
@@ -609,7 +612,7 @@ fn a_call_without_promised_room_frees_none_when_it_ends_or_is_probed() {
 fn a_call_whose_caller_asks_for_it_is_promised_no_room_any_more() {
     let (mut pair, keys) = with_calls(3);
     assert!(pair.server.may_execute(keys[0], 3 * LONG) && !pair.server.may_execute(keys[1], LONG));
-    // Perhaps the first waits until the second has come.
+    // The first call may wait until the second has come.
     let probe = |pair: &mut Pair| {
         pair.pass(SECOND);
         pair.tick();
@@ -694,7 +697,7 @@ fn a_client_on_the_same_machine_has_a_smaller_window_and_messages_share_theirs()
     assert_eq!(window_of(&mut pair, "10.0.0.1:9"), 100_000, "a third: three messages share the window");
 }
 
-/// A datagram with a fragment of a call's arguments, which asks how far they may go.
+/// Returns a datagram with a fragment of a call's arguments, which asks how far they may go.
 fn fragment(conversation: u64, total: u32, offset: u32, len: usize) -> Datagram {
     let mut head = frame_about(CALL, 0x06, 7, 5, &[0, EXPORT as u32, 1, total, offset]);
     head.extend(vec![7; len]);
@@ -703,7 +706,7 @@ fn fragment(conversation: u64, total: u32, offset: u32, len: usize) -> Datagram 
     forged(conversation, 100 + u64::from(offset), &[head])
 }
 
-/// How far that is, by the answer.
+/// Returns how far they may go, by the server's answer.
 fn limit(pair: &mut Pair) -> u32 {
     let answers = pair.answered();
     assert_eq!(answers.iter().map(|answer| frames_of(answer)).collect::<Vec<_>>(), [[SELECT]]);
@@ -720,11 +723,11 @@ fn who_has_sent_little_of_long_arguments_makes_the_server_hold_little() {
     pair.receive(&[fragment(conversation, TOTAL, 0, EACH as usize)]);
     let first = limit(&mut pair);
     assert!(first <= EACH + 65_507, "{first}");
-    // A fragment from far away, as if all may come at once.
+    // This fragment is from far ahead, as if the whole message may come at once.
     pair.receive(&[fragment(conversation, TOTAL, 1 << 20, EACH as usize)]);
     assert_eq!(limit(&mut pair), first);
     assert!(pair.server.held_bytes() < 10_000, "{}", pair.server.held_bytes());
-    // Four times what has come, when that is more.
+    // The limit is four times what has come, once that is more.
     for offset in (1..100).map(|n| n * EACH) {
         pair.receive(&[fragment(conversation, TOTAL, offset, EACH as usize)]);
         assert!(limit(&mut pair) <= (offset + EACH) + (4 * (offset + EACH)).max(65_507));

@@ -27,7 +27,7 @@ fn a_simple_call_is_two_datagrams() {
     assert_eq!(pair.client.timeout(), None, "idle is silent");
 }
 
-/// A datagram's security scheme.
+/// Returns a datagram's security scheme.
 fn scheme(datagram: &[u8]) -> u8 {
     datagram[1]
 }
@@ -47,7 +47,7 @@ fn on_one_machine_datagrams_are_local() {
     pair.start(1, b"argument");
     let call = pair.sent();
     assert_eq!(scheme(&call[0]), 1);
-    // Cut short, or from another machine, it is nothing.
+    // The server drops the datagram if it is cut short, or if it comes from another machine.
     pair.receive(&[call[0][..call[0].len() - 4].to_vec()]);
     let elsewhere = std::mem::replace(&mut pair.from, "10.0.0.1:1000".parse().unwrap());
     pair.receive(&call);
@@ -78,7 +78,7 @@ fn a_forwarder_between_two_ends_makes_them_use_the_open_scheme() {
         let (key, _) = pair.asked.pop().unwrap();
         let mut result = pair.finish(key, Finish::Result, b"result..");
         assert_eq!(scheme(&result[0]), 0);
-        // Nobody else makes a client take what bears no checksum.
+        // No other machine can make a client take a datagram without a checksum.
         let len = result[0].len();
         let mut local = result[0].clone();
         local[1] = 1;
@@ -166,7 +166,7 @@ fn pages_of_two_exports_are_not_mixed() {
     assert!(bound.procedures.iter().all(|p| p.types == 66));
 }
 
-/// Exported anew between any two pages, so that each answer begins from the front.
+/// Exports the interface anew between any two pages, so that each answer begins from the front.
 fn pages_until_told(each: Duration) -> (Pair, usize) {
     let (mut pair, mut pages) = (Pair::new(), 0);
     let wide = |id| Export {
@@ -272,7 +272,7 @@ fn a_slow_procedure_is_probed_ever_more_rarely_and_never_given_up() {
     let call = pair.sent();
     pair.receive(&call);
     let hour = pair.now + Duration::from_secs(3600);
-    // (What else is sent says that the call is waited for: `silence.rs`.)
+    // The other datagrams say that the client waits for the call: `silence.rs`.
     let before = pair.client.stats().probes;
     while pair.now < hour {
         pair.now = pair.client.timeout().unwrap().max(pair.now);
@@ -377,7 +377,8 @@ fn an_outcome_that_fits_a_datagram_is_returned_at_once_and_is_held() {
     let key = pair.execute(1, b"argument");
     let result = pair.finish(key, Finish::Result, b"result..");
     pair.hear(&result);
-    // Of an activity that has been used: the call is returned, and its outcome, too.
+    // The activity has been used before. The call returns its arguments to the server, and its outcome to the
+    // client.
     pair.start(2, b"argument");
     let call = pair.sent();
     let now = pair.now;
@@ -431,7 +432,7 @@ fn a_result_no_longer_held_is_not_computed_again() {
 
 #[test]
 fn a_restarted_server_says_no_only_to_calls_that_began_after_it() {
-    // First sent long after the restart: it cannot have run.
+    // The call was first sent long after the restart, so it cannot have run.
     let mut pair = Pair::acquainted();
     pair.pass(Duration::from_secs(1));
     pair.restart_server(8);
@@ -439,7 +440,7 @@ fn a_restarted_server_says_no_only_to_calls_that_began_after_it() {
     pair.start(1, b"anew");
     pair.settle();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::No))]);
-    // First sent before: it may have.
+    // The call was first sent before the restart, so it may have run.
     let mut pair = Pair::acquainted();
     pair.start(1, b"old.");
     let call = pair.sent();
@@ -594,7 +595,7 @@ fn bytes_of_no_call_are_given_to_their_export_and_nobody_answers() {
     assert!(pair.client.post(EXPORT, b"odd", &mut out).is_none(), "not words");
     pair.server.drain();
     assert_eq!(posted(&mut pair, EXPORT, &mut out), (0, 0), "it is about to end");
-    // Who is not known is asked for its ticket, and nothing is done.
+    // The server asks an unknown client for its ticket, and does nothing else.
     pair.restart_server(9);
     assert_eq!(posted(&mut pair, EXPORT, &mut out), (1, 0));
 }
@@ -723,7 +724,7 @@ fn a_call_waits_for_others_only_while_results_are_expected() {
     assert!(!pair.client.may_wait(last, true), "what was overtaken is slow");
 }
 
-/// A pair whose server executes this number of calls.
+/// Returns a pair whose server executes this number of calls.
 fn with_slow_calls(calls: u64) -> Pair {
     let mut pair = Pair::acquainted();
     (0..calls).for_each(|token| _ = pair.start(token, b"slow"));
@@ -735,7 +736,8 @@ fn with_slow_calls(calls: u64) -> Pair {
 #[test]
 fn calls_wait_until_no_other_would_fit_their_datagram() {
     let mut pair = with_slow_calls(10);
-    // They may be left, but for the third: a fourth would not go with them.
+    // The first two calls may be queued. The third may not, because a fourth would not fit into the same
+    // datagram.
     let waits = [10, 11, 12].map(|token| {
         let id = pair.start(token, &[7; 300]);
         pair.client.may_wait(id, true)

@@ -10,7 +10,8 @@ use farcall_proto::{Kind, Ran};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The offset of the nonce in a datagram with a BIND. The other offsets are of a datagram with a WELCOME.
+/// The offset of the nonce in a datagram with a BIND. The next constants are offsets in a datagram with a
+/// WELCOME.
 const NONCE: usize = 20 + 4 + 8;
 const CONVERSATION: usize = 20 + 4 + 8;
 const ISSUED: usize = CONVERSATION + 8 + 16;
@@ -23,7 +24,7 @@ fn ask(pair: &mut Pair) -> (Vec<Datagram>, Vec<Datagram>) {
     (questions, pair.answered())
 }
 
-/// A copy of a datagram with other bytes at these offsets.
+/// Returns a copy of a datagram with other bytes at these offsets.
 fn changed(datagram: &Datagram, changes: &[(usize, &[u8])]) -> Datagram {
     let mut frames = datagram[..datagram.len() - 8].to_vec();
     for (at, bytes) in changes {

@@ -1,4 +1,4 @@
-//! Refused ports: when they end a caller's patience, and when they do not.
+//! Packet traces of ICMP errors for refused ports: when they end a caller's patience, and when they do not.
 
 mod common;
 
@@ -9,11 +9,13 @@ use farcall_proto::{ClientConfig, Kind, Ran, Time};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What is said to be quoted of a datagram that is refused, the so-manieth that the client sent.
+/// Decides what an ICMP error quotes of a datagram that the client sent, and whether there is an error. The
+/// first argument is the datagram's number.
 type Refuse<'a> = dyn FnMut(usize, &Datagram) -> Option<Vec<u8>> + 'a;
 
-/// Lets time pass, in steps. For each datagram that the client sends, `refuse` says what an ICMP error quotes
-/// of it, if one comes. Ends when the client is told something, or after `most`; returns how long that took.
+/// Lets time pass in steps. For each datagram that the client sends, `refuse` decides whether an ICMP error
+/// comes, and what it quotes. Ends when the client reports an outcome, or after `most`. Returns how long that
+/// took.
 fn refuse(
     pair: &mut Pair,
     most: Duration,
@@ -21,7 +23,7 @@ fn refuse(
 ) -> Duration {
     let (start, mut count) = (pair.now, 0);
     while pair.told.is_empty() && pair.now.since(start) < most {
-        // What is sent because of a refusal is refused at the same moment.
+        // A datagram that is sent because of a refusal is refused at the same moment.
         loop {
             let sent = pair.sent();
             if sent.is_empty() {
@@ -41,7 +43,7 @@ fn refuse(
     pair.now.since(start)
 }
 
-/// What an ICMP error quotes.
+/// Returns the part of a datagram that an ICMP error quotes.
 fn head(datagram: &Datagram) -> &[u8] {
     &datagram[..datagram.len().min(48)]
 }
@@ -142,7 +144,7 @@ fn a_word_from_the_server_begins_the_count_anew() {
     pair.start(1, b"word");
     let sent = pair.sent();
     pair.receive(&sent);
-    // The server executes it, and answers every third probe: somebody else's ICMP errors do not end the call.
+    // The server executes the call, and answers every third probe. Forged ICMP errors do not end the call.
     let start = pair.now;
     let mut probes = 0;
     while pair.now.since(start) < 60_000 * MS {
@@ -224,7 +226,7 @@ fn a_question_to_a_refused_port_is_given_up_too() {
 fn a_refused_question_counts_only_if_it_is_the_clients_own() {
     let mut others = |count: usize, datagram: &Datagram| {
         let mut quoted = head(datagram).to_vec();
-        // The identifier in a BIND.
+        // This changes the identifier in a BIND.
         quoted[24 + count % 8] ^= 1;
         Some(quoted)
     };

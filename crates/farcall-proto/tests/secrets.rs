@@ -1,6 +1,6 @@
-//! The places of a scheme with secrets, shown by the scheme for tests: a handshake of several datagrams each
-//! way, and a keyed MAC with a longer tag over calls, accesses to memory, posts, fragments and datagrams that
-//! calls share.
+//! The parts of the protocol that a scheme with secrets needs, shown by the scheme for tests: a handshake of
+//! several datagrams each way, and a keyed MAC with a longer tag over calls, accesses to memory, posts,
+//! fragments and datagrams that calls share.
 #![cfg(feature = "test-scheme")]
 
 mod common;
@@ -29,17 +29,18 @@ fn acquainted() -> Pair {
     Pair::acquainted_with(client(), server())
 }
 
-/// The types of the frames of a datagram whose tag is longer.
+/// Returns the types of the frames of a datagram whose tag is longer.
 fn frames(datagram: &[u8]) -> Vec<u8> {
     frames_of(&datagram[..datagram.len() - 8])
 }
 
-/// Whether a datagram is one that may be in the open scheme.
+/// Returns whether a datagram may be in the open scheme.
 fn may_be_open(datagram: &Datagram) -> bool {
     matches!(datagram[20], BIND | WELCOME | CHALLENGE | STALE)
 }
 
-/// Whether nothing comes of a datagram at the server: no call, no post, no conversation, nothing but a hint.
+/// Delivers a datagram to the server. Returns whether it has no effect: no call, no post, no conversation, at
+/// most a hint.
 fn is_nothing(pair: &mut Pair, datagram: &Datagram) -> bool {
     let before = (pair.asked.len(), pair.posted.len(), pair.cancelled.len(), pair.server.conversations());
     pair.receive(std::slice::from_ref(datagram));
@@ -69,7 +70,7 @@ fn a_handshake_of_several_datagrams_each_way_leads_to_a_key_and_nothing_is_kept_
     assert!(asked.len() >= 3, "a first one without proof, and two parts of 1,184 bytes");
     assert!(sealed >= 2, "the server's 1,184 bytes beside a ticket");
     assert_eq!(pair.server.conversations(), 0);
-    // Without proof nothing of a part is kept: the same question is answered the same.
+    // Without proof the server keeps no part of a question: the same question gets the same answer.
     let through = |d: &Datagram| {
         u32::from_be_bytes(d[20 + 4 + 16 + 48 + 8 + 8 + 20 + 16 + 8..][..4].try_into().unwrap())
     };
@@ -156,7 +157,8 @@ fn whoever_forges_an_answer_to_a_question_only_delays_the_handshake() {
             answers.extend(pair.finish(key, Finish::Result, &args));
         }
         for answer in &answers {
-            // Some byte of the frame is another, in the open scheme with the right checksum, and comes first.
+            // A forged answer comes first: some byte of the frame is changed, and the datagram is in the open
+            // scheme with the right checksum.
             n += 37;
             let mut frames = answer[20..answer.len() - if answer[1] == KEYED { 16 } else { 8 }].to_vec();
             let at = 4 + n % (frames.len() - 4);
@@ -217,16 +219,16 @@ fn a_seal_is_good_for_one_conversation_one_number_and_one_direction() {
     };
     assert!(is_nothing(&mut pair, &with(12, 1 << 20)), "another number");
     assert!(is_nothing(&mut pair, &with(4, id ^ 1)), "another conversation");
-    // To the client, as if the server had sent it.
+    // The same datagrams go to the client, as if the server had sent them.
     pair.hear(&[call.clone(), with(4, 0xc11e)]);
     assert_eq!(pair.client.stats().dropped, 2);
-    // In the open scheme, well sealed.
+    // The same frames come in the open scheme, with the right tag.
     let frames = call[20..call.len() - 16].to_vec();
     assert!(is_nothing(&mut pair, &forged(id, 1 << 20, &[frames])), "another scheme");
     pair.receive(&[call]);
     let (key, args) = pair.asked.pop().unwrap();
     let result = pair.finish(key, Finish::Result, &args).remove(0);
-    // The same result in the open scheme, and to the server.
+    // The same result comes in the open scheme, and then to the server.
     let frames = result[20..result.len() - 16].to_vec();
     pair.hear(&[forged(0xc11e, 1 << 20, &[frames])]);
     assert_eq!(pair.told, []);
@@ -281,7 +283,7 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
     let memory = 78;
     let (type_name, instance) = ("Memory".into(), String::new());
     pair.server.export(Export { id: memory, type_name, instance, procedures: Vec::new() });
-    // A reading, begun and ended in one go, and answered at once.
+    // This is a reading on the fast path, answered at once.
     let mut out = vec![0; 2_000];
     let brief = pair.client.start_lone((memory, READINGS), b"from to.", &mut out).expect("a brief call");
     let datagram = out[..brief.bytes()].to_vec();
@@ -314,7 +316,7 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
         pair.client.end_lone(|| pair.now, &brief, None, &answer[..len]).map(<[u8]>::len),
         Some(longest)
     );
-    // A post, as long as any, also beside a ticket.
+    // This is a post of the greatest length, also beside a ticket.
     let conversation = conversation_of(&datagram);
     for shown in [false, true] {
         if shown {
@@ -326,7 +328,7 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
         pair.receive(&[out[..len].to_vec()]);
     }
     assert_eq!(pair.posted, vec![(memory, vec![7; MAX_POST]); 2]);
-    // Calls that share a datagram, as do their results.
+    // These calls share a datagram, and so do their results.
     (1..=20).for_each(|token| {
         pair.start(token, &[token as u8; 32]);
     });
@@ -372,7 +374,7 @@ fn an_answer_to_a_question_that_somebody_changed_says_nothing() {
     pair.hear(&[forged(0, 1 << 40, &[frame(STALE, 0, &[high, low, 0, 9, 1, 0])])]);
     let bind = pair.sent().remove(0);
     let body = usize::from(u16::from_be_bytes([bind[22], bind[23]]));
-    // (Of another incarnation's ticket the server says that it has ended.)
+    // The server says of another incarnation's ticket that it has ended.
     for at in 24..24 + body {
         let mut frames = bind[20..bind.len() - 8].to_vec();
         frames[at - 20] ^= 0x10;

@@ -1,4 +1,5 @@
-//! Clients that are gone, and those that only say little: section 6.1 of docs/protocol.md.
+//! Packet traces of clients that are gone, and of clients that only send little: section 6.1 of
+//! docs/protocol.md.
 #![allow(missing_docs)]
 
 mod common;
@@ -16,7 +17,7 @@ fn forsaken(pair: &mut Pair) -> Vec<CallKey> {
     std::iter::from_fn(|| pair.server.next_forsaken()).collect()
 }
 
-/// A call that the server executes, and which the client knows to be executed.
+/// Returns a pair with a call that the server executes, as the client knows.
 fn executed() -> Pair {
     let mut pair = Pair::acquainted();
     pair.start(1, b"long");
@@ -25,7 +26,7 @@ fn executed() -> Pair {
     pair
 }
 
-/// Acts on the server's timers, as they come, until then.
+/// Acts on the server's timers as they become due, until `until`. Returns the calls that the server gave up.
 fn server_alone(pair: &mut Pair, until: Time) -> Vec<CallKey> {
     let mut all = Vec::new();
     while let Some(due) = pair.server.timeout().filter(|due| *due <= until) {
@@ -45,7 +46,7 @@ fn the_calls_of_a_client_that_says_nothing_are_given_up() {
     assert_eq!(server_alone(&mut pair, begun + Duration::from_secs(12)), []);
     assert_eq!(server_alone(&mut pair, begun + SILENCE), [key]);
     assert!(pair.server.is_given_up(key));
-    // Once.
+    // The server gives the call up only once.
     assert_eq!(server_alone(&mut pair, begun + 10 * SILENCE), []);
 }
 
@@ -235,7 +236,7 @@ fn a_detached_call_with_a_long_result_stays_detached_when_its_call_is_sent_again
     assert_eq!(server_alone(&mut pair, end), []);
 }
 
-/// A brief call said nothing of it, so the server was as patient as with anyone.
+/// A call on the fast path once did not tell the client's patience, so the server had the usual patience.
 #[test]
 fn a_brief_call_of_a_client_with_a_patience_of_its_own_is_an_ordinary_one() {
     for (patience, is_brief) in [(ClientConfig::default().patience, true), (Duration::from_secs(1), false)] {
@@ -249,7 +250,7 @@ fn a_brief_call_of_a_client_with_a_patience_of_its_own_is_an_ordinary_one() {
 #[test]
 fn a_server_that_was_away_hears_its_clients_out_first() {
     let mut pair = executed();
-    // It was stopped for an hour, and what its clients said stands in its socket.
+    // The server was stopped for an hour, and its clients' datagrams are in its socket.
     pair.pass(Duration::from_secs(3600));
     pair.server.handle_timeout(pair.now);
     assert_eq!(forsaken(&mut pair), []);
@@ -257,7 +258,7 @@ fn a_server_that_was_away_hears_its_clients_out_first() {
     assert_eq!(server_alone(&mut pair, end).len(), 1);
 }
 
-/// The datagram that moves a conversation to another address once did not count as heard from its client.
+/// The datagram that moves a conversation to another address once did not count as received from its client.
 #[test]
 fn a_client_that_moves_has_spoken() {
     let mut pair = executed();

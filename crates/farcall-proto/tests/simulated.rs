@@ -1,4 +1,4 @@
-//! What the simulator found first, as packet traces.
+//! Defects that the simulator found first, as packet traces.
 
 mod common;
 

@@ -6,7 +6,7 @@ use common::*;
 use farcall_proto::server::{Finish, Stats};
 use farcall_proto::{ClientConfig, Failure, Kind, Ran, ServerConfig};
 
-/// The counters that have grown since `before`, by name, and by how much.
+/// Returns the counters that have grown since `before`, by name, and by how much.
 fn since(before: &Stats, pair: &Pair) -> Vec<(&'static str, u64)> {
     let row = |stats: &Stats| {
         [
@@ -28,7 +28,7 @@ fn since(before: &Stats, pair: &Pair) -> Vec<(&'static str, u64)> {
     both.map(|((name, after), (_, before))| (name, after - before)).filter(|(_, more)| *more > 0).collect()
 }
 
-/// A server with these settings, which knows an honest client and a peer.
+/// Returns a pair of a server with these settings and an honest client, and a peer that the server knows.
 fn with_peer(server: ServerConfig) -> (Pair, Peer) {
     let client = ClientConfig { max_datagram: 1200, ..ClientConfig::default() };
     let mut pair = Pair::acquainted_with(client, server);
@@ -52,7 +52,7 @@ fn counted(pair: &mut Pair, peer: Peer, frames: &[Vec<u8>]) -> (Vec<(&'static st
     (rest, answers.len())
 }
 
-/// A call without arguments.
+/// Returns the frame of a call without arguments.
 fn call(activity: u32, sequence: u32, export: u32) -> Vec<u8> {
     frame_about(CALL, 0, activity, sequence, &[0, export, 1])
 }
@@ -82,7 +82,8 @@ fn malformed_and_misdirected_frames_are_counted_as_dropped() {
     let (mut pair, peer) = with_peer(ServerConfig::default());
     let one = (vec![("dropped", 1)], 0);
     for senseless in [
-        // A body that is too short, a frame that only servers send, and frames at impossible positions.
+        // These are a body that is too short, a frame that only servers send, and frames at impossible
+        // positions.
         frame(CALL, 0, &[1, 2]),
         frame_about(STATE, 0, 1, 1, &[0]),
         frame_about(CALL, 0, 3, 0, &[0, EXPORTED, 1]),

@@ -9,7 +9,8 @@ use farcall_proto::client::{Call, CallProgress, Lone};
 use farcall_proto::server::Finish;
 use farcall_proto::{Kind, Ran};
 
-/// One call whose way takes `round_trip`, its procedure no time. Gives how often it was sent.
+/// Makes one call whose round trip takes `round_trip` and whose procedure takes no time. Returns how often it
+/// was sent.
 fn far(pair: &mut Pair, token: u64, round_trip: Duration) -> usize {
     pair.start(token, b"far away");
     let mut sent = pair.sent();
@@ -47,7 +48,7 @@ fn a_way_that_becomes_longer_is_learned() {
     assert!((20..30).all(|token| far(&mut pair, token, away) == 1));
 }
 
-/// One call of a procedure that takes so long. Gives how many datagrams the client sent for it.
+/// Makes one call of a procedure that takes `takes`. Returns how many datagrams the client sent for it.
 fn slow(pair: &mut Pair, token: u64, takes: Duration) -> usize {
     pair.start(token, b"slow");
     let began = pair.now;
@@ -80,7 +81,7 @@ fn who_knows_that_a_procedure_is_slow_asks_later() {
     let takes = Duration::from_millis(50);
     assert_eq!(slow(&mut pair, 10, takes), 3, "the call, again, and a probe");
     assert!((11..20).all(|token| slow(&mut pair, token, takes) == 1));
-    // One that is lost is sent again after twice that time.
+    // A lost call is sent again after twice that time.
     pair.start(20, b"slow");
     assert_eq!(pair.sent().len(), 1);
     pair.pass(Duration::from_millis(99));
@@ -89,7 +90,7 @@ fn who_knows_that_a_procedure_is_slow_asks_later() {
     pair.pass(Duration::from_millis(2));
     pair.tick();
     assert_eq!(pair.sent().len(), 1);
-    // However slow it becomes, a lost call of it is sent again after 200 ms.
+    // However slow the procedure becomes, a lost call of it is sent again after 200 ms.
     let mut pair = Pair::acquainted();
     for token in 1..4 {
         slow(&mut pair, token, Duration::from_secs(5));
@@ -185,7 +186,7 @@ fn a_call_that_was_sent_twice_or_in_fragments_does_not_tell_how_long_its_procedu
     assert_eq!((pair.told.len(), patience(&mut pair)), (1, least));
 }
 
-/// A call on the fast path, of which the conversation knows the number only, unless something else than its
+/// Starts a call on the fast path. The conversation knows only its number, unless something else than its
 /// result comes.
 fn leave(pair: &mut Pair) -> (Lone, Datagram) {
     let mut out = vec![0; 65_536];
@@ -193,7 +194,7 @@ fn leave(pair: &mut Pair) -> (Lone, Datagram) {
     (lone, out[..lone.bytes()].to_vec())
 }
 
-/// A call that leaves by itself, and whose result comes after this time. Gives how long the client would have
+/// Makes a call on the fast path whose result comes after `takes`. Returns how long the client would have
 /// waited before it asked again.
 fn leave_and_return(pair: &mut Pair, takes: Duration) -> Duration {
     let (lone, datagram) = leave(pair);
@@ -234,7 +235,7 @@ fn a_procedure_that_is_slow_no_more_is_asked_about_as_soon_as_before() {
 fn a_call_that_left_by_itself_is_sent_again() {
     let mut pair = Pair::acquainted();
     let (lone, _lost) = leave(&mut pair);
-    // Another call begins and leaves meanwhile, and is by itself no more.
+    // Another call begins and is sent meanwhile, and the first is no longer alone.
     assert!(pair.client.start_lone((EXPORT, 1), &[], &mut [0; 2048]).is_none());
     let left = pair.now;
     pair.start(2, b"another.");
@@ -255,8 +256,8 @@ fn a_call_that_left_by_itself_is_sent_again() {
     assert_eq!(pair.told, [told(1, b"usual..."), told(2, b"another.")]);
 }
 
-/// A server that is gone has as many calls as were begun since, and each has an error of its own: to look at
-/// all of them for each would be quadratic.
+/// A call to a dead server may have an ICMP error for each datagram. Looking at all outstanding calls for
+/// each error would take quadratic time.
 #[test]
 fn errors_of_a_server_that_is_gone_are_heeded_no_more_often_than_its_calls_can_be_looked_at() {
     const CALLS: u64 = 5_000;
@@ -265,7 +266,7 @@ fn errors_of_a_server_that_is_gone_are_heeded_no_more_often_than_its_calls_can_b
         pair.start(token, b"argument");
         pair.sent();
     };
-    // Asks all that are due a hastened time after the error, and says how many have been asked again by then.
+    // Sends all that is due shortly after the error. Returns how many calls have been sent again by then.
     let again = |pair: &mut Pair| {
         pair.pass(Duration::from_micros(5_100));
         pair.tick();
@@ -277,7 +278,7 @@ fn errors_of_a_server_that_is_gone_are_heeded_no_more_often_than_its_calls_can_b
     begin(&mut pair, CALLS + 1);
     pair.client.handle_unreachable(pair.now);
     assert_eq!(again(&mut pair), CALLS, "the last began when all had just been looked at");
-    // That takes a microsecond for each.
+    // The search takes a microsecond for each call.
     pair.client.handle_unreachable(pair.now);
     assert_eq!(again(&mut pair), CALLS + 1);
 }

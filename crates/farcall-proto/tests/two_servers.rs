@@ -1,4 +1,4 @@
-//! An address that moves between two servers that both live: what a caller is told of its calls.
+//! Packet traces of an address that moves between two living servers: what a caller is told of its calls.
 
 mod common;
 
@@ -9,7 +9,8 @@ use farcall_proto::fuzzing::kinds::WELCOME;
 use farcall_proto::server::{Finish, Server};
 use farcall_proto::{Kind, Ran, ServerConfig};
 
-/// A pair whose server A has another one, B, beside it, which began `born` before A was heard last.
+/// Returns a pair whose server is A, and another server, B, which began `born` before the client last
+/// received from A.
 fn two_servers(born: Duration) -> (Pair, Server) {
     let mut pair = Pair::acquainted();
     pair.pass(Duration::from_secs(60));
@@ -20,7 +21,8 @@ fn two_servers(born: Duration) -> (Pair, Server) {
 
 #[test]
 fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_calls_did_not_run() {
-    // A says that it executes the call; then the address is B's, who has lived for longer than the call.
+    // Server A reports that it executes the call. Then the address is B's, and B has lived for longer than
+    // the call.
     let (mut pair, b) = two_servers(Duration::from_secs(10));
     pair.start(1, b"slow");
     let call = pair.sent();
@@ -36,8 +38,8 @@ fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_
     pair.tick();
     pair.settle();
     assert_eq!(pair.told, [(1, Told::Failed(Kind::ServerRestarted, Ran::Maybe))]);
-    // A says nothing of this call. Since B began, the client has heard A, in the result of another call,
-    // which it took in either of two ways.
+    // Server A does not report on this call. Since B began, the client has received another call's result
+    // from A, on the usual way or on the fast path.
     for way in ["handled", "alone"] {
         let (mut pair, b) = two_servers(Duration::from_secs(10));
         let (now, mut out) = (pair.now, vec![0; 2048]);
@@ -73,7 +75,8 @@ fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_
 
 #[test]
 fn a_refusal_that_was_long_under_way_ends_no_call_of_a_server_that_has_it() {
-    // B, 2 s old, refuses a call, which returns from A nevertheless, to whom the address comes back.
+    // Server B, 2 s old, refuses a call. The call returns from A nevertheless, to which the address comes
+    // back.
     let (mut pair, b) = two_servers(Duration::from_secs(2));
     let a = std::mem::replace(&mut pair.server, b);
     pair.start(1, b"call");
@@ -92,7 +95,7 @@ fn a_refusal_that_was_long_under_way_ends_no_call_of_a_server_that_has_it() {
     pair.tick();
     pair.settle();
     assert_eq!(pair.told, [(1, Told::Result(b"call".to_vec()))]);
-    // Long after that comes the refusal, and A, who is asked, knows the conversation.
+    // Long after that the refusal arrives. Server A is asked, and knows the conversation.
     pair.pass(Duration::from_secs(60));
     pair.start(2, b"more");
     let call = pair.sent();
@@ -104,7 +107,8 @@ fn a_refusal_that_was_long_under_way_ends_no_call_of_a_server_that_has_it() {
 
 #[test]
 fn an_answer_that_was_long_under_way_says_no_more_than_when_it_was_asked_for() {
-    // A is heard a second after B began. Much later the address is B's, who is asked about the ticket.
+    // The client receives from A a second after B began. Much later the address is B's, and the client asks B
+    // about the ticket.
     let (mut pair, b) = two_servers(Duration::from_secs(1));
     pair.start(1, b"call");
     pair.settle();

@@ -1,4 +1,4 @@
-//! The vectors of docs/protocol.md: datagrams, and the text that they stand for.
+//! The vectors of docs/protocol.md: datagrams, and their text.
 //!
 //! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-proto --test vectors` makes the file anew; a
 //! difference in it is a change of the wire version.
@@ -94,7 +94,7 @@ impl Script {
         }
     }
 
-    /// The server receives a datagram; what it answers goes back.
+    /// Delivers a datagram to the server, and the answers to the client.
     fn arrive(&mut self, datagram: &[u8], finish: Option<(&Finish, &[u8])>, fate: &mut dyn FnMut() -> bool) {
         let running = &mut self.running;
         self.server.receive(self.now, self.from, datagram, &mut |request| {
@@ -108,7 +108,7 @@ impl Script {
         self.answers(Vec::new(), fate);
     }
 
-    /// The procedure ends.
+    /// Ends the running procedure.
     fn finish(&mut self, finish: &Finish, payload: &[u8], fate: &mut dyn FnMut() -> bool) {
         let Some(key) = self.running.take() else { return };
         let mut buffer = vec![0; 65_536];
@@ -130,14 +130,14 @@ impl Script {
         }
     }
 
-    /// Time goes on until the client's timer is due.
+    /// Lets time pass until the client's timer is due.
     fn wait(&mut self) {
         self.now = self.client.timeout().expect("a timer");
         self.client.handle_timeout(self.now, &mut |_| {});
     }
 }
 
-/// The largest datagrams that are tried are short, so that the vectors are.
+/// The client probes only short datagrams, so that the vectors are short.
 fn client_config() -> ClientConfig {
     ClientConfig { max_datagram: 1_452, ..ClientConfig::default() }
 }
@@ -201,8 +201,8 @@ fn local() -> String {
     s.out
 }
 
-/// Two activities, so that the client sends ACK; what it hears of a call that is being executed, and of one
-/// that is gone.
+/// Two activities, so that the client sends ACK; and the server's answers about a call that is being executed
+/// and one that is gone.
 fn running_calls() -> String {
     let mut s = Script::with(
         "10.0.0.1:1000",
@@ -236,7 +236,7 @@ fn running_calls() -> String {
     s.out
 }
 
-/// A client with a patience of its own, which says that it is there, and a call that goes on without it.
+/// A client with a patience of its own, which reports that it waits, and a call that goes on without it.
 fn patience() -> String {
     let mut s = Script::new("10.0.0.1:1000");
     s.client =
@@ -333,7 +333,7 @@ fn restarted() -> String {
     s.out
 }
 
-/// Every frame that there is stands in the vectors.
+/// Every type of frame is in the vectors.
 #[test]
 fn the_vectors_have_every_frame() {
     let made = datagrams();

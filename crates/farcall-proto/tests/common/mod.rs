@@ -1,4 +1,5 @@
-//! One client conversation and one server, every datagram in the test's hands.
+//! Helpers for packet traces: one client conversation and one server, with every datagram in the test's
+//! hands.
 #![allow(dead_code)]
 
 use std::net::SocketAddr;
@@ -14,7 +15,7 @@ use farcall_proto::{ClientConfig, Fingerprint, Kind, Ran, ServerConfig, Time};
 
 pub const EXPORT: u64 = 77;
 
-/// What a caller was told.
+/// The outcome that a caller was told.
 #[derive(Debug, PartialEq)]
 pub enum Told {
     Result(Vec<u8>),
@@ -33,11 +34,11 @@ pub struct Pair {
     pub asked: Vec<(CallKey, Vec<u8>)>,
     pub cancelled: Vec<CallKey>,
     pub posted: Vec<(u64, Vec<u8>)>,
-    /// What `carry` answers calls with; their own arguments otherwise.
+    /// The result with which `carry` answers calls. If it is `None`, each call returns its own arguments.
     pub answer: Option<Vec<u8>>,
 }
 
-/// Which way a datagram goes.
+/// The receiver of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     Server,
@@ -91,7 +92,7 @@ impl Pair {
         self.client.start(|| self.now, &call, &mut args.to_vec()).expect("room for a call")
     }
 
-    /// What the client has to send now.
+    /// Returns the datagrams that the client has to send now.
     pub fn sent(&mut self) -> Vec<Datagram> {
         let mut out = vec![0; 65_536];
         std::iter::from_fn(|| self.client.transmit(self.now, &mut out).map(|n| out[..n].to_vec())).collect()
@@ -135,7 +136,8 @@ impl Pair {
         self.server.audit();
     }
 
-    /// Exchanges datagrams until both are silent; every call is answered with its own arguments.
+    /// Exchanges datagrams until both ends are silent. Every call returns its own arguments. Returns the
+    /// number of datagrams.
     pub fn settle(&mut self) -> usize {
         let mut datagrams = 0;
         loop {
@@ -153,9 +155,9 @@ impl Pair {
         }
     }
 
-    /// Carries datagrams between the ends, those that `keep` lets pass, a tenth of a millisecond each
-    /// way, and acts on timers, until `told` has as many entries as `ends` or `limit` is over.
-    /// Gives how many datagrams there were.
+    /// Carries datagrams between the ends, and acts on timers, until `told` has `ends` entries or `limit` is
+    /// over. A datagram takes a tenth of a millisecond and arrives if `keep` accepts it. Returns the number
+    /// of datagrams.
     pub fn carry(
         &mut self,
         ends: usize,
@@ -195,7 +197,7 @@ impl Pair {
         datagrams
     }
 
-    /// A pair whose conversation is known at both ends.
+    /// Returns a pair whose conversation is known at both ends.
     pub fn acquainted() -> Pair {
         Pair::acquainted_with(ClientConfig::default(), ServerConfig::default())
     }
