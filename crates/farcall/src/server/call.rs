@@ -47,18 +47,22 @@ enum Arguments {
     Kept(Vec<u8>),
 }
 
+/// Where a call came from.
+#[derive(Clone, Copy)]
+pub(super) struct Origin<'a> {
+    pub(super) now: Time,
+    pub(super) from: &'a SocketAddr,
+    pub(super) datagram: &'a [u8],
+    /// Where the datagram begins in the worker's buffer.
+    pub(super) start: usize,
+}
+
 impl Work {
-    /// Makes a call that came in `datagram`, which begins at `start` of the worker's buffer.
+    /// Makes a call that came in a datagram.
     #[inline(always)]
-    pub(super) fn new(
-        now: Time,
-        from: &SocketAddr,
-        incoming: Incoming<'_>,
-        exported: &Arc<Exported>,
-        datagram: &[u8],
-        start: usize,
-    ) -> Work {
+    pub(super) fn new(incoming: Incoming<'_>, exported: &Arc<Exported>, origin: Origin<'_>) -> Work {
         exported.begin();
+        let Origin { now, from, datagram, start } = origin;
         let arguments = match place(datagram, &incoming.args) {
             Some(place) => Arguments::Received(start + place.start..start + place.end),
             None => Arguments::Kept(incoming.args.into_owned()),

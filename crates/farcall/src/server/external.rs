@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use farcall_proto::server::{CallKey, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
-use super::call::Work;
+use super::call::{Origin, Work};
 use super::exported::{Exported, Exports};
 use super::{Caller, Server};
 use crate::workers::Pace;
@@ -48,7 +48,8 @@ impl Server {
                 &counter_segment_of
             }
         };
-        let mut work = Work::new(now, from, incoming, exported, buffer, 0);
+        let origin = Origin { now, from, datagram: buffer, start: 0 };
+        let mut work = Work::new(incoming, exported, origin);
         work.call.same_user = true;
         Ok(work)
     }

@@ -1,6 +1,7 @@
 //! A worker's life: it receives calls, executes them, sends their outcomes, and rests while other workers
 //! receive.
 
+mod arrivals;
 mod deferred;
 mod send;
 
@@ -10,19 +11,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
-use farcall_proto::server::{CallKey, Finish, Incoming, Reading, Request, Transmit};
+use farcall_proto::server::{CallKey, Finish, Reading, Request, Transmit};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
-use deferred::{ALARM, USER_CODE};
+use arrivals::{Arrivals, Buffers};
+use deferred::{ALARM, Deferred, USER_CODE};
+use send::Outgoing;
 
-use super::call::{Train, Work};
-use super::parts::LongParts;
-use super::{Caller, Core, Outlet, Server, counter_segment};
-use crate::Bytes;
-use crate::depart;
+use super::call::{Origin, Work};
+use super::{Caller, Core, Server, counter_segment};
 use crate::env::{Received, Wait, train};
 use crate::workers::{Pace, Plan, Replacement, Rested, Worker, replace};
 use farcall_proto::ACCESSES;
@@ -37,76 +36,26 @@ enum Next {
     Rest,
 }
 
-/// A worker and its buffers.
+/// A worker, with what its life needs from one step to the next.
 struct Receiver<'s> {
     server: &'s Arc<Server>,
     worker: Arc<Worker>,
-    buffer: Box<[u8]>,
-    /// Receive buffers that calls share which came in them.
-    shared_buffers: Vec<Train>,
-    /// Buffer for one datagram to send, and the datagram in it that is to be sent when no lock is held.
-    out: Box<[u8]>,
-    written: Option<Transmit>,
-    /// Buffer for a result, and the parts of the result that are sent without a copy.
-    reply: Vec<u8>,
-    parts: LongParts,
-    /// Whether the next result will be long.
-    long: bool,
-    /// What to do before the next call: a set of `deferred`'s flags.
-    deferred_work: u8,
-    /// Long parts of results that were sent. They may be the user's, so they are dropped while no lock is
-    /// held.
-    to_drop: Vec<Bytes>,
+    buffers: Buffers,
+    arrivals: Arrivals,
+    outgoing: Outgoing,
+    deferred: Deferred,
+    /// Calls to refuse, empty between two receives.
+    refused: Vec<(Work, Failure)>,
+    /// The worker that is to execute those calls of a batch that are not quick.
+    helper: Option<Replacement>,
     /// Whether this worker drains the backlog of accesses. Until the backlog is empty it executes no calls,
     /// and executes some accesses between two datagrams.
     draining_backlog: bool,
-    /// Tasks that accesses are to wake, once no lock is held.
-    woken: Vec<Waker>,
     /// Whether no worker executes. Then spinning takes the processor from none of them.
     alone: bool,
     /// The approximate time of the last event, readings aside, and the number of readings that came.
     now: Time,
     readings: u32,
-    /// The call that this worker is to execute.
-    current: Option<Work>,
-    /// The datagram that answers an access; it leaves at once.
-    answer: Option<Transmit>,
-    /// Accesses to memory that came in one datagram, empty between two.
-    accesses: Vec<Incoming<'static>>,
-    /// Calls that came, calls that were given up, and calls to refuse: empty between two receives.
-    arrived: Vec<Work>,
-    cancelled: Vec<CallKey>,
-    refused: Vec<(Work, Failure)>,
-    /// Results of the batch being executed that have not been sent yet.
-    deferred: usize,
-    /// The worker that is to execute those calls of a batch that are not quick.
-    helper: Option<Replacement>,
-}
-
-/// Executes a procedure whose results are long. Their long parts are not copied.
-#[cold]
-fn run_long(
-    work: &mut Work,
-    server: &Arc<Server>,
-    buffer: &[u8],
-    reply: &mut Vec<u8>,
-    now: &mut Time,
-    parts: &mut LongParts,
-) -> Option<Finish> {
-    parts.0 = None;
-    let outlet = work.back.is_none().then_some(parts as &mut dyn Outlet);
-    work.run(server, buffer, reply, now, outlet)
-}
-
-/// A shorter datagram batch is copied. A longer one keeps the worker's receive buffer, and the worker takes
-/// another.
-const MIN_SHARED_BYTES: usize = 8 << 10;
-/// The most receive buffers that a worker has out for calls to share.
-const MAX_SHARED_BUFFERS: usize = 4;
-
-/// Returns a buffer for all that one system call receives.
-fn buffer() -> Box<[u8]> {
-    vec![0; 64 << 10].into_boxed_slice()
 }
 
 /// How long to stay away from a socket after an error that we do not know.
@@ -121,28 +70,16 @@ impl<'s> Receiver<'s> {
     fn new(server: &'s Arc<Server>, worker: Arc<Worker>) -> Receiver<'s> {
         Receiver {
             worker,
-            buffer: buffer(),
-            shared_buffers: Vec::new(),
-            out: vec![0; depart::ROOM].into_boxed_slice(),
-            written: None,
-            reply: Vec::new(),
-            parts: LongParts::default(),
-            long: false,
-            deferred_work: 0,
-            to_drop: Vec::new(),
+            buffers: Buffers::new(),
+            arrivals: Arrivals::default(),
+            outgoing: Outgoing::new(),
+            deferred: Deferred::default(),
+            refused: Vec::new(),
+            helper: None,
             draining_backlog: false,
-            woken: Vec::new(),
             alone: true,
             now: server.env.now(),
             readings: 0,
-            current: None,
-            answer: None,
-            accesses: Vec::new(),
-            arrived: Vec::new(),
-            cancelled: Vec::new(),
-            refused: Vec::new(),
-            deferred: 0,
-            helper: None,
             server,
         }
     }
@@ -170,9 +107,9 @@ impl<'s> Receiver<'s> {
         let socket = &self.server.socket;
         // The protocol's timers are the watchdog's: to wait without a time-out is cheaper.
         let received = match self.alone {
-            _ if self.draining_backlog => socket.receive(&mut self.buffer, Wait::No),
-            true => socket.receive(&mut self.buffer, Wait::Forever),
-            false => socket.receive_at_rest(&mut self.buffer, Wait::Forever),
+            _ if self.draining_backlog => socket.receive(&mut self.buffers.received, Wait::No),
+            true => socket.receive(&mut self.buffers.received, Wait::Forever),
+            false => socket.receive_at_rest(&mut self.buffers.received, Wait::Forever),
         };
         let Ok(Received::Datagrams { ref from, len, each }) = received else { return self.idle(&received) };
         if each >= len
@@ -214,12 +151,12 @@ impl<'s> Receiver<'s> {
     /// Whether this worker has nothing to do, and may rest if others receive.
     #[inline]
     fn may_rest(&self, planned: &Option<Plan>) -> bool {
-        planned.is_none() && self.deferred_work & USER_CODE == 0
+        planned.is_none() && self.deferred.flags & USER_CODE == 0
     }
 
     /// Notes what the next wait depends on, what user code to run, and whether to wake the watchdog.
     fn look(&mut self, core: &mut Core) {
-        self.deferred_work |= if core.alarm() { ALARM } else { 0 };
+        self.deferred.flags |= if core.alarm() { ALARM } else { 0 };
         if !core.accessor.woken.is_empty() || core.protocol.has_loose() {
             self.note_user_code(core);
         }
@@ -235,7 +172,7 @@ impl<'s> Receiver<'s> {
             let core = &mut *core;
             core.backlog.begin();
             train(len, each).for_each(|place| self.handle(core, from, place, each >= len));
-            if self.answer.is_none() {
+            if self.outgoing.answer.is_none() {
                 let draining_backlog = self.catch_up(core);
                 planned = if draining_backlog { self.leave_calls(core, len) } else { self.choose(core, len) };
                 // A refusal must be in the protocol before the message that its call has arrived is written.
@@ -245,9 +182,9 @@ impl<'s> Receiver<'s> {
             self.look(core);
             core.pool.receiving() > 1
         };
-        if let Some(answer) = self.answer.take() {
+        if let Some(answer) = self.outgoing.answer.take() {
             self.send(Some(answer));
-            if !crowded && self.deferred_work == 0 {
+            if !crowded && self.deferred.flags == 0 {
                 return Next::Receive;
             }
         }
@@ -275,7 +212,7 @@ impl<'s> Receiver<'s> {
 
     #[cold]
     fn do_some(&mut self, core: &mut Core) -> bool {
-        core.catch_up(self.now, &mut self.reply);
+        core.catch_up(self.now, &mut self.outgoing.reply);
         self.draining_backlog = core.backlog.may_drain(self.draining_backlog);
         self.draining_backlog
     }
@@ -283,7 +220,7 @@ impl<'s> Receiver<'s> {
     /// Leaves the calls that came to another worker.
     #[cold]
     fn leave_calls(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
-        if self.current.is_some() || !self.arrived.is_empty() {
+        if self.arrivals.current.is_some() || !self.arrivals.arrived.is_empty() {
             self.line_up(core, len);
             if self.helper.is_none() && !core.queue.is_empty() {
                 self.helper = core.replacement_for_queue();
@@ -298,7 +235,7 @@ impl<'s> Receiver<'s> {
     #[inline(always)]
     fn read(&mut self, from: &SocketAddr, len: usize) -> Option<Next> {
         const ONE_IN: u32 = 64;
-        let reading = Reading::peek(&self.buffer[..len])?;
+        let reading = Reading::peek(&self.buffers.received[..len])?;
         let server = self.server;
         self.readings = self.readings.wrapping_add(1);
         if self.readings.is_multiple_of(ONE_IN) {
@@ -306,13 +243,13 @@ impl<'s> Receiver<'s> {
         }
         let (answer, rest) = {
             let mut core = server.lock();
-            let answer = core.read(self.now, from, reading, &mut self.out)?;
+            let answer = core.read(self.now, from, reading, &mut self.outgoing.datagram)?;
             self.alone = core.pool.nobody_executes();
             // This is the rule of `make_way`.
             (answer, !self.draining_backlog && core.pool.make_way(&self.worker))
         };
         // A datagram that the system refuses is lost, like any other.
-        let _ = server.socket.send(*from, &self.out[..answer]);
+        let _ = server.socket.send(*from, &self.outgoing.datagram[..answer]);
         Some(if rest { Next::Rest } else { Next::Receive })
     }
 
@@ -323,39 +260,23 @@ impl<'s> Receiver<'s> {
         if self.server.lock().pool.make_way(&self.worker) { Next::Rest } else { Next::Receive }
     }
 
-    /// Gives a datagram to the protocol. The first call in it goes to `current`, further quick calls to the
-    /// batch, and the others to `arrived`. Accesses to memory are executed.
+    /// Gives a datagram to the protocol, and takes in what it brings. An access that comes alone is executed.
     #[inline(never)]
     fn handle(&mut self, core: &mut Core, from: &SocketAddr, place: Range<usize>, only: bool) {
         let Core { protocol, exports, counter_segment, batch, accessor, .. } = core;
-        let datagram = &self.buffer[place.clone()];
-        let (server, now) = (self.server, Cell::new(self.now));
-        let (current, arrived, cancelled) = (&mut self.current, &mut self.arrived, &mut self.cancelled);
-        let accesses = &mut self.accesses;
-        let mut take = |incoming: Incoming<'_>| {
-            if incoming.procedure >= ACCESSES {
-                return accesses.push(incoming.into_owned());
-            }
-            let exported = exports
-                .find(incoming.export)
-                .or_else(|| counter_segment::find(counter_segment, incoming.export));
-            // `Core::access` answers that there is no such export.
-            let Some(exported) = exported else { return accesses.push(incoming.into_owned()) };
-            let work = || Work::new(now.get(), from, incoming, exported, datagram, place.start);
-            // The call is built in place, because it has about 200 bytes.
-            if current.is_none() {
-                *current = Some(work());
-                return;
-            }
-            let work = work();
-            if work.is_light() { batch.push_back(work) } else { arrived.push(work) }
-        };
+        let datagram = &self.buffers.received[place.clone()];
+        let (server, now, arrivals) = (self.server, Cell::new(self.now), &mut self.arrivals);
+        let find = |export| exports.find(export).or_else(|| counter_segment::find(counter_segment, export));
+        let origin = |now| Origin { now, from, datagram, start: place.start };
         let clock = || {
             now.set(server.now());
             now.get()
         };
         let lone = protocol.receive_call(now.get(), clock, from, datagram, &mut |request| match request {
-            Request::Call(incoming) => take(incoming),
+            Request::Call(incoming) => {
+                let exported = find(incoming.export);
+                arrivals.take(incoming, exported, origin(now.get()), batch);
+            }
             Request::Post(export, bytes) => {
                 if let Some(exported) = exports.find(export)
                     && let Some(memory) = exported.memory()
@@ -365,19 +286,23 @@ impl<'s> Receiver<'s> {
                     memory.post(accessor, bytes);
                 }
             }
-            Request::Cancel(key) => cancelled.push(key),
+            Request::Cancel(key) => arrivals.cancelled.push(key),
         });
         self.now = now.get();
         match lone {
-            Some(incoming) if incoming.procedure < ACCESSES => take(incoming),
+            Some(incoming) if incoming.procedure < ACCESSES => {
+                let exported = find(incoming.export);
+                arrivals.take(incoming, exported, origin(self.now), batch);
+            }
             Some(incoming) => {
-                // Only one datagram can wait in `out`, so it must leave before the next is written.
-                let out = if only { &mut self.out[..] } else { &mut [] };
-                self.answer = core.access_in_turn(self.now, *from, incoming, out, &mut self.reply);
+                // Only one datagram can wait in the buffer, so it must leave before the next is written.
+                let out = if only { &mut self.outgoing.datagram[..] } else { &mut [] };
+                let reply = &mut self.outgoing.reply;
+                self.outgoing.answer = core.access_in_turn(self.now, *from, incoming, out, reply);
             }
             None => {}
         }
-        if !self.accesses.is_empty() || !self.cancelled.is_empty() {
+        if !self.arrivals.accesses.is_empty() || !self.arrivals.cancelled.is_empty() {
             self.settle_requests(core, from);
         }
     }
@@ -385,13 +310,13 @@ impl<'s> Receiver<'s> {
     /// Executes the accesses of a datagram that holds several frames, and acts on its cancels.
     #[inline(never)]
     fn settle_requests(&mut self, core: &mut Core, from: &SocketAddr) {
-        if !self.cancelled.is_empty() {
+        if !self.arrivals.cancelled.is_empty() {
             self.give_up_accesses(core);
         }
-        for incoming in self.accesses.drain(..) {
-            core.access_in_turn(self.now, *from, incoming, &mut [], &mut self.reply);
+        for incoming in self.arrivals.accesses.drain(..) {
+            core.access_in_turn(self.now, *from, incoming, &mut [], &mut self.outgoing.reply);
         }
-        if !self.cancelled.is_empty() {
+        if !self.arrivals.cancelled.is_empty() {
             self.cancel(core);
         }
     }
@@ -401,26 +326,28 @@ impl<'s> Receiver<'s> {
     /// for ever.
     #[cold]
     fn give_up_accesses(&mut self, core: &mut Core) {
-        let given_up: HashSet<CallKey> = self.cancelled.iter().copied().collect();
+        let given_up: HashSet<CallKey> = self.arrivals.cancelled.iter().copied().collect();
         let mut ended = HashSet::new();
-        for incoming in self.accesses.extract_if(.., |incoming| given_up.contains(&incoming.key)) {
+        for incoming in self.arrivals.accesses.extract_if(.., |incoming| given_up.contains(&incoming.key)) {
             ended.insert(incoming.key);
             core.end_access(self.now, incoming, Failure::new(Kind::Cancelled, Ran::No));
         }
-        self.cancelled.retain(|key| !ended.contains(key) && !core.give_up_access(self.now, *key));
+        self.arrivals.cancelled.retain(|key| !ended.contains(key) && !core.give_up_access(self.now, *key));
     }
 
     /// Refuses the calls that were given up and have not begun, and notes those that execute, so that their
     /// procedures are told.
     #[cold]
     fn cancel(&mut self, core: &mut Core) {
-        for key in self.cancelled.drain(..) {
+        for key in self.arrivals.cancelled.drain(..) {
             let caller = Caller::Conversation(key.conversation);
-            let unbegun = match self.arrived.iter().position(|work| work.call.key == key) {
-                Some(at) => Some(self.arrived.remove(at)),
-                None => {
-                    self.current.take_if(|work| work.call.key == key).or_else(|| core.remove(caller, key))
-                }
+            let unbegun = match self.arrivals.arrived.iter().position(|work| work.call.key == key) {
+                Some(at) => Some(self.arrivals.arrived.remove(at)),
+                None => self
+                    .arrivals
+                    .current
+                    .take_if(|work| work.call.key == key)
+                    .or_else(|| core.remove(caller, key)),
             };
             match unbegun {
                 Some(work) => self.refused.push((work, Failure::new(Kind::Cancelled, Ran::No))),
@@ -432,11 +359,11 @@ impl<'s> Receiver<'s> {
     /// Chooses the call to execute here. A call that came alone goes first if it is quick, or if no call
     /// waits.
     fn choose(&mut self, core: &mut Core, len: usize) -> Option<Plan> {
-        if !self.arrived.is_empty() || core.batch.back().is_some_and(|work| !work.is_shared()) {
+        if !self.arrivals.arrived.is_empty() || core.batch.back().is_some_and(|work| !work.is_shared()) {
             self.line_up(core, len);
             return self.next_in_line(core);
         }
-        let Some(work) = &self.current else { return self.next_held(core) };
+        let Some(work) = &self.arrivals.current else { return self.next_held(core) };
         let (pace, usual) = work.outlook();
         let begins =
             (core.is_free() || pace == Pace::Quick) && (usual == 0 || core.may_begin(work.call.key, usual));
@@ -444,12 +371,12 @@ impl<'s> Receiver<'s> {
             if begins { core.pool.plan(&self.worker, work.host(), pace, self.now) } else { Plan::Queue };
         match plan {
             Plan::Queue => {
-                let work = self.current.take()?;
+                let work = self.arrivals.current.take()?;
                 self.now = self.server.now();
                 self.queue(core, work);
             }
             Plan::Refuse => {
-                let work = self.current.take()?;
+                let work = self.arrivals.current.take()?;
                 self.refuse_stuck(core, work);
             }
             plan => {
@@ -471,18 +398,18 @@ impl<'s> Receiver<'s> {
     #[inline(never)]
     fn line_up(&mut self, core: &mut Core, len: usize) {
         self.now = self.server.now();
-        if let Some(first) = self.current.take_if(|work| work.is_light()) {
+        if let Some(first) = self.arrivals.current.take_if(|work| work.is_light()) {
             match core.batch.front() {
                 Some(next) if !next.is_received() => core.batch.push_back(first),
                 _ => core.batch.push_front(first),
             }
         }
-        let mut arrived = std::mem::take(&mut self.arrived);
-        for work in self.current.take().into_iter().chain(arrived.drain(..)) {
+        let mut arrived = std::mem::take(&mut self.arrivals.arrived);
+        for work in self.arrivals.current.take().into_iter().chain(arrived.drain(..)) {
             self.queue(core, work);
         }
-        self.arrived = arrived;
-        let train = self.train(len);
+        self.arrivals.arrived = arrived;
+        let train = self.buffers.share(len);
         // Calls that were in the batch before share an older buffer, so it ends there. Calls whose last
         // fragment came now have a buffer of their own already.
         core.batch
@@ -493,24 +420,6 @@ impl<'s> Receiver<'s> {
         if !core.batch.is_empty() && !core.queue.is_empty() {
             self.helper = core.replacement_for_queue();
         }
-    }
-
-    /// Returns the received bytes, for the calls in them to share. Long ones are not copied: they keep the
-    /// buffer, and the worker takes another.
-    fn train(&mut self, len: usize) -> Train {
-        let copy = |buffer: &[u8]| Arc::new(Box::from(&buffer[..len]));
-        if len < MIN_SHARED_BYTES {
-            return copy(&self.buffer);
-        }
-        let returned = self.shared_buffers.iter().position(|train| Arc::strong_count(train) == 1);
-        let returned =
-            returned.and_then(|place| Arc::try_unwrap(self.shared_buffers.swap_remove(place)).ok());
-        if returned.is_none() && self.shared_buffers.len() == MAX_SHARED_BUFFERS {
-            return copy(&self.buffer);
-        }
-        let train = Arc::new(std::mem::replace(&mut self.buffer, returned.unwrap_or_else(buffer)));
-        self.shared_buffers.push(train.clone());
-        train
     }
 
     /// Takes the next call, from the batch or else from the queue, if it may be executed now. A call is moved
@@ -531,7 +440,7 @@ impl<'s> Receiver<'s> {
                 plan => {
                     let usual = work.usual_result();
                     self.make_room(core, usual);
-                    self.current = core.batch.pop_front();
+                    self.arrivals.current = core.batch.pop_front();
                     return Some(plan);
                 }
             }
@@ -554,7 +463,7 @@ impl<'s> Receiver<'s> {
                     self.now = self.server.now();
                     work.waited(self.now);
                     self.make_room(core, work.usual_result());
-                    self.current = Some(work);
+                    self.arrivals.current = Some(work);
                     return Some(plan);
                 }
             }
@@ -564,14 +473,14 @@ impl<'s> Receiver<'s> {
     /// Makes sure that `reply` has room for a result, of `usual` bytes if it will be long.
     #[inline]
     fn make_room(&mut self, core: &mut Core, usual: usize) {
-        if self.reply.capacity() < usual.max(1) {
-            self.long = usual > 0;
-            self.reply = core.protocol.buffer(self.now, usual);
+        if self.outgoing.reply.capacity() < usual.max(1) {
+            self.outgoing.long = usual > 0;
+            self.outgoing.reply = core.protocol.buffer(self.now, usual);
         }
     }
 
     fn queue(&mut self, core: &mut Core, mut work: Work) {
-        work.keep_arguments(&self.buffer);
+        work.keep_arguments(&self.buffers.received);
         work.waits(self.now);
         let lacking = core.line_up(work);
         self.refused.extend(lacking.into_iter().map(|work| (work, core.queue.full())));
@@ -596,7 +505,7 @@ impl<'s> Receiver<'s> {
             }
             None => Next::Receive,
         };
-        if self.deferred_work == 0 { next } else { self.run_deferred(next) }
+        if self.deferred.flags == 0 { next } else { self.run_deferred(next) }
     }
 
     /// Has another worker receive, or the watchdog watch this one, as planned.
@@ -617,7 +526,7 @@ impl<'s> Receiver<'s> {
             let finish = work.give_back(Some(failure.into()), &mut reply);
             let (sent, admitted) = {
                 let mut core = self.server.lock();
-                let (now, key, out) = (self.now, work.call.key, &mut self.out);
+                let (now, key, out) = (self.now, work.call.key, &mut self.outgoing.datagram);
                 let sent = finish.and_then(|finish| core.protocol.finish(now, key, finish, &mut reply, out));
                 self.server.forget_cancelled(&mut core, key);
                 (sent, core.admit())
@@ -634,23 +543,23 @@ impl<'s> Receiver<'s> {
     /// Executes the current call, sends its outcome, and returns what to do next.
     #[inline(never)]
     fn execute(&mut self) -> Next {
-        let Some(work) = &mut self.current else { return Next::Receive };
-        let finish = match self.long {
-            false => work.run(self.server, &self.buffer, &mut self.reply, &mut self.now, None),
-            true => {
-                run_long(work, self.server, &self.buffer, &mut self.reply, &mut self.now, &mut self.parts)
+        let Some(work) = &mut self.arrivals.current else { return Next::Receive };
+        let finish = match self.outgoing.long {
+            false => {
+                work.run(self.server, &self.buffers.received, &mut self.outgoing.reply, &mut self.now, None)
             }
+            true => self.outgoing.run_long(work, self.server, &self.buffers.received, &mut self.now),
         };
         let (server, key) = (self.server, work.call.key);
         let elsewhere = finish.is_none();
-        let finish = work.give_back(finish, &mut self.reply);
+        let finish = work.give_back(finish, &mut self.outgoing.reply);
         // The executed call stays where it is unless another takes its place, because it has about 200 bytes.
         let replaced;
         let (planned, alone, sent, rest) = {
             let mut core = server.lock();
             let core = &mut *core;
-            let alone = self.deferred == 0 && core.batch.is_empty();
-            let sent = match self.long {
+            let alone = self.outgoing.unsent == 0 && core.batch.is_empty();
+            let sent = match self.outgoing.long {
                 false => self.finish(core, key, finish),
                 true => {
                     self.finish_long(core, key, finish);
@@ -661,7 +570,7 @@ impl<'s> Receiver<'s> {
                 server.forget_cancelled(core, key);
             }
             core.pool.done(&self.worker);
-            if let Some(work) = &mut self.current {
+            if let Some(work) = &mut self.arrivals.current {
                 work.give_room_back(&mut core.protocol);
             }
             let planned = match core.is_free() {
@@ -670,7 +579,7 @@ impl<'s> Receiver<'s> {
                     None
                 }
                 false => {
-                    replaced = self.current.take();
+                    replaced = self.arrivals.current.take();
                     self.next_in_line(core)
                 }
             };
@@ -683,12 +592,12 @@ impl<'s> Receiver<'s> {
         } else {
             self.flush();
         }
-        let executed = replaced.as_ref().or(self.current.as_ref());
+        let executed = replaced.as_ref().or(self.arrivals.current.as_ref());
         if let Some(work) = executed.filter(|_| !elsewhere) {
             work.exported.end();
         }
         if planned.is_none() {
-            self.current = None;
+            self.arrivals.current = None;
         }
         if !self.refused.is_empty() {
             self.refuse();
@@ -702,16 +611,17 @@ impl<'s> Receiver<'s> {
     #[inline(always)]
     fn finish(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>) -> Option<Transmit> {
         const MAX_RESULTS_TOGETHER: usize = 64;
-        let (now, reply, lone) = (self.now, &mut self.reply, self.deferred == 0 && core.batch.is_empty());
-        let out = if lone { &mut self.out[..] } else { &mut [] };
+        let (now, reply, lone) =
+            (self.now, &mut self.outgoing.reply, self.outgoing.unsent == 0 && core.batch.is_empty());
+        let out = if lone { &mut self.outgoing.datagram[..] } else { &mut [] };
         let sent = finish.and_then(|finish| core.protocol.finish(now, key, finish, reply, out));
         if lone {
             return sent;
         }
-        self.deferred += 1;
+        self.outgoing.unsent += 1;
         if core.batch.is_empty() {
-            self.deferred = 0;
-        } else if !self.deferred.is_multiple_of(MAX_RESULTS_TOGETHER) {
+            self.outgoing.unsent = 0;
+        } else if !self.outgoing.unsent.is_multiple_of(MAX_RESULTS_TOGETHER) {
             return None;
         }
         self.transmit(core);
@@ -721,19 +631,19 @@ impl<'s> Receiver<'s> {
     /// Finishes a call whose result is long, without copying long `Bytes` in it.
     #[cold]
     fn finish_long(&mut self, core: &mut Core, key: CallKey, finish: Option<Finish>) {
-        self.long = false;
-        let alone = self.deferred == 0 && core.batch.is_empty();
+        self.outgoing.long = false;
+        let alone = self.outgoing.unsent == 0 && core.batch.is_empty();
         let Some(finish) = finish else { return };
-        match (finish, self.parts.0.take()) {
+        match (finish, self.outgoing.parts.0.take()) {
             (finish, Some(insert)) => {
-                core.protocol.finish_around(self.now, key, finish, &mut self.reply, insert)
+                core.protocol.finish_around(self.now, key, finish, &mut self.outgoing.reply, insert)
             }
             (finish, None) => {
-                core.protocol.finish(self.now, key, finish, &mut self.reply, &mut []);
+                core.protocol.finish(self.now, key, finish, &mut self.outgoing.reply, &mut []);
             }
         }
         if !alone {
-            self.deferred = 0;
+            self.outgoing.unsent = 0;
             self.transmit(core);
         }
     }

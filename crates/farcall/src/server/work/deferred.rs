@@ -1,8 +1,23 @@
 //! The deferred work of a worker: waking tasks and dropping the user's values, while no lock is held.
 
-use super::{Next, Receiver};
-use crate::server::Core;
+use std::task::Waker;
+
 use farcall_memory::Accessor;
+
+use super::{Next, Receiver};
+use crate::Bytes;
+use crate::server::Core;
+
+/// What a worker is to do before the next call.
+#[derive(Default)]
+pub(super) struct Deferred {
+    /// A set of the flags below.
+    pub(super) flags: u8,
+    /// Tasks that accesses are to wake.
+    pub(super) woken: Vec<Waker>,
+    /// Long parts of results that were sent. They may be the user's.
+    pub(super) to_drop: Vec<Bytes>,
+}
 
 /// The watchdog must wake earlier than it knows.
 pub(super) const ALARM: u8 = 1;
@@ -20,21 +35,21 @@ impl Receiver<'_> {
     /// Notes the tasks to wake and the results to drop.
     #[cold]
     pub(super) fn note_user_code(&mut self, core: &mut Core) {
-        self.woken.append(&mut core.accessor.woken);
-        self.deferred_work |= if self.woken.is_empty() { 0 } else { WOKEN };
-        self.to_drop.append(&mut core.protocol.take_loose());
-        self.deferred_work |= if self.to_drop.is_empty() { 0 } else { DROPS };
+        self.deferred.woken.append(&mut core.accessor.woken);
+        self.deferred.flags |= if self.deferred.woken.is_empty() { 0 } else { WOKEN };
+        self.deferred.to_drop.append(&mut core.protocol.take_loose());
+        self.deferred.flags |= if self.deferred.to_drop.is_empty() { 0 } else { DROPS };
     }
 
     /// Does the deferred work. The receiving worker runs the user's code in it like a quick call: another
     /// worker receives if that takes long.
     #[cold]
     pub(super) fn run_deferred(&mut self, next: Next) -> Next {
-        let deferred_work = std::mem::take(&mut self.deferred_work);
-        if deferred_work & ALARM != 0 {
+        let flags = std::mem::take(&mut self.deferred.flags);
+        if flags & ALARM != 0 {
             self.server.watchdog.set();
         }
-        if deferred_work & USER_CODE == 0 {
+        if flags & USER_CODE == 0 {
             return next;
         }
         let executes = matches!(next, Next::Execute);
@@ -42,13 +57,13 @@ impl Receiver<'_> {
             let plan = self.server.lock().pool.plan_deferred(&self.worker);
             self.leave_to_others(plan);
         }
-        Accessor { woken: std::mem::take(&mut self.woken), ..Accessor::default() }.wake();
-        if executes && self.to_drop.len() < MAX_UNDROPPED_RESULTS {
+        Accessor { woken: std::mem::take(&mut self.deferred.woken), ..Accessor::default() }.wake();
+        if executes && self.deferred.to_drop.len() < MAX_UNDROPPED_RESULTS {
             // The call goes first, because a drop may take long.
-            self.deferred_work |= deferred_work & DROPS;
+            self.deferred.flags |= flags & DROPS;
             return next;
         }
-        self.to_drop.clear();
+        self.deferred.to_drop.clear();
         if executes {
             return next;
         }

@@ -1,10 +1,61 @@
 //! Sends the datagrams that the protocol core has written for a worker, and whatever else is ready.
 
-use farcall_proto::server::Transmit;
+use std::sync::Arc;
+
+use farcall_proto::Time;
+use farcall_proto::server::{Finish, Transmit};
 
 use super::Receiver;
-use crate::depart::send_around;
-use crate::server::Core;
+use crate::depart::{self, send_around};
+use crate::server::call::Work;
+use crate::server::parts::LongParts;
+use crate::server::{Core, Outlet, Server};
+
+/// A worker's results and the datagrams that it sends.
+pub(super) struct Outgoing {
+    /// Buffer for one datagram.
+    pub(super) datagram: Box<[u8]>,
+    /// The datagram in the buffer that is to be sent when no lock is held.
+    pub(super) written: Option<Transmit>,
+    /// The datagram in the buffer that answers an access; it leaves at once.
+    pub(super) answer: Option<Transmit>,
+    /// Buffer for a result.
+    pub(super) reply: Vec<u8>,
+    /// The parts of the result that are sent without a copy.
+    pub(super) parts: LongParts,
+    /// Whether the next result will be long.
+    pub(super) long: bool,
+    /// The number of results of the batch being executed that have not been sent yet.
+    pub(super) unsent: usize,
+}
+
+impl Outgoing {
+    pub(super) fn new() -> Outgoing {
+        Outgoing {
+            datagram: vec![0; depart::ROOM].into_boxed_slice(),
+            written: None,
+            answer: None,
+            reply: Vec::new(),
+            parts: LongParts::default(),
+            long: false,
+            unsent: 0,
+        }
+    }
+
+    /// Executes a procedure whose results are long. Their long parts are not copied.
+    #[cold]
+    pub(super) fn run_long(
+        &mut self,
+        work: &mut Work,
+        server: &Arc<Server>,
+        buffer: &[u8],
+        now: &mut Time,
+    ) -> Option<Finish> {
+        self.parts.0 = None;
+        let outlet = work.back.is_none().then_some(&mut self.parts as &mut dyn Outlet);
+        work.run(server, buffer, &mut self.reply, now, outlet)
+    }
+}
 
 impl Receiver<'_> {
     /// Sends a call's outcome: its one datagram, or as many fragments as may leave now.
@@ -12,7 +63,9 @@ impl Receiver<'_> {
     pub(super) fn send(&mut self, sent: Option<Transmit>) {
         match sent {
             // A datagram that the system refuses is lost, like any other.
-            Some(Transmit { to, len, .. }) => drop(self.server.socket.send(to, &self.out[..len])),
+            Some(Transmit { to, len, .. }) => {
+                drop(self.server.socket.send(to, &self.outgoing.datagram[..len]))
+            }
             None => self.send_rest(),
         }
     }
@@ -31,14 +84,14 @@ impl Receiver<'_> {
             return false;
         }
         self.now = self.server.now();
-        self.written = core.protocol.transmit(self.now, &mut self.out);
-        self.written.is_some()
+        self.outgoing.written = core.protocol.transmit(self.now, &mut self.outgoing.datagram);
+        self.outgoing.written.is_some()
     }
 
     /// Sends the datagram that [`Self::transmit`] wrote, if any, and whatever else is ready.
     #[inline(always)]
     pub(super) fn flush(&mut self) {
-        if let Some(written) = self.written.take() {
+        if let Some(written) = self.outgoing.written.take() {
             self.send_written(written);
         }
     }
@@ -47,9 +100,9 @@ impl Receiver<'_> {
     pub(super) fn send_written(&mut self, Transmit { to, len, insert }: Transmit) {
         // A datagram that the system refuses is lost, like any other.
         let _ = match insert {
-            None => self.server.socket.send(to, &self.out[..len]),
-            Some(insert) => send_around(&*self.server.socket, to, &self.out[..len], &insert),
+            None => self.server.socket.send(to, &self.outgoing.datagram[..len]),
+            Some(insert) => send_around(&*self.server.socket, to, &self.outgoing.datagram[..len], &insert),
         };
-        self.server.flush(&mut self.out);
+        self.server.flush(&mut self.outgoing.datagram);
     }
 }
