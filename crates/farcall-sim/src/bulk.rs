@@ -1,4 +1,5 @@
-//! One large result over a path that loses datagrams both ways: how long it takes, what it costs.
+//! Transfers one large result over a path that loses datagrams both ways, and measures how long that takes
+//! and what it costs.
 
 use farcall_proto::client::{Call, Conversation, Event, Outcome};
 use farcall_proto::server::{Export, Finish, Request, Server};
@@ -7,18 +8,18 @@ use farcall_proto::{ClientConfig, Fingerprint, ServerConfig, Time};
 use crate::net::{Nanos, Net, Path, SECS, Step, address};
 use crate::rng::Rng;
 
-/// What to transfer, and over which path.
+/// A transfer to make, and the path for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Bulk {
     /// Bytes of the result.
     pub bytes: usize,
     /// The path, both ways.
     pub path: Path,
-    /// The network's chance.
+    /// The seed of the network.
     pub seed: u64,
 }
 
-/// What it took.
+/// The cost of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
     /// Virtual time from the call's start to its end.
@@ -169,7 +170,7 @@ impl Pair {
     }
 }
 
-/// Hears how the call ended.
+/// Returns a sink that notes how the call ended.
 fn ended<'a>(intact: &'a mut bool, body: &'a [u8]) -> impl FnMut(Event<'_>) + use<'a> {
     move |event| {
         if let Event::Ended { outcome: Outcome::Result(result), .. } = event {

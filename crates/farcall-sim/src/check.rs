@@ -1,4 +1,4 @@
-//! Running a user's test under many seeds, and saying how to replay the one that failed.
+//! Runs a user's test under many seeds, and says how to replay the one that failed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::sim::{self, Outcome, Sim};
 /// Runs a test of programs that call one another, once for each of `seeds` seeds, in a simulated
 /// network.
 ///
-/// The test starts processes, and does to them and to the network what it likes. What runs in a process are
-/// unchanged functions: they call [`farcall::export`] and [`farcall::import`], block in calls, start calls,
-/// serve. Servers and clients of ONC RPC (`farcall-onc`) run there too, at ports of UDP and TCP. Each thread
-/// of them is a thread, but only one runs at a time, and the next one runs when it waits: in a call, in
-/// [`sim::sleep`]. Time is virtual: it passes when everybody waits, and an hour of waiting costs nothing.
-/// What runs next, what the network loses, what [`sim::random`] gives: the seed decides it, so that a failure
-/// can be replayed.
+/// The test starts processes, and does to them and to the network what it likes. Processes run unchanged
+/// functions: they call [`farcall::export`] and [`farcall::import`], block in calls, start calls, serve.
+/// Servers and clients of ONC RPC (`farcall-onc`) run there too, at ports of UDP and TCP. Each simulated
+/// thread is a thread of the operating system, but only one runs at a time, and the next one runs when it
+/// waits: in a call, in [`sim::sleep`]. Time is virtual: it passes when every thread waits, and an hour of
+/// waiting costs nothing. The seed decides which thread runs next, what the network loses, and what
+/// [`sim::random`] returns, so that a failure can be replayed.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -51,9 +51,9 @@ use crate::sim::{self, Outcome, Sim};
 ///
 /// - A panic of simulated code, also one in a procedure, which its caller sees as a failed call; an
 ///   error that the test or a main function returns.
-/// - A deadlock: everybody waits, no timer runs and no packet is under way. It says who waits for what.
+/// - A deadlock: every thread waits, no timer runs and no packet is under way. The failure says which thread waits for what.
 /// - The limit of virtual time, an hour unless the test sets [`Sim::limit`].
-/// - A thread that runs for a minute of real time. It is then not possible to stop it.
+/// - A thread that runs for a minute of real time. Such a thread cannot be stopped.
 ///
 /// # Variables of the environment
 ///
@@ -88,8 +88,8 @@ pub fn check<R: Outcome>(seeds: u64, test: impl Fn(&Sim) -> R + Send + Sync + 's
     }
 }
 
-/// Looks for a failing seed among the first `seeds`: for tests that see to it that [`check`] catches
-/// what it should.
+/// Returns the failure of the first failing seed among the first `seeds`. It is for tests that show that
+/// [`check`] catches a mistake.
 ///
 /// ```
 /// let failure = farcall_sim::find(100, |_| assert_ne!(farcall_sim::sim::below(4), 3, "three again"));
@@ -136,7 +136,7 @@ pub struct Passed {
     pub trace_hash: u64,
 }
 
-/// A run that failed. As text it says how to replay it.
+/// A run that failed. Its text says how to replay it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
@@ -146,7 +146,7 @@ pub struct Failure {
     pub time: Duration,
     /// A hash of everything that happened: the same whenever the seed is run again.
     pub trace_hash: u64,
-    /// What was wrong, for people.
+    /// The failure, for people.
     pub why: String,
 }
 
@@ -154,7 +154,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Failure { seed, time, why, .. } = self;
         let thread = std::thread::current();
-        // Under `cargo test` a thread is called after its test.
+        // Under `cargo test`, a thread has the name of its test.
         let test = thread.name().filter(|name| *name != "main").unwrap_or("");
         writeln!(f, "seed {seed} failed at {:.6} s: {why}", time.as_secs_f64())?;
         write!(f, "replay it by: FARCALL_SIM_SEED={seed} cargo test {test} -- --nocapture")
@@ -163,7 +163,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// A variable that holds a number.
+/// Returns the number in an environment variable.
 fn variable(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
     Some(value.parse().unwrap_or_else(|_| panic!("the variable {name} must be a number, not {value:?}")))

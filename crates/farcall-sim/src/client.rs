@@ -19,51 +19,51 @@ use crate::server::SOCKET_BUFFER;
 
 /// One client and its machine.
 pub struct ClientNode {
-    /// Its number among the machines, and its host's.
+    /// The number of the machine, which is also its host's.
     pub index: usize,
-    /// Where its datagrams come from, as the network sees it.
+    /// The address from which its datagrams come, as the network sees it.
     pub address: SocketAddr,
     /// Its machine's clock.
     pub clock: Clock,
-    /// How often it was started.
+    /// How often the process was started.
     pub life: u32,
     /// Whether the process is alive.
     pub alive: bool,
     /// Whether the process is stopped.
     pub stopped: bool,
-    /// When it was stopped last.
+    /// When the process last went on after a stop.
     pub resumed_at: Nanos,
     inbox: Vec<(SocketAddr, Vec<u8>)>,
     armed: Nanos,
     pub(crate) conversations: Vec<Option<Talk>>,
-    /// How long the process is stopped between reading its clock and sending, and how much later it sends for
-    /// that.
+    /// How long the process is stopped between reading its clock and sending, and how much later than that it
+    /// sends.
     gap: Nanos,
     pub(crate) later: Nanos,
-    /// It has done nothing for long.
+    /// Whether the client has done nothing for long.
     rested: bool,
-    /// How many times in a row its user could make no call.
+    /// How many times in a row the user could make no call.
     in_vain: u32,
-    /// What ended in the datagram or timer being handled.
+    /// The calls that ended in the datagram or timer being handled.
     ended: Vec<Ended>,
 }
 
-/// A conversation and what its user knows.
+/// A conversation, and what its user knows of it.
 pub(crate) struct Talk {
     pub(crate) core: Conversation,
     pub(crate) export: Option<u64>,
-    /// The memory that is exported there, if something was posted to it.
+    /// The server's exported memory, if something was posted to it.
     pub(crate) import: Option<Import>,
     binding: bool,
     open: Vec<(usize, CallId)>,
-    /// The call that was started briefly.
+    /// The call on the fast path, if there is one.
     brief: Option<Briefly>,
-    /// When something happened to it last that was not a timer.
+    /// When something other than a timer last happened to the conversation.
     touched: Nanos,
-    /// When the server was heard last, as far as the client can know.
+    /// When the client last received from the server, as far as the client can know.
     heard: Nanos,
-    /// When datagrams were refused since anything came from the server, and how many had come from it by
-    /// then.
+    /// When datagrams were refused since the server's last datagram, and how many datagrams had come from the
+    /// server by then.
     refused: Vec<Nanos>,
     received: u64,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Talk {
 struct Briefly {
     call: usize,
     brief: Lone,
-    /// When it was sent, and whether its thread looked at the clock.
+    /// When the call was sent, and whether its thread read the clock.
     at: Time,
     looked: bool,
     args: Vec<u8>,
@@ -86,31 +86,32 @@ impl Talk {
         self.refused.push(at);
     }
 
-    /// Whether the server may be given up before the patience is over: three refusals in half a second of its
-    /// silence, by a clock that may run an eighth too fast.
+    /// Returns whether the server may be given up before the patience is over: after three refusals in half a
+    /// second of its silence, by a clock that may run an eighth too fast.
     fn may_give_up(&self) -> bool {
         let half = SECS / 2 - SECS / 10;
         let [first, .., last] = self.refused[..] else { return false };
         self.refused.len() >= 3 && last - first >= half && self.core.stats().received == self.received
     }
 
-    /// How many calls its user waits for.
+    /// Returns the number of calls that the user waits for.
     fn calls(&self) -> usize {
         self.open.len() + usize::from(self.brief.is_some())
     }
 
-    /// The calls that its user waits for.
+    /// Returns the calls that the user waits for.
     fn open_calls(&self) -> impl Iterator<Item = usize> {
         self.open.iter().map(|(call, _)| *call).chain(self.brief.iter().map(|brief| brief.call))
     }
 
-    /// The calls that its user waits for and of which nothing was sent yet.
+    /// Returns the calls that the user waits for and of which nothing was sent yet.
     fn unsent(&mut self) -> Vec<usize> {
         let unsent = self.open.iter().filter(|(_, id)| self.core.progress(*id) == CallProgress::Unsent);
         unsent.map(|(call, _)| *call).collect()
     }
 
-    /// Tells the conversation of a call on the fast path: something else than its result has happened.
+    /// Gives the conversation the call on the fast path, because something other than its result has
+    /// happened.
     fn go_on(&mut self, now: Time) {
         if let Some(Briefly { call, brief, at, looked, args }) = self.brief.take() {
             let sent = looked.then_some(at);
@@ -118,7 +119,7 @@ impl Talk {
         }
     }
 
-    /// The next timer, the conversation's or that of the thread whose call it does not time.
+    /// Returns the next timer: the conversation's, or that of the thread with a call on the fast path.
     fn timeout(&self) -> Option<Time> {
         let brief = self.brief.as_ref().map(|Briefly { brief, at, .. }| at.plus(brief.patience()));
         [self.core.timeout(), brief].into_iter().flatten().min()
@@ -130,34 +131,34 @@ enum Ended {
     Bound(Option<u64>),
 }
 
-/// How a call ended, as far as whoever posts is concerned.
+/// The outcome of a call about posted writes.
 #[derive(Clone, Copy)]
 pub(crate) enum Reply {
-    /// With the result of an access.
+    /// The call returned the result of an access.
     Access(Head),
     Failed(Kind),
     Other,
 }
 
-/// What to call.
+/// The kind of a call.
 #[derive(Clone, Copy)]
 pub(crate) enum Op {
     /// Any procedure, or access.
     Any,
-    /// A stream for what an import will post.
+    /// Opens a stream for the posted writes of an import.
     Open(usize),
-    /// How far that has come, in this stream.
+    /// Asks how far the posted writes of an import have come, in this stream.
     Posted(usize, u64),
 }
 
-/// The mark of a bind; those of calls are their numbers.
+/// The token of a bind. The tokens of calls are their numbers.
 const BIND: u64 = u64::MAX;
 
-/// A conversation without outstanding calls says nothing later than this after the last event.
+/// The longest time after its last event for which a conversation without outstanding calls sends anything.
 const IDLE_AFTER: Nanos = 2 * SECS;
 
 impl ClientNode {
-    /// A client on a machine of its own.
+    /// Makes a client on a machine of its own.
     pub fn new(index: usize, g: &mut Ground) -> ClientNode {
         let grain = if g.rng.chance(300_000) { 1_000_000 } else { 1 };
         let clock = Clock::new(&mut g.rng, 0, g.plan.drift, grain);
@@ -180,7 +181,7 @@ impl ClientNode {
         }
     }
 
-    /// The process starts.
+    /// Starts the process.
     pub fn start(&mut self, g: &mut Ground) {
         self.life += 1;
         self.clock.go_on(g.now());
@@ -191,7 +192,7 @@ impl ClientNode {
         g.net.after(pause, Event::Act { client: self.index, life: self.life });
     }
 
-    /// The process dies with all it knew.
+    /// Kills the process, which loses all that it knew.
     pub fn crash(&mut self, g: &mut Ground) {
         let now = self.clock.read(g.now());
         for talk in self.conversations.iter_mut().flatten() {
@@ -205,14 +206,14 @@ impl ClientNode {
         g.net.unbind(self.address);
     }
 
-    /// Its datagrams come from another address now, and those to the old one reach nobody.
+    /// Moves the client to another address. Datagrams to the old address reach no process.
     pub fn move_away(&mut self, g: &mut Ground) {
         g.net.unbind(self.address);
         self.address.set_port(self.address.port() + 1);
         g.net.bind(self.address);
     }
 
-    /// A datagram arrives at the socket.
+    /// Delivers a datagram to the client's socket.
     pub fn receive(&mut self, g: &mut Ground, from: SocketAddr, bytes: Vec<u8>) {
         if !self.stopped {
             self.handle(g, from, bytes);
@@ -223,7 +224,8 @@ impl ClientNode {
         }
     }
 
-    /// The process goes on: first what came in the meantime, then the timers.
+    /// Lets the stopped process go on: first it receives the datagrams that came meanwhile, then it acts on
+    /// timers.
     pub fn resume(&mut self, g: &mut Ground) {
         (self.stopped, self.resumed_at) = (false, g.now());
         let paused = self.clock.go_on(g.now());
@@ -236,7 +238,7 @@ impl ClientNode {
         self.tick(g);
     }
 
-    /// An ICMP error spoke of a server's address.
+    /// Delivers an ICMP error about a server's address.
     pub fn refused(&mut self, g: &mut Ground, server: usize, quoted: &[u8], forged: bool) {
         if self.stopped {
             return;
@@ -253,7 +255,7 @@ impl ClientNode {
         self.settle(g);
     }
 
-    /// A timer event has come out of the queue; one that an earlier one replaced means nothing.
+    /// Acts on a timer event, unless an earlier event has replaced it.
     pub fn wake(&mut self, g: &mut Ground) {
         if g.now() >= self.armed {
             self.tick(g);
@@ -290,7 +292,7 @@ impl ClientNode {
         }
     }
 
-    /// Its user does something, and plans when to do the next thing.
+    /// Lets the user do something, and plans when to do the next thing.
     pub fn act(&mut self, g: &mut Ground, life: u32) {
         if life != self.life || !self.alive || g.healed {
             return;
@@ -304,14 +306,14 @@ impl ClientNode {
             }
             self.use_server(g, server);
             self.settle(g);
-            // What a server did and forgot while its caller was stopped is what a clock that is read too late
-            // would hide. Where nothing was called, nothing can be forgotten, and a server that nobody can
+            // A clock that is read too late would hide what a server did and forgot while its caller was
+            // stopped. Where nothing was called, nothing can be forgotten, and a server that no client can
             // call would never stay up.
             if self.gap > 0 && g.budget < before && g.rng.chance(500_000) {
                 let meanwhile = g.rng.below(self.gap);
                 g.net.after(meanwhile, Event::Crash(server));
             }
-            // A server that was idle for long is the one to which an address moves while it is called.
+            // A server that was idle for long may lose its address to another one while it is called.
             if std::mem::take(&mut self.rested) && g.plan.moves > 0 && g.rng.chance(500_000) {
                 let later = g.rng.spread(MICROS, 4 * g.plan.path.delay);
                 g.net.after(later, Event::Move(server));
@@ -322,7 +324,7 @@ impl ClientNode {
         if g.budget == 0 {
             return;
         }
-        // A user who can make no call tries more and more rarely. Each try may bring a fault, so a run in
+        // A user that can make no call tries more and more rarely. Each try may bring a fault, so a run in
         // which a path is cut for hours would not end otherwise.
         let least = match self.in_vain {
             0 => 0,
@@ -341,7 +343,7 @@ impl ClientNode {
         g.net.after(pause.max(least), Event::Act { client: self.index, life });
     }
 
-    /// The process is stopped, if it is to be, and other things happen meanwhile.
+    /// Stops the process, if it is to be stopped now; other events happen meanwhile.
     fn stop(&mut self, g: &mut Ground) {
         let gap = std::mem::take(&mut self.gap);
         self.later = 0;
@@ -358,13 +360,13 @@ impl ClientNode {
         }
     }
 
-    /// What it takes for the time at which something leaves: read before that, and before the process is
-    /// stopped.
+    /// Returns the time that the client takes for the send time: the clock is read before the process is
+    /// stopped and sends.
     fn leaving(&self, g: &Ground) -> Time {
         self.clock.read(g.now() + self.gap - self.later)
     }
 
-    /// Its user gives a call up.
+    /// Gives a call up for the user.
     pub fn cancel(&mut self, g: &mut Ground, call: usize) {
         if self.stopped {
             return;
@@ -416,13 +418,13 @@ impl ClientNode {
             self.post(g, server);
         }
         for _ in 0..g.rng.within(1, g.plan.burst) {
-            // Now and then an export that does not exist.
+            // Now and then the user calls an export that does not exist.
             let export = if g.rng.chance(2_000) { g.rng.next() | 1 } else { export };
             self.call(g, server, export, Op::Any);
         }
     }
 
-    /// What a call of that is.
+    /// Draws a call of this kind.
     fn draw(g: &mut Ground, between: (usize, usize), export: u64, op: Op) -> Call {
         let procedure = match op {
             Op::Any if g.rng.chance(g.plan.memory) => g.rng.pick(&[READ, READ, FACTS, WRITE, WRITE]),
@@ -433,7 +435,7 @@ impl ClientNode {
         let args = g.plan.size(&mut g.rng);
         let mut call = Call::new(between, export, procedure, args, g.net.now());
         if call.is_access() {
-            // Whoever answers a reading at once knows it by its arguments alone.
+            // A server that answers a reading at once knows the reading by its arguments alone.
             call.args = args.max(16);
             call.result = g.plan.size(&mut g.rng).max(Head::LEN);
             call.exception = g.rng.chance(20_000);
@@ -476,7 +478,7 @@ impl ClientNode {
             token: call as u64,
         };
         talk.touched = at;
-        // As a thread does that is alone with its endpoint.
+        // A thread that is alone at its endpoint does the same.
         let callee = (export, meant.procedure);
         let plain = wait.is_none() && !meant.traced;
         let brief = plain && g.rng.chance(600_000);
@@ -556,7 +558,7 @@ impl ClientNode {
         g.net.recycle(bytes);
     }
 
-    /// What the user does about calls and binds that ended.
+    /// Acts, for the user, on calls and binds that have ended.
     fn after_events(&mut self, g: &mut Ground, server: usize) {
         let ended = std::mem::take(&mut self.ended);
         for end in &ended {
@@ -647,7 +649,7 @@ impl ClientNode {
         }
     }
 
-    /// After everything: nothing is outstanding, nothing is waited for.
+    /// Asserts at the end of the run that no call is outstanding and nothing is waited for.
     pub fn must_be_idle(&self, g: &mut Ground) {
         for talk in self.conversations.iter().flatten() {
             let left = (talk.core.stats().outstanding, talk.core.timeout());
@@ -661,7 +663,7 @@ impl ClientNode {
     }
 }
 
-/// The time, and when the server was heard last as far as the client can know.
+/// The time, and when the client last received from the server as far as the client can know.
 type When = (Nanos, Nanos);
 
 /// Tells the oracle how a call ended and keeps what the user wants to know.
@@ -696,10 +698,10 @@ fn end(oracle: &mut Oracle, ended: &mut Vec<Ended>, (at, heard): When, call: usi
     ended.push(Ended::Call { call, rebind, reply });
 }
 
-/// Whether a datagram that was accepted is a word of the server that the client's ticket is of: a frame about
-/// a call, or a welcome that was asked for and grants something. (A hint that the ticket is no good is not.)
+/// Returns whether an accepted datagram shows that the server of the client's ticket lives: a frame about a
+/// call, or a requested welcome that grants something. A hint that the ticket is invalid does not show that.
 fn is_word(datagram: &[u8], duplicate: bool) -> bool {
-    // The length of the rest of the ticket, behind a nonce, a conversation and what comes before it.
+    // The offset of the length of the rest of the ticket, behind a nonce and a conversation.
     const REST_AT: usize = 20 + 4 + 8 + 8 + 40;
     let rest = datagram.get(REST_AT..REST_AT + 4).and_then(|len| len.try_into().ok());
     let refused_at = REST_AT + 4 + rest.map_or(0, u32::from_be_bytes) as usize % 512 + 4;

@@ -1,29 +1,29 @@
-//! A machine's monotonic clock: its own origin, a slightly wrong rate, and steps.
+//! A simulated machine's monotonic clock, with its own origin, a slightly wrong rate, and steps.
 
 use farcall_proto::Time;
 
 use crate::net::Nanos;
 use crate::rng::Rng;
 
-/// What one machine reads while virtual time goes by.
+/// The clock of one machine while virtual time goes by.
 ///
-/// It never goes back and counts the time that a process is stopped; so to a process that was
-/// stopped, and to one whose clock has a coarse grain, it moves in steps.
+/// The clock never goes back, and counts the time for which a process is stopped. So it moves in steps for a
+/// process that was stopped, and for one whose clock has a coarse grain.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// What it read at `since`.
+    /// The reading at `since`.
     origin: u64,
     since: Nanos,
-    /// Parts per million that it runs fast.
+    /// How much the clock runs fast, in parts per million.
     drift: i64,
-    /// It reads multiples of this, in nanoseconds.
+    /// Readings are multiples of this, in nanoseconds.
     grain: u64,
-    /// The machine is paused, and its clock with it, as by a hypervisor.
+    /// Whether the machine is paused together with its clock, as by a hypervisor.
     paused: bool,
 }
 
 impl Clock {
-    /// The clock of a machine that has been up for any time, at `now`.
+    /// Makes the clock of a machine that has been up for some random time at `now`.
     pub fn new(rng: &mut Rng, now: Nanos, max_drift: u64, max_grain: u64) -> Clock {
         Clock {
             origin: rng.spread(1, 1 << 56),
@@ -34,13 +34,13 @@ impl Clock {
         }
     }
 
-    /// The machine is paused: nothing happens on it, and its clock will never know.
+    /// Pauses the machine: nothing happens on it, and its clock will never know.
     pub fn pause(&mut self, now: Nanos) {
         (self.origin, self.since) = (self.exact(now), now);
         self.paused = true;
     }
 
-    /// The machine goes on, if it was paused: for how long it was.
+    /// Lets a paused machine go on. Returns for how long it was paused.
     pub fn go_on(&mut self, now: Nanos) -> Nanos {
         if !std::mem::take(&mut self.paused) {
             return 0;
@@ -48,13 +48,13 @@ impl Clock {
         now - std::mem::replace(&mut self.since, now)
     }
 
-    /// The machine starts anew: its clock begins near zero.
+    /// Restarts the machine, whose clock begins near zero.
     pub fn reboot(&mut self, rng: &mut Rng, now: Nanos) {
         self.origin = rng.spread(1, 1 << 35);
         self.since = now;
     }
 
-    /// What it reads at `now`.
+    /// Returns the reading at `now`.
     pub fn read(&self, now: Nanos) -> Time {
         let local = self.exact(now);
         Time::from_nanos(local - local % self.grain)
@@ -65,14 +65,14 @@ impl Clock {
         (i128::from(self.origin) + elapsed + elapsed * i128::from(self.drift) / MILLION) as u64
     }
 
-    /// When, from `now` on, it first reads `time` or more (to within a grain).
+    /// Returns when, from `now` on, the clock first reads `time` or more, to within a grain.
     pub fn when(&self, now: Nanos, time: Time) -> Nanos {
         let wanted = time.as_nanos().div_ceil(self.grain).saturating_mul(self.grain);
         let ahead = i128::from(wanted) - i128::from(self.origin);
         let elapsed = (ahead.max(0) * MILLION).div_euclid(MILLION + i128::from(self.drift)) + 1;
         let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
         let mut at = self.since.saturating_add(elapsed).max(now);
-        // (That of a paused machine is looked at again when it goes on.)
+        // The clock of a paused machine is looked at again when the machine goes on.
         while at < u64::MAX / 2 && !self.paused && self.read(at) < time {
             at += self.grain;
         }

@@ -1,4 +1,4 @@
-//! What every machine of a run stands on: the network, chance, the oracle, and the trace.
+//! The common state of all machines in a run: the network, the random generator, the oracle, and the trace.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::oracle::Oracle;
 use crate::plan::Plan;
 use crate::rng::{Rng, mix};
 
-/// Something that is to happen, besides the arrival of a datagram.
+/// An event of the run other than the arrival of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// A machine's timer may be due.
@@ -30,7 +30,7 @@ pub enum Event {
         /// Which call.
         call: usize,
     },
-    /// A server's procedure is done.
+    /// A server's procedure ends.
     Done {
         /// Which server.
         server: usize,
@@ -41,7 +41,7 @@ pub enum Event {
     Chaos,
     /// A machine's process crashes.
     Crash(usize),
-    /// The peer that means harm does something.
+    /// The hostile peer does something.
     Harm,
     /// A machine that crashed comes back.
     Restart(usize),
@@ -51,7 +51,7 @@ pub enum Event {
     Move(usize),
     /// Faults end.
     Heal,
-    /// Every call must have ended soon after faults did.
+    /// Time for the check that every call ended soon after the faults did.
     Judge,
 }
 
@@ -59,26 +59,26 @@ pub enum Event {
 const KEYED: u8 = 3;
 const HINTS: [u8; 2] = [CHALLENGE, STALE];
 
-/// What a server sent to an address that has not proven yet that it receives.
+/// The bytes that a server exchanged with an address which has not proven yet that it receives.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     received: u64,
     sent: u64,
-    /// Something that the server sent has arrived there.
+    /// Whether a datagram of the server has arrived at the address.
     reached: bool,
 }
 
-/// The ground of one run.
+/// The common state of all machines in one run.
 pub struct Ground {
     /// The network.
     pub net: Net<Event>,
-    /// Chance, for everything but the network.
+    /// The random generator for everything but the network.
     pub rng: Rng,
     /// The invariants.
     pub oracle: Oracle,
     /// The seed's decisions.
     pub plan: Plan,
-    /// Room for a datagram of any size.
+    /// A buffer for a datagram of any size.
     pub scratch: Vec<u8>,
     /// Whether faults have ended.
     pub healed: bool,
@@ -89,14 +89,14 @@ pub struct Ground {
     /// Datagrams sent.
     pub sent: u64,
     accounts: HashMap<(usize, SocketAddr), Account>,
-    /// Bytes that each server had of the peer that means harm.
+    /// The bytes that each server received from the hostile peer.
     harm: Vec<usize>,
     hash: u64,
     verbose: bool,
 }
 
 impl Ground {
-    /// The ground of a run of `calls` calls that follows `plan`.
+    /// Makes the state of a run of `calls` calls that follows `plan`.
     pub fn new(plan: Plan, mut rng: Rng, calls: u64, verbose: bool) -> Ground {
         let hosts = plan.servers + plan.clients + usize::from(plan.hostile);
         let mut net = Net::new(rng.fork(), hosts, plan.path.delay);
@@ -104,12 +104,11 @@ impl Ground {
             *path = plan.own_path(&mut rng);
         }
         for (client, server) in (plan.servers..hosts).flat_map(|c| (0..plan.servers).map(move |s| (c, s))) {
-            // In the open scheme whoever saw a conversation can answer in the server's name; but
-            // not call in the client's, from an address that is not the client's.
+            // In the open scheme a process that saw a conversation can answer in the server's name. It cannot
+            // call in the client's name from another address.
             net.path(client, server).forge = Some(|rng, bytes| forge(rng, bytes));
             if plan.secret {
-                // Where there are secrets whoever is on the path may do so both ways, and from the true
-                // address.
+                // In a scheme with secrets, a process on the path may try both, and from the true address.
                 for (from, to) in [(client, server), (server, client)] {
                     let path = net.path(from, to);
                     path.forge = Some(forge_sealed);
@@ -136,17 +135,17 @@ impl Ground {
         }
     }
 
-    /// The time.
+    /// Returns the time.
     pub fn now(&self) -> Nanos {
         self.net.now()
     }
 
-    /// The hash of everything that happened so far.
+    /// Returns the hash of everything that happened so far.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Folds something that happened into the trace, and says it if the run is verbose.
+    /// Folds an event into the trace, and prints it if the run is verbose.
     pub fn note(&mut self, facts: &[u64], say: impl FnOnce() -> String) {
         for fact in facts {
             self.hash = mix(self.hash ^ fact).wrapping_add(self.net.now());
@@ -156,7 +155,7 @@ impl Ground {
         }
     }
 
-    /// A datagram arrives.
+    /// Notes the arrival of a datagram.
     pub fn note_arrival(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let ports = u64::from(from.port()) << 48 | u64::from(to.port()) << 32;
         let facts = [ports ^ (host(from) as u64) << 16 ^ host(to) as u64, bytes.len() as u64, xxh3_64(bytes)];
@@ -172,7 +171,7 @@ impl Ground {
     pub fn send_after(&mut self, gap: Nanos, from: SocketAddr, to: SocketAddr, len: usize) {
         self.sent += 1;
         let to = unmasked(to);
-        // (The hostile peer sends in whatever scheme it likes, and is answered in it.)
+        // The hostile peer sends in any scheme, and is answered in it.
         if ![from, to].iter().any(|end| host(*end) == self.hostile()) {
             self.check_scheme(from, len);
         }
@@ -183,7 +182,7 @@ impl Ground {
         self.net.send_after(gap, from, to, &self.scratch[..len]);
     }
 
-    /// Where a datagram comes from, as a server sees it.
+    /// Returns the address from which a datagram comes, as a server sees it.
     pub fn seen(&self, from: SocketAddr) -> SocketAddr {
         match from.ip() {
             IpAddr::V4(ip) if self.plan.loopback.1 => {
@@ -194,8 +193,8 @@ impl Ground {
         }
     }
 
-    /// What is to be sent is of the local scheme if both ends are on one machine, and it is neither a
-    /// question for a ticket nor the answer (docs/protocol.md 3.1).
+    /// Asserts that a datagram to be sent is of the local scheme if both ends are on one machine, unless it
+    /// asks for a ticket or answers such a question (docs/protocol.md 3.1).
     fn check_scheme(&mut self, from: SocketAddr, len: usize) {
         let datagram = &self.scratch[..len];
         let binding = match host(from) < self.plan.servers {
@@ -203,7 +202,7 @@ impl Ground {
             false => datagram.get(4..12) == Some(&[0; 8]),
         };
         if self.plan.secret {
-            // Questions, hints, and answers before there is a key.
+            // These are questions, hints, and answers that come before there is a key.
             let may_be_open = binding || datagram.get(20).is_some_and(|kind| HINTS.contains(kind));
             if datagram.get(1) != Some(&KEYED) && !(may_be_open && datagram.get(1) == Some(&0)) {
                 let what = format!("{from} sends without a key: {}", show(datagram));
@@ -218,7 +217,7 @@ impl Ground {
         }
     }
 
-    /// If what is to be sent refuses a ticket it is addressed to conversation zero.
+    /// Addresses a datagram to conversation zero, if it refuses a ticket.
     pub fn make_refusal_anonymous(&mut self, len: usize) {
         let datagram = &mut self.scratch[..len];
         if datagram.get(20) == Some(&STALE) {
@@ -227,7 +226,7 @@ impl Ground {
         }
     }
 
-    /// A server took in a datagram.
+    /// Notes that a server received a datagram.
     pub fn server_received(&mut self, server: usize, from: SocketAddr, len: usize) {
         self.accounts.entry((server, from)).or_default().received += len as u64;
         if self.plan.hostile && host(from) == self.hostile() {
@@ -235,17 +234,18 @@ impl Ground {
         }
     }
 
-    /// The host of the peer that means harm, if there is one.
+    /// Returns the host of the hostile peer, if there is one.
     pub fn hostile(&self) -> usize {
         self.plan.servers + self.plan.clients
     }
 
-    /// Bytes that a server had of it.
+    /// Returns the bytes that a server received from the hostile peer.
     pub fn harm(&self, server: usize) -> usize {
         self.harm[server]
     }
 
-    /// A server sends: to an address that nothing of it has reached, at most three times what came.
+    /// Checks a datagram that a server sends: an address that nothing of the server has reached gets at most
+    /// three times the bytes that came from there.
     pub fn server_sent(&mut self, server: usize, to: SocketAddr, len: usize) {
         let account = self.accounts.entry((server, to)).or_default();
         account.sent += len as u64;
@@ -256,9 +256,9 @@ impl Ground {
         }
     }
 
-    /// A datagram of a server reached an address, which can prove now that it receives.
+    /// Notes that a server's datagram reached an address, which can now prove that it receives.
     pub fn server_reached(&mut self, server: usize, to: SocketAddr) {
-        // (Where addresses move nobody knows any more which server it was.)
+        // Where addresses move, it is not known any more which server it was.
         let to = self.seen(to);
         let all = if self.plan.moves > 0 { 0..self.plan.servers } else { server..server + 1 };
         for server in all {
@@ -266,7 +266,7 @@ impl Ground {
         }
     }
 
-    /// A restored server knows what it knew when the snapshot was taken.
+    /// Restores what a server knew of addresses when the snapshot was taken.
     pub fn server_restored(&mut self, server: usize, snapshot: &Ground) {
         for (key, then) in snapshot.accounts.iter().filter(|((s, _), _)| *s == server) {
             let account = self.accounts.entry(*key).or_default();
@@ -277,15 +277,15 @@ impl Ground {
         self.harm[server] = self.harm[server].max(snapshot.harm[server]);
     }
 
-    /// A server's new life knows no address.
+    /// Forgets the addresses of a server that was restarted.
     pub fn server_forgot(&mut self, server: usize) {
         self.accounts.retain(|(s, _), _| *s != server);
         self.harm[server] = 0;
     }
 }
 
-/// What somebody who saw a datagram makes of it, half of the time: some bytes are others, and the
-/// tag, which has no secret in the open scheme, is right.
+/// Forges a datagram, half of the time, as a process that saw it can: changes some bytes and makes the tag
+/// right, which has no secret in the open scheme.
 fn forge(rng: &mut Rng, bytes: &mut [u8]) {
     let Some(body) = bytes.len().checked_sub(8).filter(|body| *body > 4 && rng.chance(500_000)) else {
         return;
@@ -296,9 +296,8 @@ fn forge(rng: &mut Rng, bytes: &mut [u8]) {
     seal(bytes);
 }
 
-/// What somebody on the path makes of a datagram whose key is not known there: it comes again, as it was,
-/// with some other bytes, with another number, for another conversation, or in the open scheme with the right
-/// tag.
+/// Forges a datagram as a process on the path without the key can: repeats it unchanged, with some other
+/// bytes, with another number, for another conversation, or in the open scheme with the right tag.
 fn forge_sealed(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let Some(&scheme) = bytes.get(1).filter(|_| bytes.len() > 44) else { return };
     match rng.below(5) {
@@ -323,12 +322,12 @@ fn forge_sealed(rng: &mut Rng, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The address that a server [sees](Ground::seen) so.
+/// Returns the true address for one that a server [sees](Ground::seen).
 fn unmasked(seen: SocketAddr) -> SocketAddr {
     address(host(seen), seen.port())
 }
 
-/// Makes the tag right of a datagram that was changed, in its scheme.
+/// Makes the tag of a changed datagram right, in its scheme.
 fn seal(datagram: &mut [u8]) {
     let (local, len) = (datagram.get(1) == Some(&1), datagram.len() as u64);
     if let Some((body, tag)) = datagram.split_last_chunk_mut::<8>() {
@@ -336,7 +335,7 @@ fn seal(datagram: &mut [u8]) {
     }
 }
 
-/// A datagram, for people, in one line.
+/// Returns a datagram as one line of text.
 fn show(bytes: &[u8]) -> String {
     match farcall_proto::dump::dump(bytes) {
         Ok(dump) => dump.to_string().lines().map(str::trim).collect::<Vec<_>>().join("; "),

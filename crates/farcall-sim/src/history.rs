@@ -1,14 +1,15 @@
-//! Whether what several clients saw could have happened one operation after the other: linearizability.
+//! Checks linearizability: whether the results that several clients saw could have come from operations made
+//! one after another.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Operations that several clients made at the same time on something that they share, to be
+/// The operations that several clients made at the same time on a shared object, to be
 /// [checked](History::check) in the end.
 ///
-/// `O` says what an operation was and, once it has ended, what came of it.
+/// `O` says what an operation was and, once it has ended, its result.
 ///
 /// ```
 /// use farcall_sim::history::History;
@@ -39,7 +40,7 @@ pub struct History<O>(Mutex<Events<O>>);
 #[derive(Debug)]
 struct Events<O> {
     operations: Vec<Operation<O>>,
-    /// How many have begun or ended.
+    /// The number of operations that have begun or ended.
     time: u64,
 }
 
@@ -48,8 +49,8 @@ struct Events<O> {
 struct Operation<O> {
     what: O,
     begun: u64,
-    /// Never, for one whose end nobody has seen: it may take effect at any time after its beginning, or not
-    /// at all.
+    /// When the operation ended; `NEVER` if no client saw its end. Then it may take effect at any time after
+    /// its beginning, or not at all.
     ended: u64,
 }
 
@@ -66,7 +67,7 @@ impl<O> Default for History<O> {
 }
 
 impl<O: Clone + fmt::Debug> History<O> {
-    /// An operation begins.
+    /// Notes the beginning of an operation.
     pub fn begin(&self, what: O) -> Begun {
         let mut events = self.lock();
         let begun = events.tick();
@@ -74,8 +75,8 @@ impl<O: Clone + fmt::Debug> History<O> {
         Begun(events.operations.len() - 1)
     }
 
-    /// It has ended, and that is what it was. Of one that failed, and may have happened or may yet happen, no
-    /// end is noted.
+    /// Notes the end of an operation, and its result in `what`. An operation that failed, and may have
+    /// happened or may yet happen, gets no end.
     pub fn end(&self, begun: Begun, what: O) {
         let mut events = self.lock();
         let ended = events.tick();
@@ -83,7 +84,7 @@ impl<O: Clone + fmt::Debug> History<O> {
         *operation = Operation { what, ended, ..*operation };
     }
 
-    /// How many operations have begun, and how many have ended.
+    /// Returns how many operations have begun, and how many have ended.
     pub fn counts(&self) -> (usize, usize) {
         let events = self.lock();
         (
@@ -92,16 +93,15 @@ impl<O: Clone + fmt::Debug> History<O> {
         )
     }
 
-    /// Whether there is an order of the operations, each at some moment between its beginning and its end, in
-    /// which `step` allows them all: it gives the state after an operation, if that could have happened in
-    /// the state before.
+    /// Checks whether there is an order of the operations, each at some moment between its beginning and its
+    /// end, in which `step` allows them all. `step` returns the state after an operation, if the operation
+    /// could have happened in the state before.
     ///
-    /// It is the search of Wing and Gong (1993), which looks at each state with each set of operations once
-    /// (Lowe 2017). It takes no longer than that while few operations overlap, as in a history of some
-    /// dozens.
+    /// The search is that of Wing and Gong (1993), which looks at each state with each set of operations once
+    /// (Lowe 2017). It is fast while few operations overlap, as in a history of some dozens.
     ///
     /// # Errors
-    /// There is none.
+    /// When there is no such order.
     pub fn check<S: Clone + Eq + Hash>(
         &self,
         initial: S,
@@ -119,13 +119,13 @@ impl<O: Clone + fmt::Debug> History<O> {
             if done.ended > furthest.ended {
                 furthest = done.clone();
             }
-            // Whatever had not begun when the first of those that are left has ended came after that one.
+            // Operations that began after the first end among the remaining ones come after that one.
             let left = || operations.iter().enumerate().filter(|(which, _)| !done.has(*which));
             let first_end = left().map(|(_, operation)| operation.ended).min().unwrap_or(NEVER);
-            // Those that began first are tried first.
+            // Operations that began first are tried first.
             for (which, operation) in left().filter(|(_, operation)| operation.begun < first_end).rev() {
                 let Some(after) = step(&state, &operation.what) else { continue };
-                // One that need not have happened, and changes nothing, has not.
+                // An operation that need not have happened, and changes nothing, is left out.
                 if operation.ended == NEVER && after == state {
                     continue;
                 }
@@ -150,10 +150,10 @@ impl<O> Events<O> {
     }
 }
 
-/// The operations that stand in the order already.
+/// The operations that have their place in the order.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Done {
-    /// A bit for each.
+    /// A bit for each operation.
     bits: Box<[u64]>,
     /// How many of them have ended.
     ended: usize,
@@ -176,7 +176,7 @@ impl Done {
     }
 }
 
-/// No order of the operations explains what was seen. As text: the history, and how far an order could be
+/// No order of the operations explains the results. The text shows the history, and how far an order could be
 /// found.
 #[derive(Clone, Debug)]
 pub struct NotLinearizable(String);
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// Operations with their beginnings and ends.
+    /// Checks operations with their beginnings and ends.
     fn history(operations: &[(Of, u64, u64)]) -> bool {
         let operations: Vec<_> = operations
             .iter()
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn new_then_old_is_found_during_a_write() {
         assert!(!history(&[(Write(1), 1, 9), (Read(Some(1)), 2, 3), (Read(Some(0)), 4, 5)]));
-        // By two readers who overlap it is all right.
+        // Two overlapping readers may see this.
         assert!(history(&[(Write(1), 1, 9), (Read(Some(1)), 2, 5), (Read(Some(0)), 3, 4)]));
     }
 
@@ -267,7 +267,7 @@ mod tests {
         assert!(history(&[(Read(None), 1, NEVER), (Write(1), 2, 3), (Read(Some(1)), 4, 5)]));
     }
 
-    /// The definition, tried in every order: what no cleverness can get wrong.
+    /// Checks the definition by trying every order: simple enough to be right.
     fn by_definition(operations: &[(Of, u64, u64)], done: &mut Vec<usize>, held: u64) -> bool {
         if operations
             .iter()

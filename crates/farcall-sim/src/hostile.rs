@@ -1,6 +1,6 @@
-//! A peer that means harm: it is known to the servers, and holds them busy with what never ends.
+//! A hostile peer: the servers know it, and it keeps them busy with work that never ends.
 //!
-//! It has a host of its own. What it sends is no call that could be executed: fragments whose first bytes
+//! The peer has a host of its own. It sends no call that could be executed: only fragments whose first bytes
 //! never come, activities far from each other, probes in bulk. The number of each datagram says how many
 //! bytes may answer it ([`answered_by`]).
 
@@ -15,21 +15,21 @@ use crate::ground::{Event, Ground};
 use crate::net::{MICROS, MILLIS, address};
 use crate::plan::NAME;
 
-/// Its conversations, each with a port of its own.
+/// The number of the peer's conversations, each with a port of its own.
 const PORTS: u16 = 4;
 
-/// Arguments that never come whole have so many bytes.
+/// The length of arguments that never come whole, in bytes.
 const TOTAL: u32 = 20_000;
 
-/// The call of which it asks again and again what has arrived.
+/// The call about whose arguments the peer asks again and again.
 const PROBED: u32 = 1;
 
 /// The peer and its machine.
 pub struct HostileNode {
-    /// Its host.
+    /// The peer's host.
     pub index: usize,
     talks: Vec<Talk>,
-    /// How often it does something.
+    /// How often the peer will still do something.
     left: u32,
 }
 
@@ -43,14 +43,14 @@ struct Talk {
     sequence: u64,
 }
 
-/// How many bytes may answer a datagram of this peer.
+/// Returns how many bytes may answer a datagram of this peer.
 pub fn answered_by(datagram: &[u8]) -> Option<usize> {
     let number = u64::from_be_bytes(datagram.get(12..20)?.try_into().ok()?);
     (number >> 63 != 0).then_some((number & 0xf_ffff) as usize)
 }
 
 impl HostileNode {
-    /// A peer on this host, unknown yet to the servers.
+    /// Makes a peer on this host, which the servers do not know yet.
     pub fn new(index: usize, g: &mut Ground) -> HostileNode {
         let mut talks = Vec::new();
         for (server, port) in
@@ -74,14 +74,15 @@ impl HostileNode {
         let at = g.rng.index(self.talks.len());
         let talk = &mut self.talks[at];
         if g.rng.chance(20_000) || talk.export.is_none() && g.rng.chance(100_000) {
-            // Another conversation from there.
+            // The peer begins another conversation from this port.
             let core = Conversation::new(g.plan.client.clone(), g.rng.next() | 1);
             *talk = Talk { core, known: None, export: None, sequence: 1, ..*talk };
         }
         match (talk.known, talk.export) {
             (Some(id), Some(export)) => talk.harm(g, id, export),
             (_, None) => talk.core.bind(now, NAME, 0),
-            // A call of nothing that is exported: it is refused, and the conversation known.
+            // The peer calls something that is not exported: the call is refused, and the conversation is
+            // known.
             (None, Some(_)) => {
                 let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 1 };
                 let _ = talk.core.start(|| now, &call, &mut Vec::new());
@@ -92,7 +93,7 @@ impl HostileNode {
         g.net.after(pause, Event::Harm);
     }
 
-    /// A datagram arrives.
+    /// Delivers a datagram to the peer.
     pub fn receive(&mut self, g: &mut Ground, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
         let now = Time::from_nanos(g.now() + 1);
         if let Some(talk) =
@@ -120,7 +121,7 @@ impl Talk {
         }
     }
 
-    /// One datagram, of as many frames as fit.
+    /// Sends one datagram of as many frames as fit.
     fn harm(&mut self, g: &mut Ground, id: u64, export: u64) {
         self.sequence += 1;
         let (sequence, most) = (self.sequence, g.plan.server.max_activities);
@@ -128,12 +129,12 @@ impl Talk {
         let anywhere = |g: &mut Ground| g.rng.below(u64::from(most)) as u32;
         let (mut frames, mut selects) = (Vec::new(), many as usize);
         match g.rng.below(6) {
-            // As far ahead as may be, of the highest activity.
+            // A fragment as far ahead as may be, of the highest activity.
             0 => fragment(&mut frames, most - 1, sequence, export, TOTAL - 4, 4),
             1 => {
                 (0..many).for_each(|_| fragment(&mut frames, anywhere(g), sequence, export, TOTAL - 400, 40))
             }
-            // One call with gaps, and what has come of it asked for more often than it can have changed.
+            // One call with gaps, and questions about it that come more often than the answer can change.
             2 => {
                 (0..20).for_each(|n| fragment(&mut frames, PROBED, 1 << 40, export, 8 + 16 * n, 4));
                 selects = 20;
@@ -151,7 +152,7 @@ impl Talk {
                 (0..many).for_each(|_| about(&mut frames, PROBE, anywhere(g), sequence, &[]));
             }
         }
-        // Thrice the bytes and one datagram, and what has arrived of each call that is asked for.
+        // Three times the bytes and one datagram, and a SELECT for each call that the datagram asks about.
         let len = 28 + frames.len();
         let answers = (3 * len + 1200 + 300 * selects) as u64;
         let number = 1 << 63 | (g.rng.next() >> 1 & !0xf_ffff) | answers;
@@ -168,7 +169,7 @@ impl Talk {
     }
 }
 
-/// A frame about a call.
+/// Appends a frame about a call.
 fn about(frames: &mut Vec<u8>, kind: u8, activity: u32, sequence: u64, more: &[u8]) {
     frames.extend([kind, if kind == CALL { 2 } else { 0 }]);
     frames.extend((16 + more.len() as u16).to_be_bytes());
@@ -178,7 +179,7 @@ fn about(frames: &mut Vec<u8>, kind: u8, activity: u32, sequence: u64, more: &[u
     frames.extend(more);
 }
 
-/// A fragment of a call's arguments.
+/// Appends a fragment of a call's arguments.
 fn fragment(frames: &mut Vec<u8>, activity: u32, sequence: u64, export: u64, offset: u32, len: usize) {
     let mut more = export.to_be_bytes().to_vec();
     more.extend([0, 0, 0, 1]);

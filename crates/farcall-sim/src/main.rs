@@ -32,10 +32,10 @@ enum Command {
 
 #[derive(Args)]
 struct SoakArgs {
-    /// How many seeds.
+    /// The number of seeds.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// How many calls, all seeds together (at least one each) [default: 1000 for each seed].
+    /// The number of calls of all seeds together (at least one each) [default: 1000 for each seed].
     #[arg(long)]
     calls: Option<u64>,
     /// The first seed.
@@ -60,7 +60,7 @@ struct ReplayArgs {
     /// The seed.
     #[arg(long)]
     seed: u64,
-    /// Calls of its run.
+    /// The number of calls in its run.
     #[arg(long, default_value_t = 1000)]
     calls: u64,
     /// The rule that was broken on purpose.
@@ -88,7 +88,7 @@ struct BulkArgs {
     /// The largest datagram that the path lets pass, in bytes.
     #[arg(long, default_value_t = 1472)]
     mtu: usize,
-    /// The network's chance.
+    /// The seed of the network.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Prints one line of JSON and nothing else.

@@ -1,4 +1,4 @@
-//! What the models of ONC RPC and of shared memory have in common: how calls end, what a run reports, and the
+//! The common part of the models of ONC RPC and of shared memory: how calls end, what a run reports, and the
 //! promises that both make.
 
 use farcall_proto::Ran;
@@ -6,7 +6,7 @@ use farcall_proto::Ran;
 use crate::oracle::Violation;
 use crate::rng::mix;
 
-/// How many calls there were, and what became of them.
+/// Counts of the calls of a run, and of their outcomes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Calls made.
@@ -41,10 +41,10 @@ impl Tally {
     }
 }
 
-/// What is known of a run when it has ended.
+/// The report of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What was counted.
+    /// The counts.
     pub tally: Tally,
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
@@ -57,7 +57,7 @@ pub struct Report {
 pub(crate) enum Ended {
     Returned,
     Failed(Ran),
-    /// Its caller died.
+    /// The caller of the call died.
     Abandoned,
 }
 

@@ -28,7 +28,7 @@ pub const SECS: Nanos = 1_000_000_000;
 pub struct Path {
     /// The time that any datagram takes.
     pub delay: Nanos,
-    /// Up to this much more, evenly.
+    /// The most time that a datagram takes in addition, drawn evenly.
     pub jitter: Nanos,
     /// Datagrams that vanish.
     pub loss: u32,
@@ -42,13 +42,13 @@ pub struct Path {
     pub corrupt: u32,
     /// Datagrams of which a copy comes from an address that did not send it.
     pub spoof: u32,
-    /// What they who send such copies may make of them.
+    /// Changes such a copy, as the forger may.
     pub forge: Option<fn(&mut Rng, &mut Vec<u8>)>,
-    /// Whether they are on the path: such copies come from the address that did send the datagram.
+    /// Whether the forger is on the path: then such copies come from the address that did send the datagram.
     pub impostor: bool,
-    /// Datagrams to a dead process that the sender is told of by ICMP.
+    /// Datagrams to a dead process about which ICMP tells the sender.
     pub icmp: u32,
-    /// Datagrams after which somebody who has not seen them forges an ICMP error.
+    /// Datagrams after which a process that has not seen them forges an ICMP error.
     pub forged_icmp: u32,
     /// The largest datagram that passes; a larger one vanishes.
     pub mtu: usize,
@@ -56,9 +56,9 @@ pub struct Path {
     pub rate: u64,
     /// How long a datagram may wait for its turn at that rate before it is dropped.
     pub queue: Nanos,
-    /// Nothing passes until then.
+    /// Until when nothing passes.
     pub cut_until: Nanos,
-    /// When the last datagram is through, at that rate.
+    /// When the path has sent the last datagram, at that rate.
     free_at: Nanos,
 }
 
@@ -86,7 +86,7 @@ impl Path {
         }
     }
 
-    /// Takes every fault away but what the path is made of: delay, rate and size.
+    /// Removes every fault, but keeps delay, rate and size.
     pub fn heal(&mut self) {
         *self = Path {
             mtu: self.mtu,
@@ -101,17 +101,17 @@ impl Path {
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// How many faults there were, of each sort.
+        /// The number of faults of each sort.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Faults { $($(#[$doc])* pub $name: u64,)* }
 
         impl Faults {
-            /// Each sort by name, with its count.
+            /// Returns each sort by name, with its count.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
 
-            /// Adds those of another run.
+            /// Adds the counts of another run.
             pub fn add(&mut self, other: &Faults) {
                 $(self.$name += other.$name;)*
             }
@@ -126,7 +126,7 @@ faults! {
     duplicated,
     /// Copies that came seconds to hours later.
     late,
-    /// ICMP errors that somebody forged.
+    /// Forged ICMP errors.
     forged_icmp,
     /// Datagrams overtaken by later ones.
     reordered,
@@ -170,34 +170,34 @@ faults! {
     evictions,
 }
 
-/// What comes out of the network.
+/// An event that comes out of the network.
 #[derive(Debug)]
 pub enum Step<E> {
     /// A datagram arrives. Give the bytes back with [`Net::recycle`].
     Datagram {
-        /// Who seems to have sent it.
+        /// The address that seems to have sent the datagram.
         from: SocketAddr,
-        /// Where it arrives.
+        /// The address where the datagram arrives.
         to: SocketAddr,
         /// The datagram.
         bytes: Vec<u8>,
     },
-    /// An ICMP error tells `sender` that nobody is at `peer`.
+    /// An ICMP error tells `sender` that no process is at `peer`.
     Refused {
-        /// Who sent the datagram that nobody took.
+        /// The address that sent the refused datagram.
         sender: SocketAddr,
-        /// Where it was sent.
+        /// The address to which it was sent.
         peer: SocketAddr,
         /// The beginning of the datagram, as the error quotes it.
         quoted: Vec<u8>,
-        /// Nobody refused anything: who says so has not seen the datagram.
+        /// Whether the error is forged, by a process that has not seen the datagram.
         forged: bool,
     },
     /// An event of the network's user.
     Event(E),
 }
 
-/// What happens when: first by time, then in the order of asking.
+/// An entry of the queue, ordered by time and then by the order of insertion.
 type Entry = Reverse<(Nanos, u64, u32)>;
 
 /// The network and its clock.
@@ -205,7 +205,7 @@ pub struct Net<E> {
     now: Nanos,
     asked: u64,
     queue: BinaryHeap<Entry>,
-    /// What the queue's entries stand for; free places are listed apart.
+    /// The events of the queue's entries; `free` lists the unused places.
     slots: Vec<Option<Step<E>>>,
     free: Vec<u32>,
     spare: Vec<Vec<u8>>,
@@ -219,7 +219,7 @@ pub struct Net<E> {
     pub faults: Faults,
 }
 
-/// The address of a host, at a port.
+/// Returns the address of a host, at a port.
 pub fn address(host: usize, port: u16) -> SocketAddr {
     let [.., high, low] = host.to_be_bytes();
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, high, low)), port)
@@ -228,7 +228,7 @@ pub fn address(host: usize, port: u16) -> SocketAddr {
 /// The first of the ports from which forged copies come.
 pub const FORGER: u16 = 60_000;
 
-/// The host of an address made by [`address`].
+/// Returns the host of an address made by [`address`].
 pub fn host(address: SocketAddr) -> usize {
     match address.ip() {
         IpAddr::V4(ip) => usize::from(u16::from_be_bytes([ip.octets()[2], ip.octets()[3]])),
@@ -237,7 +237,7 @@ pub fn host(address: SocketAddr) -> usize {
 }
 
 impl<E> Net<E> {
-    /// A network of `hosts` hosts, at time 0, with clean paths of `delay`.
+    /// Makes a network of `hosts` hosts, at time 0, with clean paths of `delay`.
     pub fn new(rng: Rng, hosts: usize, delay: Nanos) -> Net<E> {
         Net {
             now: 0,
@@ -267,29 +267,29 @@ impl<E> Net<E> {
         hosts - 1
     }
 
-    /// The time.
+    /// Returns the time.
     pub fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The path from one host to another.
+    /// Returns the path from one host to another.
     pub fn path(&mut self, from: usize, to: usize) -> &mut Path {
         &mut self.paths[from * self.hosts + to]
     }
 
-    /// Every path.
+    /// Returns every path.
     pub fn paths(&mut self) -> &mut [Path] {
         &mut self.paths
     }
 
-    /// From now on somebody is at this address.
+    /// Notes that a process is at this address from now on.
     pub fn bind(&mut self, address: SocketAddr) {
         if !self.bound.contains(&address) {
             self.bound.push(address);
         }
     }
 
-    /// Nobody is there any more.
+    /// Notes that no process is at this address any more.
     pub fn unbind(&mut self, address: SocketAddr) {
         self.bound.retain(|a| *a != address);
     }
@@ -304,12 +304,12 @@ impl<E> Net<E> {
         self.push(time.max(self.now), Step::Event(event));
     }
 
-    /// Datagrams that have not arrived yet.
+    /// Returns the number of datagrams that have not arrived yet.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// When the last of the datagrams sent so far arrives, or arrived.
+    /// Returns when the last of the datagrams sent so far arrives, or arrived.
     pub fn last_arrival(&self) -> Nanos {
         self.last_arrival
     }
@@ -367,7 +367,7 @@ impl<E> Net<E> {
         self.deliver(path, from, to, bytes, delay);
     }
 
-    /// What comes next; `None` when nothing ever will. Time moves to it.
+    /// Moves time to the next event and returns it; `None` if there will never be one.
     pub fn step(&mut self) -> Option<(Nanos, Step<E>)> {
         loop {
             let Reverse((time, _, slot)) = self.queue.pop()?;
@@ -394,7 +394,7 @@ impl<E> Net<E> {
         }
     }
 
-    /// Whether a datagram may enter the path, and how long it waits there for those before it.
+    /// Returns how long a datagram waits on the path for those before it; `None` if it is dropped.
     fn admit(&mut self, index: usize, path: Path, len: usize) -> Option<Nanos> {
         if path.cut_until > self.now {
             self.faults.partitioned += 1;
@@ -430,24 +430,24 @@ impl<E> Net<E> {
         self.push(time, Step::Datagram { from, to, bytes });
     }
 
-    /// Nobody took a datagram: perhaps its sender is told.
+    /// Drops a datagram that reached no process, and perhaps tells its sender by ICMP.
     fn undeliverable(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         self.faults.undeliverable += 1;
         let back = *self.path(host(to), host(from));
         if self.bound.contains(&from) && self.rng.chance(back.icmp) {
             let quoted = bytes[..bytes.len().min(QUOTED)].to_vec();
-            // Some come when much has happened since.
+            // Some of these errors come long afterwards.
             let late = if self.rng.chance(back.late) { self.rng.spread(SECS, 600 * SECS) } else { 0 };
             let refused = Step::Refused { sender: from, peer: to, quoted, forged: false };
             self.push(self.now + back.delay + late, refused);
         }
     }
 
-    /// Somebody who knows the addresses, and guesses the rest, says that nobody took a datagram.
+    /// Forges an ICMP error of a process that knows the addresses and guesses the rest.
     fn forge_icmp(&mut self, path: Path, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         self.faults.forged_icmp += 1;
         let mut quoted = bytes[..bytes.len().min(QUOTED)].to_vec();
-        // The conversation, or where there is none what stands first in a question.
+        // This guesses the conversation or, in a BIND, the client's identifier.
         for at in [4, 24] {
             let word = self.rng.next().to_be_bytes();
             quoted.iter_mut().skip(at).zip(word).for_each(|(byte, guess)| *byte = guess);

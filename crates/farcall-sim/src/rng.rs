@@ -1,11 +1,11 @@
-//! The one source of chance: a small generator whose sequence is the same on every platform.
+//! The one source of random choices: a small generator whose sequence is the same on every platform.
 
 /// SplitMix64 (Steele, Lea & Flood 2014): 64 bits of state, no floating point anywhere, so that a
 /// seed means the same run on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
-/// The finalizer of SplitMix64: every bit of `x` reaches every bit of the value.
+/// Returns the finalizer of SplitMix64: every bit of `x` reaches every bit of the value.
 pub fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -13,49 +13,49 @@ pub fn mix(x: u64) -> u64 {
 }
 
 impl Rng {
-    /// The generator of `seed`.
+    /// Makes the generator of `seed`.
     pub fn new(seed: u64) -> Rng {
         Rng(mix(seed ^ 0x6661_7263_616c_6c21))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.0)
     }
 
-    /// A generator that goes its own way from here.
+    /// Returns a new generator, independent of this one from here on.
     pub fn fork(&mut self) -> Rng {
         Rng(self.next())
     }
 
-    /// A number from 0 to `bound - 1`; 0 when `bound` is 0.
+    /// Returns a number from 0 to `bound - 1`; 0 when `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both possible.
+    /// Returns a number from `low` to `high`, both possible.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.below((high - low).saturating_add(1))
     }
 
-    /// An index into something of `len` elements.
+    /// Returns an index into something of `len` elements.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True `per_million` times in a million.
+    /// Returns true `per_million` times in a million.
     pub fn chance(&mut self, per_million: u32) -> bool {
         per_million > 0 && self.below(1_000_000) < u64::from(per_million)
     }
 
-    /// One of `choices`, which are not empty.
+    /// Returns one of `choices`, which must not be empty.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.index(choices.len())]
     }
 
-    /// From `low` to about `high`, each power of two between them equally likely: most values are
-    /// small and some are very large.
+    /// Returns a number from `low` to about `high`. Each power of two between them is equally likely, so most
+    /// numbers are small and some are very large.
     pub fn spread(&mut self, low: u64, high: u64) -> u64 {
         let (low, high) = (low.max(1), high.max(low).max(1));
         let bits = self.within(u64::from(low.ilog2()), u64::from(high.ilog2()));

@@ -3,12 +3,12 @@
 //! [`check`](crate::check) describes it. This module has what simulated code itself asks for:
 //! [`sleep`], [`now`], [`random`], [`spawn`] and so on.
 
-mod baton;
 mod env;
 mod faults;
 mod inside;
 mod names;
 mod panics;
+mod scheduler_token;
 mod state;
 mod world;
 

@@ -1,4 +1,5 @@
-//! A simulated client's posted writes: it imports what a server exports, posts, and asks what was done.
+//! The posted writes of a simulated client: it imports a server's memory, posts writes, and asks how many
+//! were done.
 
 use farcall_memory::posted::{Answer, Asking, Posts, may_ask_again};
 use farcall_proto::MAX_POST;
@@ -8,9 +9,9 @@ use crate::ground::Ground;
 use crate::memory::{FORGOTTEN, POSTED, Post, REFUSED};
 use crate::net::address;
 
-/// What was posted of one export.
+/// The posted writes of one export.
 pub struct Import {
-    /// Its number, for the oracle.
+    /// The oracle's number for this import.
     truth: usize,
     export: u64,
     posts: Posts<()>,
@@ -19,7 +20,7 @@ pub struct Import {
 }
 
 impl ClientNode {
-    /// Posts some writes, when there is a stream for them, and perhaps asks.
+    /// Posts some writes if there is a stream for them, and perhaps asks how many were done.
     pub fn post(&mut self, g: &mut Ground, server: usize) {
         let Some(talk) = &mut self.conversations[server] else { return };
         let Some(export) = talk.export else { return };
@@ -53,7 +54,7 @@ impl ClientNode {
         }
     }
 
-    /// Asks what was done, if that is to be known.
+    /// Asks how many writes were done, if the user is to know.
     fn ask(&mut self, g: &mut Ground, server: usize) {
         let Some(import) = self.conversations[server].as_mut().and_then(|talk| talk.import.as_mut()) else {
             return;
@@ -68,7 +69,7 @@ impl ClientNode {
         }
     }
 
-    /// A call about what is posted has ended.
+    /// Acts on the end of a call about posted writes.
     pub fn posts_end(&mut self, g: &mut Ground, server: usize, call: usize, reply: Reply) {
         let meant = g.oracle.calls[call];
         let Some(talk) = &mut self.conversations[server] else { return };

@@ -11,8 +11,8 @@ use farcall::env::{Env, Received};
 use farcall_proto::dump::dump;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::baton::Baton;
 use super::faults::Faults;
+use super::scheduler_token::SchedulerToken;
 use crate::net::{Nanos, Net, Path, SECS, Step, address, host};
 use crate::rng::{Rng, mix};
 #[cfg(unix)]
@@ -74,7 +74,7 @@ pub(super) struct State {
 pub(super) struct Thread {
     pub(super) name: String,
     pub(super) process: usize,
-    pub(super) baton: Arc<Baton>,
+    pub(super) token: Arc<SchedulerToken>,
     pub(super) status: Status,
     /// The number of its present or last wait.
     ticket: u64,
@@ -336,7 +336,7 @@ impl State {
         self.threads.push(Thread {
             name: name.to_owned(),
             process,
-            baton: Arc::default(),
+            token: Arc::default(),
             status: Status::Ready,
             ticket: 0,
             killed: false,

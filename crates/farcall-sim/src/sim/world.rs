@@ -1,4 +1,4 @@
-//! The world that a test's processes live in, and the baton that goes from thread to thread in it.
+//! The world that a test's processes live in, and the token that goes from thread to thread in it.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,7 +13,7 @@ use farcall::System;
 use farcall::guard::ProcessGone;
 use farcall::names::Memory;
 
-use super::baton::Baton;
+use super::scheduler_token::SchedulerToken;
 use super::state::{Due, Main, State, Status, ThreadId, Waits};
 use crate::net::Nanos;
 
@@ -24,11 +24,11 @@ pub(super) struct World {
     pub(super) names: Memory,
     /// Threads of the operating system, one for each of `State::threads`.
     handles: Mutex<Vec<(ThreadId, JoinHandle<()>)>>,
-    /// Given the baton when everything is over.
-    supervisor: Baton,
-    /// How often the baton was given.
+    /// Receives the token when the run is over.
+    supervisor: SchedulerToken,
+    /// How often the token was given.
     handed: AtomicU64,
-    /// How long, in real time, a thread may keep the baton.
+    /// How long, in real time, a thread may keep the token.
     patience: Duration,
     /// A thread kept it longer: nobody goes on.
     lost: AtomicBool,
@@ -62,7 +62,7 @@ impl World {
             state: Mutex::new(State::new(seed, verbose)),
             names: Memory::new(),
             handles: Mutex::default(),
-            supervisor: Baton::default(),
+            supervisor: SchedulerToken::default(),
             handed: AtomicU64::new(0),
             patience,
             lost: AtomicBool::new(false),
@@ -213,10 +213,11 @@ impl World {
         Ok(())
     }
 
-    /// A thread, from the first time that it is given the baton to the last time that it gives it away.
+    /// Runs a simulated thread, from the first time that it receives the token to the last time that it gives
+    /// it away.
     fn be(self: Arc<World>, thread: ThreadId, body: Box<dyn FnOnce() + Send>) {
         HERE.set(Some(Here { world: self.clone(), thread }));
-        self.take_baton(self.lock(), thread);
+        self.take_token(self.lock(), thread);
         let (killed, env) = {
             let state = self.lock();
             let known = &state.threads[thread];
@@ -265,16 +266,16 @@ impl World {
         drop(self.go_on(state, thread));
     }
 
-    /// Gives the baton to whoever is next, and comes back with it.
+    /// Gives the token to the next thread, and returns once this thread has it again.
     fn switch<'a>(&'a self, mut state: Guard<'a>, thread: ThreadId) -> Guard<'a> {
         let next = state.next();
         if next == Some(thread) {
             state.threads[thread].status = Status::Ready;
             return state;
         }
-        let baton = state.threads[thread].baton.clone();
+        let token = state.threads[thread].token.clone();
         self.give(state, next);
-        baton.take();
+        token.take();
         self.unless_lost();
         self.lock()
     }
@@ -288,17 +289,17 @@ impl World {
             }
             Some(next) => {
                 state.running = next;
-                let baton = state.threads[next].baton.clone();
+                let token = state.threads[next].token.clone();
                 drop(state);
-                baton.give();
+                token.give();
             }
         }
     }
 
-    fn take_baton(&self, state: Guard<'_>, thread: ThreadId) {
-        let baton = state.threads[thread].baton.clone();
+    fn take_token(&self, state: Guard<'_>, thread: ThreadId) {
+        let token = state.threads[thread].token.clone();
         drop(state);
-        baton.take();
+        token.take();
         self.unless_lost();
     }
 
@@ -328,7 +329,7 @@ impl World {
         resume_unwind(Box::new(ProcessGone))
     }
 
-    /// Gives the baton away for ever.
+    /// Gives the token away for good, because this thread ends.
     fn leave(&self, thread: ThreadId, status: Status) {
         let mut state = self.lock();
         state.end(thread, status);
