@@ -1,13 +1,13 @@
-//! A model of ONC RPC (RFC 5531) over UDP and TCP: what decides in `farcall-onc`'s clients and servers, in a
-//! seeded network.
+//! A model of ONC RPC (RFC 5531) over UDP and TCP: the deciding parts of `farcall-onc`'s clients and servers,
+//! in a seeded network.
 //!
 //! The model runs the drivers' own code. Of a client it runs the part that knows which calls are under way,
-//! whose reply a message is, what is sent again, and what follows from a stream that ended or a port that is
-//! refused. Of a server it runs the memory of earlier calls. Of both it runs record marking and the messages.
+//! which call a reply belongs to, what is sent again, and what follows from a stream that ended or a refused
+//! port. Of a server it runs the memory of earlier calls. Of both it runs record marking and the messages.
 //! The rest is modelled: datagrams that are lost, duplicated, late and refused; streams that are cut into
 //! parts, reset, closed from one side, or silently dead; servers that die and come back with an empty memory,
 //! and sometimes without the program; clients that die, and clients that send a call once more on another
-//! connection. What must be true follows docs/onc.md ("What is promised").
+//! connection. docs/onc.md ("What is promised") says what must be true.
 
 mod callee;
 mod caller;
@@ -37,16 +37,16 @@ pub enum Rule {
     ConnectionForgets,
     /// A client takes any reply for that to its oldest call.
     RepliesMixed,
-    /// That nobody takes its datagrams says that calls did not run.
+    /// A client takes a refused datagram for proof that the call did not run.
     RefusedSaysNo,
-    /// That a stream has ended says that its calls did not run.
+    /// A client takes the end of a stream for proof that its calls did not run.
     BrokenSaysNo,
-    /// What one of several copies of a call met says that it did not run.
+    /// A client takes the refusal of one of several copies of a call for proof that the call did not run.
     RepeatedSaysNo,
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Rule; 6] = [
         Rule::DuplicateRuns,
         Rule::ConnectionForgets,
@@ -56,7 +56,7 @@ impl Rule {
         Rule::RepeatedSaysNo,
     ];
 
-    /// What `--break` calls it.
+    /// Returns the rule's name for `--break`.
     pub fn name(self) -> &'static str {
         match self {
             Rule::DuplicateRuns => "onc-duplicate-runs",
@@ -77,7 +77,7 @@ pub fn run(seed: u64, calls: u64, broken: Option<Rule>) -> Report {
 }
 
 thread_local! {
-    /// The server's clock: one run is one thread's.
+    /// The server's clock. A run has one thread.
     static CLOCK: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
@@ -88,19 +88,19 @@ const CALLED: [u32; 3] = [0x2000_0077, 1, 1];
 enum Event {
     /// A client does something.
     Act(usize),
-    /// A timer of a link's calls.
+    /// A timer of a link's calls is due.
     Timer(usize),
     /// A datagram arrives at the server, perhaps one of two that the network made of it.
     Asked { link: usize, message: Vec<u8>, copied: bool },
     /// A datagram arrives at the client.
     Answered { link: usize, message: Vec<u8> },
-    /// A client hears that nobody took its datagram.
+    /// A client is told that its datagram was refused.
     Refused(usize),
     /// A part of a stream arrives, at the server (`up`) or at the client.
     Bytes { link: usize, up: bool, bytes: Vec<u8> },
-    /// An end of a stream hears that it is over; in order, as far as the server's system can tell.
+    /// An end of a stream is told that the stream is over; in order, as far as the server's system can tell.
     Over { link: usize, up: bool },
-    /// A client's system takes more.
+    /// A client's system takes more bytes.
     Flush(usize),
     /// A procedure has ended, in that life of the server.
     Done { life: u64, job: u64 },
@@ -110,10 +110,10 @@ enum Event {
     Restart,
 }
 
-/// One call, as everybody together knows it.
+/// All facts about one call.
 #[derive(Default)]
 struct Record {
-    /// Bytes of its arguments, and of its result.
+    /// The length of its arguments, and of its result, in bytes.
     len: usize,
     runs: Vec<Run>,
     ended: Option<Ended>,
@@ -121,10 +121,10 @@ struct Record {
 
 #[derive(Clone, Copy)]
 struct Run {
-    /// Of the server.
+    /// The life of the server.
     life: u64,
     link: usize,
-    /// By one of two datagrams that the network made of one.
+    /// Whether this run came from one of two datagrams that the network made of one.
     copied: bool,
     /// When it was answered, and how many bytes the server had been given to remember then.
     answered: Option<(Nanos, usize)>,
@@ -136,17 +136,17 @@ struct Link {
     from: SocketAddr,
     stream: bool,
     calls: Calls,
-    /// The server's end of a stream, in which life of it, and what came by it.
+    /// The server's end of a stream, and the life of the server that it belongs to.
     line: Line,
     life: u64,
     records: Records,
-    /// The client's end is gone, or the server's: nothing is taken there any more.
+    /// Whether the client's end is gone, and the server's: a closed end takes nothing.
     closed: [bool; 2],
-    /// The server knows that the stream has ended, and not in order.
+    /// Whether the server knows that the stream has ended, and not in order.
     known: bool,
-    /// Nothing passes, and nobody hears of that.
+    /// Whether nothing passes any more, without notice to either end.
     cut: bool,
-    /// A deadline passed in silence: calls are made elsewhere.
+    /// Whether a deadline passed in silence, so that calls are made elsewhere.
     silent: bool,
     /// When the last part arrives, at the server and at the client.
     last: [Nanos; 2],
@@ -269,17 +269,17 @@ impl Model {
         !self.settling && self.rng.chance(per_million)
     }
 
-    /// How long something is under way.
+    /// Draws how long a message is under way.
     fn delay(&mut self) -> Nanos {
         let delay = self.rng.spread(1, self.faults.delay);
         if !self.chance(self.faults.late) {
             return delay;
         }
-        // Some outlive the server's memory.
+        // Some messages outlive the server's memory.
         delay + self.rng.spread(MILLIS, 200 * SECS)
     }
 
-    /// A datagram is under way, to the server or to a client, once or twice or not at all.
+    /// Sends a datagram to the server or to a client: once or twice or not at all.
     fn datagram(&mut self, event: impl Fn(bool) -> Event) {
         let twice = self.chance(self.faults.duplicate);
         for _ in 0..1 + u32::from(twice) {
@@ -290,7 +290,7 @@ impl Model {
         }
     }
 
-    /// A part of a stream is under way, in pieces.
+    /// Sends a part of a stream, in pieces.
     fn stream(&mut self, link: usize, up: bool, bytes: &[u8]) {
         if self.links[link].cut || self.links[link].closed != [false; 2] {
             return;
@@ -305,7 +305,7 @@ impl Model {
         }
     }
 
-    /// When what is sent on a stream now arrives: behind what was sent before.
+    /// Returns when the bytes sent on a stream now arrive: after those sent before.
     fn in_order(&mut self, link: usize, up: bool) -> Nanos {
         let at = self.now + self.rng.spread(1, self.faults.delay);
         let last = &mut self.links[link].last[usize::from(up)];
@@ -313,7 +313,7 @@ impl Model {
         *last
     }
 
-    // What happens to processes and streams
+    // Faults of processes and streams
 
     fn chaos(&mut self) {
         if self.settling {
@@ -329,7 +329,7 @@ impl Model {
         }
     }
 
-    /// Something happens to a stream that lasts.
+    /// Disturbs a living stream.
     fn disturb(&mut self) {
         let live = |link: &Link| link.stream && link.closed == [false; 2] && !link.cut;
         let Some(link) =
@@ -340,15 +340,15 @@ impl Model {
         self.report.tally.broken += 1;
         let soon = self.rng.spread(1, self.faults.delay);
         match self.rng.below(4) {
-            // Nobody hears of it. (Keep-alives would end it in a minute.)
+            // Neither end is told. Keep-alives would end the stream in a minute.
             0 => self.links[link].cut = true,
-            // The server closes it: what it had sent arrives before.
+            // The server closes the stream; the bytes that it had sent arrive before the end.
             1 => {
                 self.close_server_end(link);
                 let at = self.in_order(link, false);
                 self.at(at, Event::Over { link, up: false });
             }
-            // It is reset, which one end hears of before the other: what was under way is lost.
+            // The stream is reset, which one end learns before the other; bytes under way are lost.
             first => {
                 self.links[link].cut = true;
                 self.after(soon, Event::Over { link, up: first == 2 });
@@ -358,9 +358,9 @@ impl Model {
         }
     }
 
-    // What must be true
+    // The promises
 
-    /// A call is executed.
+    /// Notes and checks the execution of a call.
     fn ran(&mut self, id: usize, link: usize, copied: bool) {
         self.report.tally.executed += 1;
         self.trace(3, id);
@@ -373,10 +373,10 @@ impl Model {
         self.records[id].runs.push(Run { life, link, copied, answered: None });
     }
 
-    /// Whether the server promises to know a call that ran, when it comes again by a link.
+    /// Returns whether the server promises to remember a call that ran, when it comes again by a link.
     fn must_be_remembered(&self, former: &Run, link: usize) -> bool {
-        // If a connection has ended and the server did not hear of it, the client's next connection counts as
-        // a new client's (docs/onc.md).
+        // If a connection has ended without the server's knowledge, the client's next connection counts as a
+        // new client's (docs/onc.md).
         if former.link != link && !self.links[former.link].known {
             return false;
         }
@@ -389,7 +389,7 @@ impl Model {
         self.report.ended(self.now, id, ended, &mut self.records[id].ended);
     }
 
-    /// No more faults: the server is there, and has the program.
+    /// Ends the faults: the server runs, and has the program.
     fn settle(&mut self) {
         self.settling = true;
         self.callee.exported = true;
@@ -398,7 +398,7 @@ impl Model {
         }
     }
 
-    /// Everything has happened.
+    /// Checks the promises after the last event.
     fn judge(&mut self) {
         let open: usize = self.callers.iter().map(|caller| caller.open.len()).sum();
         if open > 0 {
@@ -424,12 +424,12 @@ fn records() -> Records {
     Records::new(Limits::default())
 }
 
-/// Whose bytes they are.
+/// Returns the number of the call that these bytes belong to.
 fn id_of(bytes: &[u8]) -> usize {
     bytes.first_chunk().map_or(usize::MAX, |id| u64::from_be_bytes(*id) as usize)
 }
 
-/// A server's memory with the model's clock.
+/// Makes a server's memory with the model's clock.
 fn remembered(retention: farcall_onc::server::Retention) -> Remembered {
     Remembered::new(retention, || CLOCK.get())
 }

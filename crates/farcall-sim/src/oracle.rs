@@ -1,4 +1,5 @@
-//! Who knows everything: every call, every execution, and the invariants that join them.
+//! The oracle of a simulated run: it knows every call and every execution, and checks the invariants that
+//! join them.
 
 mod restored;
 
@@ -18,9 +19,9 @@ use restored::Undone;
 pub struct Violation {
     /// The invariant's name.
     pub rule: &'static str,
-    /// When, in virtual time.
+    /// The virtual time of the violation.
     pub at: Nanos,
-    /// What was seen.
+    /// The facts that violate the invariant.
     pub what: String,
 }
 
@@ -31,31 +32,31 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What its caller knows of a call.
+/// The outcome of a call, as its caller knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has not ended.
+    /// The call has not ended.
     Open,
-    /// It returned a result or an exception.
+    /// The call returned a result or an exception.
     Returned,
-    /// It failed, and that was said about it.
+    /// The call failed, and the caller was told whether it ran.
     Failed(Ran),
-    /// Its caller is dead and will never know.
+    /// The caller is dead and will never know.
     Abandoned,
 }
 
 /// One logical call, as its caller meant it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Which machine calls.
+    /// The calling machine.
     pub client: usize,
-    /// Which server is called.
+    /// The called server.
     pub server: usize,
     /// The export that the caller had in mind.
     pub export: u64,
     /// The procedure.
     pub procedure: u32,
-    /// Bytes of arguments.
+    /// The length of the arguments in bytes.
     pub args: usize,
     /// When it was started.
     pub started: Nanos,
@@ -71,45 +72,45 @@ pub struct Call {
     pub forsaken: bool,
     /// Whether the procedure was told to stop while it was executed.
     pub told: bool,
-    /// What its caller knows.
+    /// The outcome, as the caller knows it.
     pub state: State,
-    /// How often it was executed, by anyone.
+    /// How often it was executed, by any server.
     pub executed: u32,
     /// How often it was executed by a server that was then restored from an earlier snapshot.
     pub undone: u32,
-    /// When the snapshot was taken from which its server was restored it was neither executed nor refused.
+    /// Whether it was neither executed nor refused when the snapshot was taken from which its server was
+    /// restored.
     unsettled: bool,
-    /// A server said that it never will be.
+    /// Whether a server said that it never will be executed.
     pub refused: bool,
     /// The execution that its result comes from.
     pub nonce: u64,
-    /// Bytes of its result; of an access its caller says how many.
+    /// The length of its result in bytes; the caller of an access says how many.
     pub result: usize,
     /// Whether the result is an exception.
     pub exception: bool,
-    /// How many writes its server had done, and those that its import had posted, when it was started.
+    /// How many writes its server had done when it was started.
     pub version: u64,
-    /// See `version`.
+    /// How many writes that its import had posted were done when it was started.
     pub done: u64,
-    /// What the result of the last execution of an access begins with.
+    /// The beginning of the result of an access's last execution.
     pub head: Head,
     /// When the call was sent first, as far as that is known.
     pub sent: Nanos,
     /// For how long the caller's machine was paused since the call was sent.
     pub paused: Nanos,
-    /// Which life of a server executed it.
+    /// The life of the server that executed it.
     executor: usize,
-    /// Which lives its caller took for the server's when it was told that it did not run.
+    /// The reason why its caller may have been told that it did not run although it did.
     excuse: Excuse,
-    /// The import that it is of, and its stream, if it is about posted writes.
+    /// The import that it belongs to, if it is about posted writes.
     pub import: Option<usize>,
-    /// See `import`.
+    /// The stream of that import.
     pub stream: u64,
 }
 
 impl Call {
-    /// A call from that client to that server that has just been made, or an access, of which more is to be
-    /// said.
+    /// Makes a record of a new call or access from a client to a server; the caller sets the other fields.
     pub fn new(
         (client, server): (usize, usize),
         export: u64,
@@ -150,17 +151,17 @@ impl Call {
         }
     }
 
-    /// Whether it accesses memory.
+    /// Returns whether the call accesses memory.
     pub fn is_access(&self) -> bool {
         self.procedure >= ACCESSES
     }
 
-    /// Whether it changes nothing, so that it may be executed more than once.
+    /// Returns whether the call changes nothing, so that it may be executed more than once.
     pub fn reads(&self) -> bool {
         self.procedure >= READINGS
     }
 
-    /// Bytes of its arguments that are not a pattern.
+    /// Returns how many bytes of its arguments are not a pattern.
     fn marked(&self) -> usize {
         match self.procedure {
             POSTED => 16,
@@ -170,18 +171,19 @@ impl Call {
     }
 }
 
-/// The life of a server's that never was.
+/// The number of no life of any server.
 const NOBODY: usize = usize::MAX;
 
-/// Why a call may be said not to have run though it did: what a client cannot know (docs/protocol.md 7.4).
+/// The reason why a call may be reported as not run though it ran: facts that a client cannot know
+/// (docs/protocol.md 7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Excuse {
-    /// There is none.
+    /// There is no reason.
     None,
-    /// The server that refuses its ticket began before the call was sent, and after its client last heard of
-    /// the former one, which lives nevertheless.
+    /// The server that refuses its ticket began before the call was sent, and after its client last received
+    /// from the former server, which lives nevertheless.
     TwoLive {
-        /// When the client last heard of the former server.
+        /// When the client last received from the former server.
         heard: Nanos,
     },
     /// Its client's machine was paused meanwhile, and its server forgot a conversation.
@@ -199,15 +201,15 @@ struct Life {
 /// Counts of how calls ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
-    /// With a result or an exception.
+    /// Calls that returned a result or an exception.
     pub returned: u64,
-    /// Failed, "did not run".
+    /// Calls that failed with "did not run".
     pub no: u64,
-    /// Failed, "may have run".
+    /// Calls that failed with "may have run".
     pub maybe: u64,
-    /// Failed, "ran".
+    /// Calls that failed with "ran".
     pub yes: u64,
-    /// With their caller.
+    /// Calls whose caller died.
     pub abandoned: u64,
     /// Executions.
     pub executed: u64,
@@ -215,17 +217,17 @@ pub struct Outcomes {
     pub answered: u64,
     /// Posted writes that were done.
     pub posted: u64,
-    /// How often all that was posted was said to be done.
+    /// How often an importer was told that all its posted writes were done.
     pub flushed: u64,
-    /// Calls that were said not to have run, though they had, to clients that could not know
-    /// (docs/protocol.md 7.4).
+    /// Calls that were reported as not run though they ran, to clients that could not know (docs/protocol.md
+    /// 7.4).
     pub beyond_knowledge: u64,
-    /// Calls of restored servers that were executed again, or that were said not to have run though they had.
+    /// Calls of restored servers that were executed again, or that were reported as not run though they ran.
     pub undone: u64,
 }
 
 impl Outcomes {
-    /// Adds those of another run.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Outcomes) {
         self.returned += other.returned;
         self.no += other.no;
@@ -248,27 +250,28 @@ pub struct Oracle {
     calm: bool,
     /// How long a server must be silent before a call may fail for that.
     patience: Nanos,
-    /// The server of which it is told next may be given up before its patience is over: its port was refused.
+    /// Whether the server in the next report may be given up before the patience is over, because its port
+    /// was refused.
     pub may_give_up: bool,
     /// Every call, in the order of starting.
     pub calls: Vec<Call>,
     /// The first invariant that did not hold.
     pub violation: Option<Violation>,
-    /// What is true of what each import has posted.
+    /// The truth about the posted writes of each import.
     pub imports: Vec<Import>,
     /// How many writes each server has done.
     versions: Vec<u64>,
-    /// All lives of servers, and which is whose now.
+    /// All lives of servers, and the present life of each server.
     lives: Vec<Life>,
     living: Vec<usize>,
-    /// Whose each export is.
+    /// The server of each export.
     exports: HashMap<u64, usize>,
     undone: Undone,
     counts: Outcomes,
 }
 
 impl Oracle {
-    /// One that has seen nothing.
+    /// Makes an oracle that has seen nothing.
     pub fn new(salt: u64, calm: bool, patience: Nanos, servers: usize) -> Oracle {
         Oracle {
             salt,
@@ -287,32 +290,32 @@ impl Oracle {
         }
     }
 
-    /// A server begins to live.
+    /// Notes a new life of a server.
     pub fn born(&mut self, now: Nanos, server: usize) {
         self.living[server] = self.lives.len();
         self.lives.push(Life { born: now, paused: 0 });
     }
 
-    /// A server's machine was paused for so long.
+    /// Notes for how long a server's machine was paused.
     pub fn server_paused(&mut self, server: usize, paused: Nanos) {
         if let Some(life) = self.lives.get_mut(self.living[server]) {
             life.paused += paused;
         }
     }
 
-    /// The machine of a call's client was paused for so long.
+    /// Notes for how long the machine of a call's client was paused.
     pub fn client_paused(&mut self, call: usize, paused: Nanos) {
         let call = &mut self.calls[call];
         call.paused += paused;
         call.deadline = call.deadline.map(|deadline| deadline + paused);
     }
 
-    /// A server exports under that identifier.
+    /// Notes the identifier of a server's export.
     pub fn exported(&mut self, server: usize, export: u64) {
         self.exports.insert(export, server);
     }
 
-    /// A call has been made, to whoever is where the server was.
+    /// Notes a call. It goes to whichever server has the export.
     pub fn made(&mut self, mut call: Call) {
         call.server = self.exports.get(&call.export).copied().unwrap_or(call.server);
         let done = call.import.map_or(0, |import| self.imports[import].done);
@@ -327,12 +330,12 @@ impl Oracle {
         }
     }
 
-    /// The mark that a call bears in its arguments and its trace context.
+    /// Returns the mark that a call bears in its arguments and its trace context.
     pub fn token(&self, call: usize) -> u64 {
         (mix(self.salt ^ call as u64) << 32) | call as u64
     }
 
-    /// The trace context of a call.
+    /// Returns the trace context of a call.
     pub fn trace(&self, call: usize) -> Trace {
         let token = self.token(call);
         let mut trace = [0; 16];
@@ -354,7 +357,7 @@ impl Oracle {
         pattern(token, length, out);
     }
 
-    /// The user of `server`, which offers `export`, was given a call: which is it, and is it intact?
+    /// Identifies the call that arrived at `server`, which exports `export`, and checks that it is intact.
     pub fn arrived(&mut self, now: Nanos, server: usize, export: u64, call: &Incoming<'_>) -> Option<usize> {
         let Some(index) = self.identify(call) else {
             self.violate("arguments-intact", now, || {
@@ -395,8 +398,8 @@ impl Oracle {
         (index < self.calls.len() && self.token(index) == token).then_some(index)
     }
 
-    /// A server is asked for a reading that it may answer at once, in so much room: the length of what it
-    /// says, if it does.
+    /// Executes a reading that a server may answer at once, if its result fits `room`. Returns the result's
+    /// length.
     pub fn read(
         &mut self,
         now: Nanos,
@@ -414,7 +417,7 @@ impl Oracle {
         }
         let call = self.arrived(now, server, export, &incoming)?;
         let meant = self.calls[call];
-        // Now and then it is not, for no reason.
+        // Now and then the server does not answer at once, for no reason.
         let room = room.get_mut(..meant.result).filter(|_| !meant.exception && call % 8 > 0)?;
         self.access(now, call, Head::default());
         self.counts.answered += 1;
@@ -424,7 +427,7 @@ impl Oracle {
         Some(room.len())
     }
 
-    /// A server executes an access, whose result has that in front, and the version.
+    /// Notes that a server executes an access, whose result begins with `head` and the version.
     pub fn access(&mut self, now: Nanos, call: usize, head: Head) {
         let meant = self.calls[call];
         self.execute(now, call, meant.result, meant.exception);
@@ -434,14 +437,14 @@ impl Oracle {
         self.calls[call].head = Head { version: self.versions[meant.server], ..head };
     }
 
-    /// A new import of what a server exports.
+    /// Adds an import of a server's memory.
     pub fn import(&mut self, server: usize, export: u64) -> usize {
         let server = self.exports.get(&export).copied().unwrap_or(server);
         self.imports.push(Import { server, export, done: 0, refused: false });
         self.imports.len() - 1
     }
 
-    /// Writes a post of so many bytes.
+    /// Appends a post of `length` bytes to `out`.
     pub fn write_post(&self, post: Post, length: usize, out: &mut Vec<u8>) {
         post.write(out);
         pattern(self.mark(post), length, out);
@@ -451,7 +454,7 @@ impl Oracle {
         mix(self.salt ^ (import << 32) ^ number)
     }
 
-    /// A server does what was posted, or refuses it.
+    /// Notes that a server does a posted write, or refuses it.
     pub fn post(&mut self, now: Nanos, (server, export): (usize, u64), bytes: &[u8], refuses: bool) {
         let length = bytes.len();
         let posted = Post::read(bytes).filter(|(post, rest)| {
@@ -483,7 +486,7 @@ impl Oracle {
         }
     }
 
-    /// An importer believes that all it posted before the write of that number is done.
+    /// Checks an importer's belief that all its posted writes before this number are done.
     pub fn flushed(&mut self, now: Nanos, import: usize, end: u64) {
         self.counts.flushed += 1;
         let truth = self.imports[import];
@@ -494,7 +497,7 @@ impl Oracle {
         }
     }
 
-    /// A server says whether the caller of a call that it has gave it up.
+    /// Checks a server's statement whether a call was given up by its caller.
     pub fn given_up(&mut self, now: Nanos, call: usize, is: bool) {
         let c = self.calls[call];
         if is && !c.cancelled && !c.forsaken && c.state == State::Open {
@@ -504,7 +507,7 @@ impl Oracle {
         }
     }
 
-    /// A server gives a call up that it has since its client was silent: for so long it heard nothing of it.
+    /// Checks that a server gives a call up only after its client was silent for long enough.
     pub fn forsaken(&mut self, now: Nanos, call: usize, silent: Nanos) {
         self.calls[call].forsaken = true;
         let c = self.calls[call];
@@ -519,10 +522,10 @@ impl Oracle {
         }
     }
 
-    /// A server has a call, and did not hear its client for so long.
+    /// Checks that a server does not keep a call whose client has been silent for too long.
     pub fn goes_on(&mut self, now: Nanos, call: usize, silent: Nanos) {
         let c = self.calls[call];
-        // Its client spoke when it started the call, which may have ended before that was noted.
+        // The client sent something when it started the call, which may have ended before that was noted.
         let silent = silent.min(now.saturating_sub(c.started));
         let most = self.patience + self.patience / 5 + 2 * SECS;
         if c.state == State::Abandoned && !c.detached && !c.told && silent > most {
@@ -532,7 +535,7 @@ impl Oracle {
         }
     }
 
-    /// A server's user begins to execute a call.
+    /// Notes that a server begins to execute a call.
     pub fn execute(&mut self, now: Nanos, call: usize, result: usize, exception: bool) {
         self.counts.executed += 1;
         let nonce = mix(self.salt.wrapping_add(self.counts.executed));
@@ -564,12 +567,12 @@ impl Oracle {
         }
     }
 
-    /// A server's user refuses a call.
+    /// Notes that a server's user refuses a call.
     pub fn refuse(&mut self, call: usize) {
         self.calls[call].refused = true;
     }
 
-    /// Writes the result of a call's execution.
+    /// Appends the result of a call's execution to `out`.
     pub fn write_result(&self, call: usize, out: &mut Vec<u8>) {
         let c = &self.calls[call];
         if c.is_access() {
@@ -578,7 +581,7 @@ impl Oracle {
         pattern(self.token(call) ^ c.nonce, c.result, out);
     }
 
-    /// A call returned to its caller.
+    /// Checks a result that returned to its caller.
     pub fn returned(&mut self, now: Nanos, call: usize, body: &[u8], exception: bool) {
         let c = self.end(now, call, State::Returned);
         let key = self.token(call) ^ c.nonce;
@@ -604,8 +607,8 @@ impl Oracle {
         }
     }
 
-    /// Whether an access may have had a result with that in front: of a reading, whether it was so at one
-    /// moment of it.
+    /// Returns whether the result of an access may begin with `head`. For a reading, that must have been true
+    /// at some moment of it.
     fn is_right(&self, call: &Call, head: Head) -> bool {
         if !call.reads() {
             return head == call.head;
@@ -619,7 +622,7 @@ impl Oracle {
         self.versions_of(call).contains(&head.version) && (posted || call.exception)
     }
 
-    /// A call failed, as its caller was told, which last heard of its server then.
+    /// Checks the failure that a caller was told. `heard` is when the caller last received from the server.
     pub fn failed(&mut self, now: Nanos, call: usize, failure: &Failure, heard: Nanos) {
         let mut c = self.end(now, call, State::Failed(failure.ran));
         c.excuse = match failure.kind {
@@ -656,9 +659,9 @@ impl Oracle {
         }
     }
 
-    /// Whether a call's client could not know that it ran: another server than the one that executed it began
-    /// before the call was sent, by the client's clock, and after the client last heard of the one, by the
-    /// other server's clock.
+    /// Returns whether a call's client could not know that the call ran: another server than the one that
+    /// executed it began before the call was sent, by the client's clock, and after the client last received
+    /// from the first, by the other server's clock.
     fn is_excused(&self, call: &Call) -> bool {
         match call.excuse {
             Excuse::None => false,
@@ -680,23 +683,23 @@ impl Oracle {
         before
     }
 
-    /// A caller that runs freely notices a deadline soon.
+    /// Checks that a caller that was not stopped notices a deadline soon.
     pub fn deadline_kept(&mut self, now: Nanos, call: usize) {
         let c = self.calls[call];
-        // (Its clock may be slow.)
+        // The caller's clock may be slow.
         if c.deadline.is_some_and(|d| now > d + 50 * MILLIS + d.saturating_sub(c.started) / 8) {
             self.violate("deadline-kept", now, || format!("call {call} outlived its deadline: {c:?}"));
         }
     }
 
-    /// A call's caller died.
+    /// Notes that a call's caller died.
     pub fn abandon(&mut self, call: usize) {
         if self.calls[call].state == State::Open {
             self.calls[call].state = State::Abandoned;
         }
     }
 
-    /// Every call of `server` (of any, if `None`) that was started before `before` must have ended.
+    /// Checks that every call of `server` (of any, if `None`) that was started before `before` has ended.
     pub fn all_ended(&mut self, rule: &'static str, now: Nanos, server: Option<usize>, before: Nanos) {
         let open = self.calls.iter().position(|c| {
             c.state == State::Open && c.started < before && server.is_none_or(|s| s == c.server)
@@ -707,7 +710,7 @@ impl Oracle {
         }
     }
 
-    /// How the calls ended.
+    /// Returns the counts of outcomes.
     pub fn outcomes(&self) -> Outcomes {
         let mut outcomes = self.counts;
         for call in &self.calls {
@@ -733,7 +736,7 @@ fn pattern(key: u64, length: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether `body` is what [`pattern`] appended.
+/// Returns whether `body` is what [`pattern`] appended.
 fn is_pattern(key: u64, length: usize, body: &[u8]) -> bool {
     let mut word = mix(key ^ length as u64);
     body.chunks(8).all(|chunk| {

@@ -1,4 +1,4 @@
-//! What a seed decides before its run: the machines, their limits, the load and the faults.
+//! The decisions of a seed before its run: the machines, their limits, the load and the faults.
 //!
 //! Every run draws its own mixture (swarm testing, Groce et al. 2012): a fault that is rare
 //! everywhere hides the bugs that need it often, and one that is frequent everywhere hides those
@@ -20,15 +20,15 @@ pub const NAME: &str = "Store";
 pub struct Plan {
     /// No fault happens and the servers have room: every call must return.
     pub calm: bool,
-    /// Servers.
+    /// The number of servers.
     pub servers: usize,
-    /// Clients.
+    /// The number of clients.
     pub clients: usize,
-    /// Whether one more peer means harm.
+    /// Whether there is a hostile peer too.
     pub hostile: bool,
-    /// Settings of the serving ends.
+    /// The servers' settings.
     pub server: ServerConfig,
-    /// Settings of the calling ends.
+    /// The clients' settings.
     pub client: ClientConfig,
     /// The path between any two hosts, before each draws its own faults.
     pub path: Path,
@@ -36,9 +36,9 @@ pub struct Plan {
     pub drift: u64,
     /// Actions of clients after which something happens to a machine or a path, in parts per million.
     pub chaos: u32,
-    /// Calls that one server executes at once, and that wait.
+    /// The most calls that one server executes at once.
     pub workers: usize,
-    /// See `workers`.
+    /// The most calls that wait at one server.
     pub queue: usize,
     /// Calls that the servers' users refuse, in parts per million.
     pub refuse: u32,
@@ -48,23 +48,23 @@ pub struct Plan {
     pub detach: u32,
     /// Calls with a deadline, in parts per million.
     pub deadline: u32,
-    /// Calls that take time, in parts per million, and how long at most.
+    /// Calls that take time, in parts per million.
     pub slow: u32,
-    /// See `slow`.
+    /// The longest time that a call takes.
     pub slowest: Nanos,
-    /// Arguments or results of more than one datagram, in parts per million, and how many bytes at most.
+    /// Arguments or results of more than one datagram, in parts per million.
     pub large: u32,
-    /// See `large`.
+    /// The most bytes of arguments or of a result.
     pub largest: u64,
     /// The longest ordinary pause between two actions of a client.
     pub pause: Nanos,
     /// Long pauses, up to hours, in parts per million of the actions.
     pub rest: u32,
-    /// Calls that a client starts at once, at most.
+    /// The most calls that a client starts at once.
     pub burst: u64,
-    /// Calls that a client has outstanding, at most.
+    /// The most calls that a client has outstanding.
     pub open: usize,
-    /// Of these operations, accesses to memory rather than calls, in parts per million.
+    /// Operations that are accesses to memory rather than calls, in parts per million.
     pub memory: u32,
     /// Actions that post writes, in parts per million.
     pub post: u32,
@@ -72,32 +72,33 @@ pub struct Plan {
     pub streams: usize,
     /// Deliberate faults of posted writes.
     pub posting: Faults,
-    /// Accesses that are executed only after others had a chance, in parts per million.
+    /// Accesses that are executed only after other calls, in parts per million.
     pub deferred: u32,
     /// Actions in which the process is stopped between reading its clock and sending, in parts per million.
     pub gap: u32,
-    /// Of what happens to machines and paths, addresses that move between two servers, in parts per million.
+    /// Address moves between two servers, in parts per million of the faults of machines and paths.
     pub moves: u32,
-    /// Of what happens to machines and paths, machines that are paused together with their clocks, in parts
-    /// per million.
+    /// Pauses of machines together with their clocks, in parts per million of the faults of machines and
+    /// paths.
     pub pauses: u32,
-    /// Of the faults of machines and paths, how many restore a server from a snapshot, in parts per million.
+    /// Restorations of a server from a snapshot, in parts per million of the faults of machines and paths.
     pub restorations: u32,
     /// Whether clients reach their servers at a loopback address, and whether servers see clients at one. If
     /// both, they are on one machine; if one, there is a forwarder between.
     pub loopback: (bool, bool),
-    /// Whether everything is sealed in the scheme for tests.
+    /// Whether every datagram is sealed in the scheme for tests.
     pub secret: bool,
-    /// Whether servers address refusals of tickets to conversation zero, as those of another make may.
+    /// Whether servers address refusals of tickets to conversation zero, as those of another implementation
+    /// may.
     pub anonymous: bool,
-    /// Whether clients read the clock only when that is over: a deliberate fault.
+    /// Whether clients read the clock only after sending: a deliberate fault.
     pub departs_late: bool,
     /// Calls that follow the end of another at once, in parts per million.
     pub chain: u32,
 }
 
 impl Plan {
-    /// What `rng` decides.
+    /// Draws a plan from `rng`.
     pub fn draw(rng: &mut Rng, mutant: Mutant) -> Plan {
         let calm = rng.chance(50_000);
         let mut plan = Plan {
@@ -151,7 +152,7 @@ impl Plan {
         plan
     }
 
-    /// What depends on what was drawn.
+    /// Adjusts settings that depend on others.
     fn fit(&mut self, rng: &mut Rng) {
         // Without faults only a short patience needs keep-alives beside the probes.
         let patiences = if self.calm { [1, 1, 2, 10] } else { [2, 10, 10, 30] };
@@ -165,7 +166,8 @@ impl Plan {
             self.limits(rng);
         }
         if self.hostile && rng.chance(500_000) {
-            // What it holds is shared out between it and clients that are sending long arguments too.
+            // The server's memory is shared between the hostile peer and clients that are sending long
+            // arguments.
             self.large = 600_000;
             self.server.reassembly_budget = 100_000;
         }
@@ -173,21 +175,21 @@ impl Plan {
         if rng.chance(200_000) {
             let secret = Some([5; 16]);
             (self.secret, self.client.secret, self.server.secret) = (true, secret, secret);
-            // (Its datagrams are in the open scheme.)
+            // The hostile peer's datagrams are in the open scheme.
             self.hostile = false;
             self.path.spoof = if self.calm { 0 } else { rng.pick(&[0, 10_000, 50_000]) };
         }
         if self.is_local() {
-            // By what is decided already: small ones are reached often.
+            // This uses what is drawn already. Small windows are filled often.
             let window = [12_000, 24_000, 2 << 20][self.burst as usize % 3];
             (self.client.local_window, self.client.shared_local_window) = (window, window / 2);
             self.server.local_window = window;
-            // What one process writes into memory the other reads there.
+            // The bytes that one process writes into shared memory reach the other unchanged.
             self.path.corrupt = 0;
         }
     }
 
-    /// Faults of paths and machines.
+    /// Draws the faults of paths and machines.
     fn faults(&mut self, rng: &mut Rng) {
         let path = &mut self.path;
         path.jitter = rng.spread(1, path.delay);
@@ -209,17 +211,17 @@ impl Plan {
         self.pauses = rng.pick(&[0, 0, 50_000, 300_000]);
         self.restorations = rng.pick(&[0, 0, 0, 300_000]);
         if self.restorations > 0 {
-            // So that it happens in nearly each of these runs.
+            // With these chances a fault happens in nearly each of these runs.
             self.chaos = rng.pick(&[10_000, 50_000]);
         }
         if self.moves > 0 {
             self.rest = rng.pick(&[self.rest, 20_000, 100_000]);
         }
-        // Two clocks of which one is made to run faster and the other slower, as chrony and adjtimex(2) do.
+        // Of two clocks one may run faster and the other slower, as chrony and adjtimex(2) can make them.
         self.drift = rng.pick(&[100, 55_000]);
     }
 
-    /// Tables so small, and holds so short, that forgetting happens all the time.
+    /// Draws tables so small, and holding times so short, that servers forget all the time.
     fn limits(&mut self, rng: &mut Rng) {
         let (server, client) = (&mut self.server, &mut self.client);
         server.max_conversations = rng.pick(&[1, 1, 2, 3, 4, 1 << 20]);
@@ -233,7 +235,7 @@ impl Plan {
         server.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);
         self.streams = rng.pick(&[1, 2, 3, 1024]);
         client.max_outstanding = rng.pick(&[1, 8, 4096]);
-        // Bounds are met, but not all the time: a refused call shows little.
+        // Bounds are reached, but not all the time: a refused call shows little.
         let bound = client.max_outstanding.min(server.max_activities) as usize;
         self.open = self.open.min(bound + usize::from(rng.chance(300_000)));
         client.max_result = rng.pick(&[30_000, 1 << 30]);
@@ -241,12 +243,12 @@ impl Plan {
         client.max_datagram = rng.pick(&[1200, 1200, 9_000, 64_000]);
     }
 
-    /// Whether both ends see that they are on one machine, so that datagrams are of the local scheme.
+    /// Returns whether both ends see that they are on one machine, so that datagrams are of the local scheme.
     pub fn is_local(&self) -> bool {
         self.loopback == (true, true) && !self.secret
     }
 
-    /// The path of one direction between two hosts: the plan's, some faults turned off.
+    /// Draws the path of one direction between two hosts: the plan's, with some faults turned off.
     pub fn own_path(&self, rng: &mut Rng) -> Path {
         let mut path = self.path;
         for chance in
@@ -262,10 +264,10 @@ impl Plan {
         path
     }
 
-    /// How many bytes of arguments, or of a result: as XDR has it, a multiple of four.
+    /// Draws the length of arguments or of a result in bytes: a multiple of four, as in XDR.
     pub fn size(&self, rng: &mut Rng) -> usize {
         let size = match rng.chance(self.large) {
-            // Often the same size, so that what belongs to different calls looks alike.
+            // The size is often the same, so that messages of different calls look alike.
             true if rng.chance(500_000) => self.largest,
             true => rng.spread(1_000, self.largest),
             false => rng.spread(1, 256),
@@ -273,7 +275,7 @@ impl Plan {
         size as usize & !3
     }
 
-    /// How long the execution of a call takes; most are done at once.
+    /// Draws how long the execution of a call takes; most calls are done at once.
     pub fn duration(&self, rng: &mut Rng) -> Nanos {
         if !rng.chance(self.slow) {
             return 0;

@@ -1,4 +1,4 @@
-//! A simulated server: the protocol's serving end, and a user of it that executes procedures.
+//! A simulated server: the protocol's server, and a user that executes procedures.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -16,44 +16,44 @@ use crate::plan::NAME;
 
 /// One server and its machine.
 pub struct ServerNode {
-    /// Its number, and its host's.
+    /// The number of the machine, which is also its host's.
     pub index: usize,
-    /// Where it is.
+    /// The server's address.
     pub address: SocketAddr,
     /// Its machine's clock.
     pub clock: Clock,
-    /// The serving end, while the process is alive.
+    /// The protocol's server, while the process is alive.
     pub core: Option<Server>,
-    /// How often it was started.
+    /// How often the process was started.
     pub life: u32,
     /// Whether the process is stopped.
     pub stopped: bool,
     /// Since when the process is dead.
     pub dead_since: Nanos,
     export: u64,
-    /// Of the memory that is exported.
+    /// The streams of posted writes to the exported memory.
     streams: Streams<()>,
     inbox: Vec<(SocketAddr, Vec<u8>)>,
-    /// When datagrams of a conversation were taken in last, and when the process was stopped last.
+    /// When the server last received from each conversation.
     heard: HashMap<u64, Nanos>,
     resumed_at: Nanos,
-    /// When the earliest timer event that is in the queue comes.
+    /// The time of the earliest timer event in the queue.
     armed: Nanos,
-    /// What the serving end asked for and has not got yet.
+    /// Requests of the protocol's server that are not yet acted on.
     asked: Vec<Ask>,
-    /// Calls taken and not finished, by the numbers that they were given here.
+    /// Calls taken and not finished, by the numbers of this server.
     jobs: Vec<(u64, Job)>,
     taken: u64,
     waiting: VecDeque<u64>,
     executing: usize,
-    /// Bytes that may answer the datagram that came, if it means harm.
+    /// The bytes that may answer the datagram just received, if the hostile peer sent it.
     answers: Option<usize>,
 }
 
-/// A datagram waits in a stopped process's socket buffer, which holds so many.
+/// The number of datagrams that the socket buffer of a stopped process holds.
 pub const SOCKET_BUFFER: usize = 256;
 
-/// The longest time from when an outcome leaves until that is noted.
+/// The longest time from the sending of an outcome until that is noted.
 const NOTED: Nanos = 200_000;
 
 enum Ask {
@@ -65,14 +65,14 @@ enum Ask {
 struct Job {
     key: CallKey,
     call: usize,
-    /// It was executed before.
+    /// Whether the call was executed before.
     again: bool,
     deadline: Option<farcall_proto::Time>,
     executing: bool,
 }
 
 impl ServerNode {
-    /// A server on a machine of its own, not started yet.
+    /// Makes a server on a machine of its own, which is not started yet.
     pub fn new(index: usize, g: &mut Ground) -> ServerNode {
         let grain = if g.rng.chance(300_000) { 1_000_000 } else { 1 };
         let clock = Clock::new(&mut g.rng, 0, g.plan.drift, grain);
@@ -99,7 +99,7 @@ impl ServerNode {
         }
     }
 
-    /// The process starts: a new incarnation that knows nothing.
+    /// Starts the process: a new incarnation that knows nothing.
     pub fn start(&mut self, g: &mut Ground) {
         let mut secret = [0; 32];
         g.rng.fill(&mut secret);
@@ -114,7 +114,7 @@ impl ServerNode {
         g.net.bind(self.address);
     }
 
-    /// The process dies, and everything it knew with it.
+    /// Kills the process, which loses all that it knew.
     pub fn crash(&mut self, g: &mut Ground) {
         self.count_evictions(g);
         g.net.unbind(self.address);
@@ -128,7 +128,7 @@ impl ServerNode {
         self.executing = 0;
     }
 
-    /// Whether there is a process that runs.
+    /// Returns whether the process is alive and not stopped.
     pub fn runs(&self) -> bool {
         self.core.is_some() && !self.stopped
     }
@@ -143,7 +143,7 @@ impl ServerNode {
         *self = ServerNode { address, armed: Nanos::MAX, resumed_at: g.now(), ..snapshot };
         self.clock.pause(then);
         self.clock.go_on(g.now());
-        // What is under way goes on, under numbers by which nothing else is expected to be done.
+        // Running jobs go on under new numbers, so that no pending event ends them.
         for (number, job) in &mut self.jobs {
             taken += 1;
             match self.waiting.iter_mut().find(|waits| *waits == number) {
@@ -160,7 +160,7 @@ impl ServerNode {
         self.settle(g);
     }
 
-    /// Adds what this life forgot to the counts.
+    /// Adds the conversations that this life forgot to the counts.
     pub fn count_evictions(&self, g: &mut Ground) {
         if let Some(core) = &self.core {
             g.net.faults.evictions += core.stats().evicted;
@@ -184,12 +184,12 @@ impl ServerNode {
         });
     }
 
-    /// Calls that its user has and has not finished.
+    /// Returns how many calls the user has not finished.
     pub fn busy(&self) -> usize {
         self.executing + self.waiting.len()
     }
 
-    /// A datagram arrives at the socket.
+    /// Delivers a datagram to the server's socket.
     pub fn receive(&mut self, g: &mut Ground, from: SocketAddr, bytes: Vec<u8>) {
         let from = g.seen(from);
         if !self.stopped {
@@ -201,7 +201,8 @@ impl ServerNode {
         }
     }
 
-    /// The process goes on: first what came in the meantime, then the timers.
+    /// Lets the stopped process go on: first it receives the datagrams that came meanwhile, then it acts on
+    /// timers.
     pub fn resume(&mut self, g: &mut Ground) {
         (self.stopped, self.resumed_at) = (false, g.now());
         g.oracle.server_paused(self.index, self.clock.go_on(g.net.now()));
@@ -212,7 +213,7 @@ impl ServerNode {
         self.tick(g);
     }
 
-    /// A timer event has come out of the queue; one that an earlier one replaced means nothing.
+    /// Acts on a timer event, unless an earlier event has replaced it.
     pub fn wake(&mut self, g: &mut Ground) {
         if g.now() >= self.armed {
             self.tick(g);
@@ -230,7 +231,7 @@ impl ServerNode {
             g.note(&[2, self.index as u64], || format!("server {} timer", self.index));
             core.handle_timeout(now);
             let forsaken: Vec<CallKey> = std::iter::from_fn(|| core.next_forsaken()).collect();
-            // All are marked by now: when one ends, another of them may be executed in its place.
+            // All of them are marked by now: when one ends, another one may be executed in its place.
             forsaken.iter().for_each(|key| self.note_forsaken(g, *key));
             forsaken.into_iter().for_each(|key| self.give_up(g, key));
         }
@@ -240,7 +241,7 @@ impl ServerNode {
         }
     }
 
-    /// A procedure is done, unless its process died or it was given up.
+    /// Ends a procedure, unless its process died or the call was given up.
     pub fn done(&mut self, g: &mut Ground, job: u64) {
         if self.stopped {
             return g.net.after(SECS, Event::Done { server: self.index, job });
@@ -286,7 +287,7 @@ impl ServerNode {
             asked.extend(call(incoming));
         }
         let evicted = self.check_kept(g, kept, bytes.len());
-        // Those that made way hear so.
+        // Callers of evicted calls are told so.
         self.answers = answers.map(|answers| answers + 80 * evicted as usize);
         self.note_heard(g.now(), &bytes, before);
         g.net.recycle(bytes);
@@ -300,7 +301,7 @@ impl ServerNode {
         }
     }
 
-    /// Answers a reading at once, if it may.
+    /// Answers a reading at once, if the protocol allows that.
     fn answer(&mut self, g: &mut Ground, from: SocketAddr, bytes: &[u8]) -> Option<()> {
         let (at, now) = (g.now(), self.clock.read(g.now()));
         let core = self.core.as_mut()?;
@@ -312,7 +313,7 @@ impl ServerNode {
         Some(())
     }
 
-    /// Executes an access at once, or when others had a chance.
+    /// Executes an access at once, or after other calls.
     fn access(&mut self, g: &mut Ground, job: Job) {
         if !g.rng.chance(g.plan.deferred) {
             return self.execute_access(g, job);
@@ -343,7 +344,7 @@ impl ServerNode {
         self.finish(g, job, if call.exception { Finish::Exception } else { Finish::Result });
     }
 
-    /// Does what was posted, if it is its stream's next.
+    /// Does a posted write, if it is the next of its stream.
     fn post(&mut self, g: &mut Ground, export: u64, bytes: &[u8]) {
         let Some((post, _)) = Post::read(bytes) else { return };
         let refuses = g.rng.chance(g.plan.refuse / 10);
@@ -355,13 +356,13 @@ impl ServerNode {
         g.note(&[19, self.index as u64, post.number], || format!("server {} got {post:?}", self.index));
     }
 
-    /// Whether a call that the user has was given up is what its caller did.
+    /// Checks that the protocol's statement whether a call was given up is right.
     fn check_mark(&self, g: &mut Ground, job: &Job) {
         let is = self.core.as_ref().is_some_and(|core| core.is_given_up(job.key));
         g.oracle.given_up(g.net.now(), job.call, is);
     }
 
-    /// Executes a call, lets it wait, or refuses it.
+    /// Executes a call, queues it, or refuses it.
     fn take(&mut self, g: &mut Ground, job: Job) {
         let room = self.executing < g.plan.workers || self.waiting.len() < g.plan.queue;
         if !room || g.rng.chance(g.plan.refuse) {
@@ -403,7 +404,7 @@ impl ServerNode {
         }
         self.jobs.push((number, job));
         g.net.after(takes, Event::Done { server: self.index, job: number });
-        // A call whose caller dies while it is executed for long is given up.
+        // Some callers die while their call is executed for long; the server then gives the call up.
         if g.plan.chaos > 0 && takes > 2 * g.plan.client.patience.as_nanos() as Nanos && g.rng.chance(400_000)
         {
             let soon = g.rng.below(takes / 4);
@@ -426,7 +427,7 @@ impl ServerNode {
         self.next(g);
     }
 
-    /// A worker is free.
+    /// Starts the next waiting call, if a worker is free.
     fn next(&mut self, g: &mut Ground) {
         if self.executing < g.plan.workers
             && let Some(number) = self.waiting.pop_front()
@@ -443,7 +444,7 @@ impl ServerNode {
         self.finish(g, job, Failure::new(kind, Ran::No).into());
     }
 
-    /// A call is given up since its client was silent.
+    /// Notes that a call was given up because its client was silent.
     fn note_forsaken(&self, g: &mut Ground, key: CallKey) {
         let Some((_, job)) = self.jobs.iter().find(|(_, job)| job.key == key) else { return };
         let silent = g.now().saturating_sub(self.heard.get(&key.conversation).copied().unwrap_or_default());
@@ -453,14 +454,14 @@ impl ServerNode {
         g.oracle.forsaken(g.net.now(), job.call, silent);
     }
 
-    /// A job is done: whether its client was still heard.
+    /// Checks, at the end of a job, that its client was not silent for too long.
     fn check_silence(&self, g: &mut Ground, job: &Job) {
         let heard = self.heard.get(&job.key.conversation).copied().unwrap_or_default();
         let silent = g.now().saturating_sub(heard.max(self.resumed_at));
         g.oracle.goes_on(g.net.now(), job.call, silent);
     }
 
-    /// Notes that a datagram was one of a conversation that the server knows.
+    /// Notes that a datagram belonged to a conversation that the server knows.
     fn note_heard(&mut self, now: Nanos, bytes: &[u8], before: (u64, u64)) {
         let Some(core) = &self.core else { return };
         let after = (core.stats().received, core.stats().challenges + core.stats().stale);
@@ -472,8 +473,8 @@ impl ServerNode {
         }
     }
 
-    /// The caller has given a call up: one that waits, or an access that does, is refused, one that executes
-    /// may stop early.
+    /// Gives a call up for its caller: a waiting call or access is refused, and an executing one may stop
+    /// early.
     fn give_up(&mut self, g: &mut Ground, key: CallKey) {
         let found = self.jobs.iter().find(|(_, job)| job.key == key);
         let Some(&(number, Job { call, again, executing, .. })) = found else { return };
@@ -503,7 +504,7 @@ impl ServerNode {
         if !matches!(finish, Finish::Failed(_)) {
             g.oracle.write_result(job.call, &mut payload);
         }
-        // Every other long result is given in pieces.
+        // The user gives every other long result in parts.
         let third = payload.len() / 3;
         if third > g.plan.server.max_datagram && job.call % 2 == 1 {
             let tail = payload.split_off(2 * third);
@@ -550,8 +551,8 @@ impl ServerNode {
             g.oracle.violate("answers-are-bounded", at, || format!("{answered} bytes, not {most}"));
         }
         let config = &g.plan.server;
-        // What came last may be larger than its budget; one result that is being sent in fragments too, but
-        // nothing beside it.
+        // The latest message may exceed its budget. So may one result that is being sent in fragments, if it
+        // is the only one.
         let budget = 2 * config.held_budget
             + config.reassembly_budget
             + config.sending_budget.max(g.plan.largest as usize);
@@ -568,7 +569,8 @@ impl ServerNode {
         }
     }
 
-    /// Bytes of arguments that are arriving, of each host, if one means harm; and how often one made way.
+    /// Returns the bytes of arriving arguments of each host, if there is a hostile peer, and how often a
+    /// message was evicted.
     fn kept(&self, g: &Ground) -> Option<(Vec<usize>, u64)> {
         let core = self.core.as_ref().filter(|_| g.plan.hostile)?;
         let hosts = g.plan.servers..=g.hostile();
@@ -576,15 +578,15 @@ impl ServerNode {
         Some((hosts.map(kept).collect(), core.stats().evicted_calls))
     }
 
-    /// What a peer that means harm makes the server keep is bounded by what it sent, and by budgets that the
-    /// host pays of which most is kept.
+    /// Checks that what the hostile peer makes the server keep is bounded by what it sent, and that the host
+    /// which keeps most pays for it.
     fn check_kept(&self, g: &mut Ground, before: Option<(Vec<usize>, u64)>, len: usize) -> u64 {
         let (Some(core), Some((before, evicted))) = (&self.core, before) else { return 0 };
         let (at, budget) = (g.now(), g.plan.server.reassembly_budget);
         let Some((after, _)) = self.kept(g) else { return 0 };
         let (kept, sent) = (core.kept_for(g.seen(address(g.hostile(), 0)).ip()), g.harm(self.index));
-        // Each frame of 44 bytes may begin a call, which counts 256, and be a piece of its own; an activity
-        // far ahead counts 64.
+        // Each frame of 44 bytes may begin a call, which counts 256 bytes, and be a piece of its own; an
+        // activity far ahead counts 64.
         if kept.arguments > 10 * sent || kept.activities > 4 * sent {
             g.oracle.violate("memory-is-what-was-sent", at, || format!("{kept:?} for {sent} bytes"));
         }
@@ -592,8 +594,8 @@ impl ServerNode {
             g.oracle.violate("memory-is-bounded", at, || format!("{after:?} of {budget} bytes of arguments"));
         }
         let (paid, times) = (core.stats().paid, core.stats().evicted_calls - evicted);
-        // What one datagram adds may have made its host the one that has most: a buffer that must grow
-        // doubles. Hosts are compared in thousandths of the budget.
+        // The bytes of one datagram may have made its host the one that has most, since a buffer that must
+        // grow doubles. Hosts are compared in thousandths of the budget.
         let margin = 20 * len + budget / 500;
         if let Some(paid) = paid.filter(|_| times == 1) {
             let had = before.get(host(paid).wrapping_sub(g.plan.servers)).copied().unwrap_or(0);
@@ -604,7 +606,7 @@ impl ServerNode {
         times
     }
 
-    /// After everything: nothing is held, nothing is waited for.
+    /// Asserts at the end of the run that the server holds nothing and waits for nothing.
     pub fn must_be_idle(&self, g: &mut Ground) {
         let Some(core) = &self.core else { return };
         let left = (core.held_bytes(), core.unfinished(), core.timeout(), self.busy() + self.jobs.len());

@@ -1,9 +1,9 @@
-//! A model of calls through shared memory: the two halves of `farcall-shm`, interleaved by a seed.
+//! A model of calls through shared memory: the two ends of `farcall-shm`, interleaved by a seed.
 //!
-//! The halves are the very code that the driver uses, over one memory. What stands around them in the driver
-//! (threads, Unix sockets, the word that a connection closed) is modelled here: each step of a caller's or a
-//! server's thread is an event, either process may die or be cut off between two of them, and what a caller
-//! says of a call follows docs/shared-memory.md ("What is true").
+//! Both ends run the driver's own code, over one memory. The rest of the driver (threads, Unix sockets, the
+//! notice of a closed connection) is modelled here: each step of a thread is an event, either process may die
+//! or be cut off between two of them, and a caller reports on a call as docs/shared-memory.md ("What is
+//! true") says.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::rng::{Rng, mix};
 /// A rule of shared memory that can be broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A caller says `No` of a request that was taken when its server died.
+    /// A caller says `No` of a request that the server had taken when it died.
     TakenIgnored,
     /// A slot whose request was given up is used again before it is answered.
     SlotUsedAgain,
@@ -34,7 +34,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Rule; 5] = [
         Rule::TakenIgnored,
         Rule::SlotUsedAgain,
@@ -43,7 +43,7 @@ impl Rule {
         Rule::LaneNotRenewed,
     ];
 
-    /// What `--break` calls it.
+    /// Returns the rule's name for `--break`.
     pub fn name(self) -> &'static str {
         match self {
             Rule::TakenIgnored => "shm-taken-ignored",
@@ -58,7 +58,7 @@ impl Rule {
 /// Runs `calls` calls under the faults that `seed` decides.
 pub fn run(seed: u64, calls: u64, broken: Option<Rule>) -> Report {
     let mut model = Model::new(seed, broken);
-    // Each step of a thread takes one; a call needs about six.
+    // Each round is one step of a thread; a call needs about six.
     for _ in 0..calls.saturating_mul(40) {
         if model.records.len() as u64 >= calls {
             break;
@@ -69,15 +69,15 @@ pub fn run(seed: u64, calls: u64, broken: Option<Rule>) -> Report {
     model.report()
 }
 
-/// What a server says of a call that it refuses: it did not run.
+/// The code with which a server refuses a call: it did not run.
 const REFUSED: u8 = 0;
 
-/// One call, as everybody together knows it.
+/// All facts about one call.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
     len: usize,
     executed: u32,
-    /// Bytes of the result.
+    /// The length of the result in bytes.
     result: usize,
     ended: Option<Ended>,
 }
@@ -90,17 +90,17 @@ struct Waiting {
     cancelled: bool,
 }
 
-/// How far a call is at its caller.
+/// The stage of a call at its caller.
 enum Stage {
-    /// Arguments go into the ring.
+    /// The caller puts arguments into the ring.
     Filling(ArgumentRing, Vec<u8>),
-    /// The request was made. (Its ring is kept until it is answered, as the driver does.)
+    /// The request was made. Its ring is kept until the answer, as in the driver.
     Asked(RequestId, Option<ArgumentRing>),
-    /// The result is long, and what the slot does not hold is fetched by parts.
+    /// The caller fetches a result that is too long for the slot, part by part.
     Fetching { request: RequestId, ring: ArgumentRing, body: Vec<u8>, len: usize, expected: usize },
 }
 
-/// What a server does with a call.
+/// A call at the server.
 struct Work {
     id: usize,
     slot: usize,
@@ -108,7 +108,7 @@ struct Work {
     running: bool,
 }
 
-/// One connection: both halves, and what each process keeps.
+/// One connection: both ends, and the state of each process.
 struct Connection {
     caller: Arc<Caller>,
     waiting: Vec<(Waiting, Stage)>,
@@ -121,7 +121,7 @@ struct Connection {
     /// The whole results of slots whose results are long.
     kept: Vec<(usize, Vec<u8>)>,
     server_lives: bool,
-    /// The caller has seen that the server closed it.
+    /// Whether the caller has seen that the server closed the connection.
     closed: bool,
 }
 
@@ -153,7 +153,7 @@ struct Model {
     death: u32,
     cancel: u32,
     long: u32,
-    /// Calls that one caller makes at once, at most.
+    /// The most calls that one caller makes at once.
     open: usize,
     settling: bool,
     report: Report,
@@ -180,7 +180,7 @@ impl Model {
         self.broken == Some(rule)
     }
 
-    /// The time of this model: how many calls were made.
+    /// Returns the time of this model: the number of calls made.
     fn now(&self) -> u64 {
         self.records.len() as u64
     }
@@ -193,7 +193,7 @@ impl Model {
         self.report.trace(self.now(), what, id);
     }
 
-    /// One thread of one process goes one step on.
+    /// Runs one step of one thread.
     fn step(&mut self) {
         if !self.settling && self.rng.chance(self.death) {
             return if self.rng.chance(500_000) { self.server_dies() } else { self.caller_dies() };
@@ -264,8 +264,8 @@ impl Model {
         }
     }
 
-    // Each of these is a step of a call at its caller, and gives the next stage; nothing when the call has
-    // ended.
+    // Each of these functions is a step of a call at its caller. It returns the next stage, or `None` when
+    // the call has ended.
 
     fn fill(
         &mut self,
@@ -273,7 +273,7 @@ impl Model {
         mut ring: ArgumentRing,
         mut rest: Vec<u8>,
     ) -> Option<Stage> {
-        // (A deadline may pass before the call is made; what is in the ring is of no call then.)
+        // A deadline may pass before the call is made; then the bytes in the ring belong to no call.
         if self.connection.closed || self.rng.chance(self.cancel) {
             self.connection.caller.release(slot);
             self.ended(id, Ended::Failed(Ran::No));
@@ -306,7 +306,7 @@ impl Model {
         if !waiting.cancelled && self.rng.chance(self.cancel) {
             waiting.cancelled = true;
             self.connection.caller.give_up(request);
-            // A caller waits for the server's word, or does not.
+            // A caller may wait for the server's answer to its cancel, or not.
             if self.rng.chance(500_000) {
                 self.leave(waiting.slot, request);
                 self.ended(waiting.id, Ended::Failed(Ran::Maybe));
@@ -343,7 +343,7 @@ impl Model {
         Some(self.fetch(slot, ring, body, len))
     }
 
-    /// A call was given up by its caller: its slot is used again when it is answered.
+    /// Gives a call up for its caller. Its slot is used again once it is answered.
     fn leave(&mut self, slot: usize, request: RequestId) {
         if self.breaks(Rule::SlotUsedAgain) {
             self.connection.caller.release(slot);
@@ -486,7 +486,7 @@ impl Model {
     fn look_for_cancels(&mut self) {
         let Connection { server, cursor, work, .. } = &mut self.connection;
         let Some(slot) = server.given_up(cursor) else { return };
-        // One that is executed is told so, and answers some time.
+        // An executing call is told, and will be answered some time.
         let Some(place) = work.iter().position(|work| work.slot == slot && !work.running) else { return };
         let Some(Work { slot, number, .. }) = work.remove(place) else { return };
         server.answer(slot, number, Status::Failed { kind: Kind::Cancelled.code(), ran: REFUSED }, &[]);
@@ -539,7 +539,7 @@ impl Model {
         self.connection = Connection::new();
     }
 
-    /// The caller whose server died has nothing outstanding any more, and meets its next life.
+    /// Lets the caller whose server died meet the server's next life. No call is outstanding any more.
     fn reconnect(&mut self) {
         let late = self.breaks(Rule::TakesAfterClose) && self.rng.chance(900_000);
         if !self.connection.server_lives && !late {
@@ -547,7 +547,7 @@ impl Model {
         }
     }
 
-    /// No more faults: every call ends.
+    /// Ends the faults, and lets every call end.
     fn settle(&mut self) {
         self.settling = true;
         for _ in 0..200_000 {
@@ -562,8 +562,8 @@ impl Model {
             self.violated("every-call-ends", format!("call {} has not ended", waiting.id));
         }
         if self.connection.server_lives {
-            // Requests that were given up are answered, and their slots come back.
-            // (Of a long answer the server is told first that nobody wants it.)
+            // Requests that were given up are answered, and their slots come back. The server is told first
+            // that a long answer is not wanted.
             for _ in 0..2 {
                 for _ in 0..10_000 {
                     self.server_goes_on();
@@ -589,7 +589,7 @@ fn call() -> farcall_shm::Call {
     farcall_shm::Call { export: 1, procedure: 2, within: None, trace: None }
 }
 
-/// The part of a ring by which what comes after these bytes of a result is fetched.
+/// Returns the part of a ring that fetches the bytes after these bytes of a result.
 fn part_of(body: &[u8]) -> usize {
     body.len() / PART_BYTES % FETCH_PARTS
 }

@@ -1,4 +1,4 @@
-//! The server of the model: it executes what it does not remember, and answers.
+//! The server of the ONC RPC model: it executes calls that it does not remember, and answers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,22 +16,22 @@ use crate::rng::Rng;
 pub(super) struct Callee {
     pub(super) up: bool,
     pub(super) life: u64,
-    /// It has the program.
+    /// Whether the server has the program.
     pub(super) exported: bool,
     pub(super) retention: Retention,
     remembered: Remembered,
-    /// Bytes that it was given to remember, in all its lives.
+    /// The bytes that the server was given to remember, in all its lives.
     pub(super) given: usize,
     jobs: HashMap<u64, Job>,
     numbers: u64,
-    /// Connections whose ends it does not see, by a broken rule.
+    /// Connections whose ends the server does not see, if that rule is broken.
     former: Vec<Line>,
-    /// Procedures that take long, and lives that have the program, in parts per million.
+    /// The chances of a slow procedure, and of a life with the program, in parts per million.
     slow: u32,
     complete: u32,
 }
 
-/// A procedure that is executed.
+/// A procedure that the server executes.
 struct Job {
     id: usize,
     xid: u32,
@@ -39,7 +39,7 @@ struct Job {
     running: Option<Running>,
 }
 
-/// What a reply takes besides its bytes, at most.
+/// The most bytes that a remembered reply takes besides its own.
 const ENTRY: usize = 512;
 
 impl Callee {
@@ -63,7 +63,7 @@ impl Callee {
 }
 
 impl Model {
-    /// A datagram has arrived.
+    /// Delivers a datagram to the server.
     pub(super) fn asked(&mut self, link: usize, message: &[u8], copied: bool) {
         if self.callee.up {
             return self.called(link, message, copied);
@@ -74,7 +74,7 @@ impl Model {
         }
     }
 
-    /// A part of a stream has arrived.
+    /// Delivers a part of a stream to the server.
     pub(super) fn read(&mut self, link: usize, mut bytes: &[u8]) {
         let known = &mut self.links[link];
         if known.closed[1] || known.cut || known.life != self.callee.life {
@@ -139,7 +139,7 @@ impl Model {
         self.after(time, Event::Done { life, job });
     }
 
-    /// A procedure has ended.
+    /// Ends a procedure, and sends its reply.
     pub(super) fn done(&mut self, life: u64, job: u64) {
         let Some(job) = self.callee.jobs.remove(&job).filter(|_| self.callee.life == life) else { return };
         let record = &mut self.records[job.id];
@@ -170,11 +170,11 @@ impl Model {
         }
     }
 
-    /// The server's end of a stream is gone, and not in order with all replies.
+    /// Closes the server's end of a stream, not in order with all replies.
     pub(super) fn close_server_end(&mut self, link: usize) {
         let known = &mut self.links[link];
         if !std::mem::replace(&mut known.closed[1], true) {
-            // Its system knows before it looks itself.
+            // The server's system knows before the server looks.
             match self.rng.chance(500_000) {
                 true => known.line.break_off(),
                 false => known.line.end(false),
@@ -208,7 +208,7 @@ impl Model {
         }
         self.callee.life += 1;
         self.callee.remembered = remembered(self.callee.retention);
-        // Without it the server is soon replaced.
+        // A server without the program is soon replaced.
         self.callee.exported = self.settling || self.rng.chance(self.callee.complete);
         if !self.callee.exported {
             let soon = self.rng.spread(MILLIS, 5 * SECS);
@@ -216,7 +216,7 @@ impl Model {
         }
     }
 
-    /// The arguments of a call, with what stands in front of them.
+    /// Returns the message of a call: the header and the arguments.
     pub(super) fn message(&self, id: usize, xid: u32, stream: bool) -> Vec<u8> {
         let [program, version, procedure] = CALLED;
         let none = farcall_onc::wire::auth::OpaqueAuth::NONE;

@@ -1,5 +1,5 @@
-//! The clients of the model: each makes calls by one address, over datagrams or streams, and says what became
-//! of them.
+//! The clients of the ONC RPC model: each makes calls to one address, over datagrams or streams, and reports
+//! their outcomes.
 
 use std::net::SocketAddr;
 
@@ -16,10 +16,11 @@ pub(super) struct Caller {
     ports: u16,
     stream: bool,
     xid: u32,
-    /// By which it makes calls.
+    /// The link by which the client makes calls.
     pub(super) link: Option<usize>,
     pub(super) open: Vec<Open>,
-    /// It sends calls once more on another connection, as other makes do, in parts per million.
+    /// How often the client sends a call once more on another connection, as other implementations do, in
+    /// parts per million.
     stubborn: u32,
     pause: Nanos,
 }
@@ -29,17 +30,17 @@ pub(super) struct Open {
     id: usize,
     xid: u32,
     link: usize,
-    /// An earlier connection by which it was sent may have brought it to the server.
+    /// Whether an earlier connection may have brought the call to the server.
     may_have_run: bool,
 }
 
-/// Calls that a client has under way, at most.
+/// The most calls that a client has under way.
 const MAX_OPEN: usize = 16;
 
 impl Caller {
     pub(super) fn new(number: u64, rng: &mut Rng) -> Caller {
         Caller {
-            // Some are on one host.
+            // Some clients share a host.
             host: 1 + (number / 2) as u8,
             ports: 1000 * (1 + number as u16),
             stream: rng.chance(500_000),
@@ -53,7 +54,7 @@ impl Caller {
 }
 
 impl Model {
-    /// A client does something, and will again.
+    /// Lets a client act, and plans its next action.
     pub(super) fn act(&mut self, client: usize) {
         if self.budget == 0 {
             return;
@@ -106,7 +107,7 @@ impl Model {
         self.set_timer(link);
     }
 
-    /// The link by which a client calls. None: nobody takes the connection.
+    /// Returns the link by which a client calls. Returns `None` if the connection is refused.
     fn link(&mut self, client: usize) -> Option<usize> {
         let usable = |link: &Link| !(link.silent || link.calls.is_broken() || link.closed[0]);
         let stream = self.callers[client].stream;
@@ -138,7 +139,7 @@ impl Model {
         caller.link
     }
 
-    /// What waits on a stream is given to the system, which takes all of it, or some, or breaks.
+    /// Gives the bytes that wait on a stream to the system, which takes all of them, or some, or breaks.
     pub(super) fn flush(&mut self, link: usize) {
         if self.links[link].calls.is_broken() {
             return;
@@ -168,7 +169,7 @@ impl Model {
         }
     }
 
-    /// Something has arrived at a client.
+    /// Delivers a message to a client.
     pub(super) fn hear(&mut self, link: usize, bytes: &[u8]) {
         let known = &mut self.links[link];
         if known.closed[0] || known.cut {
@@ -194,7 +195,7 @@ impl Model {
         self.set_timer(link);
     }
 
-    /// A client's end of a stream is over.
+    /// Closes a client's end of a stream.
     pub(super) fn close_client_end(&mut self, link: usize) {
         if !std::mem::replace(&mut self.links[link].closed[0], true) {
             self.links[link].calls.fail();
@@ -234,7 +235,7 @@ impl Model {
         }
     }
 
-    /// Says what became of a call, unless the client sends it once more.
+    /// Reports the outcome of a call, unless the client sends the call once more.
     fn finish(&mut self, client: usize, open: &Open, left: Left) {
         let (kind, mut ran) = match left {
             Left::Answered(message, repeated) => {
@@ -259,7 +260,7 @@ impl Model {
                 return self.send(client, open.id, open.xid, true);
             }
         }
-        // Whatever the last copy met, an earlier one may have run.
+        // Whatever became of the last copy, an earlier one may have run.
         self.ended(open.id, Ended::Failed(if open.may_have_run { Ran::Maybe } else { ran }));
     }
 
@@ -281,7 +282,7 @@ impl Model {
         for open in std::mem::take(&mut self.callers[client].open) {
             self.ended(open.id, Ended::Abandoned);
         }
-        // Its ports, and its identifiers, are new ones.
+        // The client's ports and identifiers are new ones.
         self.callers[client].xid = self.rng.next() as u32;
         let Some(link) = self.callers[client].link.take() else { return };
         self.links[link].closed[0] = true;

@@ -1,5 +1,5 @@
-//! What still holds for a server that was restored from a snapshot: what it did and said after the snapshot
-//! does not bind it (docs/protocol.md 7.5).
+//! The invariants of a server that was restored from a snapshot: what it did and said after the snapshot does
+//! not bind it (docs/protocol.md 7.5).
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,17 +9,17 @@ use super::{Call, Life, Oracle, State, pattern};
 use crate::memory::Head;
 use crate::net::Nanos;
 
-/// What servers did that were restored.
+/// The undone work of restored servers.
 #[derive(Default)]
 pub(super) struct Undone {
-    /// Of each call that is no reading: its executions since the snapshot.
+    /// For each call that is not a reading, its executions since the snapshot.
     executions: HashMap<usize, Vec<Execution>>,
     /// Exports of restored servers. Posted writes to them are not checked.
     exports: HashSet<u64>,
     memories: Vec<Memory>,
 }
 
-/// What made a result what it is.
+/// The facts that determine the result of one execution.
 #[derive(Clone, Copy)]
 struct Execution {
     nonce: u64,
@@ -34,7 +34,7 @@ impl Execution {
     }
 }
 
-/// A server's memory went back, from so many writes to so many.
+/// A server's memory that went back, from one number of writes to another.
 struct Memory {
     server: usize,
     at: Nanos,
@@ -43,7 +43,7 @@ struct Memory {
 }
 
 impl Oracle {
-    /// A server knows what it knew `then`, which is in the oracle of that moment.
+    /// Restores what a server knew at `then`; `snapshot` is the oracle of that moment.
     pub fn restore(&mut self, now: Nanos, server: usize, then: Nanos, snapshot: &Oracle) {
         for (index, call) in self.calls.iter_mut().enumerate().filter(|(_, call)| call.server == server) {
             let before = snapshot.calls.get(index);
@@ -73,13 +73,13 @@ impl Oracle {
         self.lives[living] = Life { born, paused: paused + (now - then) };
     }
 
-    /// Whether the server of that export was restored, so that its posted writes need be neither in order nor
-    /// done once.
+    /// Returns whether the server of that export was restored, so that its posted writes need be neither in
+    /// order nor done once.
     pub fn was_restored(&self, export: u64) -> bool {
         self.undone.exports.contains(&export)
     }
 
-    /// How many writes its server can have done when a reading was executed.
+    /// Returns how many writes the server can have done when a reading was executed.
     pub(super) fn versions_of(&self, reading: &Call) -> std::ops::RangeInclusive<u64> {
         let (mut least, mut most) = (reading.version, self.versions[reading.server]);
         let went_back = |memory: &&Memory| memory.server == reading.server && reading.started <= memory.at;
@@ -89,7 +89,7 @@ impl Oracle {
         least..=most
     }
 
-    /// Whether what a call returned is made of results of its own executions, of which some were undone.
+    /// Returns whether a result is made of results of the call's own executions, of which some were undone.
     pub(super) fn is_of_executions(&self, index: usize, body: &[u8], exception: bool) -> bool {
         let Some(undone) = self.undone.executions.get(&index) else { return false };
         let call = &self.calls[index];
@@ -109,20 +109,21 @@ impl Oracle {
         results.iter().any(|result| fits(&result)) && body.iter().enumerate().all(some)
     }
 
-    /// Whether the call may run though it was said not to: before the snapshot of its server it was neither
-    /// executed nor refused, and after the restoration no user refused it.
+    /// Returns whether the call may run although it was reported as not run: before the snapshot of its
+    /// server it was neither executed nor refused, and after the restoration no user refused it.
     pub(super) fn is_undone(&self, call: &Call) -> bool {
         call.unsettled && !call.refused
     }
 
-    /// Whether the call may be said not to have run though it did: before the snapshot of its server it was
-    /// neither executed nor refused. After the restoration a user may have refused it, if none executed it.
+    /// Returns whether the call may be reported as not run although it ran: before the snapshot of its server
+    /// it was neither executed nor refused. After the restoration a user may have refused it, if none
+    /// executed it.
     pub(super) fn may_be_denied(&self, call: &Call) -> bool {
         self.is_undone(call) || call.unsettled && call.executed == 0
     }
 }
 
-/// What a server knows of a call is what it knew before, if it did.
+/// Restores the facts that a server knew of a call before the snapshot, if it knew the call.
 fn restore_call(call: &mut Call, before: Option<&Call>) {
     (call.told, call.forsaken) = before.map_or((false, false), |before| (before.told, before.forsaken));
     call.refused = before.is_some_and(|before| before.refused);
