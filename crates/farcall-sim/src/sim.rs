@@ -1,7 +1,8 @@
-//! The users' simulation: unchanged programs in a simulated network, one thread running at a time.
+//! Simulation for users' tests: unchanged programs in a simulated network, of whose threads one runs at a
+//! time.
 //!
-//! [`check`](crate::check) describes it. This module has what simulated code itself asks for:
-//! [`sleep`], [`now`], [`random`], [`spawn`] and so on.
+//! [`check`](crate::check) describes it. This module has the functions for simulated code: [`sleep`],
+//! [`now`], [`random`], [`spawn`] and so on.
 
 mod env;
 mod faults;
@@ -27,7 +28,7 @@ use names::Names;
 use state::Main;
 use world::{World, here};
 
-/// A simulated network with processes in it: what a test is given. Clones are the same one.
+/// A simulated network with processes in it, for a test. A clone is the same network.
 ///
 /// Each process has a machine, with an address and a clock, of its own. The test runs in a process
 /// as well, called `test`, and may import and export like any other.
@@ -69,7 +70,7 @@ impl Sim {
         process
     }
 
-    /// The process that the test runs in.
+    /// Returns the process that the test runs in.
     pub fn test(&self) -> Process {
         Process { world: self.world.clone(), index: 0 }
     }
@@ -85,7 +86,7 @@ impl Sim {
         sleep(time);
     }
 
-    /// A random number less than `bound`, as [`below`] gives.
+    /// Returns a random number less than `bound`, as [`below`] does.
     pub fn below(&self, bound: u64) -> u64 {
         self.world.lock().rng.below(bound)
     }
@@ -112,14 +113,13 @@ impl Sim {
         *path = faults.path(*path);
     }
 
-    /// From now on nothing passes between two processes, until [`heal`](Sim::heal). What is under
-    /// way arrives.
+    /// Cuts the paths between two processes, until [`heal`](Sim::heal). Datagrams under way still arrive.
     pub fn partition(&self, a: &Process, b: &Process) {
         self.cut(a, b);
         self.cut(b, a);
     }
 
-    /// From now on nothing passes from one process to another, that way only.
+    /// Cuts the path from one process to another, that way only.
     pub fn cut(&self, from: &Process, to: &Process) {
         self.set_cut(from, to, Nanos::MAX);
     }
@@ -139,21 +139,21 @@ impl Sim {
         state.net.path(from.index, to.index).cut_until = until;
     }
 
-    /// From now on a thread that farcall would start in any process cannot be started, by this chance from 0
-    /// to 1, as where the operating system has no more. What [`spawn`] starts is started.
+    /// Makes starts of farcall's threads fail in any process from now on, by this chance from 0 to 1, as in
+    /// an operating system that has no more threads. Threads of [`spawn`] are started.
     pub fn thread_failures(&self, chance: f64) {
         let mut state = self.world.lock();
         state.thread_failures = per_million(chance);
         state.note(&[14], || format!("of farcall's threads {chance} cannot be started"));
     }
 
-    /// How much virtual time the run may take before it fails. By default an hour.
+    /// Sets how much virtual time the run may take before it fails. The default is an hour.
     pub fn limit(&self, time: Duration) {
         self.world.lock().limit = nanos(time);
     }
 
-    /// Panics of simulated code no longer fail the run: they do what they do to a real process. One
-    /// in a procedure is its caller's error, one in a main function ends the process.
+    /// Allows panics of simulated code: they no longer fail the run, but do what they do to a real process. A
+    /// panic in a procedure is its caller's error; one in a main function ends the process.
     pub fn allow_panics(&self) {
         self.world.lock().panics_allowed = true;
     }
@@ -165,7 +165,7 @@ impl fmt::Debug for Sim {
     }
 }
 
-/// A process of a simulation, on a machine of its own. Clones are the same one.
+/// A process of a simulation, on a machine of its own. A clone is the same process.
 #[derive(Clone)]
 pub struct Process {
     world: Arc<World>,
@@ -220,17 +220,17 @@ impl Process {
         self.world.lock().resume(self.index);
     }
 
-    /// Whether it has started, and has neither ended nor crashed.
+    /// Returns whether the process has started, and has neither ended nor crashed.
     pub fn is_running(&self) -> bool {
         self.world.lock().processes[self.index].alive
     }
 
-    /// Waits until it has ended or crashed.
+    /// Waits until the process has ended or crashed.
     pub fn wait(&self) {
         self.world.wait_for_end(self.index);
     }
 
-    /// Its name.
+    /// Returns the process's name.
     pub fn name(&self) -> String {
         self.world.lock().processes[self.index].name.clone()
     }
@@ -242,10 +242,10 @@ impl fmt::Debug for Process {
     }
 }
 
-/// What a test, or the main function of a process, may return: `()`, or a `Result` of which an
-/// error fails the run.
+/// The result of a test, or of the main function of a process: `()`, or a `Result` of which an error fails
+/// the run.
 pub trait Outcome {
-    /// What went wrong.
+    /// Returns the error, if there is one.
     fn failure(self) -> Option<String>;
 }
 
@@ -261,7 +261,7 @@ impl<E: fmt::Debug> Outcome for Result<(), E> {
     }
 }
 
-/// The runtime that a process has in one life.
+/// Makes the runtime of one life of a process.
 fn runtime(world: &Arc<World>, process: usize, life: u32) -> farcall::Result<Runtime> {
     let outside = Arc::new(Outside::new(world.clone(), process, life));
     world.lock().processes[process].env = Some(outside.clone());
@@ -274,14 +274,14 @@ fn main_of<R: Outcome>(main: impl Fn() -> R + Send + Sync + 'static) -> Arc<Main
     Arc::new(move || main().failure().map_or(Ok(()), Err))
 }
 
-/// How a run ended.
+/// The outcome of a run.
 pub(crate) struct Ended {
     pub(crate) failure: Option<String>,
     pub(crate) time: Nanos,
     pub(crate) trace_hash: u64,
 }
 
-/// How long, in real time, a thread may run before the run is given up.
+/// The real time that a thread may run before the run is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a test under one seed.

@@ -1,4 +1,4 @@
-//! Many seeds on every processor, and what they add up to.
+//! Runs many seeds on every processor, and adds their reports up.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,12 +15,12 @@ use crate::rng::mix;
 use crate::world::{Report, run};
 use crate::{model, onc, shared_memory};
 
-/// What to run.
+/// The seeds to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Soak {
-    /// How many seeds.
+    /// The number of seeds.
     pub seeds: u64,
-    /// How many calls, all seeds together.
+    /// The number of calls of all seeds together.
     pub calls: u64,
     /// The first seed.
     pub from: u64,
@@ -30,7 +30,7 @@ pub struct Soak {
     pub broken: Option<shared_memory::Rule>,
     /// A deliberate fault of ONC RPC.
     pub broken_onc: Option<onc::Rule>,
-    /// Threads; 0 is one for each processor.
+    /// The number of threads; 0 is one for each processor.
     pub threads: usize,
     /// Whether to stop at the first seed that fails.
     pub first: bool,
@@ -43,18 +43,18 @@ pub struct Failing {
     pub seed: u64,
     /// The calls of its run.
     pub calls: u64,
-    /// What did not hold.
+    /// The violation.
     pub violation: Violation,
 }
 
-/// What many runs add up to. It does not depend on which thread ran what.
+/// The sum of many reports. It does not depend on which thread ran which seed.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Runs.
+    /// The number of runs.
     pub seeds: u64,
     /// Calls made.
     pub calls: u64,
-    /// How they ended.
+    /// The outcomes of the calls.
     pub outcomes: Outcomes,
     /// Faults that happened.
     pub faults: Faults,
@@ -62,9 +62,9 @@ pub struct Summary {
     pub datagrams: u64,
     /// Virtual time.
     pub simulated: u128,
-    /// What the same seeds did in the model of shared memory.
+    /// The counts of the same seeds in the model of shared memory.
     pub shared_memory: Tally,
-    /// What the same seeds did in the model of ONC RPC.
+    /// The counts of the same seeds in the model of ONC RPC.
     pub onc: Tally,
     /// Seeds that failed, in their order.
     pub failing: Vec<Failing>,
@@ -73,13 +73,13 @@ pub struct Summary {
 }
 
 impl Soak {
-    /// The calls of the run with this seed.
+    /// Returns the number of calls of the run with this seed.
     pub fn calls_of(&self, seed: u64) -> u64 {
         let (each, more) = (self.calls / self.seeds.max(1), self.calls % self.seeds.max(1));
         (each + u64::from(seed - self.from < more)).max(1)
     }
 
-    /// Runs every seed; `done` hears of each as it ends.
+    /// Runs every seed, and calls `done` with each report.
     pub fn run(&self, done: &(dyn Fn(&Report) + Sync)) -> Summary {
         let threads = match self.threads {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -117,7 +117,7 @@ impl Soak {
     }
 }
 
-/// A run in which a panic is a violation like any other.
+/// Makes a run in which a panic is a violation like any other.
 fn run_caught(seed: u64, calls: u64, mutant: Mutant) -> Report {
     caught(|| run(seed, calls, mutant, false)).unwrap_or_else(|violation| Report {
         seed,
@@ -153,7 +153,7 @@ impl Summary {
         self.faults.add(&report.faults);
         self.datagrams += report.datagrams;
         self.simulated += u128::from(report.elapsed);
-        // A sum, so that the order in which runs end does not matter.
+        // This is a sum, so that the order in which runs end does not matter.
         let part = mix(report.seed ^ mix(report.trace_hash ^ mix(memory.trace_hash ^ mix(onc.trace_hash))));
         self.trace_hash = self.trace_hash.wrapping_add(part);
         self.shared_memory.add(&memory.tally);
@@ -163,7 +163,7 @@ impl Summary {
         self.failing.extend(violations.map(|violation| Failing { seed, calls, violation }));
     }
 
-    /// The invariants that did not hold, each with its number of seeds.
+    /// Returns the violated invariants, each with its number of seeds.
     pub fn broken(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for failing in &self.failing {
@@ -172,13 +172,13 @@ impl Summary {
         counts
     }
 
-    /// Virtual time in whole hours.
+    /// Returns the virtual time in whole hours.
     pub fn simulated_hours(&self) -> u64 {
         let hour = u128::from(3600 * SECS as Nanos);
         (self.simulated / hour) as u64
     }
 
-    /// One line of JSON, the same for every run of the same seeds.
+    /// Returns one line of JSON, the same for every run of the same seeds.
     pub fn json(&self) -> String {
         let mut line = format!(r#"{{"seeds":{},"calls":{},"faults":{{"#, self.seeds, self.calls);
         for (i, (name, count)) in self.faults.each().enumerate() {

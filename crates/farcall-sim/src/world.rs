@@ -1,4 +1,4 @@
-//! One run: machines, the network between them, what happens to them, and what must be true.
+//! One run of the simulator: machines, the network between them, faults, and the checks at the end.
 
 mod restore;
 
@@ -13,14 +13,14 @@ use crate::plan::Plan;
 use crate::rng::Rng;
 use crate::server::ServerNode;
 
-/// What is known of a run when it has ended.
+/// The report of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The run's seed.
     pub seed: u64,
     /// Calls made.
     pub calls: u64,
-    /// How they ended.
+    /// The outcomes of the calls.
     pub outcomes: Outcomes,
     /// The faults that happened.
     pub faults: Faults,
@@ -34,13 +34,13 @@ pub struct Report {
     pub trace_hash: u64,
 }
 
-/// After this much virtual time without faults, whatever was to happen has happened.
+/// The virtual time without faults after which everything has settled.
 const SETTLED: Nanos = 300 * SECS;
 
-/// How long after faults end, and after the last procedure does, a call may still take.
+/// The longest time that a call takes after faults have ended and the last procedure has.
 const ENDS_WITHIN: Nanos = 60 * SECS;
 
-/// How long after a server died a call to it may still take.
+/// The longest time that a call takes after its server has died.
 const NOTICED_WITHIN: Nanos = 120 * SECS;
 
 /// Runs `calls` calls under the faults that `seed` decides.
@@ -50,7 +50,7 @@ pub fn run(seed: u64, calls: u64, mutant: Mutant, verbose: bool) -> Report {
     world.report()
 }
 
-/// All that decides a run.
+/// Everything that determines a run.
 #[derive(Clone, Copy)]
 struct Origin {
     seed: u64,
@@ -65,18 +65,18 @@ struct World {
     clients: Vec<ClientNode>,
     hostile: Option<HostileNode>,
     healing: bool,
-    /// When the last datagram arrives that was sent while there were faults.
+    /// When the last datagram arrives that was sent before the faults ended.
     last_late: Nanos,
-    /// Whether the servers were idle when that was looked at last.
+    /// Whether the servers were idle at the last look.
     was_idle: bool,
-    /// How much has happened.
+    /// The number of events so far.
     steps: u64,
-    /// A server was to be restored from a snapshot, which is tried once.
+    /// Whether a restoration of a server was tried; it is tried once.
     restored: bool,
 }
 
 impl World {
-    /// Machines that have started, and nothing else yet.
+    /// Makes a world whose machines have started.
     fn new(origin: Origin, verbose: bool) -> World {
         let mut rng = Rng::new(origin.seed);
         let plan = Plan::draw(&mut rng, origin.mutant);
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Runs until so much has happened, or to the end.
+    /// Runs until `until` events have happened, or to the end.
     fn run(&mut self, until: u64) {
         let most = 200_000 + self.origin.calls * 2_000;
         while self.steps < until {
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Nothing is left to happen.
+    /// Checks the world after the last event.
     fn end(&mut self) {
         let now = self.g.now();
         self.g.oracle.all_ended("every-call-ends", now, None, Nanos::MAX);
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// Something happens to a machine or a path.
+    /// Makes a fault of a machine or a path.
     fn chaos(&mut self) {
         let g = &mut self.g;
         let (servers, clients) = (self.servers.len(), self.clients.len());
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// One direction between two hosts lets nothing pass for a while; sometimes both.
+    /// Cuts one direction between two hosts for a while, and sometimes both.
     fn cut(&mut self, server: usize, client: usize) {
         let g = &mut self.g;
         let until = g.now() + g.rng.spread(10 * MILLIS, 120 * SECS);
@@ -272,7 +272,7 @@ impl World {
         self.servers[server].crash(g);
         let away = g.rng.spread(MILLIS, 400 * SECS);
         g.net.after(away, Event::Restart(server));
-        // Often nobody hears of it before the next one has lived for long.
+        // Often no client learns of it before the next server has lived for long.
         if g.rng.chance(300_000) {
             let until = g.now() + away.saturating_mul(g.rng.within(1, 40));
             let host = host(self.servers[server].address);
@@ -295,7 +295,7 @@ impl World {
         g.net.after(away, Event::Restart(node));
     }
 
-    /// A server shuts down in good order: it finishes what it has, then goes.
+    /// Shuts a server down in order: it finishes its calls, then ends.
     fn drain(&mut self, server: usize) {
         let node = &mut self.servers[server];
         let Some(core) = &mut node.core else { return };
@@ -306,8 +306,8 @@ impl World {
         }
     }
 
-    /// A server's address moves to another one, whose address it takes. Both live on, if they do: a virtual
-    /// address, or a rolling update. Perhaps it comes back soon.
+    /// Moves a server's address to another server, whose address it takes. Both live on, if they live: a
+    /// virtual address, or a rolling update. The address may come back soon.
     fn move_address(&mut self, server: usize) {
         let (servers, clients) = (self.servers.len(), self.clients.len());
         let other = (server + 1) % servers;
@@ -329,7 +329,7 @@ impl World {
             let later = g.rng.spread(MILLIS, 10 * SECS);
             g.net.after(later, Event::Move(host(addresses[0])));
         }
-        // Often what the two send is lost until networks know where they are.
+        // Often the datagrams of both are lost until the network knows where they are.
         if g.rng.chance(500_000) {
             let until = g.now() + g.rng.spread(MILLIS, 10 * SECS);
             for (host, client) in
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// A process is stopped for a while. Its machine's clock goes on, or it is the machine that is paused.
+    /// Stops a process for a while. Its machine's clock goes on, unless the machine itself is paused.
     fn stop(&mut self, node: usize, pause: bool) {
         let (stopped, clock) = match node.checked_sub(self.servers.len()) {
             None => {
@@ -396,7 +396,7 @@ impl World {
             return;
         }
         let (died, noticed) = (server.dead_since, now.saturating_sub(NOTICED_WITHIN));
-        // (A call to a server that has moved meanwhile is another one's to refuse.)
+        // If a server has moved meanwhile, another one refuses calls to it.
         let moved = g.net.faults.address_moves > 0;
         if !moved && noticed > died && self.clients.iter().all(|c| !c.stopped && c.resumed_at < died) {
             g.oracle.all_ended("a-dead-server-is-noticed", now, Some(node), noticed);
@@ -407,7 +407,7 @@ impl World {
         server.start(g);
     }
 
-    /// Faults end: paths are clean, machines are up. What is under way still arrives.
+    /// Ends the faults: paths are clean and machines are up. Datagrams under way still arrive.
     fn heal(&mut self) {
         let nodes = self.servers.len() + self.clients.len();
         for path in self.g.net.paths() {
@@ -423,7 +423,7 @@ impl World {
         self.g.net.after(ENDS_WITHIN, Event::Judge);
     }
 
-    /// Once the servers were idle long enough, every call has ended.
+    /// Checks that every call has ended, once the servers were idle for long enough.
     fn judge(&mut self) {
         let now = self.g.now();
         let idle = self.servers.iter().all(|s| s.busy() == 0) && now - self.g.last_done > ENDS_WITHIN;
@@ -434,7 +434,8 @@ impl World {
         self.g.net.after(ENDS_WITHIN, Event::Judge);
     }
 
-    /// Nothing happens any more once the last delayed datagram has arrived and what it caused is over.
+    /// Checks that nothing happens any more, once the last delayed datagram has arrived and its effects are
+    /// over.
     fn must_be_quiet(&mut self, now: Nanos) {
         let hold = self.g.plan.server.hold.as_nanos() as Nanos;
         let last = self.last_late.max(self.g.last_done) + hold + SETTLED;

@@ -1,4 +1,4 @@
-//! What farcall's drivers see of the simulation: an [`Env`] for each life of a process.
+//! The operating system of a simulated process, for farcall's drivers: an [`Env`] for each life of a process.
 
 #[cfg(unix)]
 mod readiness;
@@ -20,7 +20,7 @@ use crate::net::Nanos;
 #[cfg(unix)]
 use readiness::{Connected, DATAGRAMS, Held, Listening, Sources, wait_any};
 
-/// The outside of one life of a process.
+/// The environment of one life of a process.
 pub(super) struct Outside {
     world: Arc<World>,
     process: usize,
@@ -32,7 +32,7 @@ pub(super) struct Outside {
 #[cfg(unix)]
 const DATAGRAM_BUFFER: usize = 1 << 20;
 
-/// How many processors every machine has.
+/// The number of processors of every machine.
 const PROCESSORS: usize = 2;
 
 impl Outside {
@@ -41,7 +41,7 @@ impl Outside {
         Outside { world, process, life, origin }
     }
 
-    /// The world, for a process that lives.
+    /// Returns the world, if the process is alive.
     fn alive(&self) -> io::Result<Guard<'_>> {
         let state = self.world.lock();
         match state.lives(self.process, self.life) {
@@ -61,7 +61,7 @@ impl Env for Outside {
         false
     }
 
-    /// Whatever address is asked for, it is the machine's only one.
+    /// Binds to the machine's only address, whatever address is asked for.
     fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
         let mut state = self.alive()?;
         let Some((id, address)) =
@@ -127,12 +127,12 @@ impl Env for Outside {
         self.world.lock().rng.fill(out);
     }
 
-    /// Nobody needs to ask: a socket is always bound to the machine's only address.
+    /// Returns no route: a socket is always bound to the machine's only address.
     fn source_address(&self, _: IpAddr) -> io::Result<IpAddr> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The machines have no names but those of processes, which the registry knows.
+    /// Resolves nothing: the machines have no names but those of processes, which the registry knows.
     fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
         Err(io::Error::new(io::ErrorKind::NotFound, "no host has a name in the simulation"))
     }
@@ -258,7 +258,7 @@ impl Event for Flag {
     }
 }
 
-/// The thread that is about to wait.
+/// Returns the thread that is about to wait.
 fn waiter(world: &Arc<World>) -> Here {
     match here() {
         Some(here) if Arc::ptr_eq(&here.world, world) => here,

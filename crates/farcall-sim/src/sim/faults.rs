@@ -1,14 +1,14 @@
-//! What the network does to datagrams, as a test sets it.
+//! The faults of the simulated network, as a test sets them.
 
 use std::time::Duration;
 
 use crate::net::{Nanos, Path};
 use crate::rng::Rng;
 
-/// What the network does to datagrams, each way. Chances are from 0 to 1.
+/// The faults of a path between two processes. Chances are from 0 to 1.
 ///
-/// Datagrams are not corrupted: UDP's checksum makes a corrupted datagram a lost one. What is written to a
-/// TCP connection comes late where it is lost, and now and then the loss breaks the connection.
+/// Datagrams are not corrupted: UDP's checksum makes a corrupted datagram a lost one. Bytes on a TCP
+/// connection come late where a segment is lost, and now and then the loss breaks the connection.
 ///
 /// ```
 /// use farcall_sim::Faults;
@@ -28,14 +28,14 @@ pub struct Faults {
     pub late: f64,
     /// The time that any datagram takes.
     pub delay: Duration,
-    /// Up to this much more, evenly.
+    /// The most time that a datagram takes in addition, drawn evenly.
     pub jitter: Duration,
     /// The largest datagram that passes, in bytes; a larger one vanishes.
     pub mtu: usize,
 }
 
 impl Faults {
-    /// A quiet local network: 100 to 200 µs each way, and nothing goes wrong.
+    /// Returns a quiet local network: 100 to 200 µs each way, and no faults.
     pub fn none() -> Faults {
         Faults {
             loss: 0.0,
@@ -48,7 +48,7 @@ impl Faults {
         }
     }
 
-    /// Drawn by chance: anything from a quiet network to one that loses a third of its datagrams.
+    /// Draws faults: anything from a quiet network to one that loses a third of its datagrams.
     pub(super) fn drawn(rng: &mut Rng) -> Faults {
         let mut chance = |most: u64| if rng.chance(300_000) { 0.0 } else { rng.below(most) as f64 / 1e6 };
         let (loss, duplication, reordering, late) =
@@ -58,7 +58,7 @@ impl Faults {
         Faults { loss, duplication, reordering, late, delay, jitter, mtu: rng.spread(1200, 65_000) as usize }
     }
 
-    /// A path like that, cut as `former` was.
+    /// Makes a path with these faults, cut as `former` was.
     pub(super) fn path(&self, former: Path) -> Path {
         let mut path = Path::clean(nanos(self.delay));
         path.jitter = nanos(self.jitter);
@@ -83,7 +83,7 @@ pub(super) fn per_million(chance: f64) -> u32 {
     (chance.clamp(0.0, 1.0) * 1e6) as u32
 }
 
-/// A duration in nanoseconds, the largest that fits when it does not.
+/// Returns a duration in nanoseconds, or the largest number if it does not fit.
 pub(super) fn nanos(duration: Duration) -> Nanos {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What code that runs in a simulated process asks for by itself: time, chance, threads.
+//! The functions for code that runs in a simulated process: time, random numbers, threads.
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use super::faults::nanos;
 use super::state::Waits;
 use super::world::{Here, here};
 
-/// Lets virtual time pass. Other threads run meanwhile; with [`Duration::ZERO`] those that can.
+/// Lets virtual time pass. Other threads run meanwhile; with [`Duration::ZERO`], those run that can run now.
 ///
 /// # Panics
 /// In a thread that is not simulated.
@@ -32,7 +32,7 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// The virtual time that has passed since the run began. It is the same in all processes, and stands
+/// Returns the virtual time that has passed since the run began. It is the same in all processes, and stands
 /// still while a thread runs.
 ///
 /// # Panics
@@ -41,7 +41,7 @@ pub fn now() -> Duration {
     Duration::from_nanos(require().world.lock().net.now())
 }
 
-/// A random number, which the seed decides.
+/// Returns a random number, which the seed decides.
 ///
 /// # Panics
 /// In a thread that is not simulated.
@@ -49,7 +49,7 @@ pub fn random() -> u64 {
     require().world.lock().rng.next()
 }
 
-/// A random number less than `bound`; 0 if that is 0.
+/// Returns a random number less than `bound`; 0 if `bound` is 0.
 ///
 /// # Panics
 /// In a thread that is not simulated.
@@ -104,7 +104,7 @@ pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Jo
         *ended.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
     };
     if let Err(why) = here.world.spawn(process, life, &name, Box::new(body)) {
-        // Of a process that is gone nothing more is asked.
+        // A process that is gone needs no result.
         drop(here.world.go_on(here.world.lock(), here.thread));
         panic!("starting a thread: {why}");
     }
@@ -118,7 +118,7 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Waits for the thread's end, and gives what it returned.
+    /// Waits for the thread's end, and returns its result.
     ///
     /// # Panics
     /// When the thread panicked.
@@ -158,7 +158,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Sets `done` however the thread ends.
+/// Sets `done` when the thread ends, whether it returns or panics.
 struct Ended<T> {
     result: Arc<Mutex<Option<T>>>,
     done: Arc<Flag>,
@@ -170,7 +170,7 @@ impl<T> Drop for Ended<T> {
     }
 }
 
-/// The simulated thread that this is.
+/// Returns the simulated thread that is running.
 pub(super) fn require() -> Here {
     here().expect("this is not a simulated thread: it runs in no process of a `farcall_sim::check`")
 }

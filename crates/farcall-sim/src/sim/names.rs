@@ -6,20 +6,20 @@ use farcall::names::{Entry, Error, Label, Listing, Registration, Registry, Resul
 
 use super::world::World;
 
-/// The one registry that all processes share. It is always within reach.
+/// The one registry that all processes share. It can always be reached.
 ///
-/// What a process published that has crashed stays, as between machines: who binds it finds that
-/// nobody answers. It is replaced when the name is published again.
+/// Entries of a process that has crashed stay, as between machines: a process that binds one gets no answer.
+/// An entry is replaced when its name is published again.
 pub(super) struct Names {
     world: Arc<World>,
     process: usize,
     life: u32,
 }
 
-/// More lives than a process has in one run.
+/// A number greater than that of the lives of a process in one run.
 const LIVES: u32 = 10_000;
 
-/// The process number of a life.
+/// Returns the process number of a life.
 pub(super) fn number(process: usize, life: u32) -> u32 {
     (process as u32 + 1) * LIVES + life % LIVES
 }
@@ -29,7 +29,7 @@ impl Names {
         Names { world, process, life }
     }
 
-    /// Whether the process of this number lives.
+    /// Returns whether the process of this number lives.
     fn lives(&self, number: u32) -> bool {
         let (process, life) = ((number / LIVES).saturating_sub(1) as usize, number % LIVES);
         let state = self.world.lock();

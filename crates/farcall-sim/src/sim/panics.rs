@@ -1,14 +1,14 @@
-//! Learns of every panic of simulated code, also of those that something catches.
+//! Notes every panic of simulated code, also panics that are caught.
 //!
-//! A panic in a procedure is caught by farcall, which tells the caller and goes on. A test wants to
-//! fail then: that is what the hook is for.
+//! Farcall catches a panic in a procedure, tells the caller and goes on. A test should fail then; a panic
+//! hook sees to that.
 
 use std::panic::{self, PanicHookInfo};
 use std::sync::Once;
 
 use super::world::{here, text_of};
 
-/// Puts our hook before the one that is there, once.
+/// Installs the simulator's hook before the present one, once.
 pub(super) fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

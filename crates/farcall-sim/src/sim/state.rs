@@ -1,4 +1,4 @@
-//! What a simulated world is at one moment, and what happens next in it. Nothing here waits.
+//! The state of a simulated world, and the choice of what happens next. No code here waits.
 
 #[cfg(unix)]
 mod streams;
@@ -23,14 +23,15 @@ use streams::{Sources, StreamEvent};
 /// A thread's place in [`State::threads`].
 pub(super) type ThreadId = usize;
 
-/// One wait of one thread. Whatever ends the wait shows it, and is ignored when the wait is over.
+/// One wait of one thread. An event that ends the wait presents the ticket, which is ignored when the wait is
+/// over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     thread: ThreadId,
     number: u64,
 }
 
-/// What is to happen at a time.
+/// An event at its time.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Due {
     /// A wait ends.
@@ -40,12 +41,12 @@ pub(super) enum Due {
     Stream(SourceId, StreamEvent),
 }
 
-/// Everything that changes, under one lock.
+/// All changing state, under one lock.
 pub(super) struct State {
     pub(super) net: Net<Due>,
     pub(super) rng: Rng,
     pub(super) threads: Vec<Thread>,
-    /// Those that could run.
+    /// The threads that could run.
     pub(super) ready: Vec<ThreadId>,
     pub(super) running: ThreadId,
     pub(super) processes: Vec<Machine>,
@@ -53,20 +54,20 @@ pub(super) struct State {
     by_address: HashMap<SocketAddr, usize>,
     #[cfg(unix)]
     sources: Sources,
-    /// What paths to a new process are like.
+    /// The faults of paths to a new process.
     pub(super) faults: Faults,
-    /// Threads of farcall that cannot be started, in parts per million.
+    /// How many starts of farcall's threads fail, in parts per million.
     pub(super) thread_failures: u32,
     /// Virtual time at which the run fails.
     pub(super) limit: Nanos,
     pub(super) failure: Option<String>,
-    /// A panic of the user's does not fail the run.
+    /// Whether a panic of the user's code does not fail the run.
     pub(super) panics_allowed: bool,
-    /// The test has ended: everything is taken down.
+    /// Whether the test has ended, so that everything is taken down.
     pub(super) ending: bool,
     hash: u64,
     verbose: bool,
-    /// Threads that ran since time moved.
+    /// The number of times that a thread ran since time moved.
     turns: u32,
 }
 
@@ -78,37 +79,37 @@ pub(super) struct Thread {
     pub(super) status: Status,
     /// The number of its present or last wait.
     ticket: u64,
-    /// Its process has crashed or ended: it unwinds instead of going on.
+    /// Whether its process has crashed or ended, so that it unwinds instead of going on.
     pub(super) killed: bool,
-    /// How often it was told so.
+    /// How often it was told to unwind.
     pub(super) raised: u32,
-    /// Who waits until it waits for the first time.
+    /// The thread that waits until this one waits for the first time.
     pub(super) starter: Option<Ticket>,
 }
 
-/// What a thread does.
+/// The status of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
-    /// It runs, or could.
+    /// The thread runs, or could.
     Ready,
     Waiting(Waits),
     Ended,
-    /// It was killed and its destructors waited: it is left where it is, for ever.
+    /// The thread was killed and its destructors waited: it is left where it is, for ever.
     Abandoned,
 }
 
-/// What a thread waits for.
+/// The event that a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     Datagram(SocketAddr),
     Sources,
     Event,
     Sleep,
-    /// A process that it started is to wait.
+    /// A process that it started waits for the first time.
     Start,
-    /// A process is to be gone.
+    /// A process is gone.
     Crash,
-    /// All processes are to end.
+    /// All processes have ended.
     Processes,
 }
 
@@ -116,27 +117,27 @@ pub(super) enum Waits {
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) main: Option<Arc<Main>>,
-    /// Nobody waits for its end.
+    /// Whether the run does not wait for its end.
     pub(super) server: bool,
     /// Counts its starts.
     pub(super) life: u32,
     pub(super) alive: bool,
     pub(super) paused: bool,
-    /// Threads that could run if it were not paused.
+    /// Threads that could run if the process were not paused.
     held: Vec<ThreadId>,
-    /// What its clock read at virtual time zero.
+    /// The reading of its clock at virtual time zero.
     pub(super) origin: Nanos,
-    /// The outside of its present life.
+    /// The environment of its present life.
     pub(super) env: Option<Arc<dyn Env>>,
     next_port: u16,
-    /// Who waits for its end, or for that of its threads.
+    /// The threads that wait for its end, or for that of its threads.
     pub(super) mourners: Vec<Ticket>,
 }
 
-/// What a process does. The error is what a person is told of it.
+/// The main function of a process. Its error is text for people.
 pub(super) type Main = dyn Fn() -> Result<(), String> + Send + Sync;
 
-/// What arrived at a socket.
+/// The datagrams that arrived at a socket.
 struct Mailbox {
     address: SocketAddr,
     process: usize,
@@ -144,7 +145,7 @@ struct Mailbox {
     items: VecDeque<Item>,
     bytes: usize,
     capacity: usize,
-    /// Datagrams may be given together.
+    /// Whether the socket may receive datagram batches.
     trains: bool,
     waiters: Vec<Ticket>,
 }
@@ -158,10 +159,10 @@ enum Item {
 /// The first port of every machine.
 const PORTS: u16 = 40_000;
 
-/// So many threads may run one after another while no virtual time passes.
-const MOST_TURNS: u32 = 200_000;
+/// How often threads may run one after another while no virtual time passes.
+const MAX_TURNS: u32 = 200_000;
 
-/// A machine's own bookkeeping of a datagram in its receive buffer, in bytes.
+/// The bytes that a machine needs for a datagram in its receive buffer besides the datagram.
 const OVERHEAD: usize = 256;
 
 impl State {
@@ -190,8 +191,8 @@ impl State {
         }
     }
 
-    /// Who runs next; `None` when everything has been taken down. Virtual time passes only when
-    /// nobody can run.
+    /// Returns the thread that runs next, or `None` when everything has been taken down. Virtual time passes
+    /// only when no thread can run.
     pub(super) fn next(&mut self) -> Option<ThreadId> {
         loop {
             if let Some(thread) = self.pick() {
@@ -220,7 +221,7 @@ impl State {
         }
     }
 
-    /// One of those that can run, by chance.
+    /// Picks a random thread that can run.
     fn pick(&mut self) -> Option<ThreadId> {
         while !self.ready.is_empty() {
             let at = self.rng.index(self.ready.len());
@@ -232,7 +233,7 @@ impl State {
                 continue;
             }
             self.turns += 1;
-            if self.turns > MOST_TURNS && !self.ending {
+            if self.turns > MAX_TURNS && !self.ending {
                 self.turns = 0;
                 let all = self.who_waits();
                 self.fail(format!("threads run and run while no virtual time passes\n{all}"));
@@ -266,7 +267,7 @@ impl State {
         }
     }
 
-    /// Folds something that happened into the trace, and says it if the run is verbose.
+    /// Folds an event into the trace, and prints it if the run is verbose.
     pub(super) fn note(&mut self, facts: &[u64], say: impl FnOnce() -> String) {
         for fact in facts {
             self.hash = mix(self.hash ^ fact).wrapping_add(self.net.now());
@@ -284,7 +285,7 @@ impl State {
         self.hash
     }
 
-    /// The run has failed: the test is stopped, and everything with it.
+    /// Fails the run: stops the test, and everything with it.
     pub(super) fn fail(&mut self, why: String) {
         if self.failure.is_some() || self.ending {
             return;
@@ -294,7 +295,7 @@ impl State {
         self.kill(0);
     }
 
-    /// A line for each thread that has not ended, those of farcall last.
+    /// Returns a line for each thread that has not ended, farcall's threads last.
     fn who_waits(&self) -> String {
         let alive = |t: &&Thread| matches!(t.status, Status::Ready | Status::Waiting(_));
         let mut threads: Vec<&Thread> = self.threads.iter().filter(alive).collect();
@@ -320,7 +321,7 @@ impl State {
 
 /// Threads.
 impl State {
-    /// Whether a thread that farcall would start cannot be.
+    /// Returns whether a start of one of farcall's threads fails.
     pub(super) fn lacks_thread(&mut self, process: usize, name: &str) -> bool {
         let lacks = self.rng.chance(self.thread_failures);
         if lacks {
@@ -347,24 +348,24 @@ impl State {
         thread
     }
 
-    /// A thread is about to wait: the ticket by which it is woken.
+    /// Returns the ticket that will wake a thread which is about to wait.
     pub(super) fn ticket(&mut self, thread: ThreadId) -> Ticket {
         self.threads[thread].ticket += 1;
         Ticket { thread, number: self.threads[thread].ticket }
     }
 
-    /// The ticket of a thread's present wait.
+    /// Returns the ticket of a thread's present wait.
     pub(super) fn present_ticket(&self, thread: ThreadId) -> Ticket {
         Ticket { thread, number: self.threads[thread].ticket }
     }
 
-    /// Whether that wait has not ended.
+    /// Returns whether the wait of this ticket has not ended.
     #[cfg(unix)]
     pub(super) fn is_waiting(&self, ticket: Ticket) -> bool {
         self.threads[ticket.thread].ticket == ticket.number
     }
 
-    /// Ends a wait, if it is still that one.
+    /// Ends the wait of this ticket, unless it is over.
     pub(super) fn wake(&mut self, ticket: Ticket) {
         let thread = &mut self.threads[ticket.thread];
         if thread.ticket == ticket.number && matches!(thread.status, Status::Waiting(_)) {
@@ -377,7 +378,7 @@ impl State {
         tickets.into_iter().for_each(|ticket| self.wake(ticket));
     }
 
-    /// A thread goes no further.
+    /// Notes that a thread goes no further.
     pub(super) fn end(&mut self, thread: ThreadId, status: Status) {
         let ended = &mut self.threads[thread];
         ended.status = status;
@@ -416,7 +417,7 @@ impl State {
     /// Begins a new life of a process that is not alive.
     pub(super) fn begin_life(&mut self, process: usize) {
         let origin = self.rng.spread(SECS, 1 << 50);
-        // A port that is used again meets the packets that were meant for the former life.
+        // A port that is used again receives packets for the former life.
         let same_ports = self.rng.chance(500_000);
         let machine = &mut self.processes[process];
         (machine.life, machine.alive, machine.origin) = (machine.life + 1, true, origin);
@@ -429,7 +430,7 @@ impl State {
         });
     }
 
-    /// Stops a process: its sockets close, its threads unwind when they are next to run.
+    /// Stops a process: its sockets close, and its threads unwind when they are next to run.
     pub(super) fn kill(&mut self, process: usize) {
         let machine = &mut self.processes[process];
         if !std::mem::replace(&mut machine.alive, false) {
@@ -462,7 +463,7 @@ impl State {
         self.note(&[6, process as u64], || format!("{name} is gone"));
     }
 
-    /// Whether a process still has threads that unwind.
+    /// Returns whether a process still has threads that unwind.
     pub(super) fn has_threads(&self, process: usize) -> bool {
         let lives =
             |t: &Thread| t.process == process && !matches!(t.status, Status::Ended | Status::Abandoned);
@@ -481,13 +482,13 @@ impl State {
         self.ready.append(&mut machine.held);
     }
 
-    /// Whether this life of a process goes on.
+    /// Returns whether this life of a process goes on.
     pub(super) fn lives(&self, process: usize, life: u32) -> bool {
         let machine = &self.processes[process];
         machine.alive && machine.life == life
     }
 
-    /// Whether there are processes whose end is waited for.
+    /// Returns whether there are processes whose end is waited for.
     pub(super) fn any_to_wait_for(&self) -> bool {
         self.processes.iter().skip(1).any(|machine| machine.alive && !machine.server)
     }
@@ -495,7 +496,7 @@ impl State {
 
 /// Sockets.
 impl State {
-    /// Opens a socket; port 0 asks for any. `None`: the port is taken.
+    /// Opens a socket; port 0 asks for any. Returns `None` if the port is taken.
     pub(super) fn open(
         &mut self,
         process: usize,
@@ -548,15 +549,15 @@ impl State {
         self.net.unbind(mailbox.address);
     }
 
-    /// Sends from a socket; from one that was closed nothing leaves.
+    /// Sends from a socket. A closed socket sends nothing.
     pub(super) fn send(&mut self, id: usize, to: SocketAddr, datagram: &[u8]) {
         if self.sockets[id].open {
             self.net.send(self.sockets[id].address, to, datagram);
         }
     }
 
-    /// What arrived first at a socket. Datagrams of one sender and one size, the last perhaps shorter,
-    /// may come as a train, as Linux gives them to who asks (UDP_GRO).
+    /// Takes the first datagram that arrived at a socket. Datagrams of one sender and one size, the last
+    /// perhaps shorter, may come as a batch, as Linux delivers them to a socket with UDP_GRO.
     pub(super) fn fetch(&mut self, id: usize, buffer: &mut [u8]) -> Option<Received> {
         let (from, bytes) = match self.sockets[id].items.pop_front()? {
             Item::Woken => return Some(Received::Woken),
@@ -589,7 +590,7 @@ impl State {
         Some(Received::Datagrams { from, len, each: each.max(1) })
     }
 
-    /// Copies a datagram that has left its mailbox; returns how much of it there was room for.
+    /// Copies a datagram that was taken from its socket. Returns how many bytes fitted.
     fn unload(&mut self, id: usize, bytes: Vec<u8>, buffer: &mut [u8]) -> usize {
         self.sockets[id].bytes -= bytes.len() + OVERHEAD;
         let len = bytes.len().min(buffer.len());
@@ -598,19 +599,19 @@ impl State {
         len
     }
 
-    /// Whether something has arrived at a socket.
+    /// Returns whether a datagram has arrived at a socket.
     #[cfg(unix)]
     pub(super) fn has_datagram(&self, id: usize) -> bool {
         let mailbox = &self.sockets[id];
         !mailbox.open || !mailbox.items.is_empty()
     }
 
-    /// One more waits at a socket.
+    /// Adds a waiting thread to a socket.
     pub(super) fn await_datagram(&mut self, id: usize, ticket: Ticket) {
         self.sockets[id].waiters.push(ticket);
     }
 
-    /// Makes one who receives there return.
+    /// Makes a thread that receives at a socket return.
     pub(super) fn rouse(&mut self, id: usize) {
         self.put(id, Item::Woken);
     }
@@ -639,7 +640,7 @@ impl State {
     }
 }
 
-/// Virtual time, for people.
+/// Returns virtual time as text.
 pub(super) fn seconds(time: Nanos) -> String {
     format!("{:.6} s", time as f64 / SECS as f64)
 }

@@ -1,4 +1,4 @@
-//! The world that a test's processes live in, and the token that goes from thread to thread in it.
+//! The simulated world of a test's processes, and the token that goes from thread to thread in it.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ use super::scheduler_token::SchedulerToken;
 use super::state::{Due, Main, State, Status, ThreadId, Waits};
 use crate::net::Nanos;
 
-/// A simulated world. It is the same for all that hold it.
+/// A simulated world, which all its threads share.
 pub(super) struct World {
     state: Mutex<State>,
     /// The registry of all processes.
@@ -30,14 +30,14 @@ pub(super) struct World {
     handed: AtomicU64,
     /// How long, in real time, a thread may keep the token.
     patience: Duration,
-    /// A thread kept it longer: nobody goes on.
+    /// Whether a thread kept the token for longer, so that no thread goes on.
     lost: AtomicBool,
 }
 
-/// What [`World::state`] guards.
+/// The lock on [`World::state`].
 pub(super) type Guard<'a> = MutexGuard<'a, State>;
 
-/// Which simulated thread this is.
+/// The identity of a simulated thread.
 #[derive(Clone)]
 pub(super) struct Here {
     pub(super) world: Arc<World>,
@@ -48,10 +48,10 @@ thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
 }
 
-/// A thread that catches its own unwinding so often is left where it is.
-const MOST_RAISED: u32 = 100;
+/// A thread that catches its own unwinding this often is left where it is.
+const MAX_RAISED: u32 = 100;
 
-/// Which simulated thread this is, if it is one.
+/// Returns which simulated thread this is, if it is one.
 pub(super) fn here() -> Option<Here> {
     HERE.try_with(|here| here.borrow().clone()).ok().flatten()
 }
@@ -73,7 +73,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a test, the process 0, and whatever it starts; returns when no thread is left.
+    /// Runs a test, which is process 0, and all that it starts. Returns when no thread is left.
     pub(super) fn run(self: &Arc<World>, test: Arc<Main>) {
         self.lock().add_process("test", test, false);
         if let Err(why) = self.start(0) {
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Lets go of what a world and its processes hold of one another.
+    /// Breaks the references between a world and its processes.
     fn clear(&self) {
         let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
         if self.lost.load(Ordering::SeqCst) {
@@ -118,7 +118,7 @@ impl World {
         }
         for (thread, handle) in handles {
             if self.lock().threads[thread].status == Status::Ended {
-                // Its end was seen: what is left are the destructors of its thread-local values.
+                // The thread has ended except for the destructors of its thread-local values.
                 let _ = handle.join();
             }
         }
@@ -129,7 +129,7 @@ impl World {
         drop(held);
     }
 
-    /// Starts a process that is not alive. A simulated thread that asks waits until the new process
+    /// Starts a process that is not alive. A simulated thread that calls this waits until the new process
     /// waits for the first time.
     pub(super) fn start(self: &Arc<World>, process: usize) -> io::Result<()> {
         let starter = here();
@@ -154,7 +154,7 @@ impl World {
         Ok(())
     }
 
-    /// The life of a process, on its main thread.
+    /// Runs the life of a process, on its main thread.
     fn live(self: &Arc<World>, process: usize, life: u32, main: &Main) {
         let runtime = super::runtime(self, process, life);
         let ended = match &runtime {
@@ -169,7 +169,7 @@ impl World {
             let name = state.processes[process].name.clone();
             state.fail(format!("{name} failed: {why}"));
         }
-        // Its other threads end with it, as those of any process do.
+        // The process's other threads end with its main thread, as in any process.
         state.kill(process);
     }
 
@@ -189,7 +189,7 @@ impl World {
         self.launch(state, thread, body)
     }
 
-    /// Gives a thread that is known its thread of the operating system.
+    /// Starts the operating system's thread for a simulated thread.
     fn launch(
         self: &Arc<World>,
         state: Guard<'_>,
@@ -235,7 +235,7 @@ impl World {
         self.leave(thread, Status::Ended);
     }
 
-    /// Waits: until a ticket of this wait is shown, or for no longer than `until`.
+    /// Waits until a ticket of this wait is presented, or until `until`.
     ///
     /// Does not return when the process is gone.
     pub(super) fn wait<'a>(
@@ -258,7 +258,7 @@ impl World {
         self.go_on(state, thread)
     }
 
-    /// Lets others run that can. Does not return when the process is gone.
+    /// Lets other threads run that can. Does not return when the process is gone.
     pub(super) fn yield_now(&self, thread: ThreadId) {
         let mut state = self.go_on(self.lock(), thread);
         state.ready.push(thread);
@@ -303,14 +303,15 @@ impl World {
         self.unless_lost();
     }
 
-    /// A thread of a world that was given up goes no further.
+    /// Stops the calling thread for ever, if the world was given up.
     fn unless_lost(&self) {
         while self.lost.load(Ordering::SeqCst) {
             thread::park();
         }
     }
 
-    /// Goes on only if the process still lives; else unwinds, or if that is not possible stays here.
+    /// Returns if the process still lives. Otherwise the thread unwinds or, if that is not possible, stays
+    /// here.
     pub(super) fn go_on<'a>(&'a self, mut state: Guard<'a>, thread: ThreadId) -> Guard<'a> {
         let known = &mut state.threads[thread];
         if !known.killed {
@@ -318,7 +319,7 @@ impl World {
         }
         known.raised += 1;
         // A destructor that waits while its thread unwinds cannot be unwound itself.
-        if thread::panicking() || known.raised > MOST_RAISED {
+        if thread::panicking() || known.raised > MAX_RAISED {
             drop(state);
             self.leave(thread, Status::Abandoned);
             loop {
@@ -371,12 +372,12 @@ impl World {
         }
     }
 
-    /// User code panicked.
+    /// Notes a panic of the user's code.
     pub(super) fn panicked(&self, thread: ThreadId, message: &str, place: Option<String>) {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(state)) => state.into_inner(),
-            // It panicked in here: there is nobody to tell.
+            // The panic happened in this module, under the lock: it cannot be noted.
             Err(TryLockError::WouldBlock) => return,
         };
         let known = &state.threads[thread];
@@ -389,14 +390,14 @@ impl World {
         state.fail(why);
     }
 
-    /// Why the run failed, when (in virtual time), and the hash of its trace.
+    /// Returns why the run failed, if it did, its virtual time, and the hash of its trace.
     pub(super) fn outcome(&self) -> (Option<String>, Nanos, u64) {
         let mut state = self.lock();
         (state.failure.take(), state.net.now(), state.trace_hash())
     }
 }
 
-/// What a panic said.
+/// Returns the text of a panic.
 pub(super) fn text_of(payload: &(dyn Any + Send)) -> String {
     match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),

@@ -1,4 +1,4 @@
-//! A server's machine is restored from a snapshot: it has not done what it did since.
+//! Restores a server's machine from a snapshot, as if it had done nothing since.
 //!
 //! The snapshot comes from a second run of the same seed, which is stopped at the moment of the snapshot. The
 //! state of a server cannot be copied, because the type of the next datagram's number is not `Clone` on
@@ -9,9 +9,9 @@ use farcall_proto::Rule;
 use super::World;
 
 impl World {
-    /// A server is as it was at some moment, mostly not long ago; unless it was not running then.
+    /// Restores a server to some earlier moment, mostly not long ago, unless it was not running then.
     pub(super) fn restore_server(&mut self, server: usize) {
-        // Once in a run, or a second run of it would need a third one.
+        // This happens once in a run; otherwise the second run would need a third.
         self.restored = true;
         let ago = self.g.rng.spread(1, self.steps - 1);
         let mut snapshot = self.at(self.steps - ago);
@@ -32,7 +32,7 @@ impl World {
         self.servers[server].restore(&mut self.g, node, then);
     }
 
-    /// This run when no more than that had happened.
+    /// Returns this run as it was after this many events.
     fn at(&self, step: u64) -> World {
         let mut world = World::new(self.origin, false);
         world.run(step);

@@ -1,4 +1,4 @@
-//! Streams, and waits for many sources at once, as farcall's drivers see them in the simulation.
+//! Streams, and waits for many sources at once, for farcall's drivers in the simulation.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -28,7 +28,7 @@ impl Drop for Held {
     }
 }
 
-/// When a wait that began now ends.
+/// Returns when a wait that begins now ends.
 pub(super) fn end_of(wait: Wait, now: Nanos) -> Option<Nanos> {
     match wait {
         Wait::No => Some(0),
@@ -128,7 +128,7 @@ pub(super) struct Connected {
     pub(super) to: SocketAddr,
 }
 
-/// Added to the number of a datagram socket: it is no number of a stream.
+/// Added to the number of a datagram socket, so that it differs from every stream's.
 pub(super) const DATAGRAMS: u64 = 1 << 63;
 
 impl Stream for Connected {
@@ -183,7 +183,7 @@ impl Drop for Connected {
     }
 }
 
-/// What a source is ready for, and how a thread waits for it.
+/// Returns what a source is ready for.
 fn readiness(state: &mut State, source: &Source<'_>) -> Interest {
     match number(source) {
         id if id & DATAGRAMS != 0 => {
@@ -211,7 +211,7 @@ fn both(a: Interest, b: Interest) -> Interest {
     Interest { read: a.read && b.read, write: a.write && b.write }
 }
 
-/// Waits until one of these is ready, or `timeout` has passed.
+/// Waits until one of these sources is ready, or `timeout` has passed.
 pub(super) fn wait_any(world: &Arc<World>, wanted: &mut [Wanted<'_>], timeout: Option<Duration>) {
     let me = waiter(world);
     let mut state = world.go_on(world.lock(), me.thread);
@@ -230,7 +230,7 @@ pub(super) fn wait_any(world: &Arc<World>, wanted: &mut [Wanted<'_>], timeout: O
     }
 }
 
-/// Which of many sources are ready.
+/// A poller of many sources.
 pub(super) struct Sources {
     pub(super) world: Arc<World>,
     /// Locked only while the world is.
@@ -239,7 +239,7 @@ pub(super) struct Sources {
 
 #[derive(Default)]
 pub(super) struct Inner {
-    /// What each source is armed for.
+    /// The interest that each source is armed for.
     armed: BTreeMap<u64, (u64, Interest)>,
     woken: bool,
     waiters: Vec<Ticket>,

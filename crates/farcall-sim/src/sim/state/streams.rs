@@ -1,9 +1,10 @@
-//! Streams of a simulated world: connections whose bytes come in parts, late, or never. Nothing here waits.
+//! The streams of a simulated world: connections whose bytes come in parts, late, or never. No code here
+//! waits.
 //!
-//! What is written becomes segments of sizes that the seed draws. They arrive in order. A lost one arrives
+//! Written bytes become segments of sizes that the seed draws. They arrive in order. A lost one arrives
 //! later, by the sender's retransmission, or breaks the connection. A process that crashes resets its
-//! connections, or is silent: then the other end finds out after about a minute, or when it sends to a
-//! process that was started anew.
+//! connections, or falls silent: then the other end finds out after about a minute, or when it sends to a
+//! process that was restarted.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
@@ -24,7 +25,7 @@ pub(super) struct Sources {
     listeners: HashMap<SocketAddr, SourceId>,
 }
 
-/// What a thread can wait for beside others.
+/// An object that a thread can wait for together with others.
 struct Source {
     process: usize,
     kind: Kind,
@@ -37,7 +38,7 @@ enum Kind {
         at: SocketAddr,
         backlog: VecDeque<SourceId>,
     },
-    /// Whether it is set.
+    /// An alarm, and whether it is set.
     Alarm(bool),
     Closed,
 }
@@ -48,24 +49,25 @@ struct End {
     remote: SocketAddr,
     peer: Option<SourceId>,
     state: Connection,
-    /// What has arrived and was not read.
+    /// Bytes that have arrived and were not read.
     incoming: Vec<u8>,
-    /// The peer sends no more.
+    /// Whether the peer sends no more.
     ended: bool,
-    /// This end sends no more, and reads no more.
+    /// Whether this end sends no more, and whether it reads no more.
     write_closed: bool,
     read_closed: bool,
-    /// What was sent and has not arrived.
+    /// Segments that were sent and have not arrived.
     outgoing: VecDeque<Segment>,
-    /// How many bytes were sent and not read by the peer, and how many may be.
+    /// The number of bytes sent and not read by the peer, and the most that may be.
     unread: usize,
     window: usize,
-    /// How often the first segment, or the handshake, was tried while nobody was there.
+    /// How often the first segment, or the handshake, was tried while the peer was away.
     tries: u32,
 }
 
 impl End {
-    /// Whether it takes bytes: from half of the window on, so that they do not leave one by one.
+    /// Returns whether this end takes bytes: only if half of the window is free, so that bytes do not leave
+    /// one by one.
     fn has_room(&self) -> bool {
         self.unread <= self.window / 2
     }
@@ -79,7 +81,7 @@ enum Connection {
 }
 
 struct Segment {
-    /// When it arrives, at the earliest.
+    /// The earliest time at which the segment arrives.
     at: Nanos,
     what: What,
 }
@@ -90,12 +92,12 @@ enum What {
     End,
 }
 
-/// What is to happen to a stream.
+/// An event of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::sim) enum StreamEvent {
     /// The request for a connection arrives.
     Request,
-    /// The answer to that arrives: whether there is a connection.
+    /// The answer to a request arrives: whether there is a connection.
     Answer(bool),
     /// The first segment that this end sent arrives.
     Arrival,
@@ -107,11 +109,10 @@ pub(in crate::sim) enum StreamEvent {
 const LONGEST_SEGMENT: u64 = 1460;
 /// The first pause before a lost segment is sent again. Each is twice the last.
 const RETRANSMIT_AFTER: Nanos = 200 * MILLIS;
-/// So often something is sent again before the connection is given up: after about a minute.
+/// How often a segment is sent again before the connection is given up, after about a minute.
 const MAX_TRIES: u32 = 9;
-/// Of a million segments of which one in a million is lost, so many meet something that breaks the
-/// connection.
-const RESETS_PER_LOSS: u32 = 20;
+/// One in this many losses breaks the connection instead.
+const LOSSES_PER_RESET: u32 = 20;
 
 impl State {
     fn add_source(&mut self, process: usize, kind: Kind) -> SourceId {
@@ -153,7 +154,7 @@ impl State {
         id
     }
 
-    /// Listens at a port; port 0 asks for any. `None`: the port is taken.
+    /// Listens at a port; port 0 asks for any. Returns `None` if the port is taken.
     pub(in crate::sim) fn listen(&mut self, process: usize, port: u16) -> Option<(SourceId, SocketAddr)> {
         let at = match port {
             0 => self.free_address(process),
@@ -205,7 +206,7 @@ impl State {
         let len = if partial { 1 + drawn % most.max(1) } else { most }.min(most);
         buffer[..len].copy_from_slice(&end.incoming[..len]);
         end.incoming.drain(..len);
-        // The peer learns of the room at once: later would only be slower.
+        // The peer learns of the free window at once: later would only be slower.
         if let Some(peer) = end.peer {
             if let Some(peer) = self.end_of(peer) {
                 peer.unread = peer.unread.saturating_sub(len);
@@ -248,13 +249,13 @@ impl State {
     fn send_segment(&mut self, id: SourceId, what: What) {
         let Some(end) = self.end_of(id) else { return };
         if end.state != Connection::Open {
-            // An earlier segment of the same write broke the connection: nothing may arrive behind the hole.
+            // An earlier segment of the same write broke the connection. Nothing may arrive after the gap.
             return;
         }
         let (local, remote) = (end.local, end.remote);
         let loss = self.net.path(host(local), host(remote)).loss;
         let at = self.net.now() + self.transit(local, remote);
-        if self.rng.chance(loss / RESETS_PER_LOSS) {
+        if self.rng.chance(loss / LOSSES_PER_RESET) {
             self.break_off(id, ErrorKind::ConnectionReset);
             return self.break_peer(id);
         }
@@ -267,7 +268,7 @@ impl State {
         }
     }
 
-    /// How long a segment takes, with the times that it is lost and sent again.
+    /// Draws how long a segment takes, including the times that it is lost and sent again.
     fn transit(&mut self, from: SocketAddr, to: SocketAddr) -> Nanos {
         let path = *self.net.path(host(from), host(to));
         let mut takes = path.delay + self.rng.below(path.jitter);
@@ -287,7 +288,7 @@ impl State {
         let (unread, open) = (!end.incoming.is_empty(), end.state == Connection::Open);
         if ends && open {
             match read && unread {
-                // The peer has sent what nobody will read.
+                // The peer has sent bytes that this end will never read.
                 true => self.break_peer(id),
                 false => self.send_segment(id, What::End),
             }
@@ -295,7 +296,7 @@ impl State {
         self.wake_source(id);
     }
 
-    /// Nobody has the source any more.
+    /// Releases a source that no process has any more.
     pub(in crate::sim) fn release(&mut self, id: SourceId) {
         match &mut self.sources.all[id].kind {
             Kind::Stream(_) => self.shut_down(id, true, true),
@@ -313,7 +314,7 @@ impl State {
         self.wake_source(id);
     }
 
-    /// A process has crashed: its connections are reset, or silent from now on.
+    /// Resets the connections of a crashed process, or makes them silent.
     pub(super) fn close_sources(&mut self, process: usize) {
         for id in 0..self.sources.all.len() {
             if self.sources.all[id].process != process {
@@ -322,7 +323,7 @@ impl State {
             self.close_listener(id);
             let Some(end) = self.end_of(id) else { continue };
             if end.read_closed && end.write_closed {
-                // What was sent before it was closed still arrives.
+                // Bytes that were sent before the close still arrive.
                 continue;
             }
             let peer = end.peer.filter(|_| end.state == Connection::Open);
@@ -336,7 +337,7 @@ impl State {
         }
     }
 
-    /// Tells the other end that the connection is broken, when the word has come there.
+    /// Tells the other end that the connection is broken, after the time of a segment.
     fn break_peer(&mut self, id: SourceId) {
         if let Some(peer) = self.end_of(id).and_then(|end| end.peer) {
             self.reset_later(peer, 0, ErrorKind::ConnectionReset);
@@ -360,7 +361,7 @@ impl State {
         self.wake_source(id);
     }
 
-    /// What was to happen to a stream happens.
+    /// Acts on an event of a stream.
     pub(super) fn happen_to(&mut self, id: SourceId, event: StreamEvent) {
         self.note(&[15, id as u64], || format!("stream {id}: {event:?}"));
         match event {
@@ -371,8 +372,8 @@ impl State {
         }
     }
 
-    /// Whether nothing passes between the ends now. If so, `event` happens later, until it was tried too
-    /// often.
+    /// Returns whether nothing passes between the ends now. If so, `event` happens later, until it was tried
+    /// too often.
     fn is_cut(&mut self, id: SourceId, event: StreamEvent) -> bool {
         let now = self.net.now();
         let Some(end) = self.end_of(id) else { return true };
@@ -436,7 +437,7 @@ impl State {
         }
     }
 
-    /// The first segment that `id` sent arrives at its peer.
+    /// Delivers the first segment that `id` sent to its peer.
     fn arrived(&mut self, id: SourceId) {
         let Some(End { peer: Some(peer), outgoing, .. }) = self.end_of(id) else { return };
         let peer = *peer;
@@ -450,7 +451,7 @@ impl State {
             self.net.at(next, Due::Stream(id, StreamEvent::Arrival));
         }
         let Some(other) = self.end_of(peer) else {
-            // The process was started anew, and knows nothing of the connection.
+            // The process was restarted, and knows nothing of the connection.
             return self.reset_later(id, 0, ErrorKind::ConnectionReset);
         };
         if other.state == Connection::Connecting {
@@ -483,7 +484,7 @@ impl State {
         }
     }
 
-    /// What a source is ready for.
+    /// Returns what a source is ready for.
     pub(in crate::sim) fn readiness(&mut self, id: SourceId) -> Interest {
         let both = Interest { read: true, write: true };
         match &self.sources.all[id].kind {
@@ -501,7 +502,7 @@ impl State {
         }
     }
 
-    /// A thread waits for a source.
+    /// Adds a waiting thread to a source.
     pub(in crate::sim) fn await_source(&mut self, id: SourceId, ticket: Ticket) {
         let mut waiters = std::mem::take(&mut self.sources.all[id].waiters);
         waiters.retain(|waiter| self.is_waiting(*waiter));
