@@ -62,8 +62,8 @@ fn used_buffers_are_given_only_while_there_is_room_for_twice_their_bytes() {
     }
 }
 
-/// Many activities begin at once, their datagrams arrive in any order, and the list of activities grows to
-/// those that stood apart.
+/// Many activities begin at once and their datagrams arrive in any order. The list of activities counts each
+/// of them once, also those that were kept apart from it at first.
 #[test]
 fn activities_that_come_in_disorder_are_counted_once() {
     let mut pair = beside(ServerConfig::default());

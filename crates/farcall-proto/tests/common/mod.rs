@@ -202,7 +202,7 @@ impl Pair {
         Pair::acquainted_with(ClientConfig::default(), ServerConfig::default())
     }
 
-    /// A pair of these settings whose conversation is known at both ends.
+    /// Returns a pair with these settings whose conversation is known at both ends.
     pub fn acquainted_with(client: ClientConfig, server: ServerConfig) -> Pair {
         let mut pair = Pair::with(client, server);
         pair.start(0, b"");
@@ -211,7 +211,8 @@ impl Pair {
         pair
     }
 
-    /// A pair whose server executes a call with these arguments: what its caller and the server know it by.
+    /// Returns a pair whose server executes a call with these arguments, and the call's names at its caller
+    /// and at the server.
     pub fn executing(args: &[u8]) -> (Pair, CallId, CallKey) {
         let mut pair = Pair::acquainted();
         let id = pair.start(1, args);
@@ -229,14 +230,14 @@ impl Pair {
         self.asked.pop().expect("the server executes the call").0
     }
 
-    /// The caller gives a call up, and the server hears of that.
+    /// Gives a call up for its caller, and delivers the CANCEL to the server.
     pub fn cancel(&mut self, id: CallId) {
         self.client.cancel(self.now, id);
         let cancel = self.sent();
         self.receive(&cancel);
     }
 
-    /// Lets time pass until the call ends, every datagram being lost.
+    /// Loses every datagram until the call ends.
     pub fn starve(&mut self) {
         while self.told.is_empty() {
             let next = self.client.timeout().expect("a call is outstanding");
@@ -267,7 +268,7 @@ pub fn note(event: Event<'_>) -> (u64, Told) {
     }
 }
 
-/// A datagram of somebody who is not our client: these frames, well sealed.
+/// Returns a datagram with these frames and a right tag, as any process could send it.
 pub fn forged(conversation: u64, number: u64, frames: &[Vec<u8>]) -> Datagram {
     let mut d = vec![1, 0, 0, 0];
     d.extend(conversation.to_be_bytes());
@@ -278,7 +279,7 @@ pub fn forged(conversation: u64, number: u64, frames: &[Vec<u8>]) -> Datagram {
     d
 }
 
-/// A frame of this type, these flags, and 32-bit words.
+/// Returns a frame of this type, with these flags and 32-bit words.
 pub fn frame(kind: u8, flags: u8, words: &[u32]) -> Vec<u8> {
     let mut f = vec![kind, flags];
     f.extend((4 * words.len() as u16).to_be_bytes());
@@ -286,17 +287,17 @@ pub fn frame(kind: u8, flags: u8, words: &[u32]) -> Vec<u8> {
     f
 }
 
-/// A frame about call `sequence` of `activity`.
+/// Returns a frame about call `sequence` of `activity`.
 pub fn frame_about(kind: u8, flags: u8, activity: u32, sequence: u32, more: &[u32]) -> Vec<u8> {
     frame(kind, flags, &[&[activity, 0, 0, sequence], more].concat())
 }
 
-/// The conversation that a datagram is sent to, by its receiver's identifier.
+/// Returns the conversation that a datagram is sent to, by its receiver's identifier.
 pub fn conversation_of(datagram: &[u8]) -> u64 {
     u64::from_be_bytes(datagram[4..12].try_into().unwrap())
 }
 
-/// The types of a datagram's frames.
+/// Returns the types of a datagram's frames.
 pub fn frames_of(datagram: &[u8]) -> Vec<u8> {
     let (mut at, mut kinds) = (20, Vec::new());
     while at + 8 < datagram.len() {
@@ -306,7 +307,7 @@ pub fn frames_of(datagram: &[u8]) -> Vec<u8> {
     kinds
 }
 
-/// What a binding compares of a procedure.
+/// Returns the fingerprint of a procedure, which a binding compares.
 pub fn fingerprint(number: u32, types: u64) -> Fingerprint {
     Fingerprint { number, types, name: u64::from(number) << 1 }
 }
@@ -314,7 +315,7 @@ pub fn fingerprint(number: u32, types: u64) -> Fingerprint {
 /// The address of hostile clients; the honest client is at 10.0.0.1.
 pub const HARM: [u8; 4] = [10, 6, 6, 6];
 
-/// Another client.
+/// A client other than the pair's.
 #[derive(Clone, Copy)]
 pub struct Peer {
     /// The conversation's identifier at the server.
@@ -345,7 +346,7 @@ pub fn comes(pair: &mut Pair, peer: Peer, frames: &[Vec<u8>]) -> usize {
     datagram.len()
 }
 
-/// A fragment of a call's arguments: `len` bytes of them from `offset` on.
+/// Returns a fragment of a call's arguments: `len` bytes of them from `offset` on.
 pub fn fragment(activity: u32, sequence: u32, total: u32, offset: u32, len: usize) -> Vec<u8> {
     let mut frame = frame_about(CALL, 2, activity, sequence, &[0, EXPORT as u32, 1, total, offset]);
     frame.resize(frame.len() + len, 7);

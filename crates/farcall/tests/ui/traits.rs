@@ -1,4 +1,4 @@
-//! What an interface cannot be or hold.
+//! Traits that the macro `interface` refuses.
 
 #[farcall::interface]
 pub trait Generic<T> {}
