@@ -127,12 +127,12 @@ impl Env for Outside {
         self.world.lock().rng.fill(out);
     }
 
-    /// Returns no route: a socket is always bound to the machine's only address.
+    /// Fails, because no caller needs the answer: a socket is always bound to the machine's only address.
     fn source_address(&self, _: IpAddr) -> io::Result<IpAddr> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Resolves nothing: the machines have no names but those of processes, which the registry knows.
+    /// Fails: the machines have no names but those of processes, which the registry knows.
     fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
         Err(io::Error::new(io::ErrorKind::NotFound, "no host has a name in the simulation"))
     }

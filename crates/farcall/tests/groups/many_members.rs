@@ -86,8 +86,8 @@ fn to_stop_after_two_of_five_leaves_every_member_usable_at_once() {
     let group = client.import_all::<dyn Member>("Member").unwrap();
     let members: Vec<_> = group.stubs().map(|(_, stub)| stub).collect();
     for round in 0..10_000 {
-        // Half of the callers stop when the other three members have replied too, so that their replies are
-        // in the socket.
+        // In every second round the caller stops only when the other three members have run the call too, so
+        // that their replies are in the socket.
         let queued = round % 2 == 0;
         let rest = if round % 4 < 2 { Rest::Cancel } else { Rest::Finish };
         let before = calls.load(Ordering::SeqCst);

@@ -54,7 +54,7 @@ fn the_binding_picks_memory_where_both_allow_it() {
     let other = builder().shared_memory(false).build().unwrap();
     assert_eq!(other.import::<dyn Ledger>(&export.url()).unwrap().enter(8).unwrap(), 8);
     assert!(other.stats().links.is_empty());
-    // A URL can demand shared memory.
+    // A `shm:` URL demands shared memory, whatever the runtime's setting is.
     let url = export.url().replace("udp:", "shm:");
     let ledger = other.import::<dyn Ledger>(&url).unwrap();
     assert_eq!(ledger.enter(9).unwrap(), 9);
