@@ -32,13 +32,13 @@ impl Server {
         };
         let conversation = match asked {
             Some(Ok((conversation, _))) => conversation,
-            None | Some(Err(_)) => self.issuer.conversation(bind.client),
+            None | Some(Err(_)) => self.admission.issuer.conversation(bind.client),
         };
         let ticket = match asked {
             Some(Ok((_, old))) if !self.config.mutant.breaks(Rule::RenewalDatedAnew) => {
-                self.issuer.dated_as(old, conversation, from, old.rest.to_vec())
+                self.admission.issuer.dated_as(old, conversation, from, old.rest.to_vec())
             }
-            _ => self.issuer.issue(now, self.horizon, bind.client, conversation, from),
+            _ => self.admission.issuer.issue(now, self.admission.horizon, bind.client, conversation, from),
         };
         let ended = asked.and_then(Result::err);
         let scheme = chosen.unwrap_or_default();
@@ -107,10 +107,13 @@ impl Server {
     ) -> Result<(), Ended> {
         let mutant = self.config.mutant;
         let age = |since: Time| now.since(since).as_nanos() as u64;
-        match self.issuer.verify(ticket, conversation, address, mutant) {
+        match self.admission.issuer.verify(ticket, conversation, address, mutant) {
             Ok(()) => {}
             Err(Invalid::Incarnation) => {
-                return Err(Ended { reason: StaleReason::Incarnation, age: age(self.issuer.born()) });
+                return Err(Ended {
+                    reason: StaleReason::Incarnation,
+                    age: age(self.admission.issuer.born()),
+                });
             }
             Err(Invalid::Address) => return Err(Ended { reason: StaleReason::Address, age: 0 }),
         }
@@ -120,10 +123,12 @@ impl Server {
         // A ticket that is newer than all forgotten ones proves that its conversation was never known.
         let unrecorded =
             mutant.breaks(Rule::FullUnrecorded) && self.table.len() >= self.config.max_conversations;
-        match ticket.issued > self.horizon && !unrecorded {
+        match ticket.issued > self.admission.horizon && !unrecorded {
             true => Ok(()),
-            false if ticket.issued > self.forgotten => Err(Ended { reason: StaleReason::Full, age: 0 }),
-            false => Err(Ended { reason: StaleReason::Horizon, age: age(self.forgot) }),
+            false if ticket.issued > self.admission.forgotten => {
+                Err(Ended { reason: StaleReason::Full, age: 0 })
+            }
+            false => Err(Ended { reason: StaleReason::Horizon, age: age(self.admission.forgot_at) }),
         }
     }
 
@@ -156,7 +161,7 @@ impl Server {
         }
         // From here on it is certain that nothing ever ran under this ticket.
         if self.table.len() >= self.config.max_conversations {
-            let conversing = &self.conversing;
+            let conversing = &self.admission.per_host;
             let no_share = mutant.breaks(Rule::NoShareOfHosts);
             let of_host = |host| if no_share { 0 } else { conversing.of(host) };
             if let Some(victim) = self.table.victim(self.coarse(now), ticket.issued, of_host) {
@@ -164,7 +169,7 @@ impl Server {
             }
             if self.table.len() >= self.config.max_conversations && !mutant.breaks(Rule::HorizonIgnored) {
                 if !mutant.breaks(Rule::FullUnrecorded) {
-                    self.horizon = self.horizon.max(ticket.issued);
+                    self.admission.horizon = self.admission.horizon.max(ticket.issued);
                 }
                 return self.refuse_ticket(from, header, ticket.client, StaleReason::Full);
             }
@@ -172,7 +177,7 @@ impl Server {
         let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
         entry.hear(self.coarse(now), header.scheme);
         entry.key = key;
-        self.conversing.add(entry.host());
+        self.admission.per_host.add(entry.host());
         Some(self.table.insert(entry))
     }
 
@@ -185,8 +190,8 @@ impl Server {
         if host == from {
             return;
         }
-        self.conversing.remove(from);
-        self.conversing.add(host);
+        self.admission.per_host.remove(from);
+        self.admission.per_host.add(host);
         if let Some(more) = &mut entry.more {
             let arriving = more
                 .activities
@@ -242,12 +247,12 @@ impl Server {
     /// Forgets a conversation, so that no ticket as old as its own is accepted any more.
     pub(super) fn forget(&mut self, now: Time, place: usize) {
         let entry = self.table.remove(place);
-        self.conversing.remove(entry.host());
+        self.admission.per_host.remove(entry.host());
         if !self.config.mutant.breaks(Rule::ForgetsSilently) {
-            self.horizon = self.horizon.max(entry.issued);
-            self.forgotten = self.forgotten.max(entry.issued);
+            self.admission.horizon = self.admission.horizon.max(entry.issued);
+            self.admission.forgotten = self.admission.forgotten.max(entry.issued);
         }
-        self.forgot = now;
+        self.admission.forgot_at = now;
         self.stats.evicted += 1;
         if let Some(more) = entry.more {
             self.dissolve(entry.id, *more);

@@ -31,7 +31,7 @@ impl Server {
         let total = part.total() as u32;
         let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0, ask: false });
         let trusted = self.table.at(place).more.as_ref().map_or(0, |more| more.trusted);
-        let most = self.window(place) / (self.receiving.max(1) as u32);
+        let most = self.window(place) / (self.spare.receiving.max(1) as u32);
         // Who has sent little is not believed that much is to come, and given room for it.
         let window = |arrived: u32| most.min(arrived.max(trusted).saturating_mul(4)).max(MAX_DATAGRAM as u32);
         let mutant = self.config.mutant;
@@ -72,21 +72,21 @@ impl Server {
         let entry = self.table.at(place);
         let Some(more) = &entry.more else { return Vec::new() };
         let (host, trusted) = (more.host, more.trusted);
-        self.receiving += 1;
+        self.spare.receiving += 1;
         self.hosts.begin_receiving(host, (entry.id, activity));
         self.forget_received(host);
-        if total > trusted || self.lent >= MOST_LENT {
+        if total > trusted || self.spare.lent >= MOST_LENT {
             return Vec::new();
         }
-        let buffer = self.spares.take(now, total as usize).unwrap_or_default();
+        let buffer = self.spare.long.take(now, total as usize).unwrap_or_default();
         let room = self.config.reassembly_budget.saturating_sub(self.hosts.total(Kept::Arguments));
-        let share = SHARE_LENT * (MOST_LENT - self.lent);
+        let share = SHARE_LENT * (MOST_LENT - self.spare.lent);
         let has = self.hosts.kept(host, Kept::Arguments);
         if buffer.capacity() > (2 * total as usize).min(room / 2).min(share.saturating_sub(has)) {
-            self.spares.give(buffer);
+            self.spare.long.give(buffer);
             return Vec::new();
         }
-        self.lent += buffer.capacity();
+        self.spare.lent += buffer.capacity();
         buffer
     }
 

@@ -52,7 +52,7 @@ impl Server {
     /// Short answers that wait to be sent.
     #[doc(hidden)]
     pub fn replies(&self) -> usize {
-        self.replies.len()
+        self.answers.queue.len()
     }
 
     /// The most bytes, for any client in the local scheme, of its results that are under way in fragments.
@@ -123,7 +123,7 @@ impl Server {
             host.2 += more.activities.works().filter(|work| work.incoming.is_some()).count();
             add(&mut total, &kept);
         }
-        assert_eq!((receiving, lent), (self.receiving, self.lent), "arguments that are arriving");
+        assert_eq!((receiving, lent), (self.spare.receiving, self.spare.lent), "arguments that are arriving");
         for (place, (kept, conversations, arriving)) in &of_hosts {
             let host = self.hosts.at(*place);
             assert_eq!(

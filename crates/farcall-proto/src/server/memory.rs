@@ -79,16 +79,16 @@ pub(super) fn budgets(config: &ServerConfig) -> Amounts {
 impl Server {
     /// Lets go of what was held long enough.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.sweep.is_none_or(|at| now < at) {
+        if self.sweep.due.is_none_or(|at| now < at) {
             return;
         }
         if self.config.mutant.breaks(Rule::HeldForever) {
-            self.sweep = None;
+            self.sweep.due = None;
             return;
         }
         self.note_absence(now);
-        self.spares.trim(now);
-        let crowded = std::mem::take(&mut self.crowded);
+        self.spare.long.trim(now);
+        let crowded = std::mem::take(&mut self.sending.crowded);
         let (all, slice) = (self.hosts.listed() as u32, self.hosts.listed().min(SLICE) as u32);
         let mut silent = None;
         for _ in 0..slice {
@@ -108,7 +108,8 @@ impl Server {
         // Who is looked at in turn is looked at often enough for silences to end in time.
         let round = if all > slice && self.unfinished > 0 { round.min(interval(PATIENCE)) } else { round };
         let next = (self.hosts.listed() > 0).then(|| now + round.saturating_mul(slice) / all);
-        self.sweep = next.map(|next| silent.map_or(next, |silent: Time| next.min(silent.max(now + GRAIN))));
+        self.sweep.due =
+            next.map(|next| silent.map_or(next, |silent: Time| next.min(silent.max(now + GRAIN))));
     }
 
     /// What is kept of a call, if the call belongs to this host.
@@ -193,7 +194,7 @@ impl Server {
         more.credit(&mut self.hosts, Kept::Sending, len + inserted);
         more.credit(&mut self.hosts, Kept::Accessed, accessed);
         more.path.in_flight -= outgoing.in_flight();
-        self.loose.extend(insert.map(|insert| insert.bytes));
+        self.sending.loose.extend(insert.map(|insert| insert.bytes));
         self.note_room(place);
         self.wake_next(place);
     }
@@ -209,8 +210,8 @@ impl Server {
             self.hosts.leave(more.host, &more.kept);
             entry.more = None;
         }
-        if self.spare_works.len() < SPARE_WORKS {
-            self.spare_works.push(work);
+        if self.spare.works.len() < SPARE_WORKS {
+            self.spare.works.push(work);
         }
     }
 
@@ -261,8 +262,8 @@ impl Server {
         let incoming = more.find_mut(activity)?.incoming.take()?;
         more.credit(&mut self.hosts, Kept::Arguments, incoming.memory() + ASSEMBLY);
         self.hosts.end_receiving(more.host, (entry.id, activity));
-        self.receiving -= 1;
-        self.lent -= incoming.lent();
+        self.spare.receiving -= 1;
+        self.spare.lent -= incoming.lent();
         Some(incoming)
     }
 
@@ -421,8 +422,8 @@ impl Server {
         let unbounded = self.config.mutant.breaks(Rule::SendingUnbounded);
         let most = if unbounded { usize::MAX } else { self.config.sending_budget };
         // Not whenever a call ends while something long is being sent.
-        let looks = self.hosts.total(Kept::Sending) > budget && now.since(self.looked) >= CROWDED;
-        self.looked = if looks { now } else { self.looked };
+        let looks = self.hosts.total(Kept::Sending) > budget && now.since(self.sweep.looked) >= CROWDED;
+        self.sweep.looked = if looks { now } else { self.sweep.looked };
         for _ in 0..self.hosts.listed().min(LOOKS) {
             let sent = looks && self.hosts.total(Kept::Sending) > budget;
             let full = self.hosts.total(Kept::Sending) > most;
@@ -515,8 +516,8 @@ impl Server {
         let within_share = own == 0 || own + len <= budget / LEAST_SHARE_OF_ACCESSES;
         let has = total == 0 || total + len <= budget || within_share && total + len <= 2 * budget;
         if !has {
-            self.crowded = true;
-            self.sweep = self.sweep.map(|at| at.min(now + CROWDED));
+            self.sending.crowded = true;
+            self.sweep.due = self.sweep.due.map(|at| at.min(now + CROWDED));
         }
         has
     }
@@ -527,10 +528,10 @@ impl Server {
         for work in more.activities.into_works() {
             if let Some(incoming) = &work.incoming {
                 self.hosts.end_receiving(host, (conversation, work.position.activity));
-                self.receiving -= 1;
-                self.lent -= incoming.lent();
+                self.spare.receiving -= 1;
+                self.spare.lent -= incoming.lent();
             }
-            self.loose.extend(work.insert.map(|insert| insert.bytes));
+            self.sending.loose.extend(work.insert.map(|insert| insert.bytes));
         }
         self.hosts.leave(host, &kept);
     }
@@ -539,22 +540,22 @@ impl Server {
     #[inline]
     pub fn buffer(&mut self, now: Time, len: usize) -> Vec<u8> {
         if len > SPARE_BYTES
-            && let Some(buffer) = self.spares.take(now, len)
+            && let Some(buffer) = self.spare.long.take(now, len)
         {
             return buffer;
         }
-        self.spare_buffers.pop().unwrap_or_default()
+        self.spare.buffers.pop().unwrap_or_default()
     }
 
     /// Takes back the buffer of arguments or of a result.
     #[inline(always)]
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() > SPARE_BYTES {
-            return self.spares.give(buffer);
+            return self.spare.long.give(buffer);
         }
-        if self.spare_buffers.len() < SPARE_BUFFERS && buffer.capacity() > 0 {
+        if self.spare.buffers.len() < SPARE_BUFFERS && buffer.capacity() > 0 {
             buffer.clear();
-            self.spare_buffers.push(buffer);
+            self.spare.buffers.push(buffer);
         }
     }
 
@@ -705,7 +706,7 @@ mod tests {
         for _ in 0..2 * SPARE_BUFFERS {
             server.recycle(vec![7; 4]);
         }
-        assert_eq!(server.spare_buffers.len(), SPARE_BUFFERS);
+        assert_eq!(server.spare.buffers.len(), SPARE_BUFFERS);
     }
 
     #[test]

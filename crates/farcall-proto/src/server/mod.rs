@@ -201,60 +201,88 @@ pub struct Insert {
 /// The serving end of every conversation of one socket.
 pub struct Server {
     config: ServerConfig,
-    issuer: Issuer,
     table: Table,
-    /// How many conversations each host has in it.
-    conversing: Counts,
-    /// The newest date among the tickets of forgotten conversations: none up to it is accepted.
-    horizon: u64,
-    /// The newest date among the tickets of forgotten conversations, and when a conversation was last
-    /// forgotten. The horizon may be later than this date, when a full server has refused newer tickets;
-    /// nothing ever ran under those.
-    forgotten: u64,
-    forgot: Time,
     exports: Exports,
-    draining: bool,
-    numbers: Numbers,
+    admission: Admission,
     #[cfg(feature = "test-scheme")]
     handshakes: handshake::Handshakes,
-    /// Short answers that wait to be sent.
-    replies: VecDeque<send::Reply>,
-    /// How many of them go to each host.
-    replying: Counts,
-    inquiries: Inquiries,
-    /// Bytes that the datagram which is being read may still be answered by, and bytes of results that may be
-    /// sent again for it.
-    answers: usize,
-    again: usize,
-    /// Calls whose results have something to send, in turn.
-    sending: VecDeque<(u64, u32)>,
+    answers: ShortAnswers,
+    sending: Sending,
     /// What is kept for each host, and the calls that have [`Work`].
     hosts: Hosts,
-    /// When those are next looked through.
-    sweep: Option<Time>,
-    /// An access waits until fewer bytes of accesses' results are being sent in fragments.
+    sweep: Sweep,
+    spare: Spare,
+    /// Whether every new call is refused.
+    draining: bool,
+    /// Calls given to the user and not finished.
+    unfinished: usize,
+    numbers: Numbers,
+    stats: Stats,
+}
+
+/// Decides who may begin a conversation.
+struct Admission {
+    issuer: Issuer,
+    /// The number of conversations of each host.
+    per_host: Counts,
+    /// No ticket of this date or an earlier one is accepted. It may be later than `forgotten`, when a full
+    /// server has refused newer tickets; nothing ever ran under those.
+    horizon: u64,
+    /// The newest date among the tickets of forgotten conversations, and when a conversation was last
+    /// forgotten.
+    forgotten: u64,
+    forgot_at: Time,
+}
+
+/// Short answers that wait to be sent, and what bounds them.
+struct ShortAnswers {
+    queue: VecDeque<send::Reply>,
+    /// The number of queued answers to each host.
+    per_host: Counts,
+    inquiries: Inquiries,
+    /// The bytes by which the datagram that is being read may still be answered.
+    answer_bytes: usize,
+    /// The bytes of results that may still be sent again for that datagram.
+    resend_bytes: usize,
+}
+
+/// Results that are being sent.
+#[derive(Default)]
+struct Sending {
+    /// Calls whose results have something to send, in turn: their conversations and activities.
+    queue: VecDeque<(u64, u32)>,
+    /// Whether an access waits until fewer bytes of accesses' results are being sent in fragments.
     crowded: bool,
     /// Conversations of which calls waited for their share, and which have been sent less since.
     roomy: Vec<u64>,
-    /// Calls that are given up since their clients were silent, and of which nobody has been told yet.
-    forsaken: Vec<CallKey>,
-    /// Before that the server may not have heard what was said to it.
-    awake: Time,
-    /// When it was last looked for results that stand still.
-    looked: Time,
-    /// How many calls' arguments are arriving in fragments, and how many bytes of used buffers were given to
-    /// them in advance.
-    receiving: usize,
-    lent: usize,
-    unfinished: usize,
-    /// Boxed, as they go back into a conversation without being moved.
-    #[allow(clippy::vec_box)]
-    spare_works: Vec<Box<Work>>,
-    spare_buffers: Vec<Vec<u8>>,
-    spares: Spares,
     /// Inserts of results that are not held any more.
     loose: Vec<Bytes>,
-    stats: Stats,
+}
+
+/// The periodic work: it frees memory and looks for silent clients.
+struct Sweep {
+    /// When it is next done.
+    due: Option<Time>,
+    /// When it last looked for results that make no progress.
+    looked: Time,
+    /// The server may not have heard what it was sent before this time.
+    awake: Time,
+    /// Calls that were given up because their clients were silent, and that the user has not been told of.
+    forsaken: Vec<CallKey>,
+}
+
+/// Memory that is used again.
+#[derive(Default)]
+struct Spare {
+    /// Boxed, because they go back into a conversation without being moved.
+    #[allow(clippy::vec_box)]
+    works: Vec<Box<Work>>,
+    buffers: Vec<Vec<u8>>,
+    long: Spares,
+    /// The number of calls whose arguments are arriving in fragments, and the bytes of used buffers that
+    /// those were given in advance.
+    receiving: usize,
+    lent: usize,
 }
 
 impl Server {
@@ -266,37 +294,31 @@ impl Server {
         Server {
             config,
             table: Table::default(),
-            conversing: Counts::new(issuer.key_for(b"conversing")),
-            horizon: 0,
-            forgotten: 0,
-            forgot: now,
             exports: Exports::default(),
-            draining: false,
-            numbers: Numbers::from(1),
+            answers: ShortAnswers {
+                queue: VecDeque::new(),
+                per_host: Counts::new(issuer.key_for(b"replying")),
+                inquiries: Inquiries::new(issuer.key_for(b"inquiries")),
+                answer_bytes: 0,
+                resend_bytes: 0,
+            },
+            admission: Admission {
+                per_host: Counts::new(issuer.key_for(b"conversing")),
+                issuer,
+                horizon: 0,
+                forgotten: 0,
+                forgot_at: now,
+            },
             #[cfg(feature = "test-scheme")]
             handshakes: Default::default(),
-            replies: VecDeque::new(),
-            replying: Counts::new(issuer.key_for(b"replying")),
-            inquiries: Inquiries::new(issuer.key_for(b"inquiries")),
-            answers: 0,
-            again: 0,
-            sending: VecDeque::new(),
+            sending: Sending::default(),
             hosts,
-            sweep: None,
-            crowded: false,
-            roomy: Vec::new(),
-            forsaken: Vec::new(),
-            awake: now,
-            looked: now,
-            receiving: 0,
-            lent: 0,
+            sweep: Sweep { due: None, looked: now, awake: now, forsaken: Vec::new() },
+            spare: Spare::default(),
+            draining: false,
             unfinished: 0,
-            spare_works: Vec::new(),
-            spare_buffers: Vec::new(),
-            spares: Spares::default(),
-            loose: Vec::new(),
+            numbers: Numbers::from(1),
             stats: Stats::default(),
-            issuer,
         }
     }
 
@@ -324,24 +346,24 @@ impl Server {
     /// What was inserted into results that are not held any more: to be dropped where that may take its time.
     #[inline]
     pub fn take_loose(&mut self) -> Vec<Bytes> {
-        std::mem::take(&mut self.loose)
+        std::mem::take(&mut self.sending.loose)
     }
 
     /// Whether there is any of that.
     #[inline]
     pub fn has_loose(&self) -> bool {
-        !self.loose.is_empty()
+        !self.sending.loose.is_empty()
     }
 
     /// Answers a question of the holder of one of its tickets. Besides that holder, only this incarnation can
     /// compute the answer.
     pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
-        self.issuer.prove(holder, question)
+        self.admission.issuer.prove(holder, question)
     }
 
     /// When [`Server::handle_timeout`] wants to be called; `None` when nothing is held.
     pub fn timeout(&self) -> Option<Time> {
-        self.sweep
+        self.sweep.due
     }
 
     /// Conversations remembered.

@@ -121,14 +121,14 @@ impl Server {
         if self.receive_each(&mut visit, Frames::new(frames)).is_err() {
             self.stats.dropped += 1;
         }
-        self.inquiries.end(from);
+        self.answers.inquiries.end(from);
         self.enforce_slots(now);
     }
 
     /// Begins a datagram of `len` bytes, by which its answers are bounded.
     #[inline(always)]
     pub(super) fn expect_answers(&mut self, len: usize) {
-        (self.answers, self.again) = (ANSWERS * len, MOST_AGAIN);
+        (self.answers.answer_bytes, self.answers.resend_bytes) = (ANSWERS * len, MOST_AGAIN);
     }
 
     #[cold]
@@ -148,7 +148,7 @@ impl Server {
                 let (head, part) = raw.call()?;
                 let Some(place) = self.place_of(visit) else { break };
                 self.on_call(visit, place, &head, part);
-                !self.inquiries.are_spent()
+                !self.answers.inquiries.are_spent()
             } else {
                 raw.read()?.is_none_or(|frame| self.on_frame(visit, frame))
             };
@@ -207,7 +207,7 @@ impl Server {
             _ => self.stats.dropped += 1,
         }
         // Once a frame was not acted on, the rest of the datagram is not read.
-        !self.inquiries.are_spent()
+        !self.answers.inquiries.are_spent()
     }
 
     fn on_call(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, part: Part<'_>) {
@@ -303,7 +303,7 @@ impl Server {
         work.payload.clear();
         // The buffer stays for the next result, unless it is large.
         if work.payload.capacity() > SPARE_BYTES {
-            self.spares.give(std::mem::take(&mut work.payload));
+            self.spare.long.give(std::mem::take(&mut work.payload));
         }
         more.running += 1;
         more.credit(&mut self.hosts, Kept::Results, held);
@@ -389,7 +389,7 @@ impl Server {
         }
         match self.existing_work(place, position.activity).map(|w| w.phase) {
             Some(Phase::Receiving) => self.receive_arguments(visit, place, head, part),
-            _ if !self.inquiries.take(visit.now, visit.from) => {}
+            _ if !self.answers.inquiries.take(visit.now, visit.from) => {}
             Some(Phase::Running) => self.reply_at_work(place, position),
             Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
             None | Some(Phase::Over) if self.may_run_again(place, head) => {
@@ -559,7 +559,7 @@ impl Server {
     fn is_inquiry(&mut self, visit: &Visit<'_>, position: Position) -> bool {
         self.is_sound(position)
             && position.activity < self.config.max_activities
-            && self.inquiries.take(visit.now, visit.from)
+            && self.answers.inquiries.take(visit.now, visit.from)
     }
 
     fn on_mtu_probe(&mut self, visit: &Visit<'_>, place: usize, size: u32) {
@@ -662,10 +662,10 @@ impl Server {
     }
 
     fn make_work(&mut self, now: Time, place: usize, activity: u32) {
-        if self.sweep.is_none() {
-            self.sweep = Some(now + self.config.hold.min(limit(PATIENCE)));
+        if self.sweep.due.is_none() {
+            self.sweep.due = Some(now + self.config.hold.min(limit(PATIENCE)));
         }
-        let work = self.spare_works.pop().unwrap_or_default();
+        let work = self.spare.works.pop().unwrap_or_default();
         let more = self.more(place);
         more.works += 1;
         if let Some(home) = more.activities.home(activity) {

@@ -86,7 +86,7 @@ impl Server {
     ) {
         debug_assert!(insert.at <= payload.len() && insert.bytes.len() > self.config.max_datagram);
         let concluded = self.conclude(now, key, finish, payload, (insert.bytes.len(), &mut []));
-        let Some((Some(place), _)) = concluded else { return self.loose.push(insert.bytes) };
+        let Some((Some(place), _)) = concluded else { return self.sending.loose.push(insert.bytes) };
         if let Some(work) = self.existing_work(place, key.activity) {
             work.insert = Some(Box::new(insert));
         }
@@ -135,14 +135,14 @@ impl Server {
                     long = None;
                     // A result of an earlier call of the activity may be queued still.
                     if !std::mem::replace(&mut work.queued, true) {
-                        self.sending.push_back((key.conversation, key.activity));
+                        self.sending.queue.push_back((key.conversation, key.activity));
                     }
                 }
             } else {
                 let mut writer = Writer::new(out, datagram, target);
                 let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
                 if writer.result_if_fits(&head, &work.payload) {
-                    write_next(&mut self.sending, key.conversation, more, &mut writer);
+                    write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
                     written = Some(writer.finish(self.numbers.take()));
                     long = None;
                 }
@@ -215,7 +215,7 @@ impl Server {
         if !more.find_mut(activity)?.write(&mut writer) {
             return None;
         }
-        write_next(&mut self.sending, entry.id, more, &mut writer);
+        write_next(&mut self.sending.queue, entry.id, more, &mut writer);
         Some(self.count_sent(to, writer, None))
     }
 
@@ -237,7 +237,7 @@ impl Server {
     /// Whether there is nothing for [`Server::transmit`].
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        self.replies.is_empty() && self.sending.is_empty()
+        self.answers.queue.is_empty() && self.sending.queue.is_empty()
     }
 
     /// Writes the next datagram that is ready into `out` (at least as long as
@@ -249,7 +249,7 @@ impl Server {
             }
         }
         // Conversations take turns: each sends one datagram and goes to the end of the queue.
-        while let Some((conversation, activity)) = self.sending.pop_front() {
+        while let Some((conversation, activity)) = self.sending.queue.pop_front() {
             let Some(place) = self.table.find(conversation) else {
                 continue;
             };
@@ -349,7 +349,7 @@ impl Server {
             return;
         };
         if !std::mem::replace(&mut work.queued, true) {
-            self.sending.push_back((id, activity));
+            self.sending.queue.push_back((id, activity));
         }
     }
 
@@ -367,8 +367,10 @@ impl Server {
         work.since = now;
         if work.outgoing.is_none() {
             // Many probes in one datagram are not to make as many long datagrams: who lacks more asks again.
-            let Some(left) = self.again.checked_sub(RESULT_HEAD + work.payload.len()) else { return };
-            self.again = left;
+            let Some(left) = self.answers.resend_bytes.checked_sub(RESULT_HEAD + work.payload.len()) else {
+                return;
+            };
+            self.answers.resend_bytes = left;
         }
         if let Some(outgoing) = &mut work.outgoing
             && let Some(since) = more.path.overdue(now, outgoing, patience)
@@ -402,26 +404,27 @@ impl Server {
     /// clients ask again.
     pub(super) fn reply(&mut self, reply: Reply) -> bool {
         let host = HostName::at(&reply.to);
-        let crowded = self.replies.len() >= MAX_REPLIES / 2 && self.replying.of(host) >= REPLIES_OF_A_HOST;
-        if crowded || self.replies.len() >= MAX_REPLIES {
+        let crowded = self.answers.queue.len() >= MAX_REPLIES / 2
+            && self.answers.per_host.of(host) >= REPLIES_OF_A_HOST;
+        if crowded || self.answers.queue.len() >= MAX_REPLIES {
             return false;
         }
         // Of these there is one for a call whose arguments are arriving.
         if !matches!(reply.answer, Answer::Select { .. }) {
-            if self.answers == 0 {
+            if self.answers.answer_bytes == 0 {
                 return false;
             }
-            self.answers = self.answers.saturating_sub(reply.answer.len());
+            self.answers.answer_bytes = self.answers.answer_bytes.saturating_sub(reply.answer.len());
         }
-        self.replying.add(host);
-        self.replies.push_back(reply);
+        self.answers.per_host.add(host);
+        self.answers.queue.push_back(reply);
         true
     }
 
     /// The next short answer that waits.
     fn next_reply(&mut self) -> Option<Reply> {
-        let reply = self.replies.pop_front()?;
-        self.replying.remove(HostName::at(&reply.to));
+        let reply = self.answers.queue.pop_front()?;
+        self.answers.per_host.remove(HostName::at(&reply.to));
         Some(reply)
     }
 
@@ -466,7 +469,7 @@ impl Server {
         let mut writer = Writer::new(out, limit, target);
         let mut wrote = self.write_answer(&first.answer, &mut writer);
         while first.answer.is_shared()
-            && let Some(next) = self.replies.front()
+            && let Some(next) = self.answers.queue.front()
             && (next.to, next.target) == (first.to, first.target)
             && next.answer.is_shared()
             && next.answer.len() <= writer.room() + 2 * FRAME_HEAD

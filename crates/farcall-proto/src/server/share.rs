@@ -35,7 +35,7 @@ impl Server {
     /// A conversation of which a call was to wait, and which has fetched something since.
     #[inline]
     pub fn next_with_room(&mut self) -> Option<u64> {
-        self.roomy.pop()
+        self.sending.roomy.pop()
     }
 
     /// A call whose result was to be long is over, and what there is of that counts itself; or it takes
@@ -57,7 +57,7 @@ impl Server {
         if let Some(more) = &mut entry.more
             && std::mem::take(&mut more.wanted)
         {
-            self.roomy.push(entry.id);
+            self.sending.roomy.push(entry.id);
         }
     }
 }

@@ -26,13 +26,13 @@ impl Server {
     /// Returns a call that is given up because its client has been silent for too long; it is to be treated
     /// as by [`super::Request::Cancel`]. Call this after [`Server::handle_timeout`] until it returns `None`.
     pub fn next_forsaken(&mut self) -> Option<CallKey> {
-        self.forsaken.pop()
+        self.sweep.forsaken.pop()
     }
 
     /// Notes that the server was away when it should have looked.
     pub(super) fn note_absence(&mut self, now: Time) {
-        if self.sweep.is_some_and(|meant| now.since(meant) > AWAY) {
-            self.awake = now;
+        if self.sweep.due.is_some_and(|meant| now.since(meant) > AWAY) {
+            self.sweep.awake = now;
         }
     }
 
@@ -55,7 +55,7 @@ impl Server {
         }
         // A margin, since who was heard when is known to a unit only.
         let due = now + limit(patience) + 2 * UNIT;
-        self.sweep = self.sweep.map(|at| at.min(due));
+        self.sweep.due = self.sweep.due.map(|at| at.min(due));
     }
 
     /// Nobody waits for the end of the activity's call, and it is to go on.
@@ -70,7 +70,7 @@ impl Server {
     /// executing, returns when the client may have been.
     pub(super) fn look_for_silence(&mut self, now: Time, place: usize, activity: u32) -> Option<Time> {
         let mutant = self.config.mutant;
-        let heard = self.heard(now, place).max(self.awake);
+        let heard = self.heard(now, place).max(self.sweep.awake);
         let entry = self.table.at_mut(place);
         let (conversation, more) = (entry.id, entry.more.as_mut()?);
         let limit = limit(more.client_patience.unwrap_or(PATIENCE));
@@ -85,7 +85,7 @@ impl Server {
         }
         work.marks |= GIVEN_UP;
         let position = work.position;
-        self.forsaken.push(key(conversation, position));
+        self.sweep.forsaken.push(key(conversation, position));
         None
     }
 

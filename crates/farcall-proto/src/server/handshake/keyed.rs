@@ -51,14 +51,14 @@ impl Server {
         if renewed {
             return self.agreed(bind, conversation, ticket, OwnPart::default());
         }
-        let mine = |conversation| handshake(&self.issuer.key_for(b"handshake"), conversation);
+        let mine = |conversation| handshake(&self.admission.issuer.key_for(b"handshake"), conversation);
         let proof = bind.proof.as_ref().filter(|(conversation, proof)| {
             proof.client == bind.client
-                && self.issuer.verify(proof, *conversation, from, Mutant::NONE).is_ok()
+                && self.admission.issuer.verify(proof, *conversation, from, Mutant::NONE).is_ok()
         });
         let Some((conversation_of_proof, proof)) = proof else {
             // For an address that has proven nothing, nothing is kept.
-            ticket = self.issuer.dated_as(&ticket, conversation, from, NO_KEY.to_vec());
+            ticket = self.admission.issuer.dated_as(&ticket, conversation, from, NO_KEY.to_vec());
             return Agreed { conversation, ticket, part: OwnPart::default(), seal: unsealed };
         };
         let conversation = *conversation_of_proof;
@@ -72,10 +72,10 @@ impl Server {
         };
         let Some(rest) = rest else {
             let part = OwnPart { through, ..OwnPart::default() };
-            let ticket = self.issuer.dated_as(proof, conversation, from, NO_KEY.to_vec());
+            let ticket = self.admission.issuer.dated_as(proof, conversation, from, NO_KEY.to_vec());
             return Agreed { conversation, ticket, part, seal: unsealed };
         };
-        let ticket = self.issuer.dated_as(proof, conversation, from, rest);
+        let ticket = self.admission.issuer.dated_as(proof, conversation, from, rest);
         let part = OwnPart { bytes, offset: bind.handshake.through, through };
         self.agreed(bind, conversation, ticket, part)
     }
