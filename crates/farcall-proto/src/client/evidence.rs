@@ -81,7 +81,7 @@ impl Conversation {
 pub(super) fn did_not_run(slot: &Slot, first_sent: Time, now: Time, verdict: &Verdict) -> bool {
     // The former end mentioned the call, so it was heard after the call was sent. Only a verdict of a full
     // server gets here with such a call.
-    if slot.mentioned {
+    if slot.timing.mentioned {
         return false;
     }
     match verdict.reason {

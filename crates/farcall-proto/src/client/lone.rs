@@ -61,12 +61,12 @@ impl Conversation {
         let target = self.usual_target()?;
         let short = wire::call_overhead(self.seal.scheme) + args.len() <= BASE_DATAGRAM.min(out.len())
             && args.len().is_multiple_of(4);
-        let sequence = self.next_sequence;
+        let sequence = self.slots.next_sequence;
         if !short || !self.slots.open_only(sequence) {
             return None;
         }
-        (self.check, self.fragments) = (NEVER, false);
-        self.next_sequence += 1;
+        (self.timers.check, self.transfers.fragments) = (NEVER, false);
+        self.slots.next_sequence += 1;
         self.stats.calls += 1;
         let (patience, (export, procedure)) = (self.patience_for(callee), callee);
         let timed = procedure < READINGS || self.path.round_trip.wants(sequence);
@@ -101,7 +101,7 @@ impl Conversation {
         if self.session.asks() || !self.slots.close_only(lone.sequence) {
             return None;
         }
-        self.newest_ended = lone.sequence;
+        self.slots.newest_ended = lone.sequence;
         self.stats.received += 1;
         self.session.answered_call(sent);
         if let Some(sent) = sent
@@ -129,7 +129,7 @@ impl Conversation {
             Some(sent) => slot.sent(sent, lone.patience),
             None => slot.sent_before(now, lone.patience),
         }
-        self.check = self.check.min(slot.due);
+        self.timers.check = self.timers.check.min(slot.timing.due);
         CallId { activity, sequence }
     }
 }

@@ -161,44 +161,58 @@ pub struct Conversation {
     id: u64,
     session: Session,
     slots: Slots,
-    next_sequence: u64,
-    /// The newest call that has ended. Results of newer ones are to be expected; an older one, overtaken, is
-    /// slow.
-    newest_ended: u64,
     numbers: Numbers,
     /// The seal of the datagrams that we send.
     seal: Seal,
     /// The key that a handshake has led to, while the WELCOME that completed it is being handled.
     #[cfg(feature = "test-scheme")]
     agreed: Option<crate::scheme::Key>,
-    /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
-    check: Time,
-    /// Not before then are the calls looked at again for [`Conversation::handle_unreachable`].
-    hastened: Time,
+    timers: Timers,
     refusals: Refusals,
-    /// The bounds of a caller's patience, in nanoseconds: those of the configuration, which divide.
-    least_patience: u64,
-    most_patience: u64,
     path: Path,
     mtu: Mtu,
     usual: Usual,
-    /// Fragments have come or gone since there was no call, and when a call was short beside, with its
-    /// result.
+    transfers: Transfers,
+    keep_alive: KeepAlive,
+    stats: Stats,
+}
+
+/// When calls are looked at.
+struct Timers {
+    /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
+    check: Time,
+    /// Before this time, a further word that the server cannot be reached changes nothing.
+    unreachable_until: Time,
+    /// The bounds of the time between two tries of a call, in nanoseconds: those of the configuration, which
+    /// divides.
+    least_interval: u64,
+    most_interval: u64,
+}
+
+/// What is known of long arguments and results.
+#[derive(Default)]
+struct Transfers {
+    /// Whether fragments have come or gone since there was no call.
     fragments: bool,
-    company: Option<Time>,
+    /// When a short call was last made beside a long message.
+    short_call_at: Option<Time>,
     /// The length of the last result that came in fragments.
     usual_result: usize,
     /// Bytes of the long arguments of calls that have not ended.
     long_arguments: usize,
-    /// Long results that have arrived, and their lengths: the server is to hear so though nothing else is
-    /// said.
+    /// Long results that have arrived, and their lengths: the server is told, even if nothing else is sent.
     completed: Vec<(CallId, u32)>,
-    /// Something was said last that was not just a call; the server is to hear that calls are waited for.
+}
+
+/// How the server learns that calls are still waited for.
+#[derive(Default)]
+struct KeepAlive {
+    /// When the last datagram left that was not just a call.
     spoke: Time,
-    keep_alive: bool,
-    /// Our patience, if each call is to tell it.
+    /// Whether the server is to hear that calls are waited for.
+    wanted: bool,
+    /// Our patience in nanoseconds, if each call is to tell it.
     told_patience: Option<u64>,
-    stats: Stats,
 }
 
 /// The room of their arguments activities keep for their next calls if it is no larger than that, and of so
@@ -221,34 +235,29 @@ impl Conversation {
     pub fn new(config: ClientConfig, id: u64) -> Conversation {
         debug_assert_ne!(id, 0);
         let usual = Usual::new(nanos(config.min_retransmit) / 2, nanos(config.max_retransmit));
+        let told_patience = (config.patience != crate::config::PATIENCE).then(|| nanos(config.patience));
         Conversation {
-            mtu: Mtu::new(config.max_datagram),
-            spoke: Time::default(),
-            keep_alive: false,
-            told_patience: (config.patience != crate::config::PATIENCE).then(|| nanos(config.patience)),
-            least_patience: nanos(config.min_retransmit),
-            most_patience: nanos(config.max_retransmit),
-            config,
             id,
             session: Session::new(id),
             slots: Slots::default(),
-            next_sequence: 1,
-            newest_ended: 0,
             numbers: Numbers::from(1),
             seal: Seal::without_key(Scheme::Open, Direction::ToServer),
             #[cfg(feature = "test-scheme")]
             agreed: None,
-            check: Time::default(),
+            timers: Timers {
+                check: Time::default(),
+                unreachable_until: Time::default(),
+                least_interval: nanos(config.min_retransmit),
+                most_interval: nanos(config.max_retransmit),
+            },
             refusals: Refusals::default(),
-            hastened: Time::default(),
             path: Path::default(),
+            mtu: Mtu::new(config.max_datagram),
             usual,
-            fragments: false,
-            company: None,
-            usual_result: 0,
-            long_arguments: 0,
-            completed: Vec::new(),
+            transfers: Transfers::default(),
+            keep_alive: KeepAlive { told_patience, ..KeepAlive::default() },
             stats: Stats::default(),
+            config,
         }
     }
 
@@ -292,18 +301,18 @@ impl Conversation {
             return Err(self.objection(args));
         }
         if self.slots.outstanding() == 0 {
-            self.check = clock().plus(self.least_patience);
-            self.fragments = false;
+            self.timers.check = clock().plus(self.timers.least_interval);
+            self.transfers.fragments = false;
         }
-        let sequence = self.next_sequence;
-        self.next_sequence += 1;
+        let sequence = self.slots.next_sequence;
+        self.slots.next_sequence += 1;
         if args.len() > LONG {
-            self.long_arguments += args.len();
+            self.transfers.long_arguments += args.len();
         }
         let activity = self.slots.open(sequence, call, args);
         self.stats.calls += 1;
         if let Some(deadline) = call.deadline {
-            self.check = self.check.min(deadline);
+            self.timers.check = self.timers.check.min(deadline);
         }
         if !self.session.has_ticket() {
             self.session.greet(clock(), self.config.min_retransmit);
@@ -315,7 +324,7 @@ impl Conversation {
     pub fn progress(&mut self, id: CallId) -> CallProgress {
         match self.slots.find(id) {
             None => CallProgress::Ended,
-            Some(slot) if slot.first_sent.is_none() => CallProgress::Unsent,
+            Some(slot) if slot.timing.first_sent.is_none() => CallProgress::Unsent,
             Some(_) => CallProgress::Sent,
         }
     }
@@ -327,7 +336,7 @@ impl Conversation {
     #[inline]
     pub fn may_wait(&self, id: CallId, clocked: bool) -> bool {
         let queued = self.slots.queued() as u64;
-        let expected = self.next_sequence - 1 - self.newest_ended;
+        let expected = self.slots.next_sequence - 1 - self.slots.newest_ended;
         // One more would have to fit: else one datagram would be full, and the call that is left over alone
         // in the next.
         let overhead = wire::call_overhead(self.seal.scheme);
@@ -362,8 +371,8 @@ impl Conversation {
         slot.stage = Stage::Cancelling { silent: false };
         slot.receiving = None;
         self.restart_timer(now, id.activity);
-        if self.slots.at(id.activity).first_sent.is_none() {
-            self.check = now;
+        if self.slots.at(id.activity).timing.first_sent.is_none() {
+            self.timers.check = now;
             return;
         }
         self.want(id.activity, Want::CANCEL);
@@ -377,7 +386,7 @@ impl Conversation {
             return;
         }
         slot.detached = true;
-        if slot.first_sent.is_some() && !later {
+        if slot.timing.first_sent.is_some() && !later {
             self.want(id.activity, Want::PROBE);
         }
     }
@@ -386,17 +395,17 @@ impl Conversation {
     /// decides nothing.
     pub fn handle_unreachable(&mut self, now: Time) {
         // Every call to a server that is gone may have its error, and each would be one for all.
-        if now < self.hastened {
+        if now < self.timers.unreachable_until {
             return;
         }
-        self.hastened = now + self.look_takes();
+        self.timers.unreachable_until = now + self.look_takes();
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);
             let slot = self.slots.at_mut(activity);
-            if slot.first_sent.is_some() && slot.unanswered == 0 {
-                slot.due = slot.due.min(now + self.config.min_retransmit / 4);
-                self.check = self.check.min(slot.due);
+            if slot.timing.first_sent.is_some() && slot.timing.unanswered == 0 {
+                slot.timing.due = slot.timing.due.min(now + self.config.min_retransmit / 4);
+                self.timers.check = self.timers.check.min(slot.timing.due);
             }
         }
     }
@@ -405,7 +414,7 @@ impl Conversation {
     #[inline(always)]
     pub fn timeout(&self) -> Option<Time> {
         let probes = self.config.mutant.breaks(Rule::IdleProbes) && self.session.has_ticket();
-        let calls = (self.slots.outstanding() > 0 || probes).then_some(self.check);
+        let calls = (self.slots.outstanding() > 0 || probes).then_some(self.timers.check);
         match (calls, self.session.due()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -417,7 +426,9 @@ impl Conversation {
     /// than calls may be outstanding, and one call may have any.
     #[inline]
     pub fn has_room(&self, len: usize, most: usize) -> bool {
-        len <= LONG || self.long_arguments == 0 || self.long_arguments.saturating_add(len) <= most
+        len <= LONG
+            || self.transfers.long_arguments == 0
+            || self.transfers.long_arguments.saturating_add(len) <= most
     }
 
     /// What it did so far, and how it stands.
@@ -460,7 +471,7 @@ impl Conversation {
     /// Whether other calls were made beside a long message lately: then more of them are expected.
     pub fn has_company(&self, now: Time) -> bool {
         const LASTS: Duration = Duration::from_millis(100);
-        self.company.is_some_and(|company| now.since(company) < LASTS)
+        self.transfers.short_call_at.is_some_and(|company| now.since(company) < LASTS)
     }
 
     /// Marks that an activity has something to send.
@@ -477,10 +488,10 @@ impl Conversation {
         let (id, token) = (CallId { activity, sequence: slot.sequence }, slot.call.token);
         // (Shorter ones may also end as just one result.)
         if slot.args.len() > LONG {
-            self.long_arguments -= slot.args.len();
+            self.transfers.long_arguments -= slot.args.len();
         }
         let told = slot.stage == (Stage::Cancelling { silent: true });
-        self.newest_ended = self.newest_ended.max(slot.sequence);
+        self.slots.newest_ended = self.slots.newest_ended.max(slot.sequence);
         if let Some(sending) = self.slots.close(activity) {
             self.path.in_flight -= sending.in_flight();
             self.wake_next();
@@ -516,7 +527,7 @@ mod tests {
         let lengths = [4, LONG, LONG + 4, 2 * LONG];
         let calls =
             lengths.map(|len| conversation.start(|| now, &call, &mut vec![0; len]).expect("room for it"));
-        assert_eq!(conversation.long_arguments, 3 * LONG + 4);
+        assert_eq!(conversation.transfers.long_arguments, 3 * LONG + 4);
         for (len, most, room) in [
             (LONG, 0, true),
             (LONG + 4, 4 * LONG + 8, true),
@@ -527,10 +538,10 @@ mod tests {
         }
         conversation.cancel(now, calls[2]);
         conversation.handle_timeout(now, &mut |_| {});
-        assert_eq!((conversation.long_arguments, conversation.stats().outstanding), (2 * LONG, 3));
+        assert_eq!((conversation.transfers.long_arguments, conversation.stats().outstanding), (2 * LONG, 3));
         calls.iter().for_each(|call| conversation.cancel(now, *call));
         conversation.handle_timeout(now, &mut |_| {});
-        assert_eq!((conversation.long_arguments, conversation.stats().outstanding), (0, 0));
+        assert_eq!((conversation.transfers.long_arguments, conversation.stats().outstanding), (0, 0));
         assert!(conversation.has_room(1 << 30, 0), "the first call may have arguments of any length");
     }
 

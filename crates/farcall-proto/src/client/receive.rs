@@ -123,11 +123,11 @@ impl Conversation {
     fn current(&mut self, position: Position) -> Option<u32> {
         let slot = self.slots.get(position.activity)?;
         let same = slot.sequence == position.sequence || self.config.mutant.breaks(Rule::ResultSequence);
-        if !same || slot.stage == Stage::Free || slot.first_sent.is_none() || position.exchange != 0 {
+        if !same || slot.stage == Stage::Free || slot.timing.first_sent.is_none() || position.exchange != 0 {
             self.stats.duplicates += 1;
             return None;
         }
-        self.slots.at_mut(position.activity).mentioned = true;
+        self.slots.at_mut(position.activity).timing.mentioned = true;
         self.session.answered();
         Some(position.activity)
     }
@@ -145,16 +145,16 @@ impl Conversation {
             return;
         };
         let slot = self.slots.at(activity);
-        let first_sent = slot.first_sent.unwrap_or_default();
+        let first_sent = slot.timing.first_sent.unwrap_or_default();
         // If it was sent more than once, nobody knows since when the procedure ran, unless the server said
         // that it does.
-        let dated = slot.timed || (slot.stage == Stage::Running && first_sent != UNKNOWN);
+        let dated = slot.timing.timed || (slot.stage == Stage::Running && first_sent != UNKNOWN);
         if dated && slot.args.len() <= BASE_DATAGRAM {
             self.usual.took(slot.call.callee(), now.nanos_since(first_sent));
         }
-        if slot.timed {
+        if slot.timing.timed {
             self.path.round_trip.sample_call(now.nanos_since(first_sent));
-        } else if slot.unanswered > 0 && slot.stage == Stage::Sending {
+        } else if slot.timing.unanswered > 0 && slot.stage == Stage::Sending {
             self.path.round_trip.late(first_sent, now);
         }
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
@@ -173,11 +173,11 @@ impl Conversation {
     /// hold the next such call up.
     #[inline]
     fn note_company(&mut self, now: Time, activity: u32) {
-        if self.fragments
+        if self.transfers.fragments
             && self.slots.outstanding() > 1
             && self.slots.at(activity).args.len() <= BASE_DATAGRAM
         {
-            self.company = Some(now);
+            self.transfers.short_call_at = Some(now);
         }
     }
 
@@ -200,7 +200,7 @@ impl Conversation {
         }
         self.mtu.want(now);
         let (window, widest) = (self.window(now), self.widest_window());
-        self.fragments = true;
+        self.transfers.fragments = true;
         let slot = self.slots.at_mut(activity);
         match slot.stage {
             // Nobody waits for it any more; the server will hear so.
@@ -211,7 +211,7 @@ impl Conversation {
             // A result as long as the last is nothing strange, and may have its room at once.
             let len = fragment.total as usize;
             let buffer = self.config.spares.take(now, len);
-            let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(len.min(self.usual_result)));
+            let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(len.min(self.transfers.usual_result)));
             (head.status, Box::new(Incoming::new(fragment.total, buffer, window, widest)))
         });
         let taken = match *status == head.status {
@@ -237,8 +237,8 @@ impl Conversation {
         let Some((status, incoming)) = slot.receiving.take() else {
             return;
         };
-        self.completed.push((CallId { activity, sequence: slot.sequence }, incoming.through()));
-        self.usual_result = incoming.through() as usize;
+        self.transfers.completed.push((CallId { activity, sequence: slot.sequence }, incoming.through()));
+        self.transfers.usual_result = incoming.through() as usize;
         self.end(activity, outcome(status, Cow::Owned(incoming.into_bytes())), sink);
     }
 
@@ -314,9 +314,9 @@ impl Conversation {
     /// for a path that was not so narrow before.
     fn count_stall(&mut self, activity: u32, arrived: u32) {
         let slot = self.slots.at_mut(activity);
-        slot.stalled = if arrived > 0 { 0 } else { slot.stalled + 1 };
-        if slot.stalled == BLACK_HOLE {
-            slot.stalled = 0;
+        slot.timing.stalled = if arrived > 0 { 0 } else { slot.timing.stalled + 1 };
+        if slot.timing.stalled == BLACK_HOLE {
+            slot.timing.stalled = 0;
             self.mtu.fall_back();
         }
     }

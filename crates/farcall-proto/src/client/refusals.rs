@@ -54,7 +54,7 @@ impl Conversation {
         refusals.count += 1;
         (refusals.latest, refusals.next) = (now, self.numbers.next());
         if self.is_refused() {
-            self.check = now;
+            self.timers.check = now;
             self.session.expire_at(now);
             return;
         }
@@ -77,7 +77,7 @@ impl Conversation {
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);
-            if self.slots.at(activity).first_sent.is_some() {
+            if self.slots.at(activity).timing.first_sent.is_some() {
                 self.end(activity, Outcome::Failed(Failure::new(Kind::Unreachable, ran)), sink);
             }
         }
@@ -100,9 +100,9 @@ impl Conversation {
         while let Some(activity) = next {
             next = self.slots.after(activity);
             let slot = self.slots.at_mut(activity);
-            if slot.first_sent.is_some() {
-                slot.due = slot.due.min(due);
-                self.check = self.check.min(slot.due);
+            if slot.timing.first_sent.is_some() {
+                slot.timing.due = slot.timing.due.min(due);
+                self.timers.check = self.timers.check.min(slot.timing.due);
                 return;
             }
         }

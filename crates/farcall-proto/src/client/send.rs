@@ -41,8 +41,8 @@ impl Conversation {
     #[inline]
     pub fn is_quiet(&self, ready: usize) -> bool {
         self.slots.queued() <= ready
-            && !self.keep_alive
-            && self.completed.is_empty()
+            && !self.keep_alive.wanted
+            && self.transfers.completed.is_empty()
             && !self.session.asks()
             && !self.mtu.tries()
     }
@@ -75,7 +75,7 @@ impl Conversation {
         }
         slot.wants = Want::NONE;
         slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
-        self.check = self.check.min(slot.due);
+        self.timers.check = self.timers.check.min(slot.timing.due);
         let mut writer = Writer::new(out, room, target);
         writer.call(&slot.head(activity, Meta::default()), Part::whole(&slot.args));
         self.slots.dequeue();
@@ -86,10 +86,10 @@ impl Conversation {
     #[inline(always)]
     pub(super) fn usual_target(&self) -> Option<Target> {
         let granted = self.session.granted().filter(|granted| granted.known)?;
-        let more = !self.completed.is_empty()
+        let more = !self.transfers.completed.is_empty()
             || self.session.asks()
             || self.introduces()
-            || self.told_patience.is_some();
+            || self.keep_alive.told_patience.is_some();
         if more { None } else { Some(self.target(granted.conversation)) }
     }
 
@@ -106,23 +106,23 @@ impl Conversation {
         {
             return Some(len);
         }
-        if self.slots.ready().is_none() && self.completed.is_empty() && !self.keep_alive {
+        if self.slots.ready().is_none() && self.transfers.completed.is_empty() && !self.keep_alive.wanted {
             return self.transmit_mtu_probe(out);
         }
         let granted = self.session.granted()?;
-        self.spoke = now;
-        let keep_alive = std::mem::take(&mut self.keep_alive);
+        self.keep_alive.spoke = now;
+        let keep_alive = std::mem::take(&mut self.keep_alive.wanted);
         let mut writer = Writer::new(out, self.mtu.datagram(), self.target(granted.conversation));
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
         // Alone it says that calls are waited for.
         if self.introduces() || keep_alive {
-            let low = self.slots.low().unwrap_or(self.next_sequence);
+            let low = self.slots.low().unwrap_or(self.slots.next_sequence);
             writer.ack(Ack { low, datagram: self.mtu.datagram() as u32 });
         }
         let preamble = writer.room();
-        while let Some((id, total)) = self.completed.pop_if(|_| writer.room() >= 64) {
+        while let Some((id, total)) = self.transfers.completed.pop_if(|_| writer.room() >= 64) {
             let position = Position::of_call(id.activity, id.sequence);
             writer.select_all(position, total);
         }
@@ -232,14 +232,18 @@ impl Conversation {
             slot.wants.take(Want::CALL);
             return Written::All;
         }
-        let meta = Meta { detached: slot.detached, patience: self.told_patience, ..meta(now, &slot.call) };
+        let meta = Meta {
+            detached: slot.detached,
+            patience: self.keep_alive.told_patience,
+            ..meta(now, &slot.call)
+        };
         let head = slot.head(activity, meta);
         if slot.sending.is_none() {
             if writer.call_room(&head.meta, false).is_some_and(|room| slot.args.len() <= room) {
                 slot.wants.take(Want::CALL);
                 writer.call(&head, Part::whole(&slot.args));
                 slot.sent(now, self.usual.lengthen(patience, slot.call.callee()));
-                self.check = self.check.min(slot.due);
+                self.timers.check = self.timers.check.min(slot.timing.due);
                 return Written::All;
             }
             // A TICKET and an ACK may stand before the call.
@@ -266,7 +270,7 @@ impl Conversation {
             return Written::NoRoom;
         }
         let window = self.window(now);
-        self.fragments = true;
+        self.transfers.fragments = true;
         let number = self.numbers.next();
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);
@@ -287,7 +291,7 @@ impl Conversation {
         writer.call(head, Part { fragment: Some(Fragment { total, offset: start, ask }), bytes });
         self.stats.retransmitted += u64::from(again);
         slot.sent(now, patience);
-        self.check = self.check.min(slot.due);
+        self.timers.check = self.timers.check.min(slot.timing.due);
         self.wake_next();
         Written::Part
     }

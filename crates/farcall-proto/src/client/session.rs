@@ -434,18 +434,18 @@ impl Conversation {
         let proof =
             verdict.filter(|verdict| verdict.reason == StaleReason::Full || self.was_silent_before(verdict));
         self.session.granted = None;
-        self.completed.clear();
+        self.transfers.completed.clear();
         let mutant = self.config.mutant;
         let says_no = (kind == Kind::ServerRestarted && mutant.breaks(Rule::RestartSaysNo))
             || (kind == Kind::Forgotten && mutant.breaks(Rule::HorizonSaysNo));
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);
-            let Some(first) = self.slots.at(activity).first_sent else {
+            let Some(first) = self.slots.at(activity).timing.first_sent else {
                 continue;
             };
             if mutant.breaks(Rule::LostSessionResends) {
-                self.slots.at_mut(activity).first_sent = None;
+                self.slots.at_mut(activity).timing.first_sent = None;
                 continue;
             }
             let slot = self.slots.at(activity);

@@ -79,11 +79,18 @@ pub(super) struct Slot {
     pub sending: Option<Box<Outgoing>>,
     /// The result's fragments, when they are more than one, and what they will make.
     pub receiving: Option<(Status, Box<Incoming>)>,
-    /// Until then what follows means nothing.
+    pub timing: Timing,
+    prev: u32,
+    next: u32,
+}
+
+/// What is known of when a call was sent and answered. It means nothing before the call was first sent.
+#[derive(Debug, Default)]
+pub(super) struct Timing {
     pub first_sent: Option<Time>,
-    /// The server has spoken of this call, so it knows of it and may execute it.
+    /// Whether the server has spoken of this call, so that it knows of it and may execute it.
     pub mentioned: bool,
-    /// It was sent once only and in one datagram: its answer times a round trip.
+    /// Whether the call was sent only once and in one datagram, so that its answer times a round trip.
     pub timed: bool,
     /// When to send again, or to probe.
     pub due: Time,
@@ -93,11 +100,10 @@ pub(super) struct Slot {
     pub calm: u64,
     /// Retransmissions and probes since the server last spoke of this call, or the call began.
     pub unanswered: u32,
+    /// When the server last spoke of this call.
     pub heard: Time,
-    /// Answers in a row that knew of nothing new, though something was sent.
+    /// The number of consecutive answers that knew of nothing new, though something was sent.
     pub stalled: u32,
-    prev: u32,
-    next: u32,
 }
 
 /// Every activity of a conversation.
@@ -114,6 +120,11 @@ pub(super) struct Slots {
     last_ready: u32,
     /// How many have something to send.
     queued: usize,
+    /// The number of the next call.
+    pub next_sequence: u64,
+    /// The newest call that has ended. Results of newer ones are to be expected; an older one, overtaken, is
+    /// slow.
+    pub newest_ended: u64,
 }
 
 impl Default for Slots {
@@ -127,6 +138,8 @@ impl Default for Slots {
             first_ready: NONE,
             last_ready: NONE,
             queued: 0,
+            next_sequence: 1,
+            newest_ended: 0,
         }
     }
 }
@@ -160,7 +173,7 @@ impl Slots {
         slot.wants = Want::CALL;
         slot.detached = false;
         std::mem::swap(&mut slot.args, args);
-        slot.first_sent = None;
+        slot.timing.first_sent = None;
         slot.prev = prev;
         self.free = std::mem::replace(&mut slot.next, NONE);
         let queued = std::mem::replace(&mut slot.queued, true);
@@ -185,7 +198,7 @@ impl Slots {
         slot.sequence = sequence;
         slot.stage = Stage::Sending;
         slot.detached = false;
-        slot.first_sent = None;
+        slot.timing.first_sent = None;
         (slot.prev, slot.next) = (NONE, NONE);
         (self.free, self.open, self.oldest, self.newest) = (NONE, 1, 0, 0);
         true
@@ -195,7 +208,7 @@ impl Slots {
     #[inline(always)]
     pub fn close_only(&mut self, sequence: u64) -> bool {
         let [slot] = &mut self.all[..] else { return false };
-        if slot.sequence != sequence || slot.stage != Stage::Sending || slot.first_sent.is_some() {
+        if slot.sequence != sequence || slot.stage != Stage::Sending || slot.timing.first_sent.is_some() {
             return false;
         }
         slot.stage = Stage::Free;
@@ -344,25 +357,25 @@ impl Slot {
     /// The call, or a fragment of it, was sent: its timer begins with the first transmission.
     #[inline]
     pub fn sent(&mut self, now: Time, patience: u64) {
-        if self.first_sent.is_some() {
-            self.timed = false;
+        if self.timing.first_sent.is_some() {
+            self.timing.timed = false;
             return;
         }
-        self.first_sent = Some(now);
-        self.mentioned = false;
-        self.timed = self.sending.is_none();
-        self.stalled = 0;
+        self.timing.first_sent = Some(now);
+        self.timing.mentioned = false;
+        self.timing.timed = self.sending.is_none();
+        self.timing.stalled = 0;
         self.restart_timer(now, patience);
     }
 
     /// The call was sent, nobody knows when: it is to be sent again now.
     pub fn sent_before(&mut self, now: Time, patience: u64) {
-        self.first_sent = Some(UNKNOWN);
-        self.mentioned = false;
-        self.timed = false;
-        self.stalled = 0;
+        self.timing.first_sent = Some(UNKNOWN);
+        self.timing.mentioned = false;
+        self.timing.timed = false;
+        self.timing.stalled = 0;
         self.restart_timer(now, patience);
-        self.due = now;
+        self.timing.due = now;
     }
 
     /// What a CALL says of it before the arguments.
@@ -376,18 +389,18 @@ impl Slot {
     #[inline]
     pub fn is_awaited_since(&self, now: Time, interval: Duration) -> bool {
         let waits = !self.detached && !matches!(self.stage, Stage::Cancelling { .. });
-        waits && self.first_sent.is_some_and(|sent| now.since(sent) >= interval)
+        waits && self.timing.first_sent.is_some_and(|sent| now.since(sent) >= interval)
     }
 
     /// Begins the timer anew, as if the call had just been sent: it asks again after `patience`, in
     /// nanoseconds.
     #[inline]
     pub fn restart_timer(&mut self, now: Time, patience: u64) {
-        self.unanswered = 0;
-        self.heard = now;
-        self.interval = patience * 2;
-        self.calm = 0;
-        self.due = now.plus(patience);
+        self.timing.unanswered = 0;
+        self.timing.heard = now;
+        self.timing.interval = patience * 2;
+        self.timing.calm = 0;
+        self.timing.due = now.plus(patience);
     }
 
     /// Returns what the client sends again about a call whose answer is late (docs/protocol.md, 5.3).

@@ -39,14 +39,14 @@ impl Conversation {
 
     fn look_at_calls(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         let probes = self.config.mutant.breaks(Rule::IdleProbes);
-        if (self.slots.outstanding() == 0 && !probes) || now < self.check {
+        if (self.slots.outstanding() == 0 && !probes) || now < self.timers.check {
             return;
         }
         let interval = interval(self.config.patience);
-        self.check = now + self.config.max_probe.min(interval);
+        self.timers.check = now + self.config.max_probe.min(interval);
         let mut awaited = false;
         if probes {
-            self.completed.push((super::CallId { activity: 0, sequence: 0 }, 0));
+            self.transfers.completed.push((super::CallId { activity: 0, sequence: 0 }, 0));
         }
         let mut next = self.slots.first();
         while let Some(activity) = next {
@@ -56,9 +56,9 @@ impl Conversation {
         }
         // One word for all of them, and none if anything else was said.
         let unsent = self.config.mutant.breaks(Rule::KeepAliveUnsent);
-        self.keep_alive |= awaited && now.since(self.spoke) >= interval / 2 && !unsent;
+        self.keep_alive.wanted |= awaited && now.since(self.keep_alive.spoke) >= interval / 2 && !unsent;
         // Many calls have as many moments at which something is due; a look concerns them all.
-        self.check = self.check.max(now + GRAIN.max(self.look_takes()));
+        self.timers.check = self.timers.check.max(now + GRAIN.max(self.look_takes()));
     }
 
     /// How long to leave the calls that are outstanding alone after a look at each.
@@ -70,7 +70,7 @@ impl Conversation {
         let slot = self.slots.at_mut(activity);
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         let told = slot.stage == (Stage::Cancelling { silent: true });
-        if slot.first_sent.is_none() {
+        if slot.timing.first_sent.is_none() {
             if cancelling {
                 return self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
             }
@@ -78,7 +78,7 @@ impl Conversation {
                 Some(deadline) if deadline <= now => {
                     self.end(activity, failed(Kind::Deadline, Ran::No), sink)
                 }
-                Some(deadline) => self.check = self.check.min(deadline),
+                Some(deadline) => self.timers.check = self.timers.check.min(deadline),
                 None => {}
             };
         }
@@ -86,10 +86,10 @@ impl Conversation {
             if deadline <= now {
                 return self.abandon(now, activity, Kind::Deadline, sink);
             }
-            self.check = self.check.min(deadline);
+            self.timers.check = self.timers.check.min(deadline);
         }
         let slot = self.slots.at_mut(activity);
-        if slot.due <= now {
+        if slot.timing.due <= now {
             if cancelling && !told {
                 // The server's word has not come in time.
                 return self.abandon(now, activity, Kind::Cancelled, sink);
@@ -101,17 +101,17 @@ impl Conversation {
             }
             self.ask_again(now, activity);
         }
-        self.check = self.check.min(self.slots.at(activity).due);
+        self.timers.check = self.timers.check.min(self.slots.at(activity).timing.due);
     }
 
     fn given_up(&self, now: Time, activity: u32) -> bool {
         let slot = self.slots.at(activity);
         if slot.stage == (Stage::Cancelling { silent: true }) {
-            return slot.unanswered >= CANCEL_REMINDERS;
+            return slot.timing.unanswered >= CANCEL_REMINDERS;
         }
         let hurry = if self.config.mutant.breaks(Rule::Impatient) { 2 } else { 1 };
-        slot.unanswered >= self.config.patience_probes / hurry
-            && now.since(slot.heard) >= self.config.patience / hurry
+        slot.timing.unanswered >= self.config.patience_probes / hurry
+            && now.since(slot.timing.heard) >= self.config.patience / hurry
     }
 
     /// Ends a call for its caller, who is told that it may have run. The server is asked to stop, and
@@ -132,11 +132,11 @@ impl Conversation {
     /// The answer is late: send again, or ask what has become of it, ever more rarely.
     fn ask_again(&mut self, now: Time, activity: u32) {
         let slot = self.slots.at_mut(activity);
-        slot.unanswered += 1;
-        slot.timed = false;
-        slot.due = now.plus(slot.interval);
-        slot.interval = (slot.interval * 2).min(self.most_patience);
-        let unanswered = slot.unanswered;
+        slot.timing.unanswered += 1;
+        slot.timing.timed = false;
+        slot.timing.due = now.plus(slot.timing.interval);
+        slot.timing.interval = (slot.timing.interval * 2).min(self.timers.most_interval);
+        let unanswered = slot.timing.unanswered;
         let want = slot.reminder();
         if want == Want::CALL {
             self.stats.retransmitted += 1;
@@ -152,17 +152,17 @@ impl Conversation {
     pub(super) fn answered(&mut self, now: Time, activity: u32) {
         let base = self.patience();
         let slot = self.slots.at_mut(activity);
-        slot.heard = now;
-        slot.unanswered = 0;
-        slot.interval = base;
-        slot.calm = match slot.stage {
+        slot.timing.heard = now;
+        slot.timing.unanswered = 0;
+        slot.timing.interval = base;
+        slot.timing.calm = match slot.stage {
             Stage::Running if slot.receiving.is_none() => {
-                (slot.calm * 2).clamp(base, nanos(self.config.max_probe).max(base))
+                (slot.timing.calm * 2).clamp(base, nanos(self.config.max_probe).max(base))
             }
             _ => base,
         };
-        slot.due = now.plus(slot.calm);
-        self.check = self.check.min(slot.due);
+        slot.timing.due = now.plus(slot.timing.calm);
+        self.timers.check = self.timers.check.min(slot.timing.due);
     }
 
     /// Begins the timer of a call anew, as if it had just been sent.
@@ -170,7 +170,7 @@ impl Conversation {
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);
         slot.restart_timer(now, patience);
-        self.check = self.check.min(slot.due);
+        self.timers.check = self.timers.check.min(slot.timing.due);
     }
 
     /// How long to wait for this call's first answer, in nanoseconds.
@@ -182,7 +182,7 @@ impl Conversation {
     /// How long to wait for a first answer, in nanoseconds.
     #[inline]
     pub(super) fn patience(&self) -> u64 {
-        self.path.round_trip.patience(self.least_patience, self.most_patience)
+        self.path.round_trip.patience(self.timers.least_interval, self.timers.most_interval)
     }
 
     /// Sends every call again that was sent: the server does not know the conversation (yet), or
@@ -192,11 +192,11 @@ impl Conversation {
         while let Some(activity) = next {
             next = self.slots.after(activity);
             let slot = self.slots.at_mut(activity);
-            if slot.first_sent.is_none() {
+            if slot.timing.first_sent.is_none() {
                 self.want(activity, Want::CALL);
                 continue;
             }
-            slot.timed = false;
+            slot.timing.timed = false;
             let want = slot.reminder();
             self.want(activity, want);
         }
