@@ -16,6 +16,15 @@ pub trait WorkerPool: Send + Sync {
     /// Says that this thread begins to wait, and does not count as a worker meanwhile. Returns false if it
     /// waits already.
     fn begin_wait(&self) -> bool;
+    /// Begins a wait if this thread may wait, in one step: however many threads ask at once, no more wait
+    /// than may. Returns as [`WorkerPool::begin_wait`] does.
+    ///
+    /// # Errors
+    /// As [`WorkerPool::may_wait`].
+    fn try_begin_wait(&self) -> Result<bool, CallFailed> {
+        self.may_wait()?;
+        Ok(self.begin_wait())
+    }
     /// Says that this thread waits no longer.
     fn end_wait(&self);
 }
@@ -95,6 +104,17 @@ pub fn may_wait() -> Result<(), CallFailed> {
 #[inline(always)]
 pub fn wait_guard() -> WaitGuard {
     WaitGuard(pool().filter(|pool| pool.begin_wait()))
+}
+
+/// Begins a wait as [`wait_guard`] does, if this thread may wait.
+///
+/// # Errors
+/// As [`may_wait`].
+#[inline(always)]
+pub fn try_wait_guard() -> Result<WaitGuard, CallFailed> {
+    let Some(pool) = pool() else { return Ok(WaitGuard(None)) };
+    let begins = pool.try_begin_wait()?;
+    Ok(WaitGuard(begins.then_some(pool)))
 }
 
 /// A wait of this thread, which serves a call.

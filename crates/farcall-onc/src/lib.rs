@@ -79,7 +79,6 @@ pub mod rpcbind;
 pub mod server;
 pub mod standard;
 #[cfg(unix)]
-mod wait_guard;
 pub mod wire;
 
 /// What the code that macros make names.

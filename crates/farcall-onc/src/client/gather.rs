@@ -7,7 +7,7 @@ use farcall::CallFailed;
 use farcall::env::{Alarm, Event, Time, thread_event};
 use farcall::wait::{Interrupt, ReadyList, WaitPoint};
 
-use super::link::{Link, may_wait, wait_guard};
+use super::link::{Link, begin_wait, may_wait};
 use super::table::TransportError;
 
 impl WaitPoint for Link {
@@ -18,11 +18,9 @@ impl WaitPoint for Link {
     fn wait(&self, ready: &ReadyList, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
         /// No two waits have the same seat: each has an interrupt of its own.
         static SEAT: AtomicUsize = AtomicUsize::new(1);
-        may_wait().map_err(failed)?;
+        let _waiting = begin_wait().map_err(failed)?;
         let Some(link) = self.me() else { return Ok(()) };
-        let waits = wait_guard().map_err(failed)?;
         link.send_held();
-        waits.begin();
         ready.wait_with(
             SEAT.fetch_add(1, Ordering::Relaxed),
             || Arc::new(Seated { event: thread_event(link.env()), alarm: link.alarm().cloned() }),

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use farcall::env::{Alarm, Env, Event, Time, thread_event};
+use farcall::serving::{self, WaitGuard};
 use farcall::wait::Lead;
 use farcall::{Kind, Ran};
 
@@ -26,7 +27,6 @@ use super::refusals::{Next, Refusals};
 use super::resealer::Resealer;
 use super::table::{Body, Entry, Outcome, Retransmission, Table, TransportError, Watcher, next_pause};
 use super::timers::{CallOptions, Timers};
-use crate::wait_guard::{TOO_MANY_WAIT, WaitGuard};
 use crate::wire::record::Limits;
 use reader::Reader;
 use service::Service;
@@ -167,8 +167,7 @@ impl Link {
     /// Calls, and waits for the reply. The leader, who takes its own reply in, does not enter its call in the
     /// table.
     pub(crate) fn call(self: &Arc<Self>, xid: u32, message: &[u8], options: &CallOptions) -> Outcome {
-        may_wait()?;
-        let waits = wait_guard()?;
+        let _waiting = begin_wait()?;
         let mut table = self.lock();
         let end = table.admit(Some(xid), !self.is_unled(), message)?;
         let mut leads = self.receiving.lead.try_lead();
@@ -182,7 +181,7 @@ impl Link {
             leads = self.receiving.lead.join(&event);
         }
         self.depart(table, message, false);
-        self.await_reply(&own, options, leads, self.datagrams.then_some(message), &waits)
+        self.await_reply(&own, options, leads, self.datagrams.then_some(message))
     }
 
     /// Sends a call that has no reply.
@@ -235,9 +234,7 @@ impl Link {
         if let Some(outcome) = table.fetch(xid) {
             return outcome;
         }
-        let waits = may_wait()
-            .and_then(|()| wait_guard())
-            .map_err(|error| TransportError { ran: Ran::Maybe, ..error })?;
+        let _waiting = begin_wait().map_err(|error| TransportError { ran: Ran::Maybe, ..error })?;
         table.attend(xid, true);
         let own = OwnCall { xid, end: 0, entered: true, heard: table.heard(xid) };
         let event = thread_event(&self.env);
@@ -249,7 +246,7 @@ impl Link {
         let now = self.env.now();
         let within = deadline.map(|deadline| deadline.since(now));
         let options = CallOptions { deadline, now, within, patience: None, pause: Duration::ZERO };
-        self.await_reply(&own, &options, leads, None, &waits)
+        self.await_reply(&own, &options, leads, None)
     }
 
     /// The outcome of a call that was started, if there is one; else `watcher` is told of it.
@@ -398,9 +395,7 @@ impl Link {
         options: &CallOptions,
         leads: bool,
         datagram: Option<&[u8]>,
-        waits: &WaitGuard,
     ) -> Outcome {
-        waits.begin();
         let mut timers =
             Timers { deadline: options.deadline, datagram, at: None, pause: options.pause, repeated: false };
         if !leads {
@@ -768,13 +763,7 @@ impl Link {
     }
 }
 
-/// Says that this thread waits, to the worker pool that it may belong to.
-#[inline]
-pub(crate) fn wait_guard() -> Result<WaitGuard, TransportError> {
-    WaitGuard::new().map_err(|_| TransportError::overloaded(TOO_MANY_WAIT))
-}
-
-/// A thread that receives for others must not wait in a second call: it waits for itself.
+/// Whether this thread may wait for a call: a thread that receives for others would wait for itself.
 #[inline]
 pub(crate) fn may_wait() -> Result<(), TransportError> {
     if !LEADS.get() {
@@ -782,4 +771,12 @@ pub(crate) fn may_wait() -> Result<(), TransportError> {
     }
     let why = "no call can be waited for in a waker: start it there";
     Err(TransportError::new(Kind::Local, Ran::No, why))
+}
+
+/// Says that this thread waits from now on, to the worker pool that it may belong to. Other threads take over
+/// what it has read and not served.
+#[inline]
+pub(crate) fn begin_wait() -> Result<WaitGuard, TransportError> {
+    may_wait()?;
+    serving::try_wait_guard().map_err(|why| TransportError::new(why.kind(), why.ran(), why.detail()))
 }

@@ -20,7 +20,6 @@ use farcall::{CallFailed, Kind, Ran, lock, serving};
 use super::caller;
 use super::hosts::SHARE;
 use super::peer::PeerConnection;
-use crate::wait_guard::{self, WorkerPool};
 
 /// Where threads wait for calls.
 pub(super) trait ReceivePoint: Send + Sync {
@@ -325,9 +324,7 @@ impl Pool {
         self.lock().workers.push(worker.clone());
         let _working = Working { pool: self, worker: &worker };
         let member = Member { pool: self.clone(), worker: worker.clone(), connection: Mutex::default() };
-        let member = Arc::new(member);
-        serving::serve_elsewhere(Some(member.clone()));
-        wait_guard::join(Some(member));
+        serving::serve_elsewhere(Some(Arc::new(member)));
         job(&worker);
     }
 
@@ -387,6 +384,16 @@ impl Pool {
         arrivals
     }
 
+    /// Returns the state if one more thread may wait for a call of its own.
+    fn room_aside(&self) -> Result<MutexGuard<'_, State>, CallFailed> {
+        let state = self.lock();
+        if state.aside < self.max_aside {
+            return Ok(state);
+        }
+        let why = "too many procedures of this server wait in calls of their own";
+        Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -410,7 +417,6 @@ struct Working<'c> {
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        wait_guard::join(None);
         serving::serve_elsewhere(None);
         self.pool.lock().workers.retain(|other| !Arc::ptr_eq(other, self.worker));
     }
@@ -517,44 +523,10 @@ struct Member {
     connection: Mutex<Option<Arc<dyn PeerConnection>>>,
 }
 
-/// Waits outside this crate: in a group, in the end of a call that farcall's own protocol carries.
-impl serving::WorkerPool for Member {
-    fn may_wait(&self) -> Result<(), CallFailed> {
-        match self.pool.lock().aside < self.pool.max_aside {
-            true => Ok(()),
-            false => Err(CallFailed::new(Kind::Overloaded, Ran::No).because(wait_guard::TOO_MANY_WAIT)),
-        }
-    }
-
-    fn begin_wait(&self) -> bool {
-        if self.worker.aside.load(Ordering::SeqCst) {
-            return false;
-        }
-        // Threads that asked at the same time may exceed the bound by as many as execute.
-        self.pool.lock().aside += 1;
+impl Member {
+    /// Has other threads take over what this thread has read and not served, and would have served next.
+    fn step_aside(&self) {
         self.pool.jobs.allow_one_more();
-        WorkerPool::begin_wait(self);
-        true
-    }
-
-    fn end_wait(&self) {
-        WorkerPool::end_wait(self);
-    }
-}
-
-impl WorkerPool for Member {
-    fn may_wait(&self) -> bool {
-        let mut state = self.pool.lock();
-        if state.aside >= self.pool.max_aside {
-            return false;
-        }
-        state.aside += 1;
-        drop(state);
-        self.pool.jobs.allow_one_more();
-        true
-    }
-
-    fn begin_wait(&self) {
         self.worker.pass_turn();
         self.worker.aside.store(true, Ordering::SeqCst);
         let connection = caller::connection();
@@ -565,6 +537,36 @@ impl WorkerPool for Member {
             self.pool.replace_receiver(point.receivers());
             point.look_aside();
         }
+    }
+
+    fn is_aside(&self) -> bool {
+        self.worker.aside.load(Ordering::SeqCst)
+    }
+}
+
+/// A wait of a procedure for a call of its own, or for a group of them, by any protocol.
+impl serving::WorkerPool for Member {
+    fn may_wait(&self) -> Result<(), CallFailed> {
+        self.pool.room_aside().map(drop)
+    }
+
+    fn begin_wait(&self) -> bool {
+        if self.is_aside() {
+            return false;
+        }
+        // Threads that asked at the same time may exceed the bound by as many as execute.
+        self.pool.lock().aside += 1;
+        self.step_aside();
+        true
+    }
+
+    fn try_begin_wait(&self) -> Result<bool, CallFailed> {
+        if self.is_aside() {
+            return Ok(false);
+        }
+        self.pool.room_aside()?.aside += 1;
+        self.step_aside();
+        Ok(true)
     }
 
     fn end_wait(&self) {
