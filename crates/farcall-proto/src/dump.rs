@@ -10,9 +10,10 @@
 //! ```
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::scheme::{Direction, Scheme};
-use crate::wire::{self, Bind, Ended, Frame, Frames, Handshake, Header, Position, Welcome};
+use crate::wire::{self, Bind, Ended, Frame, Frames, Handshake, Header, Position, Ticket, Welcome};
 
 /// A datagram that was taken apart.
 #[derive(Debug)]
@@ -124,18 +125,13 @@ fn text(frame: &Frame<'_>) -> String {
             format!("CHALLENGE conversation {conversation:016x}: show your ticket")
         }
         Frame::Stale(s) => format!("STALE conversation {:016x}: {:?}", s.conversation, s.reason),
-        Frame::Ticket(t) => {
-            format!(
-                "TICKET client {:016x}, incarnation {:016x}, issued {}",
-                t.client, t.incarnation, t.issued
-            )
+        Frame::Ticket(Ticket { client, incarnation, issued, .. }) => {
+            format!("TICKET client {client:016x}, incarnation {incarnation:016x}, issued {issued}")
         }
         Frame::Call(head, part) => {
-            let deadline =
-                head.meta.deadline.map(|d| format!(", deadline in {:?}", std::time::Duration::from_nanos(d)));
+            let deadline = head.meta.deadline.map(|d| format!(", deadline in {:?}", Duration::from_nanos(d)));
             let trace = head.meta.trace.map(|t| format!(", trace {:032x}", u128::from_be_bytes(t.trace)));
-            let patience =
-                head.meta.patience.map(|d| format!(", patience {:?}", std::time::Duration::from_nanos(d)));
+            let patience = head.meta.patience.map(|d| format!(", patience {:?}", Duration::from_nanos(d)));
             format!(
                 "CALL {} export {:016x} procedure {}{}{}{}{}: {}",
                 name(head.position),
@@ -188,7 +184,7 @@ fn bind(b: &Bind<'_>) -> String {
 
 fn ended(w: &Welcome<'_>) -> String {
     let Some(Ended { reason, age }) = w.ended else { return String::new() };
-    format!(", the ticket has ended: {reason:?}, age {:?}", std::time::Duration::from_nanos(age))
+    format!(", the ticket has ended: {reason:?}, age {:?}", Duration::from_nanos(age))
 }
 
 fn handshake(h: &Handshake<'_>) -> String {

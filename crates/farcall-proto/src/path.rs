@@ -63,9 +63,9 @@ impl Path {
         select: &Select<'_>,
         (datagram, window): (usize, u32),
     ) -> Heard {
-        let (before, in_flight) = (outgoing.in_flight(), self.in_flight);
+        let (before, in_flight) = (outgoing.in_flight, self.in_flight);
         let heard = outgoing.heard(now, select, patience);
-        self.in_flight -= before - outgoing.in_flight();
+        self.in_flight -= before - outgoing.in_flight;
         self.granted = heard.granted.unwrap_or(self.granted);
         if let Some(sent) = heard.answered {
             self.round_trip.sample(now.nanos_since(sent));
@@ -81,9 +81,9 @@ impl Path {
     /// Takes what was sent of a message more than `patience` ago as lost, because its receiver has waited in
     /// vain. Returns when the earliest of it was sent.
     pub fn overdue(&mut self, now: Time, outgoing: &mut Outgoing, patience: Duration) -> Option<Time> {
-        let before = outgoing.in_flight();
+        let before = outgoing.in_flight;
         let lost = outgoing.overdue(now, patience);
-        self.in_flight -= before - outgoing.in_flight();
+        self.in_flight -= before - outgoing.in_flight;
         lost
     }
 }
@@ -242,33 +242,22 @@ const RAISE: Duration = Duration::from_secs(600);
 
 /// Path-MTU probing (RFC 8899 in spirit): larger datagrams are tried when there is something large
 /// to send, all at once, and the largest that comes back is used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mtu {
-    datagram: usize,
+    /// The largest datagram that is known to pass, in bytes.
+    pub datagram: usize,
     largest: usize,
     /// The next step of the ladder to try; past its end when none is.
     step: usize,
     attempts: u8,
-    raised: bool,
+    /// Whether the size was ever another than the first, so that the peer must be told of it.
+    pub raised: bool,
     tried: Time,
 }
 
 impl Mtu {
     pub fn new(largest: usize) -> Mtu {
-        Mtu {
-            datagram: BASE_DATAGRAM,
-            largest,
-            step: LADDER.len(),
-            attempts: 0,
-            raised: false,
-            tried: Time::default(),
-        }
-    }
-
-    /// The largest datagram that is known to pass.
-    #[inline]
-    pub fn datagram(&self) -> usize {
-        self.datagram
+        Mtu { datagram: BASE_DATAGRAM, largest, step: LADDER.len(), ..Mtu::default() }
     }
 
     /// Something larger than a datagram is to be sent or is coming: try larger ones.
@@ -306,12 +295,6 @@ impl Mtu {
             self.datagram = size;
             self.raised = true;
         }
-    }
-
-    /// Whether the size was ever another than the first, so that the peer must be told of it.
-    #[inline]
-    pub fn raised(&self) -> bool {
-        self.raised
     }
 
     /// Nothing gets through: perhaps because it is too large (RFC 8899 section 4.3, black holes).
@@ -469,9 +452,9 @@ mod tests {
         assert_eq!(std::iter::from_fn(|| m.next()).collect::<Vec<_>>(), LADDER);
         m.passed(8952);
         m.passed(1452);
-        assert_eq!(m.datagram(), 8952);
+        assert_eq!(m.datagram, 8952);
         m.fall_back();
-        assert_eq!(m.datagram(), BASE_DATAGRAM);
+        assert_eq!(m.datagram, BASE_DATAGRAM);
         m.want(Time::default());
         assert_eq!(m.next(), Some(LADDER[0]));
     }
@@ -500,14 +483,14 @@ mod tests {
         assert!(!m.tries());
         m.passed(BASE_DATAGRAM);
         m.passed(8953);
-        assert_eq!((m.datagram(), m.raised()), (BASE_DATAGRAM, false));
+        assert_eq!((m.datagram, m.raised), (BASE_DATAGRAM, false));
         m.want(Time::default());
         m.passed(1452);
-        assert!(m.tries() && m.raised());
+        assert!(m.tries() && m.raised);
         assert_eq!((m.next(), m.next()), (Some(8952), None), "a size that passed is not probed");
         m.passed(8952);
         m.want(Time::default());
-        assert_eq!((m.tries(), m.datagram()), (false, 8952), "no larger size is left");
+        assert_eq!((m.tries(), m.datagram), (false, 8952), "no larger size is left");
     }
 
     #[test]

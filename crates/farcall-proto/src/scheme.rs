@@ -9,8 +9,11 @@
 #[cfg(feature = "test-scheme")]
 mod keyed;
 
+use std::hash::Hasher;
+
 #[cfg(feature = "test-scheme")]
 pub(crate) use keyed::{HANDSHAKE, Key, handshake, transcript};
+use siphasher::sip128::{Hash128, Hasher128, SipHasher24};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The security scheme of a datagram: its number on the wire.
@@ -153,6 +156,13 @@ impl Seal {
         let _ = (conversation, number);
         if check && !right { None } else { datagram.get(..end) }
     }
+}
+
+/// Hashes `parts`, one after the other, under a secret key.
+pub(crate) fn keyed_hash(key: &[u8; 16], parts: &[&[u8]]) -> Hash128 {
+    let mut hasher = SipHasher24::new_with_key(key);
+    parts.iter().for_each(|part| hasher.write(part));
+    hasher.finish128()
 }
 
 #[inline(never)]

@@ -26,8 +26,6 @@ pub struct Spares {
 #[derive(Debug, Default)]
 struct Kept {
     buffers: Vec<Vec<u8>>,
-    /// Their capacities together.
-    bytes: usize,
     /// When one was last asked for.
     asked: Time,
 }
@@ -42,9 +40,7 @@ impl Spares {
             short => (1, usize::MAX - short),
         };
         let (best, _) = kept.buffers.iter().enumerate().min_by_key(|(_, buffer)| fitness(buffer))?;
-        let buffer = kept.buffers.swap_remove(best);
-        kept.bytes -= buffer.capacity();
-        Some(buffer)
+        Some(kept.buffers.swap_remove(best))
     }
 
     /// Keeps a buffer, if it is worth it and there is room.
@@ -58,9 +54,9 @@ impl Spares {
     #[inline(never)]
     fn keep(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        let (mut kept, capacity) = (self.lock(), buffer.capacity());
-        if kept.buffers.len() < MOST && kept.bytes + capacity <= MOST_BYTES {
-            kept.bytes += capacity;
+        let mut kept = self.lock();
+        let bytes: usize = kept.buffers.iter().map(Vec::capacity).sum();
+        if kept.buffers.len() < MOST && bytes + buffer.capacity() <= MOST_BYTES {
             kept.buffers.push(buffer);
         }
     }

@@ -2,12 +2,10 @@
 //! (docs/protocol.md, "Tickets and horizon"; Liskov, Shrira & Wroclawski 1991).
 
 use std::borrow::Cow;
-use std::hash::Hasher;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use siphasher::sip128::{Hasher128, SipHasher24};
-
-use crate::wire::Ticket;
+use crate::scheme::keyed_hash;
+use crate::wire::{self, StaleReason, Ticket};
 use crate::{Mutant, Rule, Time};
 
 /// Makes and checks the tickets of one incarnation.
@@ -15,7 +13,8 @@ pub(crate) struct Issuer {
     mac_key: [u8; 16],
     id_key: [u8; 16],
     incarnation: u64,
-    born: Time,
+    /// When this incarnation began.
+    pub born: Time,
     issued: u64,
     ids: u64,
 }
@@ -38,18 +37,7 @@ pub struct Holder {
 
 /// The answer to a question that only the incarnation that gave a ticket, and its client, can compute.
 pub(crate) fn answer(mac: &[u8; 16], question: &[u8]) -> [u8; 16] {
-    let mut hasher = SipHasher24::new_with_key(mac);
-    hasher.write(question);
-    hasher.finish128().as_bytes()
-}
-
-/// Why a ticket does not verify.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Invalid {
-    /// Another incarnation issued it.
-    Incarnation,
-    /// It is not of this address (or forged).
-    Address,
+    keyed_hash(mac, &[question]).as_bytes()
 }
 
 impl Issuer {
@@ -59,22 +47,13 @@ impl Issuer {
         keys[0].copy_from_slice(&secret[..16]);
         keys[1].copy_from_slice(&secret[16..]);
         let [mac_key, id_key] = keys;
-        let mut hasher = SipHasher24::new_with_key(&id_key);
-        hasher.write(b"incarnation");
-        let incarnation = hasher.finish128().h1 | 1;
+        let incarnation = keyed_hash(&id_key, &[b"incarnation"]).h1 | 1;
         Issuer { mac_key, id_key, incarnation, born: now, issued: 0, ids: 0 }
-    }
-
-    /// When this incarnation began.
-    pub fn born(&self) -> Time {
-        self.born
     }
 
     /// A key of this incarnation's for something else.
     pub fn key_for(&self, purpose: &[u8]) -> [u8; 16] {
-        let mut hasher = SipHasher24::new_with_key(&self.id_key);
-        hasher.write(purpose);
-        hasher.finish128().as_bytes()
+        keyed_hash(&self.id_key, &[purpose]).as_bytes()
     }
 
     /// Returns a new identifier for a conversation with this client. It cannot be guessed, and is not given
@@ -82,10 +61,7 @@ impl Issuer {
     /// after the snapshot, and then only to the same client.
     pub fn conversation(&mut self, client: u64) -> u64 {
         self.ids += 1;
-        let mut hasher = SipHasher24::new_with_key(&self.id_key);
-        hasher.write_u64(self.ids);
-        hasher.write_u64(client);
-        hasher.finish128().h1.max(1)
+        keyed_hash(&self.id_key, &[&self.ids.to_le_bytes(), &client.to_le_bytes()]).h1.max(1)
     }
 
     /// A ticket for a new conversation, newer than every other and than `horizon`.
@@ -121,22 +97,23 @@ impl Issuer {
         ticket
     }
 
-    /// Whether this incarnation gave `ticket` to `from` for `conversation`.
+    /// Checks that this incarnation gave `ticket` to `from` for `conversation`. The error says that another
+    /// incarnation gave it, or that it is of another address, or forged.
     pub fn verify(
         &self,
         ticket: &Ticket<'_>,
         conversation: u64,
         from: SocketAddr,
         m: Mutant,
-    ) -> Result<(), Invalid> {
+    ) -> Result<(), StaleReason> {
         if m.breaks(Rule::TicketUnchecked) {
             return Ok(());
         }
         if ticket.incarnation != self.incarnation {
-            return if m.breaks(Rule::StaleIncarnation) { Ok(()) } else { Err(Invalid::Incarnation) };
+            return if m.breaks(Rule::StaleIncarnation) { Ok(()) } else { Err(StaleReason::Incarnation) };
         }
         if ticket.mac != self.mac(ticket, conversation, from) {
-            return Err(Invalid::Address);
+            return Err(StaleReason::Address);
         }
         Ok(())
     }
@@ -148,18 +125,9 @@ impl Issuer {
     }
 
     fn mac(&self, ticket: &Ticket<'_>, conversation: u64, address: SocketAddr) -> [u8; 16] {
-        let mut hasher = SipHasher24::new_with_key(&self.mac_key);
-        for word in [ticket.client, ticket.incarnation, ticket.issued, conversation] {
-            hasher.write(&word.to_le_bytes());
-        }
-        let ip = match address.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        hasher.write(&ip.octets());
-        hasher.write(&address.port().to_le_bytes());
-        hasher.write(&ticket.rest);
-        hasher.finish128().as_bytes()
+        let words = [ticket.client, ticket.incarnation, ticket.issued, conversation].map(u64::to_le_bytes);
+        let (ip, port) = (wire::ip_octets(address), address.port().to_le_bytes());
+        keyed_hash(&self.mac_key, &[words.as_flattened(), &ip, &port, &ticket.rest]).as_bytes()
     }
 }
 

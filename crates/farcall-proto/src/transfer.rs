@@ -34,13 +34,14 @@ pub(crate) struct Incoming {
     total: u32,
     /// The bytes before `through`, and those of pieces that are in place.
     buffer: Vec<u8>,
-    through: u32,
+    /// Every byte before this one has arrived.
+    pub through: u32,
     /// What arrived beyond `through`: sorted, no byte twice. Two may touch.
     pieces: Vec<Piece>,
     /// Bytes of memory that the pieces hold.
     ahead: usize,
     /// What the buffer had room for before anything had come.
-    lent: usize,
+    pub lent: usize,
     limit: u32,
     /// What is taken though it was not allowed: its sender may go by what an earlier message was.
     widest: u32,
@@ -95,10 +96,6 @@ impl Incoming {
         Incoming { total, buffer, lent, limit, widest, ..Incoming::default() }
     }
 
-    pub fn through(&self) -> u32 {
-        self.through
-    }
-
     /// The ranges beyond the first gap that have arrived: sorted, apart from each other.
     pub fn beyond(&self) -> impl Iterator<Item = (u32, u32)> + Clone + '_ {
         let mut pieces = self.pieces.iter().map(|piece| (piece.start, piece.end)).peekable();
@@ -119,11 +116,6 @@ impl Incoming {
     /// Bytes of memory that the message holds.
     pub fn memory(&self) -> usize {
         self.buffer.capacity() + self.ahead
-    }
-
-    /// What its buffer had room for before anything had come.
-    pub fn lent(&self) -> usize {
-        self.lent
     }
 
     /// Makes room for what is to come: a deliberate fault, for the simulator.
@@ -307,7 +299,8 @@ pub(crate) struct Outgoing {
     next: u32,
     limit: u32,
     flight: VecDeque<Sent>,
-    in_flight: u32,
+    /// Bytes that are under way, as far as is known.
+    pub in_flight: u32,
     /// Bytes sent since the receiver was last asked what it has.
     unasked: u32,
     lost: VecDeque<(u32, u32)>,
@@ -372,11 +365,6 @@ impl Outgoing {
     /// before it had anything, or so we believe: of the message before.
     pub fn new(total: u32, granted: u32) -> Outgoing {
         Outgoing { total, limit: INITIAL_WINDOW.max(granted & !3), ..Outgoing::default() }
-    }
-
-    /// Bytes that are under way, as far as is known.
-    pub fn in_flight(&self) -> u32 {
-        self.in_flight
     }
 
     /// The next range to send, of at most `max` bytes (a multiple of four).

@@ -21,7 +21,7 @@ fn send(pair: &mut Pair, procedure: u32, token: u64) -> Datagram {
 fn answered(pair: &mut Pair, datagram: &Datagram) -> Option<Datagram> {
     let mut out = vec![0; 1200];
     let read = |reading: Reading<'_>, room: &mut [u8]| {
-        room[..4].copy_from_slice(reading.args());
+        room[..4].copy_from_slice(reading.args);
         Some(4)
     };
     let len = pair.server.answer_reading(pair.now, &pair.from, Reading::peek(datagram)?, &mut out, read)?;
@@ -384,8 +384,8 @@ fn a_reading_in_the_local_scheme_says_what_it_reads_and_is_answered_in_that_sche
     pair.told.clear();
     let datagram = send(&mut pair, READINGS + 0x123, 1);
     let reading = Reading::peek(&datagram).expect("it is a reading");
-    assert_eq!((reading.export(), reading.procedure()), (EXPORT, READINGS + 0x123));
-    assert_eq!(reading.args(), b"args");
+    assert_eq!((reading.export, reading.procedure), (EXPORT, READINGS + 0x123));
+    assert_eq!(reading.args, b"args");
     let answer = answered(&mut pair, &datagram).expect("the reading is new");
     assert_eq!((datagram[1], answer[1]), (1, 1));
     pair.hear(&[answer]);

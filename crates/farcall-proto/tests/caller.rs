@@ -129,7 +129,7 @@ fn the_client_counts_its_calls_and_datagrams() {
     // Calls on the fast path are counted, too.
     let mut out = [0; 2048];
     let lone = pair.client.start_lone((EXPORT, 1), b"call", &mut out).expect("there is no other call");
-    pair.receive(&[out[..lone.bytes()].to_vec()]);
+    pair.receive(&[out[..lone.bytes].to_vec()]);
     let (key, _) = pair.asked.pop().unwrap();
     let result = pair.finish(key, Finish::Result, b"done");
     let now = pair.now;
@@ -215,7 +215,7 @@ fn the_fast_path_takes_a_call_that_fits_the_datagram() {
     let fits = (1140, 2048, true);
     for (len, room, usual) in [(1144, 2048, false), (1140, 1199, false), (3, 2048, false), fits] {
         let lone = pair.client.start_lone((EXPORT, 1), &vec![7; len], &mut out[..room]);
-        assert_eq!(lone.map(|lone| lone.bytes()), usual.then_some(len + 60));
+        assert_eq!(lone.map(|lone| lone.bytes), usual.then_some(len + 60));
     }
     pair.receive(&[out[..1200].to_vec()]);
     assert_eq!(pair.asked[0].1, [7; 1140]);
@@ -362,7 +362,7 @@ fn the_fast_path_ends_only_by_the_result_itself() {
     for word in ["none", "an exception", "another conversation", "no checksum"] {
         let (mut pair, mut out) = (Pair::acquainted(), vec![0; 1200]);
         let lone = pair.client.start_lone((EXPORT, 1), b"call", &mut out).expect("there is no other call");
-        pair.receive(&[out[..lone.bytes()].to_vec()]);
+        pair.receive(&[out[..lone.bytes].to_vec()]);
         let (key, _) = pair.asked.pop().unwrap();
         let finish = if word == "an exception" { Finish::Exception } else { Finish::Result };
         let mut result = pair.finish(key, finish, b"done").remove(0);

@@ -19,7 +19,7 @@ fn lone(pair: &mut Pair) -> Option<(Lone, Datagram)> {
 fn lone_of(pair: &mut Pair, callee: (u64, u32)) -> Option<(Lone, Datagram)> {
     let mut out = vec![0; 65_536];
     let lone = pair.client.start_lone(callee, ARGS, &mut out)?;
-    out.truncate(lone.bytes());
+    out.truncate(lone.bytes);
     Some((lone, out))
 }
 
@@ -55,7 +55,7 @@ fn a_lone_call_whose_answer_is_lost_is_sent_again_and_executed_once() {
     let (lone, datagram) = lone(&mut pair).unwrap();
     let sent = pair.now;
     drop(answer(&mut pair, &datagram, Finish::Result));
-    pair.now = sent.plus(lone.patience());
+    pair.now = sent.plus(lone.patience);
     pair.client.go_on(pair.now, lone, Some(sent), 1, ARGS);
     pair.tick();
     let again = pair.sent();
@@ -74,13 +74,13 @@ fn of_one_that_changes_nothing_nobody_need_know_when_it_was_sent() {
     let mut untimed = 0;
     for _ in 0..64 {
         let (lone, datagram) = lone(&mut pair).unwrap();
-        assert!(lone.is_timed(), "it may change something");
+        assert!(lone.timed, "it may change something");
         let answers = answer(&mut pair, &datagram, Finish::Result);
         assert!(pair.client.end_lone(|| pair.now, &lone, Some(pair.now), &answers[0]).is_some());
         let (lone, datagram) = lone_of(&mut pair, reading).unwrap();
-        untimed += u32::from(!lone.is_timed());
+        untimed += u32::from(!lone.timed);
         let answers = answer(&mut pair, &datagram, Finish::Result);
-        let sent = lone.is_timed().then_some(pair.now);
+        let sent = lone.timed.then_some(pair.now);
         assert!(pair.client.end_lone(|| pair.now, &lone, sent, &answers[0]).is_some());
     }
     assert!(untimed >= 32, "{untimed}");
@@ -152,7 +152,7 @@ fn who_has_more_to_say_is_not_alone() {
     let (least, header) = (farcall_proto::BASE_DATAGRAM, 60);
     assert!(pair.client.start_lone(CALLEE, &vec![0; least - header + 4], &mut out).is_none());
     let lone = pair.client.start_lone(CALLEE, &vec![0; least - header], &mut out).expect("it fits");
-    assert_eq!((lone.bytes(), pair.client.stats().calls), (least, before.calls + 1));
+    assert_eq!((lone.bytes, pair.client.stats().calls), (least, before.calls + 1));
 }
 
 #[test]

@@ -286,7 +286,7 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
     // This is a reading on the fast path, answered at once.
     let mut out = vec![0; 2_000];
     let brief = pair.client.start_lone((memory, READINGS), b"from to.", &mut out).expect("a brief call");
-    let datagram = out[..brief.bytes()].to_vec();
+    let datagram = out[..brief.bytes].to_vec();
     assert_eq!(datagram[1], KEYED);
     for at in 0..datagram.len() {
         let mut changed = datagram.clone();
@@ -301,7 +301,7 @@ fn accesses_to_memory_posts_and_calls_that_share_a_datagram_are_sealed() {
     }
     let (mut answer, mut longest) = (vec![0; 2_000], 0);
     let read = |reading: Reading<'_>, room: &mut [u8]| {
-        assert_eq!(reading.args(), b"from to.");
+        assert_eq!(reading.args, b"from to.");
         assert_eq!(room.len(), BASE_DATAGRAM - 20 - 4 - 20 - 16);
         longest = room.len();
         Some(longest)

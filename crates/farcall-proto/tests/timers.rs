@@ -191,7 +191,7 @@ fn a_call_that_was_sent_twice_or_in_fragments_does_not_tell_how_long_its_procedu
 fn leave(pair: &mut Pair) -> (Lone, Datagram) {
     let mut out = vec![0; 65_536];
     let lone = pair.client.start_lone((EXPORT, 1), b"usual...", &mut out).expect("there is no other");
-    (lone, out[..lone.bytes()].to_vec())
+    (lone, out[..lone.bytes].to_vec())
 }
 
 /// Makes a call on the fast path whose result comes after `takes`. Returns how long the client would have
@@ -206,7 +206,7 @@ fn leave_and_return(pair: &mut Pair, takes: Duration) -> Duration {
     let now = pair.now;
     assert_eq!(pair.client.end_lone(|| now, &lone, Some(left), &result), Some(&b"usual..."[..]));
     assert_eq!(pair.client.timeout(), None);
-    Duration::from_nanos(lone.patience())
+    Duration::from_nanos(lone.patience)
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_call_that_left_by_itself_is_sent_again() {
     let left = pair.now;
     pair.start(2, b"another.");
     assert_eq!(pair.sent().len(), 1);
-    let patience = lone.patience();
+    let patience = lone.patience;
     pair.pass(Duration::from_millis(1));
     pair.client.go_on(pair.now, lone, Some(left), 1, b"usual...");
     assert_eq!(pair.client.timeout(), Some(left.plus(patience)));

@@ -56,7 +56,7 @@ fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_
             _ => {
                 let brief = pair.client.start_lone((EXPORT, 1), b"fast", &mut out);
                 let brief = brief.expect("there is no other call");
-                let result = fast(&mut pair, &out[..brief.bytes()]);
+                let result = fast(&mut pair, &out[..brief.bytes]);
                 assert!(pair.client.end_lone(|| now, &brief, Some(now), &result[0]).is_some());
             }
         }

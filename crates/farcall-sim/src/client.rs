@@ -121,7 +121,7 @@ impl Talk {
 
     /// Returns the next timer: the conversation's, or that of the thread with a call on the fast path.
     fn timeout(&self) -> Option<Time> {
-        let brief = self.brief.as_ref().map(|Briefly { brief, at, .. }| at.plus(brief.patience()));
+        let brief = self.brief.as_ref().map(|Briefly { brief, at, .. }| at.plus(brief.patience));
         [self.core.timeout(), brief].into_iter().flatten().min()
     }
 }
@@ -483,8 +483,8 @@ impl ClientNode {
         let plain = wait.is_none() && !meant.traced;
         let brief = plain && g.rng.chance(600_000);
         if let Some(brief) = brief.then(|| talk.core.start_lone(callee, &body, &mut g.scratch)).flatten() {
-            g.send_after(self.later, self.address, address(server, 7000), brief.bytes());
-            let looked = brief.is_timed() || g.rng.chance(300_000);
+            g.send_after(self.later, self.address, address(server, 7000), brief.bytes);
+            let looked = brief.timed || g.rng.chance(300_000);
             talk.brief = Some(Briefly { call, brief, at: leaves, looked, args: body });
             self.perhaps_cancel(g, call);
             return true;

@@ -409,7 +409,7 @@ impl Oracle {
         room: &mut [u8],
     ) -> Option<usize> {
         let key = CallKey { conversation: 0, activity: 0, sequence: 0 };
-        let (named, procedure, args) = (reading.export(), reading.procedure(), reading.args().into());
+        let (named, procedure, args) = (reading.export, reading.procedure, reading.args.into());
         let incoming =
             Incoming { key, export: named, procedure, deadline: None, trace: None, again: false, args };
         if named != export || procedure != READ {

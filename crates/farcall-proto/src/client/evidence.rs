@@ -68,7 +68,7 @@ impl Conversation {
         if self.config.mutant.breaks(Rule::StaleIgnoresSilence) {
             return true;
         }
-        let Some(granted) = self.session.granted() else { return false };
+        let Some(granted) = self.session.granted.as_ref() else { return false };
         let patience = self.patience().max(self.usual.longest());
         let Some(heard) = granted.last_word.latest(patience) else { return false };
         exceeds(verdict.asked.since(heard), verdict.age)

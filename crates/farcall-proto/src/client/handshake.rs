@@ -14,7 +14,7 @@ pub(super) struct Agreement {
     through: u32,
     theirs: Vec<u8>,
     /// The ticket that proves our address to the server, and its conversation.
-    proof: Option<(u64, Ticket<'static>)>,
+    pub proof: Option<(u64, Ticket<'static>)>,
     /// The body of the last BIND, which a WELCOME has to answer.
     question: Vec<u8>,
     /// The handshake has failed and begins again; the time that the caller is patient does not begin again.
@@ -22,10 +22,6 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
-    pub fn proof(&self) -> Option<(u64, Ticket<'static>)> {
-        self.proof.clone()
-    }
-
     /// Notes the frames that are being sent; the first is the BIND.
     pub fn ask(&mut self, frames: &[u8]) {
         let bind = Frames::new(frames).next().ok().flatten();
@@ -55,11 +51,6 @@ impl Agreement {
 }
 
 impl Conversation {
-    /// Whether this client speaks the scheme for tests, and nothing else.
-    pub(super) fn demands_secret(&self) -> bool {
-        self.config.secret.is_some()
-    }
-
     /// Handles a datagram that is not sealed with the conversation's key. It may be a hint, or carry part of
     /// a handshake. Nothing else in it is believed, unless it completes the handshake and is sealed with the
     /// key that results.
@@ -93,7 +84,8 @@ impl Conversation {
         sink: &mut dyn FnMut(Event<'_>),
     ) {
         let (Some(secret), ours) = (self.config.secret, self.handshake()) else { return };
-        let granted = self.session.granted().is_some_and(|granted| granted.conversation == w.conversation);
+        let granted =
+            self.session.granted.as_ref().is_some_and(|granted| granted.conversation == w.conversation);
         let Some(request) = self.session.asked(w.nonce) else { return self.reject() };
         let tries = (request.interval, request.unanswered);
         let key = if granted && w.handshake.total == 0 {

@@ -19,31 +19,16 @@ use crate::{BASE_DATAGRAM, READINGS, Time};
 pub struct Lone {
     callee: Callee,
     sequence: u64,
-    patience: u64,
-    bytes: usize,
-    timed: bool,
+    /// How long to wait for its result before it must go on, in nanoseconds.
+    pub patience: u64,
+    /// How many bytes its datagram has.
+    pub bytes: usize,
+    /// Whether the caller is to note when it was sent: to measure a round trip, or to say later whether it can
+    /// have run. Nobody needs to know that of a call that changes nothing.
+    pub timed: bool,
 }
 
 impl Lone {
-    /// How many bytes its datagram has.
-    #[inline(always)]
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// How long to wait for its result before it must go on, in nanoseconds.
-    #[inline(always)]
-    pub fn patience(&self) -> u64 {
-        self.patience
-    }
-
-    /// Whether it is to be known when it was sent: to measure a round trip, or to say later whether it can
-    /// have run. Of one that changes nothing nobody needs to know that.
-    #[inline(always)]
-    pub fn is_timed(&self) -> bool {
-        self.timed
-    }
-
     /// Where the call is: in the only activity of its conversation.
     #[inline(always)]
     fn position(&self) -> Position {

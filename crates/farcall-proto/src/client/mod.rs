@@ -34,7 +34,7 @@ use crate::{ClientConfig, Failure, Fingerprint, Kind, Ran, Rule, Time, Trace, na
 pub use lone::Lone;
 use refusals::Refusals;
 use session::Session;
-use slots::{Slots, Stage, Want};
+use slots::{Slot, Slots, Stage, Want};
 use usual::{Callee, Usual};
 
 /// A call that was started: its activity and its number.
@@ -296,11 +296,11 @@ impl Conversation {
         call: &Call,
         args: &mut Vec<u8>,
     ) -> Result<CallId, Failure> {
-        let many = self.slots.outstanding() >= self.config.max_outstanding as usize;
+        let many = self.slots.outstanding >= self.config.max_outstanding as usize;
         if many || !is_encodable(args.len()) {
             return Err(self.objection(args));
         }
-        if self.slots.outstanding() == 0 {
+        if self.slots.outstanding == 0 {
             self.timers.check = clock().plus(self.timers.least_interval);
             self.transfers.fragments = false;
         }
@@ -314,7 +314,7 @@ impl Conversation {
         if let Some(deadline) = call.deadline {
             self.timers.check = self.timers.check.min(deadline);
         }
-        if !self.session.has_ticket() {
+        if self.session.granted.is_none() {
             self.session.greet(clock(), self.config.min_retransmit);
         }
         Ok(CallId { activity, sequence })
@@ -335,22 +335,22 @@ impl Conversation {
     /// expected (Nagle's rule, RFC 896). One that is alone, or among slow ones, waits for nothing.
     #[inline]
     pub fn may_wait(&self, id: CallId, clocked: bool) -> bool {
-        let queued = self.slots.queued() as u64;
+        let queued = self.slots.queued as u64;
         let expected = self.slots.next_sequence - 1 - self.slots.newest_ended;
         // One more would have to fit: else one datagram would be full, and the call that is left over alone
         // in the next.
         let overhead = wire::call_overhead(self.seal.scheme);
-        let bytes = |slot: &slots::Slot| (self.slots.queued() + 1) * (slot.args.len() + overhead);
+        let bytes = |slot: &Slot| (self.slots.queued + 1) * (slot.args.len() + overhead);
         (if clocked { queued < expected } else { queued * 4 < expected })
-            && self.session.has_ticket()
-            && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram())
+            && self.session.granted.is_some()
+            && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram)
     }
 
     /// Why a call is not begun.
     #[cold]
     fn objection(&self, args: &[u8]) -> Failure {
-        if self.slots.outstanding() >= self.config.max_outstanding as usize {
-            let detail = format!("{} calls are outstanding", self.slots.outstanding());
+        if self.slots.outstanding >= self.config.max_outstanding as usize {
+            let detail = format!("{} calls are outstanding", self.slots.outstanding);
             return Failure::new(Kind::Overloaded, Ran::No).with_detail(detail);
         }
         Failure::new(Kind::TooLarge, Ran::No).with_detail(format!("arguments of {} bytes", args.len()))
@@ -361,16 +361,12 @@ impl Conversation {
     /// way; and after 3 round trips or `min_retransmit`, whichever is longer, as cancelled, `Ran::Maybe`.
     /// Nothing happens if the call has ended.
     pub fn cancel(&mut self, now: Time, id: CallId) {
-        let Some(slot) = self.slots.find(id) else {
-            return;
-        };
+        let Some(slot) = self.slots.find(id) else { return };
         // It was asked already, or its deadline has ended it for its caller.
         if matches!(slot.stage, Stage::Cancelling { .. }) {
             return;
         }
-        slot.stage = Stage::Cancelling { silent: false };
-        slot.receiving = None;
-        self.restart_timer(now, id.activity);
+        self.begin_to_cancel(now, id.activity, false);
         if self.slots.at(id.activity).timing.first_sent.is_none() {
             self.timers.check = now;
             return;
@@ -413,8 +409,8 @@ impl Conversation {
     /// When [`Conversation::handle_timeout`] wants to be called; `None` when nothing is waited for.
     #[inline(always)]
     pub fn timeout(&self) -> Option<Time> {
-        let probes = self.config.mutant.breaks(Rule::IdleProbes) && self.session.has_ticket();
-        let calls = (self.slots.outstanding() > 0 || probes).then_some(self.timers.check);
+        let probes = self.config.mutant.breaks(Rule::IdleProbes) && self.session.granted.is_some();
+        let calls = (self.slots.outstanding > 0 || probes).then_some(self.timers.check);
         match (calls, self.session.due()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -434,10 +430,10 @@ impl Conversation {
     /// What it did so far, and how it stands.
     pub fn stats(&self) -> Stats {
         Stats {
-            outstanding: self.slots.outstanding(),
+            outstanding: self.slots.outstanding,
             in_flight: self.path.in_flight,
             round_trip: self.path.round_trip.smoothed(),
-            datagram: self.mtu.datagram(),
+            datagram: self.mtu.datagram,
             ..self.stats
         }
     }
@@ -451,21 +447,16 @@ impl Conversation {
         }
     }
 
-    /// Whether each end sees that the other is on its own machine.
-    #[inline(always)]
-    fn is_local(&self) -> bool {
-        self.seal.scheme == Scheme::Local
-    }
-
     /// How far a sender may be ahead of its receiver while nothing is called beside a long message.
     fn widest_window(&self) -> u32 {
         let most = self.config.window;
         if self.keeps_local_window() { most.min(self.config.local_window) } else { most }
     }
 
+    /// Whether each end sees that the other is on its own machine, so that the local window holds.
     #[inline]
     fn keeps_local_window(&self) -> bool {
-        self.is_local() && !self.config.mutant.breaks(Rule::LocalWindowIgnored)
+        self.seal.scheme == Scheme::Local && !self.config.mutant.breaks(Rule::LocalWindowIgnored)
     }
 
     /// Whether other calls were made beside a long message lately: then more of them are expected.
@@ -481,6 +472,22 @@ impl Conversation {
         self.slots.enqueue(activity);
     }
 
+    /// Ends, as failed of that kind, the calls of which `ran` says whether they ran.
+    fn end_calls(
+        &mut self,
+        kind: Kind,
+        sink: &mut dyn FnMut(Event<'_>),
+        mut ran: impl FnMut(&mut Slot) -> Option<Ran>,
+    ) {
+        let mut next = self.slots.first();
+        while let Some(activity) = next {
+            next = self.slots.after(activity);
+            if let Some(ran) = ran(self.slots.at_mut(activity)) {
+                self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
+            }
+        }
+    }
+
     /// Ends a call: frees its activity, and tells its caller unless it has been told.
     #[inline]
     fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
@@ -493,7 +500,7 @@ impl Conversation {
         let told = slot.stage == (Stage::Cancelling { silent: true });
         self.slots.newest_ended = self.slots.newest_ended.max(slot.sequence);
         if let Some(sending) = self.slots.close(activity) {
-            self.path.in_flight -= sending.in_flight();
+            self.path.in_flight -= sending.in_flight;
             self.wake_next();
         }
         let arguments = &mut self.slots.at_mut(activity).args;

@@ -8,7 +8,7 @@ use super::{CallId, Conversation, Event, Outcome};
 use crate::scheme::{Direction, Scheme};
 use crate::transfer::{Incoming, Taken};
 use crate::wire::{
-    self, Fragment, Frame, Frames, Header, Malformed, Part, Position, Progress, ResultHead, Select, Status,
+    self, Fragment, Frame, Frames, Header, Malformed, Position, Progress, ResultHead, Select, Status,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
@@ -32,7 +32,8 @@ impl Conversation {
         let key = |_| Some(self.seal.key);
         let opened = wire::open(datagram, Direction::ToClient, key, check);
         #[cfg(feature = "test-scheme")]
-        if self.demands_secret() && !opened.as_ref().is_ok_and(|(header, _)| self.takes(header.scheme)) {
+        if self.config.secret.is_some() && !opened.as_ref().is_ok_and(|(header, _)| self.takes(header.scheme))
+        {
             return self.handle_unopened(now, datagram, &mut |event| sink(event));
         }
         let Ok((header, frames)) = opened else {
@@ -59,7 +60,7 @@ impl Conversation {
     #[inline(always)]
     fn takes(&self, scheme: Scheme) -> bool {
         #[cfg(feature = "test-scheme")]
-        if self.demands_secret() {
+        if self.config.secret.is_some() {
             return scheme.has_secrets() && scheme == self.seal.scheme;
         }
         scheme == self.seal.scheme || scheme == Scheme::Open
@@ -75,18 +76,22 @@ impl Conversation {
     fn receive_frames(&mut self, arrival: &mut Arrival<'_>, frames: &[u8]) {
         let mut frames = Frames::new(frames);
         while let Some(raw) = frames.next().transpose() {
-            // Most frames are whole results. One is not read into a `Frame`, because that has room for the
-            // longest kind and would be copied.
-            if arrival.ours
-                && let Ok(raw) = &raw
-                && let Some((head, body)) = raw.whole_result()
-            {
+            let Ok(raw) = raw else { return self.reject() };
+            // Most frames are whole results. A result is not read into a `Frame`, because that has room for
+            // the longest kind and would be copied.
+            if arrival.ours && raw.is_result() {
+                let Ok((head, part)) = raw.result() else { return self.reject() };
                 self.session.heard(arrival.now);
-                let outcome = outcome(head.status, body.into());
-                self.on_result(arrival.now, head.position, outcome, arrival.sink);
+                match part.fragment {
+                    None => {
+                        let outcome = outcome(head.status, part.bytes.into());
+                        self.on_result(arrival.now, head.position, outcome, arrival.sink);
+                    }
+                    Some(fragment) => self.on_result_fragment(arrival, &head, fragment, part.bytes),
+                }
                 continue;
             }
-            match raw.and_then(|raw| raw.read()) {
+            match raw.read() {
                 Ok(Some(frame)) => self.on_frame(arrival, frame),
                 Ok(None) => {}
                 Err(Malformed) => return self.reject(),
@@ -94,6 +99,7 @@ impl Conversation {
         }
     }
 
+    /// Acts on a frame that is no result.
     fn on_frame(&mut self, arrival: &mut Arrival<'_>, frame: Frame<'_>) {
         let (now, ours) = (arrival.now, arrival.ours);
         // WELCOME, CHALLENGE and STALE do not count as words of the former server: they come from the server
@@ -102,12 +108,6 @@ impl Conversation {
             self.session.heard(now);
         }
         match frame {
-            Frame::Result(head, Part { fragment: None, bytes }) if ours => {
-                self.on_result(now, head.position, outcome(head.status, bytes.into()), arrival.sink);
-            }
-            Frame::Result(head, Part { fragment: Some(fragment), bytes }) if ours => {
-                self.on_result_fragment(arrival, &head, fragment, bytes);
-            }
             Frame::State(position, progress) if ours => self.on_state(arrival, position, progress),
             Frame::Select(position, select) if ours => self.on_select(now, position, &select),
             Frame::MtuEcho(size) if ours => self.mtu.passed(arrival.len.min(size as usize)),
@@ -174,7 +174,7 @@ impl Conversation {
     #[inline]
     fn note_company(&mut self, now: Time, activity: u32) {
         if self.transfers.fragments
-            && self.slots.outstanding() > 1
+            && self.slots.outstanding > 1
             && self.slots.at(activity).args.len() <= BASE_DATAGRAM
         {
             self.transfers.short_call_at = Some(now);
@@ -237,8 +237,8 @@ impl Conversation {
         let Some((status, incoming)) = slot.receiving.take() else {
             return;
         };
-        self.transfers.completed.push((CallId { activity, sequence: slot.sequence }, incoming.through()));
-        self.transfers.usual_result = incoming.through() as usize;
+        self.transfers.completed.push((CallId { activity, sequence: slot.sequence }, incoming.through));
+        self.transfers.usual_result = incoming.through as usize;
         self.end(activity, outcome(status, Cow::Owned(incoming.into_bytes())), sink);
     }
 
@@ -258,7 +258,7 @@ impl Conversation {
             Progress::Running => {
                 slot.stage = Stage::Running;
                 if let Some(sending) = slot.sending.take() {
-                    self.path.in_flight -= sending.in_flight();
+                    self.path.in_flight -= sending.in_flight;
                     self.wake_next();
                 }
                 self.answered(now, activity);
@@ -272,7 +272,7 @@ impl Conversation {
             Progress::Unknown => {
                 slot.stage = Stage::Sending;
                 if let Some(sending) = &mut slot.sending {
-                    self.path.in_flight -= sending.in_flight();
+                    self.path.in_flight -= sending.in_flight;
                     sending.restart();
                     self.wake_next();
                 }
@@ -288,7 +288,7 @@ impl Conversation {
             return;
         };
         let patience = self.path.round_trip.smoothed().unwrap_or(self.config.min_retransmit);
-        let (datagram, window) = (self.mtu.datagram(), self.window(now));
+        let (datagram, window) = (self.mtu.datagram, self.window(now));
         let slot = self.slots.at_mut(activity);
         let Some(sending) = &mut slot.sending else {
             return;

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use super::{Conversation, Event, Outcome};
-use crate::{Failure, Kind, Ran, Rule, Time, wire};
+use super::{Conversation, Event};
+use crate::{Kind, Ran, Rule, Time, wire};
 
 /// So many probes in a row must have been refused.
 const ENOUGH: u32 = 3;
@@ -55,7 +55,7 @@ impl Conversation {
         (refusals.latest, refusals.next) = (now, self.numbers.next());
         if self.is_refused() {
             self.timers.check = now;
-            self.session.expire_at(now);
+            self.session.expires = Some(now);
             return;
         }
         self.ask_by(now + HASTE);
@@ -74,20 +74,14 @@ impl Conversation {
     pub(super) fn give_up(&mut self, sink: &mut dyn FnMut(Event<'_>)) {
         self.refusals = Refusals::default();
         let ran = if self.config.mutant.breaks(Rule::RefusedSaysNo) { Ran::No } else { Ran::Maybe };
-        let mut next = self.slots.first();
-        while let Some(activity) = next {
-            next = self.slots.after(activity);
-            if self.slots.at(activity).timing.first_sent.is_some() {
-                self.end(activity, Outcome::Failed(Failure::new(Kind::Unreachable, ran)), sink);
-            }
-        }
+        self.end_calls(Kind::Unreachable, sink, |slot| slot.timing.first_sent.map(|_| ran));
     }
 
     /// The number of the datagram of ours that begins so, if it is one.
     fn quoted_number(&self, quoted: &[u8]) -> Option<u64> {
         let (whose, number) = wire::quoted(quoted)?;
         let ours = match whose {
-            Ok(conversation) => self.session.granted().is_some_and(|g| g.conversation == conversation),
+            Ok(conversation) => self.session.granted.as_ref().is_some_and(|g| g.conversation == conversation),
             Err(client) => client == self.id,
         };
         (ours && number < self.numbers.next()).then_some(number)

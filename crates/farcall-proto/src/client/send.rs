@@ -33,14 +33,14 @@ impl Conversation {
     /// Activities that have something to send.
     #[inline]
     pub fn ready(&self) -> usize {
-        self.slots.queued()
+        self.slots.queued
     }
 
     /// Whether there is nothing for [`Conversation::transmit`] but of `ready` activities, as many as
     /// [were ready](Conversation::ready) before.
     #[inline]
     pub fn is_quiet(&self, ready: usize) -> bool {
-        self.slots.queued() <= ready
+        self.slots.queued <= ready
             && !self.keep_alive.wanted
             && self.transfers.completed.is_empty()
             && !self.session.asks()
@@ -51,8 +51,8 @@ impl Conversation {
     /// has arrived. `None` if there is no conversation yet, or no room. They are a multiple of four, and
     /// [`MAX_POST`](crate::MAX_POST) fit always.
     pub fn post(&mut self, export: u64, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
-        let granted = self.session.granted()?;
-        let mut writer = Writer::new(out, self.mtu.datagram(), self.target(granted.conversation));
+        let granted = self.session.granted.as_ref()?;
+        let mut writer = Writer::new(out, self.mtu.datagram, self.target(granted.conversation));
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
@@ -67,7 +67,7 @@ impl Conversation {
         let activity = self.slots.ready()?;
         // While the conversation has several activities, `usual_target` gives `None`: this is the only one.
         let target = self.usual_target()?;
-        let (patience, room) = (self.patience(), self.mtu.datagram().min(out.len()));
+        let (patience, room) = (self.patience(), self.mtu.datagram.min(out.len()));
         let overhead = wire::call_overhead(self.seal.scheme);
         let slot = self.slots.at_mut(activity);
         if !slot.is_plain() || overhead + slot.args.len() > room {
@@ -85,7 +85,7 @@ impl Conversation {
     /// The target of a datagram that needs to hold nothing but a call.
     #[inline(always)]
     pub(super) fn usual_target(&self) -> Option<Target> {
-        let granted = self.session.granted().filter(|granted| granted.known)?;
+        let granted = self.session.granted.as_ref().filter(|granted| granted.known)?;
         let more = !self.transfers.completed.is_empty()
             || self.session.asks()
             || self.introduces()
@@ -96,7 +96,7 @@ impl Conversation {
     /// Whether the server is to be told which calls have ended, and which datagrams pass.
     #[inline]
     fn introduces(&self) -> bool {
-        self.slots.len() > 1 || self.mtu.raised()
+        self.slots.len() > 1 || self.mtu.raised
     }
 
     #[inline(never)]
@@ -109,17 +109,17 @@ impl Conversation {
         if self.slots.ready().is_none() && self.transfers.completed.is_empty() && !self.keep_alive.wanted {
             return self.transmit_mtu_probe(out);
         }
-        let granted = self.session.granted()?;
+        let granted = self.session.granted.as_ref()?;
         self.keep_alive.spoke = now;
         let keep_alive = std::mem::take(&mut self.keep_alive.wanted);
-        let mut writer = Writer::new(out, self.mtu.datagram(), self.target(granted.conversation));
+        let mut writer = Writer::new(out, self.mtu.datagram, self.target(granted.conversation));
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
         // Alone it says that calls are waited for.
         if self.introduces() || keep_alive {
             let low = self.slots.low().unwrap_or(self.slots.next_sequence);
-            writer.ack(Ack { low, datagram: self.mtu.datagram() as u32 });
+            writer.ack(Ack { low, datagram: self.mtu.datagram as u32 });
         }
         let preamble = writer.room();
         while let Some((id, total)) = self.transfers.completed.pop_if(|_| writer.room() >= 64) {
@@ -143,7 +143,7 @@ impl Conversation {
             }
         }
         // Many small calls are as good a reason for larger datagrams as one large one.
-        if written >= MANY && writer.room() < self.mtu.datagram() / 2 {
+        if written >= MANY && writer.room() < self.mtu.datagram / 2 {
             self.mtu.want(now);
         }
         if writer.room() == preamble && !keep_alive {
@@ -159,7 +159,7 @@ impl Conversation {
     }
 
     fn transmit_mtu_probe(&mut self, out: &mut [u8]) -> Option<usize> {
-        let granted = self.session.granted().filter(|g| g.known)?;
+        let granted = self.session.granted.as_ref().filter(|g| g.known)?;
         let target = self.target(granted.conversation);
         let size = self.mtu.next().filter(|size| *size <= out.len())?;
         let mut writer = Writer::new(out, size, target);
@@ -247,9 +247,10 @@ impl Conversation {
                 return Written::All;
             }
             // A TICKET and an ACK may stand before the call.
-            let ticket = self.session.granted().map_or(0, |granted| wire::FRAME_HEAD + granted.ticket.len());
+            let ticket =
+                self.session.granted.as_ref().map_or(0, |granted| wire::FRAME_HEAD + granted.ticket.len());
             let before = ticket + wire::FRAME_HEAD + 12;
-            if slot.args.len() <= whole_room(self.mtu.datagram(), self.seal.scheme, &head.meta, before) {
+            if slot.args.len() <= whole_room(self.mtu.datagram, self.seal.scheme, &head.meta, before) {
                 return Written::NoRoom;
             }
             slot.sending = Some(self.path.begin(slot.args.len()));
@@ -277,7 +278,7 @@ impl Conversation {
         let Some(sending) = &mut slot.sending else {
             return Written::All;
         };
-        let next = self.path.send_next((now, number), sending, (max, self.mtu.datagram()), window);
+        let next = self.path.send_next((now, number), sending, (max, self.mtu.datagram), window);
         let Next::Range { start, end, again, ask } = next else {
             slot.wants.take(Want::CALL);
             match next {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::evidence::{self, LastWord, Verdict};
-use super::{Bound, Conversation, Event, Outcome};
+use super::{Bound, Conversation, Event};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::ticket::{self, Holder};
 use crate::wire::{Bind, Ended, Handshake, Stale, StaleReason, Target, Ticket, VERSION, Welcome, Writer};
@@ -21,10 +21,10 @@ const MAX_PAGES: u32 = 2048;
 #[derive(Debug)]
 pub(super) struct Session {
     client: u64,
-    granted: Option<Granted>,
+    pub granted: Option<Granted>,
     requests: Vec<Request>,
     /// When the questions are to be given up, whatever is due then: the server's port is refused.
-    expires: Option<Time>,
+    pub expires: Option<Time>,
     nonce: u64,
 }
 
@@ -79,14 +79,6 @@ impl Session {
     #[inline]
     pub fn asks(&self) -> bool {
         !self.requests.is_empty()
-    }
-
-    pub fn granted(&self) -> Option<&Granted> {
-        self.granted.as_ref()
-    }
-
-    pub fn has_ticket(&self) -> bool {
-        self.granted.is_some()
     }
 
     /// The server has answered in this conversation.
@@ -171,11 +163,6 @@ impl Session {
         }
     }
 
-    /// The questions that were asked are to be given up then.
-    pub fn expire_at(&mut self, now: Time) {
-        self.expires = Some(now);
-    }
-
     /// When the next question is to be sent, or sent again, or all are to be given up.
     pub fn due(&self) -> Option<Time> {
         let due = self.requests.iter().map(|r| r.due).min()?;
@@ -187,7 +174,7 @@ impl Conversation {
     /// As whom the server knows this conversation, and what the incarnation that gave its ticket answers to a
     /// question; `None` without a ticket.
     pub fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
-        let Granted { conversation, ticket, address, .. } = self.session.granted()?;
+        let Granted { conversation, ticket, address, .. } = self.session.granted.as_ref()?;
         let Ticket { client, issued, .. } = *ticket;
         let holder = Holder { client, issued, conversation: *conversation, address: *address };
         Some((holder, ticket::answer(&ticket.mac, question)))
@@ -200,7 +187,7 @@ impl Conversation {
         }
         let schemes = self.offered();
         #[cfg(feature = "test-scheme")]
-        let (secret, ours) = (self.demands_secret(), self.handshake());
+        let (secret, ours) = (self.config.secret.is_some(), self.handshake());
         let session = &mut self.session;
         let request = session.requests.iter_mut().find(|r| r.due <= now)?;
         #[cfg(feature = "test-scheme")]
@@ -230,7 +217,7 @@ impl Conversation {
             from: request.procedures.len() as u32,
             renew,
             #[cfg(feature = "test-scheme")]
-            proof: request.agreement.proof(),
+            proof: request.agreement.proof.clone(),
             #[cfg(not(feature = "test-scheme"))]
             proof: None,
             name: request.name.as_bytes(),
@@ -255,7 +242,7 @@ impl Conversation {
     /// The set of schemes that we offer.
     fn offered(&self) -> u32 {
         #[cfg(feature = "test-scheme")]
-        if self.demands_secret() {
+        if self.config.secret.is_some() {
             return Scheme::Keyed.bit();
         }
         Scheme::Open.bit() | if self.config.loopback { Scheme::Local.bit() } else { 0 }
@@ -311,14 +298,14 @@ impl Conversation {
         let answer = match w.refused {
             0 => Ok(Bound { export: w.export, procedures: request.procedures, round_trip: now.since(sent) }),
             code => {
-                let kind = Kind::from_code(code);
-                let mut failure = Failure::new(kind, Ran::No).with_detail(format!("{:?}", request.name));
-                if kind == Kind::Mismatch {
-                    let (least, most) = w.versions;
-                    failure.detail =
-                        format!("the server speaks wire versions {least} to {most}, we speak {VERSION}");
-                }
-                Err(failure)
+                let (kind, (least, most)) = (Kind::from_code(code), w.versions);
+                let detail = match kind {
+                    Kind::Mismatch => {
+                        format!("the server speaks wire versions {least} to {most}, we speak {VERSION}")
+                    }
+                    _ => format!("{:?}", request.name),
+                };
+                Err(Failure::new(kind, Ran::No).with_detail(detail))
             }
         };
         sink(Event::Bound { token, answer });
@@ -337,23 +324,14 @@ impl Conversation {
     /// or fail if that was refused: none of them was ever sent.
     fn without_ticket(&mut self, now: Time, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
         let waiting =
-            self.session.requests.is_empty() && !self.session.has_ticket() && self.slots.outstanding() > 0;
+            self.session.requests.is_empty() && self.session.granted.is_none() && self.slots.outstanding > 0;
         if !waiting {
             return;
         }
         if kind == Kind::NotExported {
             return self.session.greet(now, self.config.min_retransmit);
         }
-        self.fail_unsent(kind, sink);
-    }
-
-    /// Ends every call; none was ever sent.
-    fn fail_unsent(&mut self, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
-        let mut next = self.slots.first();
-        while let Some(activity) = next {
-            next = self.slots.after(activity);
-            self.end(activity, Outcome::Failed(Failure::new(kind, Ran::No)), sink);
-        }
+        self.end_calls(kind, sink, |_| Some(Ran::No));
     }
 
     fn take_ticket(
@@ -386,7 +364,7 @@ impl Conversation {
     /// The seal of our datagrams in the conversation that a WELCOME grants.
     fn seal_for(&self, w: &Welcome<'_>) -> Seal {
         #[cfg(feature = "test-scheme")]
-        if self.demands_secret() {
+        if self.config.secret.is_some() {
             let key = self.agreed.unwrap_or(self.seal.key);
             return Seal { scheme: Scheme::Keyed, key, direction: Direction::ToServer };
         }
@@ -438,28 +416,22 @@ impl Conversation {
         let mutant = self.config.mutant;
         let says_no = (kind == Kind::ServerRestarted && mutant.breaks(Rule::RestartSaysNo))
             || (kind == Kind::Forgotten && mutant.breaks(Rule::HorizonSaysNo));
-        let mut next = self.slots.first();
-        while let Some(activity) = next {
-            next = self.slots.after(activity);
-            let Some(first) = self.slots.at(activity).timing.first_sent else {
-                continue;
-            };
+        self.end_calls(kind, sink, |slot| {
+            let first = slot.timing.first_sent?;
             if mutant.breaks(Rule::LostSessionResends) {
-                self.slots.at_mut(activity).timing.first_sent = None;
-                continue;
+                slot.timing.first_sent = None;
+                return None;
             }
-            let slot = self.slots.at(activity);
             let certain = proof.is_some_and(|verdict| evidence::did_not_run(slot, first, now, &verdict));
-            let ran = if certain || says_no { Ran::No } else { Ran::Maybe };
-            self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
-        }
+            Some(if certain || says_no { Ran::No } else { Ran::Maybe })
+        });
     }
 
     /// Gives up questions that were asked often and long enough, and questions for a ticket that no call
     /// needs any more. If the server's port is `refused`, gives up all questions that were asked.
     pub(super) fn expire_binds(&mut self, now: Time, refused: bool, sink: &mut dyn FnMut(Event<'_>)) {
         self.session.expires = None;
-        if self.slots.outstanding() == 0 {
+        if self.slots.outstanding == 0 {
             self.session.requests.retain(|r| r.token.is_some());
         }
         let (patience, probes) = (self.config.patience, self.config.patience_probes);
@@ -480,8 +452,9 @@ impl Conversation {
                 sink(Event::Bound { token, answer });
             }
         }
-        if self.session.requests.is_empty() && !self.session.has_ticket() {
-            self.fail_unsent(Kind::Unreachable, sink);
+        if self.session.requests.is_empty() && self.session.granted.is_none() {
+            // None of them was ever sent.
+            self.end_calls(Kind::Unreachable, sink, |_| Some(Ran::No));
         }
     }
 }

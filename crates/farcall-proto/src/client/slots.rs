@@ -110,16 +110,17 @@ pub(super) struct Timing {
 #[derive(Debug)]
 pub(super) struct Slots {
     all: Vec<Slot>,
-    /// The first of those in the pool, which are linked by `next`, and how many are not in it.
+    /// The first of those in the pool, which are linked by `next`.
     free: u32,
-    open: usize,
+    /// How many are not in the pool: calls that have not ended.
+    pub outstanding: usize,
     oldest: u32,
     newest: u32,
     /// The ends of the queue of those that have something to send.
     first_ready: u32,
     last_ready: u32,
     /// How many have something to send.
-    queued: usize,
+    pub queued: usize,
     /// The number of the next call.
     pub next_sequence: u64,
     /// The newest call that has ended. Results of newer ones are to be expected; an older one, overtaken, is
@@ -132,7 +133,7 @@ impl Default for Slots {
         Slots {
             all: Vec::new(),
             free: NONE,
-            open: 0,
+            outstanding: 0,
             oldest: NONE,
             newest: NONE,
             first_ready: NONE,
@@ -165,7 +166,7 @@ impl Slots {
         }
         let activity = self.free;
         let slot = &mut self.all[activity as usize];
-        self.open += 1;
+        self.outstanding += 1;
         let prev = std::mem::replace(&mut self.newest, activity);
         slot.sequence = sequence;
         slot.call = *call;
@@ -200,7 +201,7 @@ impl Slots {
         slot.detached = false;
         slot.timing.first_sent = None;
         (slot.prev, slot.next) = (NONE, NONE);
-        (self.free, self.open, self.oldest, self.newest) = (NONE, 1, 0, 0);
+        (self.free, self.outstanding, self.oldest, self.newest) = (NONE, 1, 0, 0);
         true
     }
 
@@ -212,7 +213,7 @@ impl Slots {
             return false;
         }
         slot.stage = Stage::Free;
-        (self.free, self.open, self.oldest, self.newest) = (0, 0, NONE, NONE);
+        (self.free, self.outstanding, self.oldest, self.newest) = (0, 0, NONE, NONE);
         true
     }
 
@@ -230,7 +231,7 @@ impl Slots {
         let sending = slot.sending.take();
         let (prev, next) = (slot.prev, std::mem::replace(&mut slot.next, self.free));
         self.free = activity;
-        self.open -= 1;
+        self.outstanding -= 1;
         match prev {
             NONE => self.oldest = next,
             _ => self.all[prev as usize].next = next,
@@ -280,12 +281,6 @@ impl Slots {
         }
     }
 
-    /// How many have something to send.
-    #[inline]
-    pub fn queued(&self) -> usize {
-        self.queued
-    }
-
     /// The activity that has had something to send for longest.
     #[inline]
     pub fn ready(&self) -> Option<u32> {
@@ -312,12 +307,6 @@ impl Slots {
     #[inline]
     pub fn at_mut(&mut self, activity: u32) -> &mut Slot {
         &mut self.all[activity as usize]
-    }
-
-    /// Calls that have not ended.
-    #[inline]
-    pub fn outstanding(&self) -> usize {
-        self.open
     }
 
     /// Activities ever used.
@@ -359,23 +348,19 @@ impl Slot {
     pub fn sent(&mut self, now: Time, patience: u64) {
         if self.timing.first_sent.is_some() {
             self.timing.timed = false;
-            return;
+        } else {
+            self.timing.first_sent = Some(now);
+            self.timing.mentioned = false;
+            self.timing.timed = self.sending.is_none();
+            self.timing.stalled = 0;
+            self.restart_timer(now, patience);
         }
-        self.timing.first_sent = Some(now);
-        self.timing.mentioned = false;
-        self.timing.timed = self.sending.is_none();
-        self.timing.stalled = 0;
-        self.restart_timer(now, patience);
     }
 
-    /// The call was sent, nobody knows when: it is to be sent again now.
+    /// Notes that the call was sent and nobody knows when. It is to be sent again now.
     pub fn sent_before(&mut self, now: Time, patience: u64) {
-        self.timing.first_sent = Some(UNKNOWN);
-        self.timing.mentioned = false;
-        self.timing.timed = false;
-        self.timing.stalled = 0;
-        self.restart_timer(now, patience);
-        self.timing.due = now;
+        self.sent(now, patience);
+        (self.timing.first_sent, self.timing.timed, self.timing.due) = (Some(UNKNOWN), false, now);
     }
 
     /// What a CALL says of it before the arguments.

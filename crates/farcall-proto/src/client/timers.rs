@@ -39,7 +39,7 @@ impl Conversation {
 
     fn look_at_calls(&mut self, now: Time, sink: &mut dyn FnMut(Event<'_>)) {
         let probes = self.config.mutant.breaks(Rule::IdleProbes);
-        if (self.slots.outstanding() == 0 && !probes) || now < self.timers.check {
+        if (self.slots.outstanding == 0 && !probes) || now < self.timers.check {
             return;
         }
         let interval = interval(self.config.patience);
@@ -63,7 +63,7 @@ impl Conversation {
 
     /// How long to leave the calls that are outstanding alone after a look at each.
     pub(super) fn look_takes(&self) -> Duration {
-        LOOK * self.slots.outstanding() as u32
+        LOOK * self.slots.outstanding as u32
     }
 
     fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
@@ -120,9 +120,7 @@ impl Conversation {
         let slot = self.slots.at_mut(activity);
         let id = super::CallId { activity, sequence: slot.sequence };
         let token = slot.call.token;
-        slot.stage = Stage::Cancelling { silent: true };
-        slot.receiving = None;
-        self.restart_timer(now, activity);
+        self.begin_to_cancel(now, activity, true);
         self.want(activity, Want::CANCEL);
         let says_no = self.config.mutant.breaks(Rule::DeadlineSaysNo);
         let outcome = failed(kind, if says_no { Ran::No } else { Ran::Maybe });
@@ -165,10 +163,13 @@ impl Conversation {
         self.timers.check = self.timers.check.min(slot.timing.due);
     }
 
-    /// Begins the timer of a call anew, as if it had just been sent.
-    pub(super) fn restart_timer(&mut self, now: Time, activity: u32) {
+    /// Notes that a call is given up, and whether its caller has been told so (`silent`). Its timer begins
+    /// anew, as if it had just been sent.
+    pub(super) fn begin_to_cancel(&mut self, now: Time, activity: u32, silent: bool) {
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);
+        slot.stage = Stage::Cancelling { silent };
+        slot.receiving = None;
         slot.restart_timer(now, patience);
         self.timers.check = self.timers.check.min(slot.timing.due);
     }

@@ -2,11 +2,7 @@
 //! post-quantum keys. Nothing is encrypted, and the handshake proves only that both ends know a secret
 //! beforehand.
 
-use std::hash::Hasher;
-
-use siphasher::sip128::{Hasher128, SipHasher24};
-
-use super::Direction;
+use super::{Direction, keyed_hash};
 
 /// Bytes of its tag.
 pub(super) const TAG: usize = 16;
@@ -30,51 +26,32 @@ impl Key {
 
     /// The key of a client's conversation, by the transcript of both handshakes.
     pub fn of(secret: &Secret, client: u64, conversation: u64, transcript: &Transcript) -> Key {
-        let mut mac = SipHasher24::new_with_key(secret);
-        mac.write(&client.to_be_bytes());
-        mac.write(&conversation.to_be_bytes());
-        mac.write(transcript);
-        Key(mac.finish128().as_bytes())
+        let parts: [&[u8]; 3] = [&client.to_be_bytes(), &conversation.to_be_bytes(), transcript];
+        Key(keyed_hash(secret, &parts).as_bytes())
     }
 
     /// The key that seals a WELCOME. It depends on the body of the BIND, so that the WELCOME answers that
     /// BIND and no other.
     pub fn answering(&self, bind: &[u8]) -> Key {
-        let mut mac = SipHasher24::new_with_key(&self.0);
-        mac.write(b"WELCOME");
-        mac.write(bind);
-        Key(mac.finish128().as_bytes())
+        Key(keyed_hash(&self.0, &[b"WELCOME", bind]).as_bytes())
     }
 
     /// The tag of the datagram of this number, for the receiver's `conversation`.
     pub(super) fn tag(&self, body: &[u8], direction: Direction, conversation: u64, number: u64) -> [u8; TAG] {
-        let mut mac = SipHasher24::new_with_key(&self.0);
-        mac.write(&[direction as u8]);
-        mac.write(&conversation.to_be_bytes());
-        mac.write(&number.to_be_bytes());
-        mac.write(body);
-        mac.finish128().as_bytes()
+        let (conversation, number) = (conversation.to_be_bytes(), number.to_be_bytes());
+        keyed_hash(&self.0, &[&[direction as u8], &conversation, &number, body]).as_bytes()
     }
 }
 
 /// An end's handshake, made from a seed. In a real scheme it would be a public key.
 pub(crate) fn handshake(seed: &[u8; 16], of: u64) -> Vec<u8> {
-    let block = |n: u64| {
-        let mut hasher = SipHasher24::new_with_key(seed);
-        hasher.write(&of.to_be_bytes());
-        hasher.write(&n.to_be_bytes());
-        hasher.finish128().as_bytes()
-    };
+    let block = |n: u64| keyed_hash(seed, &[&of.to_be_bytes(), &n.to_be_bytes()]).as_bytes();
     (0..HANDSHAKE as u64 / 16).flat_map(block).collect()
 }
 
 /// A hash of both handshakes and of the schemes that the client offered.
 pub(crate) fn transcript(schemes: u32, client: &[u8], server: &[u8]) -> Transcript {
-    let mut hasher = SipHasher24::new_with_key(&[0; 16]);
-    hasher.write(&schemes.to_be_bytes());
-    hasher.write(client);
-    hasher.write(server);
-    hasher.finish128().as_bytes()
+    keyed_hash(&[0; 16], &[&schemes.to_be_bytes(), client, server]).as_bytes()
 }
 
 #[cfg(test)]

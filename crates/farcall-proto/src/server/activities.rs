@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::work::Last;
-use super::work::Work;
+use super::work::{Last, Work};
 use crate::{Mutant, Rule};
 
 /// An activity other than the first: 16 bytes when idle.
@@ -32,19 +31,14 @@ pub(super) struct Activities {
     row: Vec<Slot>,
     /// Those beyond the row.
     apart: BTreeMap<u32, Slot>,
-    /// How many were used.
-    used: usize,
+    /// How many were used beyond the first.
+    pub used: usize,
 }
 
 impl Activities {
     /// Whether none beyond the first was used.
     pub fn is_empty(&self) -> bool {
         self.used == 0
-    }
-
-    /// How many were used beyond the first.
-    pub fn used(&self) -> usize {
-        self.used
     }
 
     /// What they cost, in places of the row.
@@ -99,13 +93,13 @@ impl Activities {
         }
     }
 
-    /// Returns the first activity that may have been used and whose number is `from` or greater. `from` is at
-    /// least 1: activity 0 is kept elsewhere.
-    pub fn next(&self, from: u32) -> Option<u32> {
-        if from as usize <= self.row.len() {
-            return Some(from);
+    /// Returns the activity after `activity` that may have been used, or 0, the first one, if there is none.
+    pub fn after(&self, activity: u32) -> u32 {
+        let next = activity + 1;
+        if next as usize <= self.row.len() {
+            return next;
         }
-        self.apart.range(from..).next().map(|(activity, _)| *activity)
+        self.apart.range(next..).next().map_or(0, |(activity, _)| *activity)
     }
 
     /// An activity's work.
@@ -175,16 +169,16 @@ mod tests {
                 };
                 activities.set_first(activity, last(n), Mutant::NONE);
                 model.insert(activity, n);
-                assert_eq!(activities.used(), model.len());
+                assert_eq!(activities.used, model.len());
                 assert!(activities.cost() <= APART * model.len() + 2 * model.len() + AHEAD);
             }
             for (activity, n) in &model {
                 assert_eq!(activities.get(*activity).unwrap().last, last(*n));
             }
-            let (mut from, mut found) = (1, Vec::new());
-            while let Some(activity) = activities.next(from) {
+            let (mut activity, mut found) = (activities.after(0), Vec::new());
+            while activity != 0 {
                 found.extend(model.contains_key(&activity).then_some(activity));
-                from = activity + 1;
+                activity = activities.after(activity);
             }
             assert!(found.iter().eq(model.keys()), "round {round}");
         }
@@ -210,7 +204,7 @@ mod tests {
                 let row = activities.row.len();
                 assert_eq!((row == activity as usize, activities.apart.is_empty()), (in_row, in_row));
                 let slot = activities.get(activity).unwrap();
-                assert_eq!((slot.last, activities.used()), (last(2), used as usize + 1));
+                assert_eq!((slot.last, activities.used), (last(2), used as usize + 1));
                 assert_eq!(activities.cost(), row + if in_row { 0 } else { APART });
             }
         }

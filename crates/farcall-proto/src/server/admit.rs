@@ -9,7 +9,6 @@ use super::hosts::Kept;
 use super::send::{Answer, Reply, frames};
 use super::table::Entry;
 use crate::scheme::{Direction, Scheme, Seal};
-use crate::ticket::Invalid;
 use crate::wire::{Bind, Ended, Header, Stale, StaleReason, Target, Ticket, VERSION, Welcome, frames_by};
 use crate::{BASE_DATAGRAM, Kind, Rule, Time};
 
@@ -107,16 +106,10 @@ impl Server {
     ) -> Result<(), Ended> {
         let mutant = self.config.mutant;
         let age = |since: Time| now.since(since).as_nanos() as u64;
-        match self.admission.issuer.verify(ticket, conversation, address, mutant) {
-            Ok(()) => {}
-            Err(Invalid::Incarnation) => {
-                return Err(Ended {
-                    reason: StaleReason::Incarnation,
-                    age: age(self.admission.issuer.born()),
-                });
-            }
-            Err(Invalid::Address) => return Err(Ended { reason: StaleReason::Address, age: 0 }),
-        }
+        self.admission.issuer.verify(ticket, conversation, address, mutant).map_err(|reason| {
+            let other = reason == StaleReason::Incarnation;
+            Ended { reason, age: if other { age(self.admission.issuer.born) } else { 0 } }
+        })?;
         if self.table.find(conversation).is_some() || mutant.breaks(Rule::HorizonIgnored) {
             return Ok(());
         }
@@ -177,7 +170,7 @@ impl Server {
         let mut entry = Entry::new(conversation, ticket.client, ticket.issued, from);
         entry.hear(self.coarse(now), header.scheme);
         entry.key = key;
-        self.admission.per_host.add(entry.host());
+        self.admission.per_host.add(entry.host(), 1);
         Some(self.table.insert(entry))
     }
 
@@ -191,22 +184,16 @@ impl Server {
             return;
         }
         self.admission.per_host.remove(from);
-        self.admission.per_host.add(host);
+        self.admission.per_host.add(host, 1);
         if let Some(more) = &mut entry.more {
-            let arriving = more
-                .activities
-                .works_mut()
-                .filter(|work| work.incoming.is_some())
-                .map(|work| work.position.activity);
-            let arriving: Vec<u32> = arriving.collect();
+            let arriving = more.activities.works().filter(|work| work.incoming.is_some());
+            let arriving: Vec<u32> = arriving.map(|work| work.position.activity).collect();
             arriving.iter().for_each(|activity| self.hosts.end_receiving(more.host, (entry.id, *activity)));
             self.hosts.leave(more.host, &more.kept);
             more.host = self.hosts.enter(host);
-            Kept::ALL.into_iter().for_each(|kind| self.hosts.charge(more.host, kind, more.kept(kind)));
-            let place = more.host;
-            more.activities
-                .works_mut()
-                .for_each(|work| self.hosts.list(place, (entry.id, work.position.activity)));
+            Kept::ALL.into_iter().for_each(|kind| self.hosts.recount(more.host, kind, 0, more.kept(kind)));
+            let works = more.activities.works();
+            works.for_each(|work| self.hosts.list(more.host, (entry.id, work.position.activity)));
             arriving.iter().for_each(|activity| self.hosts.begin_receiving(more.host, (entry.id, *activity)));
             if !more.activities.is_empty() {
                 self.hosts.at_mut(more.host).wide.push_back(entry.id);

@@ -38,7 +38,7 @@ impl Server {
         let begins = self.work(visit.now, place, activity).incoming.is_none();
         let buffer = if begins { self.begin_assembly(visit.now, place, activity, total) } else { Vec::new() };
         let Some(more) = &mut self.table.at_mut(place).more else { return };
-        let Some(work) = more.find_mut(activity) else { return };
+        let Some(work) = more.activities.work_mut(activity) else { return };
         let new = || Box::new(transfer::Incoming::new(total, buffer, window(0), 0));
         let incoming = work.incoming.get_or_insert_with(new);
         let before = if begins { 0 } else { incoming.memory() + ASSEMBLY };
@@ -46,7 +46,7 @@ impl Server {
             incoming.reserve(fragment.offset);
         }
         let taken = incoming.take(visit.header.number, fragment, part.bytes);
-        incoming.grant(window(incoming.through()));
+        incoming.grant(window(incoming.through));
         let after = incoming.memory() + ASSEMBLY;
         let due = incoming.acknowledge_due();
         work.since = visit.now;
@@ -54,8 +54,7 @@ impl Server {
         if std::mem::replace(&mut work.phase, Phase::Receiving) == Phase::Running {
             more.running -= 1;
         }
-        more.charge(&mut self.hosts, Kept::Arguments, after);
-        more.credit(&mut self.hosts, Kept::Arguments, before);
+        more.recount(&mut self.hosts, Kept::Arguments, before, after);
         match taken {
             transfer::Taken::Complete => self.complete(visit, place, head, fragment.ask),
             transfer::Taken::Contradiction => self.stats.dropped += 1,
@@ -94,9 +93,8 @@ impl Server {
     fn forget_received(&mut self, host: u32) {
         let Server { hosts, table, .. } = self;
         let host_has = |call: &(u64, u32)| {
-            let more = table.find(call.0).and_then(|place| table.at(place).more.as_ref());
-            let more = more.filter(|more| more.host == host);
-            more.and_then(|more| more.find(call.1)).is_some_and(|work| work.phase == Phase::Receiving)
+            let work = table.of_host(call.0, host).and_then(|(_, more)| more.activities.work(call.1));
+            work.is_some_and(|work| work.phase == Phase::Receiving)
         };
         let host = hosts.at_mut(host);
         if host.receiving.len() > 2 * host.arriving + LIST_SLACK

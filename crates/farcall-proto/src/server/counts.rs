@@ -18,23 +18,18 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// None of any, by a secret key.
+    /// Makes counts that are all zero. The secret `key` decides which hosts share cells.
     pub fn new(key: [u8; 16]) -> Counts {
         Counts { key, cells: vec![0; 2 * CELLS].into_boxed_slice() }
     }
 
-    /// How many a host has, or more.
+    /// Returns how many a host has, or more.
     pub fn of(&self, host: HostName) -> u32 {
         self.places(host).map(|place| self.cells[place]).into_iter().min().unwrap_or(0)
     }
 
-    /// A host has one more.
-    pub fn add(&mut self, host: HostName) {
-        self.add_many(host, 1);
-    }
-
     /// Adds `more` to the count of a host.
-    pub fn add_many(&mut self, host: HostName, more: u32) {
+    pub fn add(&mut self, host: HostName, more: u32) {
         self.places(host).into_iter().for_each(|place| self.cells[place] += more);
     }
 
@@ -43,14 +38,14 @@ impl Counts {
         self.cells.fill(0);
     }
 
-    /// A host has one less.
+    /// Subtracts one from the count of a host.
     pub fn remove(&mut self, host: HostName) {
         self.places(host).into_iter().for_each(|place| self.cells[place] -= 1);
     }
 
     fn places(&self, host: HostName) -> [usize; 2] {
         let mut hasher = SipHasher13::new_with_key(&self.key);
-        host.words().into_iter().for_each(|word| hasher.write_u64(word));
+        host.0.into_iter().for_each(|word| hasher.write_u64(word));
         let hash = hasher.finish128();
         [hash.h1 as usize % CELLS, CELLS + hash.h2 as usize % CELLS]
     }
@@ -64,8 +59,8 @@ mod tests {
     fn a_host_with_many_stands_out_among_many_hosts() {
         let mut counts = Counts::new([7; 16]);
         let host = |n: u64| HostName::of([n + 1, 0]);
-        (0..20_000).for_each(|n| counts.add(host(n)));
-        (0..2_000).for_each(|_| counts.add(host(0)));
+        (0..20_000).for_each(|n| counts.add(host(n), 1));
+        (0..2_000).for_each(|_| counts.add(host(0), 1));
         assert!(counts.of(host(0)) >= 2_001);
         assert!((1..20_000).filter(|n| counts.of(host(*n)) >= 1_000).count() <= 2);
         (0..20_000).for_each(|n| counts.remove(host(n)));
@@ -77,7 +72,7 @@ mod tests {
         for n in 0..5_000 {
             let mut counts = Counts::new([7; 16]);
             let host = HostName::of([n + 1, 0]);
-            counts.add(host);
+            counts.add(host, 1);
             assert_eq!(counts.of(host), 1, "{n}");
         }
     }

@@ -5,7 +5,7 @@
 //! something is kept has its host's place in the table, so counting is one addition. A conversation for which
 //! nothing is kept has no place.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 /// What is counted, each with a budget of its own.
@@ -37,7 +37,7 @@ pub(super) type Amounts = [usize; Kept::ALL.len()];
 /// is the upper half of the IPv6 address; if that is zero, as for mapped IPv4 addresses, it is the whole
 /// address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostName([u64; 2]);
+pub struct HostName(pub(super) [u64; 2]);
 
 impl HostName {
     /// The host of an address.
@@ -57,10 +57,6 @@ impl HostName {
         (self.0[0] | self.0[1]).max(1)
     }
 
-    pub(super) fn words(self) -> [u64; 2] {
-        self.0
-    }
-
     pub(super) const fn of([upper, lower]: [u64; 2]) -> HostName {
         HostName([upper, if upper == 0 { lower } else { 0 }])
     }
@@ -70,8 +66,8 @@ impl HostName {
 #[derive(Debug, Default)]
 pub(super) struct Host {
     name: HostName,
-    /// Conversations that have this place.
-    conversations: u32,
+    /// How many conversations of the host have something kept, and so have this place.
+    pub conversations: usize,
     pub kept: Amounts,
     /// Calls with anything kept, oldest first; some have it no longer, or their conversation has moved.
     pub calls: VecDeque<(u64, u32)>,
@@ -83,13 +79,6 @@ pub(super) struct Host {
     pub wide: VecDeque<u64>,
     /// It stands among those that have a turn.
     has_turn: bool,
-}
-
-impl Host {
-    /// How many conversations of it have something kept.
-    pub fn conversations(&self) -> usize {
-        self.conversations as usize
-    }
 }
 
 /// All hosts of which something is kept.
@@ -107,7 +96,7 @@ pub(super) struct Hosts {
     turns: VecDeque<u32>,
     left: usize,
     /// Entries in the hosts' lists of calls.
-    listed: usize,
+    pub listed: usize,
 }
 
 impl Hosts {
@@ -140,7 +129,7 @@ impl Hosts {
     /// A conversation has nothing kept any more, or is elsewhere; `kept` is what it had.
     pub fn leave(&mut self, place: u32, kept: &Amounts) {
         for kind in Kept::ALL {
-            self.credit(place, kind, kept[kind as usize]);
+            self.recount(place, kind, kept[kind as usize], 0);
         }
         let host = &mut self.all[place as usize];
         host.conversations -= 1;
@@ -153,25 +142,14 @@ impl Hosts {
         }
     }
 
-    /// Adds `amount` to what is kept for a host.
+    /// Counts that something which was kept for a host had the amount `from`, and has the amount `to`.
     #[inline(always)]
-    pub fn charge(&mut self, place: u32, kind: Kept, amount: usize) {
-        self.total[kind as usize] += amount;
+    pub fn recount(&mut self, place: u32, kind: Kept, from: usize, to: usize) {
+        let total = &mut self.total[kind as usize];
+        *total = *total + to - from;
         let kept = &mut self.all[place as usize].kept[kind as usize];
         let before = *kept;
-        *kept += amount;
-        if (before ^ *kept) >> self.unit[kind as usize] != 0 {
-            self.reorder(place, kind, before);
-        }
-    }
-
-    /// Subtracts `amount` from what is kept for a host.
-    #[inline(always)]
-    pub fn credit(&mut self, place: u32, kind: Kept, amount: usize) {
-        self.total[kind as usize] -= amount;
-        let kept = &mut self.all[place as usize].kept[kind as usize];
-        let before = *kept;
-        *kept -= amount;
+        *kept = before + to - from;
         if (before ^ *kept) >> self.unit[kind as usize] != 0 {
             self.reorder(place, kind, before);
         }
@@ -196,12 +174,6 @@ impl Hosts {
     /// A host's place.
     pub fn find(&self, name: HostName) -> Option<u32> {
         self.places.get(&name).copied()
-    }
-
-    /// A host's calls that are listed, and those of them that are being received.
-    pub fn lists(&self, place: u32) -> [HashSet<(u64, u32)>; 2] {
-        let host = self.at(place);
-        [&host.calls, &host.receiving].map(|list| list.iter().copied().collect())
     }
 
     /// How many hosts there are, and what is kept of all, counted again.
@@ -231,6 +203,11 @@ impl Hosts {
     /// The first host of which any is kept.
     pub fn first(&self, kind: Kept) -> Option<u32> {
         self.all.iter().position(|host| host.kept[kind as usize] > 0).map(|place| place as u32)
+    }
+
+    /// How many places there are for hosts.
+    pub fn len(&self) -> usize {
+        self.all.len()
     }
 
     pub fn at(&self, place: u32) -> &Host {
@@ -298,15 +275,12 @@ impl Hosts {
             host.receiving.pop_front();
         }
     }
-
-    /// Entries in the lists of calls.
-    pub fn listed(&self) -> usize {
-        self.listed
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn name(text: &str) -> HostName {
@@ -349,7 +323,7 @@ mod tests {
             assert_eq!(seen, [(0, 0), (0, 1), (0, 2), (2, 0), (3, 0), (3, 1)]);
         }
         let left: Vec<_> = std::iter::from_fn(|| hosts.next()).map(|(_, call)| call).collect();
-        assert_eq!((left.len(), hosts.listed()), (6, 0));
+        assert_eq!((left.len(), hosts.listed), (6, 0));
     }
 
     #[test]
@@ -360,7 +334,7 @@ mod tests {
             hosts.list(place, (9, 0));
             hosts.leave(place, &Amounts::default());
         }
-        assert_eq!((hosts.turns.len(), hosts.listed()), (2, 1));
+        assert_eq!((hosts.turns.len(), hosts.listed), (2, 1));
         let place = hosts.enter(HostName::of([9, 0]));
         hosts.list(place, (9, 0));
         let calls: Vec<_> = std::iter::from_fn(|| hosts.next()).map(|(_, call)| call).collect();
@@ -372,14 +346,14 @@ mod tests {
         let (mut hosts, places) = with_calls(&[1; 2000]);
         assert_eq!(hosts.heaviest(Kept::Arguments), None);
         for place in &places[1000..] {
-            hosts.charge(*place, Kept::Arguments, 1000);
+            hosts.recount(*place, Kept::Arguments, 0, 1000);
         }
         assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1000]));
-        hosts.charge(places[1500], Kept::Arguments, 1000);
+        hosts.recount(places[1500], Kept::Arguments, 0, 1000);
         assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1500]));
         hosts.audit();
         for place in &places[1000..] {
-            hosts.credit(*place, Kept::Arguments, 1000);
+            hosts.recount(*place, Kept::Arguments, 1000, 0);
         }
         assert_eq!(hosts.heaviest(Kept::Arguments), Some(places[1500]), "it keeps 1,000 bytes still");
     }

@@ -17,33 +17,25 @@ pub(super) struct Inquiries {
     /// How many frames of each host were acted on since `began`.
     counts: Counts,
     began: Time,
-    /// For the datagram that is being read: how many such frames it had so far, how many more are acted on,
-    /// and how many count against its host.
+    /// How many such frames the datagram that is being read had so far, and how many of them are acted on.
     seen: u32,
-    left: u32,
-    used: u32,
+    allowed: u32,
 }
 
 impl Inquiries {
     /// Makes empty counts, kept by a secret key.
     pub fn new(key: [u8; 16]) -> Inquiries {
-        Inquiries { counts: Counts::new(key), began: Time::default(), seen: 0, left: 0, used: 0 }
+        Inquiries { counts: Counts::new(key), began: Time::default(), seen: 0, allowed: 1 }
     }
 
     /// Counts one more such frame in the datagram from `from`, and returns whether it is acted on.
     #[inline]
     pub fn take(&mut self, now: Time, from: &SocketAddr) -> bool {
         self.seen = self.seen.saturating_add(1);
-        if self.seen == 1 {
-            return true;
-        }
         if self.seen == 2 {
             self.look_up(now, from);
         }
-        let more = u32::from(self.left > 0);
-        self.left -= more;
-        self.used += more;
-        more > 0
+        !self.are_spent()
     }
 
     #[cold]
@@ -52,21 +44,23 @@ impl Inquiries {
             self.began = now;
             self.counts.clear();
         }
-        self.left = MOST.saturating_sub(self.counts.of(HostName::at(from)));
+        self.allowed = 1 + MOST.saturating_sub(self.counts.of(HostName::at(from)));
     }
 
     /// Whether a frame of this datagram was not acted on.
     #[inline]
     pub fn are_spent(&self) -> bool {
-        self.seen > 1 + self.used
+        self.seen > self.allowed
     }
 
     /// Ends the datagram, and counts its frames for its host.
     #[inline]
     pub fn end(&mut self, from: &SocketAddr) {
-        if self.used > 0 {
-            self.counts.add_many(HostName::at(from), self.used);
+        // The first frame of each datagram is free.
+        let counted = self.seen.min(self.allowed).saturating_sub(1);
+        if counted > 0 {
+            self.counts.add(HostName::at(from), counted);
         }
-        (self.seen, self.left, self.used) = (0, 0, 0);
+        (self.seen, self.allowed) = (0, 1);
     }
 }

@@ -1,6 +1,7 @@
 //! What the server lets go, and when: results that were acknowledged, held long enough or over
 //! budget, fragments over budget, buffers to be used again (docs/memory-protocol.md).
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::Server;
 use super::hosts::{Amounts, HostName, Kept};
 use super::more::More;
 use super::silence::limit;
-use super::table::UNIT;
+use super::table::{Table, UNIT};
 use super::work::{ACCESS, GIVEN_UP, Last, Phase, Work};
 use crate::config::{PATIENCE, interval};
 use crate::transfer;
@@ -89,92 +90,69 @@ impl Server {
         self.note_absence(now);
         self.spare.long.trim(now);
         let crowded = std::mem::take(&mut self.sending.crowded);
-        let (all, slice) = (self.hosts.listed() as u32, self.hosts.listed().min(SLICE) as u32);
+        let (all, slice) = (self.hosts.listed as u32, self.hosts.listed.min(SLICE) as u32);
         let mut silent = None;
         for _ in 0..slice {
             let Some((host, call)) = self.hosts.next() else {
                 break;
             };
-            let stays = match self.is_due(now, host, call, crowded) {
-                None => false,
-                Some(false) => true,
-                Some(true) => !self.sweep_one(now, call.0, call.1, &mut silent),
-            };
-            if stays {
+            if self.sweep_one(now, host, call, crowded, &mut silent) {
                 self.hosts.list(host, call);
             }
         }
         let round = (self.config.hold / 2).min(limit(PATIENCE));
         // Who is looked at in turn is looked at often enough for silences to end in time.
         let round = if all > slice && self.unfinished > 0 { round.min(interval(PATIENCE)) } else { round };
-        let next = (self.hosts.listed() > 0).then(|| now + round.saturating_mul(slice) / all);
+        let next = (self.hosts.listed > 0).then(|| now + round.saturating_mul(slice) / all);
         self.sweep.due =
             next.map(|next| silent.map_or(next, |silent: Time| next.min(silent.max(now + GRAIN))));
     }
 
-    /// What is kept of a call, if the call belongs to this host.
-    fn listed_work(&self, host: u32, (conversation, activity): (u64, u32)) -> Option<&Work> {
-        let more = self.table.find(conversation).and_then(|place| self.table.at(place).more.as_ref())?;
-        more.find(activity).filter(|_| more.host == host)
-    }
-
-    /// Whether it may be time to let go of what is kept of a call, or to give it up because its client is
-    /// silent. For most of the calls, of which there may be hundreds of thousands, this quick check says no.
-    /// `None` if nothing is kept of the call.
-    #[inline]
-    fn is_due(&self, now: Time, host: u32, call: (u64, u32), crowded: bool) -> Option<bool> {
-        let work = self.listed_work(host, call)?;
+    /// Lets go of what is kept of a call if it was held for long, or if it is an access whose result keeps
+    /// others waiting (`crowded`). Cancels the call if the server executes it and its client is silent.
+    /// Returns whether anything is still kept of the call for `host`. `soonest` becomes the time at which the
+    /// next client may have been silent for too long.
+    fn sweep_one(
+        &mut self,
+        now: Time,
+        host: u32,
+        (conversation, activity): (u64, u32),
+        crowded: bool,
+        soonest: &mut Option<Time>,
+    ) -> bool {
+        let Some((place, more)) = self.table.of_host(conversation, host) else { return false };
+        let Some(work) = more.activities.work(activity) else { return false };
         let old = now.since(work.since) >= self.config.hold;
-        Some(old || work.phase == Phase::Running || crowded && work.is_accessed())
-    }
-
-    /// Lets go of what is kept of a call, or cancels it because its client is silent, if it is time for that.
-    /// Returns whether nothing is kept of the call any more. [`Server::is_due`] must have chosen the call:
-    /// the server executes it, or has held it for long, or it is an access whose result keeps others waiting.
-    fn sweep_one(&mut self, now: Time, conversation: u64, activity: u32, soonest: &mut Option<Time>) -> bool {
-        let Some(place) = self.table.find(conversation) else {
-            return true;
-        };
-        if let Some(due) = self.look_for_silence(now, place, activity) {
-            *soonest = Some(soonest.map_or(due, |other| other.min(due)));
-        }
-        let hold = self.config.hold;
-        let (spoke, due) = self.spoke_and_due(place);
-        let Some(work) = self.existing_work(place, activity) else {
-            return true;
-        };
-        let silent = now.since(work.since.max(spoke)) >= FALLS_SILENT;
-        let old = now.since(work.since) >= hold;
-        let position = work.position;
+        let waits_in_vain = now.since(work.since.max(more.spoke)) >= FALLS_SILENT || now > more.due;
+        let over = old || crowded && work.is_accessed() && waits_in_vain;
+        let sequence = work.position.sequence;
         match work.phase {
-            Phase::Running => return false,
+            Phase::Running => {
+                if let Some(due) = self.look_for_silence(now, place, activity) {
+                    *soonest = Some(soonest.map_or(due, |other| other.min(due)));
+                }
+                return true;
+            }
+            _ if !over => return true,
             // Its arguments never came. It is refused, and its caller hears so if it asks.
-            Phase::Receiving => self.set_last(place, activity, Last::new(position.sequence, true)),
-            Phase::Done(_) | Phase::Over if old || silent || now > due => {}
-            Phase::Done(_) | Phase::Over => return false,
+            Phase::Receiving => self.set_last(place, activity, Last::new(sequence, true)),
+            Phase::Done(_) | Phase::Over => {}
         }
-        self.release(place, activity);
-        self.drop_work(place, activity);
-        true
-    }
-
-    /// When a conversation's client last spoke of any result, since who speaks of one may not have been sent
-    /// anything yet of the next; and until when it has time for all.
-    fn spoke_and_due(&self, place: usize) -> (Time, Time) {
-        self.table.at(place).more.as_ref().map_or_else(Default::default, |more| (more.spoke, more.due))
+        self.forget_work(place, activity);
+        false
     }
 
     /// The caller has had the result, or it was held long enough: its bytes go, the number stays.
     pub(super) fn release(&mut self, place: usize, activity: u32) {
         let Some(more) = &mut self.table.at_mut(place).more else { return };
-        let Some(work) = more.find_mut(activity) else { return };
+        let Some(work) = more.activities.work_mut(activity) else { return };
         let payload = std::mem::take(&mut work.payload);
         debug_assert_ne!(work.phase, Phase::Running);
         work.phase = Phase::Over;
         if work.outgoing.is_some() || work.incoming.is_some() {
             self.release_fragments(place, activity, payload.len());
         } else {
-            more.credit(&mut self.hosts, Kept::Results, payload.len());
+            more.recount(&mut self.hosts, Kept::Results, payload.len(), 0);
         }
         self.recycle(payload);
     }
@@ -184,19 +162,26 @@ impl Server {
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
-        let Some(work) = more.find_mut(activity) else { return };
+        let Some(work) = more.activities.work_mut(activity) else { return };
         let accessed = if work.is_accessed() { len } else { 0 };
         let Some(outgoing) = work.outgoing.take() else {
-            return self.let_go_of_assembly(place, activity);
+            self.end_assembly(place, activity);
+            return;
         };
         let insert = work.insert.take();
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
-        more.credit(&mut self.hosts, Kept::Sending, len + inserted);
-        more.credit(&mut self.hosts, Kept::Accessed, accessed);
-        more.path.in_flight -= outgoing.in_flight();
+        more.recount(&mut self.hosts, Kept::Sending, len + inserted, 0);
+        more.recount(&mut self.hosts, Kept::Accessed, accessed, 0);
+        more.path.in_flight -= outgoing.in_flight;
         self.sending.loose.extend(insert.map(|insert| insert.bytes));
         self.note_room(place);
         self.wake_next(place);
+    }
+
+    /// Lets go of all that is kept of an activity's last call. Its number stays.
+    fn forget_work(&mut self, place: usize, activity: u32) {
+        self.release(place, activity);
+        self.drop_work(place, activity);
     }
 
     fn drop_work(&mut self, place: usize, activity: u32) {
@@ -205,7 +190,7 @@ impl Server {
         let Some(mut work) = more.activities.home(activity).and_then(Option::take) else { return };
         (work.queued, work.waiting, work.progressed) = (false, false, false);
         more.works -= 1;
-        more.credit(&mut self.hosts, Kept::Calls, 1);
+        more.recount(&mut self.hosts, Kept::Calls, 1, 0);
         if more.works == 0 && more.activities.is_empty() {
             self.hosts.leave(more.host, &more.kept);
             entry.more = None;
@@ -220,16 +205,16 @@ impl Server {
     /// more than a few datagrams.
     pub(super) fn release_below(&mut self, place: usize, low: u64) {
         let Some(more) = &mut self.table.at_mut(place).more else { return };
-        let round = 1 + more.activities.used() as u64;
+        let round = 1 + more.activities.used as u64;
         let from = more.released.max(low.saturating_sub(round));
         let looks = low.saturating_sub(from).min(LOOKS_FOR_AN_ACK);
         more.released = from + looks;
         for _ in 0..looks {
             let Some(more) = &mut self.table.at_mut(place).more else { return };
             let activity = more.hand;
-            more.hand = more.activity_behind(activity);
+            more.hand = more.activities.after(activity);
             let ended = |work: &Work| matches!(work.phase, Phase::Done(_)) && work.position.sequence < low;
-            if more.find(activity).is_some_and(ended) {
+            if more.activities.work(activity).is_some_and(ended) {
                 self.release(place, activity);
             }
         }
@@ -244,7 +229,7 @@ impl Server {
     pub(super) fn assembled(&mut self, place: usize, activity: u32) -> Vec<u8> {
         let Some(incoming) = self.end_assembly(place, activity) else { return Vec::new() };
         if let Some(more) = &mut self.table.at_mut(place).more
-            && let Some(work) = more.find_mut(activity)
+            && let Some(work) = more.activities.work_mut(activity)
         {
             work.phase = Phase::Running;
             more.running += 1;
@@ -252,18 +237,15 @@ impl Server {
         incoming.into_bytes()
     }
 
-    pub(super) fn let_go_of_assembly(&mut self, place: usize, activity: u32) {
-        self.end_assembly(place, activity);
-    }
-
-    fn end_assembly(&mut self, place: usize, activity: u32) -> Option<Box<transfer::Incoming>> {
+    /// Takes the arguments of a call that are arriving, all of them or some, out of what is kept.
+    pub(super) fn end_assembly(&mut self, place: usize, activity: u32) -> Option<Box<transfer::Incoming>> {
         let entry = self.table.at_mut(place);
         let more = entry.more.as_mut()?;
-        let incoming = more.find_mut(activity)?.incoming.take()?;
-        more.credit(&mut self.hosts, Kept::Arguments, incoming.memory() + ASSEMBLY);
+        let incoming = more.activities.work_mut(activity)?.incoming.take()?;
+        more.recount(&mut self.hosts, Kept::Arguments, incoming.memory() + ASSEMBLY, 0);
         self.hosts.end_receiving(more.host, (entry.id, activity));
         self.spare.receiving -= 1;
-        self.spare.lent -= incoming.lent();
+        self.spare.lent -= incoming.lent;
         Some(incoming)
     }
 
@@ -284,30 +266,19 @@ impl Server {
         }
     }
 
+    /// Chooses, among the calls of the heaviest host whose arguments are arriving, the one to refuse.
     fn unfinished_that_pays(&mut self) -> Option<(usize, u32)> {
         let share = self.config.reassembly_budget / LEAST_SHARE;
         let host = self.heaviest(Kept::Arguments)?;
-        let (mut best, mut candidates) = (None, 0);
-        for _ in 0..self.hosts.at(host).receiving.len() {
-            let Some((conversation, activity)) = self.hosts.at_mut(host).receiving.pop_front() else { break };
-            let Some(place) = self.table.find(conversation) else { continue };
-            let Some(more) = self.table.at_mut(place).more.as_mut().filter(|more| more.host == host) else {
-                continue;
-            };
+        let rank = |table: &mut Table, (conversation, activity): (u64, u32)| {
+            let (place, more) = table.of_host_mut(conversation, host)?;
             let kept = more.kept(Kept::Arguments);
-            let Some(work) = more.find_mut(activity).filter(|work| work.incoming.is_some()) else { continue };
+            let work = more.activities.work_mut(activity).filter(|work| work.incoming.is_some())?;
             let over = if kept > share { kept } else { 0 };
-            let rank = (over, !std::mem::take(&mut work.progressed));
-            self.hosts.at_mut(host).receiving.push_back((conversation, activity));
-            if best.is_none_or(|(most, _)| rank > most) {
-                best = Some((rank, (place, activity)));
-            }
-            candidates += 1;
-            if candidates == CANDIDATES {
-                break;
-            }
-        }
-        best.map(|(_, call)| call)
+            Some(((over, !std::mem::take(&mut work.progressed)), (place, activity)))
+        };
+        let Server { hosts, table, .. } = self;
+        candidates(&mut hosts.at_mut(host).receiving, |call| rank(table, call))
     }
 
     /// The host that pays for what is kept of this kind.
@@ -334,23 +305,13 @@ impl Server {
             return;
         }
         let Some(host) = self.heaviest(Kept::Activities) else { return };
-        let (mut widest, mut candidates) = (None, 0);
-        for _ in 0..self.hosts.at(host).wide.len() {
-            let Some(conversation) = self.hosts.at_mut(host).wide.pop_front() else { break };
-            let Some(place) = self.table.find(conversation) else { continue };
-            let Some(more) = self.table.at(place).more.as_ref().filter(|more| more.host == host) else {
-                continue;
-            };
-            self.hosts.at_mut(host).wide.push_back(conversation);
-            if !more.is_busy() {
-                widest = widest.max(Some((more.kept(Kept::Activities), conversation)));
-            }
-            candidates += 1;
-            if candidates == CANDIDATES {
-                break;
-            }
-        }
-        if let Some(place) = widest.and_then(|(_, conversation)| self.table.find(conversation)) {
+        let Server { hosts, table, .. } = self;
+        let widest = candidates(&mut hosts.at_mut(host).wide, |conversation| {
+            let (place, more) = table.of_host(conversation, host)?;
+            let idle = more.running == 0;
+            Some(((idle, more.kept(Kept::Activities)), idle.then_some(place)))
+        });
+        if let Some(place) = widest.flatten() {
             self.forget(now, place);
         }
     }
@@ -380,27 +341,23 @@ impl Server {
     /// Lets go of results held of calls that are over, of the host that has most. Conversations within their
     /// least share are spared if others of the host hold more.
     fn shed_kept(&mut self, kind: Kept, budget: usize, latest: (u64, u32)) {
-        let looks = (2 * self.hosts.listed()).min(LOOKS);
+        let looks = (2 * self.hosts.listed).min(LOOKS);
         for look in 0..looks {
             if self.hosts.total(kind) <= budget {
                 return;
             }
             let Some(host) = self.heaviest(kind) else { return };
             let Some((conversation, activity)) = self.hosts.oldest(host) else { return };
-            let Some(place) = self.table.find(conversation) else { continue };
-            let Some(more) = self.table.at(place).more.as_ref().filter(|more| more.host == host) else {
-                continue;
-            };
+            let Some((place, more)) = self.table.of_host(conversation, host) else { continue };
             let spared = look < looks / 2 && more.kept(kind) <= budget / LEAST_SHARE;
-            let Some(work) = more.find(activity) else { continue };
+            let Some(work) = more.activities.work(activity) else { continue };
             let goes = match work.phase {
                 Phase::Receiving | Phase::Running => false,
                 Phase::Done(_) => work.outgoing.is_none(),
                 Phase::Over => kind == Kept::Calls,
             };
             if goes && !spared && (conversation, activity) != latest {
-                self.release(place, activity);
-                self.drop_work(place, activity);
+                self.forget_work(place, activity);
             } else {
                 self.hosts.list(host, (conversation, activity));
             }
@@ -424,7 +381,7 @@ impl Server {
         // Not whenever a call ends while something long is being sent.
         let looks = self.hosts.total(Kept::Sending) > budget && now.since(self.sweep.looked) >= CROWDED;
         self.sweep.looked = if looks { now } else { self.sweep.looked };
-        for _ in 0..self.hosts.listed().min(LOOKS) {
+        for _ in 0..self.hosts.listed.min(LOOKS) {
             let sent = looks && self.hosts.total(Kept::Sending) > budget;
             let full = self.hosts.total(Kept::Sending) > most;
             if !(sent || full) {
@@ -432,13 +389,12 @@ impl Server {
             }
             let Some((host, (conversation, activity))) = self.hosts.next() else { return };
             let Some(place) = self.table.find(conversation) else { continue };
-            let (spoke, due) = self.spoke_and_due(place);
-            let Some(work) = self.existing_work(place, activity) else { continue };
-            let still = now.since(work.since.max(spoke)) >= STANDS_STILL;
-            let goes = work.outgoing.is_some() && (still || full && now > due);
+            let Some(more) = &self.table.at(place).more else { continue };
+            let Some(work) = more.activities.work(activity) else { continue };
+            let still = now.since(work.since.max(more.spoke)) >= STANDS_STILL;
+            let goes = work.outgoing.is_some() && (still || full && now > more.due);
             if goes && (conversation, activity) != latest {
-                self.release(place, activity);
-                self.drop_work(place, activity);
+                self.forget_work(place, activity);
             } else {
                 self.hosts.list(host, (conversation, activity));
             }
@@ -472,18 +428,15 @@ impl Server {
             let mut at = 0;
             loop {
                 self.release_if_sent(heaviest, at);
-                at = self.table.at(heaviest).more.as_ref().map_or(0, |more| more.activity_behind(at));
+                at = self.table.at(heaviest).more.as_ref().map_or(0, |more| more.activities.after(at));
                 if at == 0 || !yields(self) {
                     break;
                 }
             }
         }
-        let alone = self
-            .table
-            .at(place)
-            .work(activity)
-            .is_some_and(|work| work.len() == self.hosts.total(Kept::Sending));
-        if self.hosts.total(Kept::Sending) > most && !alone {
+        let total = self.hosts.total(Kept::Sending);
+        let alone = self.table.at(place).work(activity).is_some_and(|work| work.len() == total);
+        if total > most && !alone {
             self.release_if_sent(place, activity);
         }
     }
@@ -491,13 +444,9 @@ impl Server {
     /// The conversation of a host that is being sent most, of those that have the oldest calls.
     fn sent_most(&self, host: u32) -> Option<usize> {
         let calls = self.hosts.at(host).calls.iter().take(LOOKS);
-        let places = calls.filter_map(|(conversation, _)| self.table.find(*conversation));
-        let here =
-            places.filter(|place| self.table.at(*place).more.as_ref().is_some_and(|more| more.host == host));
-        here.map(|place| (self.sending_at(place), place))
-            .max()
-            .filter(|(bytes, _)| *bytes > 0)
-            .map(|(_, place)| place)
+        let places = calls.filter_map(|(conversation, _)| self.table.of_host(*conversation, host));
+        let heaviest = places.map(|(place, more)| (more.kept(Kept::Sending), place)).max();
+        heaviest.filter(|(bytes, _)| *bytes > 0).map(|(_, place)| place)
     }
 
     fn release_if_sent(&mut self, place: usize, activity: u32) {
@@ -529,7 +478,7 @@ impl Server {
             if let Some(incoming) = &work.incoming {
                 self.hosts.end_receiving(host, (conversation, work.position.activity));
                 self.spare.receiving -= 1;
-                self.spare.lent -= incoming.lent();
+                self.spare.lent -= incoming.lent;
             }
             self.sending.loose.extend(work.insert.map(|insert| insert.bytes));
         }
@@ -565,6 +514,29 @@ impl Server {
     pub(super) fn coarse(&self, now: Time) -> u32 {
         ((now.as_nanos() / UNIT.as_nanos() as u64) << 2) as u32
     }
+}
+
+/// Returns what stands in a host's `list` for the entry of the greatest rank. A few of the first entries are
+/// looked at and go to the end of the list, so that the next look is at others. Entries that have no rank are
+/// of no use any more, and leave the list.
+fn candidates<C: Copy, R: PartialOrd, T>(
+    list: &mut VecDeque<C>,
+    mut rank: impl FnMut(C) -> Option<(R, T)>,
+) -> Option<T> {
+    let (mut best, mut looked) = (None, 0);
+    for _ in 0..list.len() {
+        let Some(entry) = list.pop_front() else { break };
+        let Some((rank, what)) = rank(entry) else { continue };
+        list.push_back(entry);
+        if best.as_ref().is_none_or(|(most, _)| rank > *most) {
+            best = Some((rank, what));
+        }
+        looked += 1;
+        if looked == CANDIDATES {
+            break;
+        }
+    }
+    best.map(|(_, what)| what)
 }
 
 impl More {
@@ -717,7 +689,7 @@ mod tests {
         let mut more = More::new(hosts.enter(HostName::of([1, 0])));
         let mut begin = |more: &mut More, now, bytes| {
             more.begin_to_send(now, bytes);
-            more.charge(&mut hosts, Kept::Sending, bytes);
+            more.recount(&mut hosts, Kept::Sending, 0, bytes);
             more.due
         };
         assert_eq!(begin(&mut more, at(10_000), 3 * SECOND), at(15_000));

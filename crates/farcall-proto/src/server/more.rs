@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::activities::Activities;
 use super::hosts::{Amounts, Hosts, Kept};
-use super::work::Work;
 use crate::Time;
 use crate::path::Path;
 
@@ -17,7 +16,8 @@ pub(super) struct More {
     pub activities: Activities,
     /// How many activities have work.
     pub works: u32,
-    /// How many calls the user has and has not finished.
+    /// How many calls the user has and has not finished. While there are any, the conversation must not be
+    /// forgotten.
     pub running: u32,
     /// All calls below `released` have ended at the caller, and their results are released as activities are
     /// looked at; the second field is the activity to look at next.
@@ -53,45 +53,18 @@ impl More {
         self.path.round_trip.smoothed().unwrap_or(Duration::from_millis(5))
     }
 
-    /// Whether a call is being executed, so that it must not be forgotten.
-    pub fn is_busy(&self) -> bool {
-        self.running > 0
-    }
-
-    /// Adds `amount` to what is kept for the conversation.
+    /// Counts, for the conversation and for its host, that something which is kept had the amount `from`, and
+    /// has the amount `to`.
     #[inline(always)]
-    pub fn charge(&mut self, hosts: &mut Hosts, kind: Kept, amount: usize) {
-        self.kept[kind as usize] += amount;
-        hosts.charge(self.host, kind, amount);
-    }
-
-    /// Subtracts `amount` from what is kept for the conversation.
-    #[inline(always)]
-    pub fn credit(&mut self, hosts: &mut Hosts, kind: Kept, amount: usize) {
-        self.kept[kind as usize] -= amount;
-        hosts.credit(self.host, kind, amount);
+    pub fn recount(&mut self, hosts: &mut Hosts, kind: Kept, from: usize, to: usize) {
+        let kept = &mut self.kept[kind as usize];
+        *kept = *kept + to - from;
+        hosts.recount(self.host, kind, from, to);
     }
 
     /// How much is kept for it.
     #[inline]
     pub fn kept(&self, kind: Kept) -> usize {
         self.kept[kind as usize]
-    }
-
-    /// An activity's work.
-    #[inline]
-    pub fn find(&self, activity: u32) -> Option<&Work> {
-        self.activities.work(activity)
-    }
-
-    /// An activity's work, mutably.
-    #[inline]
-    pub fn find_mut(&mut self, activity: u32) -> Option<&mut Work> {
-        self.activities.work_mut(activity)
-    }
-
-    /// Returns the next activity after `activity` that may have been used, or 0 if there is none.
-    pub fn activity_behind(&self, activity: u32) -> u32 {
-        self.activities.next(activity + 1).unwrap_or(0)
     }
 }

@@ -7,7 +7,7 @@ use super::Server;
 use super::receive::is_sound;
 use super::work::{Last, Phase, Work};
 use crate::scheme::Direction;
-use crate::wire::{self, CallHead, Header, ResultHead, Status, Writer};
+use crate::wire::{self, CallHead, Header, Position, ResultHead, Status, Writer};
 use crate::{READINGS, Rule, Time};
 
 /// A datagram that may be just a reading. Whether it is one, [`Server::answer_reading`] finds out.
@@ -15,8 +15,13 @@ use crate::{READINGS, Rule, Time};
 pub struct Reading<'d> {
     datagram: &'d [u8],
     header: Header,
-    head: CallHead,
-    args: &'d [u8],
+    position: Position,
+    /// The export that it names.
+    pub export: u64,
+    /// The procedure's number, which [reads](crate::READINGS).
+    pub procedure: u32,
+    /// The arguments.
+    pub args: &'d [u8],
 }
 
 impl<'d> Reading<'d> {
@@ -25,25 +30,8 @@ impl<'d> Reading<'d> {
     pub fn peek(datagram: &'d [u8]) -> Option<Reading<'d>> {
         let (header, frames) = wire::peek(datagram).ok()?;
         let (head, args) = CallHead::only(frames)?;
-        (head.procedure >= READINGS).then_some(Reading { datagram, header, head, args })
-    }
-
-    /// The export that it names.
-    #[inline(always)]
-    pub fn export(&self) -> u64 {
-        self.head.export
-    }
-
-    /// The procedure's number, which [reads](crate::READINGS).
-    #[inline(always)]
-    pub fn procedure(&self) -> u32 {
-        self.head.procedure
-    }
-
-    /// The arguments.
-    #[inline(always)]
-    pub fn args(&self) -> &'d [u8] {
-        self.args
+        let CallHead { position, export, procedure, .. } = head;
+        (procedure >= READINGS).then_some(Reading { datagram, header, position, export, procedure, args })
     }
 }
 
@@ -62,10 +50,10 @@ impl Server {
         out: &mut [u8],
         read: impl FnOnce(Reading<'d>, &mut [u8]) -> Option<usize>,
     ) -> Option<usize> {
-        let Reading { datagram, header, head, args } = reading;
+        let Reading { datagram, header, position, args, .. } = reading;
         header.open(datagram, Direction::ToServer, |conversation| self.key_of(conversation), true)?;
         let place = self.table.find(header.conversation)?;
-        let (entry, position) = (self.table.at(place), head.position);
+        let entry = self.table.at(place);
         let sound = is_sound(position)
             && position.activity < self.config.max_activities
             && args.len() <= self.config.max_arguments as usize;

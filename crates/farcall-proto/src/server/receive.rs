@@ -220,7 +220,7 @@ impl Server {
             let failure = Failure::new(Kind::Overloaded, Ran::No).with_detail("too many activities");
             return self.reply_failure(place, position, failure);
         }
-        let last = self.last(place, position.activity);
+        let last = self.table.at(place).last(position.activity);
         if position.sequence > last.sequence() {
             return self.on_new_call(visit, place, head, part);
         }
@@ -234,9 +234,9 @@ impl Server {
         }
     }
 
-    /// Whether it speaks of its activity's last call.
+    /// Whether a frame speaks of its activity's last call.
     fn is_last(&self, place: usize, position: Position) -> bool {
-        position.exchange == 0 && self.last(place, position.activity).sequence() == position.sequence
+        position.exchange == 0 && self.table.at(place).last(position.activity).sequence() == position.sequence
     }
 
     fn is_sound(&mut self, position: Position) -> bool {
@@ -248,7 +248,7 @@ impl Server {
     /// The first that is heard of a call.
     fn on_new_call(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, part: Part<'_>) {
         if !self.accepts(head, part.total()) {
-            let before = self.last(place, head.position.activity);
+            let before = self.table.at(place).last(head.position.activity);
             self.supersede(visit, place, head.position.activity);
             self.object(visit.now, place, head, part.total());
             if self.config.mutant.breaks(Rule::RefusalUnrecorded) {
@@ -306,7 +306,7 @@ impl Server {
             self.spare.long.give(std::mem::take(&mut work.payload));
         }
         more.running += 1;
-        more.credit(&mut self.hosts, Kept::Results, held);
+        more.recount(&mut self.hosts, Kept::Results, held, 0);
         true
     }
 
@@ -387,18 +387,16 @@ impl Server {
         if head.meta.detached && self.is_last(place, position) {
             self.note_detached(place, position.activity);
         }
-        match self.existing_work(place, position.activity).map(|w| w.phase) {
-            Some(Phase::Receiving) => self.receive_arguments(visit, place, head, part),
+        match self.phase(place, position.activity) {
+            Phase::Receiving => self.receive_arguments(visit, place, head, part),
             _ if !self.answers.inquiries.take(visit.now, visit.from) => {}
-            Some(Phase::Running) => self.reply_at_work(place, position),
-            Some(Phase::Done(_)) => self.send_again(visit.now, place, position.activity),
-            None | Some(Phase::Over) if self.may_run_again(place, head) => {
-                self.run_again(visit, place, head, part)
-            }
-            _ if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
+            Phase::Running => self.reply_at_work(place, position),
+            Phase::Done(_) => self.send_again(visit.now, place, position.activity),
+            Phase::Over if self.may_run_again(place, head) => self.run_again(visit, place, head, part),
+            Phase::Over if self.config.mutant.breaks(Rule::ExpiredRunsAgain) => {
                 self.on_new_call(visit, place, head, part);
             }
-            Some(Phase::Over) | None => self.reply_over(place, position),
+            Phase::Over => self.reply_over(place, position),
         }
     }
 
@@ -406,7 +404,7 @@ impl Server {
     fn may_run_again(&self, place: usize, head: &CallHead) -> bool {
         let mutant = self.config.mutant;
         let least = if mutant.breaks(Rule::AccessRunsAgain) { ACCESSES } else { READINGS };
-        let refused = self.last(place, head.position.activity).refused();
+        let refused = self.table.at(place).last(head.position.activity).refused();
         head.procedure >= least && (!refused || mutant.breaks(Rule::RefusedReadingRuns))
     }
 
@@ -442,7 +440,7 @@ impl Server {
     /// What has arrived of a result.
     fn on_select(&mut self, visit: &mut Visit<'_>, place: usize, position: Position, select: &Select<'_>) {
         let now = visit.now;
-        if position.exchange != 0 || self.last(place, position.activity).sequence() != position.sequence {
+        if !self.is_last(place, position) {
             return;
         }
         if self.existing_work(place, position.activity).is_none_or(|w| w.outgoing.is_none()) {
@@ -482,7 +480,7 @@ impl Server {
         if !self.is_inquiry(visit, position) {
             return;
         }
-        let last = self.last(place, position.activity);
+        let last = self.table.at(place).last(position.activity);
         if position.sequence < last.sequence() {
             return;
         }
@@ -494,14 +492,14 @@ impl Server {
             self.supersede(visit, place, position.activity);
             self.set_last(place, position.activity, Last::new(position.sequence, true));
             // Nothing else needs to be kept of the call: its number says that it was refused.
-            return match self.existing_work(place, position.activity).map(|work| work.phase) {
-                None | Some(Phase::Over) => self.reply_failure(place, position, cancelled),
-                Some(_) => self.refuse(visit.now, place, position, cancelled),
+            return match self.phase(place, position.activity) {
+                Phase::Over => self.reply_failure(place, position, cancelled),
+                _ => self.refuse(visit.now, place, position, cancelled),
             };
         }
-        match self.existing_work(place, position.activity).map(|w| w.phase) {
-            Some(Phase::Receiving) => self.refuse(visit.now, place, position, cancelled),
-            Some(Phase::Running) => {
+        match self.phase(place, position.activity) {
+            Phase::Receiving => self.refuse(visit.now, place, position, cancelled),
+            Phase::Running => {
                 // The server's user is told only once, because to find the call it may have to look through
                 // many.
                 if let Some(work) = self.existing_work(place, position.activity)
@@ -512,7 +510,7 @@ impl Server {
                 }
                 self.reply_running(place, position);
             }
-            Some(Phase::Done(_)) => {
+            Phase::Done(_) => {
                 // A caller that has given up is not sent a long result.
                 if self.existing_work(place, position.activity).is_some_and(|w| w.outgoing.is_some()) {
                     self.release(place, position.activity);
@@ -520,8 +518,8 @@ impl Server {
                 }
                 self.send_again(visit.now, place, position.activity);
             }
-            Some(Phase::Over) | None if last.refused() => self.reply_failure(place, position, cancelled),
-            Some(Phase::Over) | None => self.reply_over(place, position),
+            Phase::Over if last.refused() => self.reply_failure(place, position, cancelled),
+            Phase::Over => self.reply_over(place, position),
         }
     }
 
@@ -529,22 +527,20 @@ impl Server {
         if !self.is_inquiry(visit, position) {
             return;
         }
-        let last = self.last(place, position.activity).sequence();
+        let last = self.table.at(place).last(position.activity).sequence();
         if position.sequence > last {
             return self.reply_state(place, position, Progress::Unknown);
         }
         if position.sequence < last {
             return;
         }
-        let number = visit.header.number;
-        let Some(work) = self.existing_work(place, position.activity) else {
-            return self.reply_over(place, position);
-        };
-        match work.phase {
+        match self.phase(place, position.activity) {
             Phase::Receiving => {
-                work.since = visit.now;
-                if let Some(incoming) = &mut work.incoming {
-                    incoming.note(number);
+                if let Some(work) = self.existing_work(place, position.activity)
+                    && let Some(incoming) = &mut work.incoming
+                {
+                    work.since = visit.now;
+                    incoming.note(visit.header.number);
                 }
                 self.reply_select(place, position);
             }
@@ -573,7 +569,7 @@ impl Server {
 
     /// The call is over and its result no longer held.
     fn reply_over(&mut self, place: usize, position: Position) {
-        if self.last(place, position.activity).refused() {
+        if self.table.at(place).last(position.activity).refused() {
             return self.reply_failure(
                 place,
                 position,
@@ -581,11 +577,6 @@ impl Server {
             );
         }
         self.reply_state(place, position, Progress::Gone);
-    }
-
-    #[inline]
-    pub(super) fn last(&self, place: usize, activity: u32) -> Last {
-        self.table.at(place).last(activity)
     }
 
     /// Remembers what an activity did last. Grows the conversation to that activity.
@@ -623,17 +614,15 @@ impl Server {
     fn count_activities(&mut self, place: usize, before: usize, cost: usize) {
         let entry = self.table.at_mut(place);
         let Some(more) = &mut entry.more else { return };
-        more.charge(&mut self.hosts, Kept::Activities, cost);
-        more.credit(&mut self.hosts, Kept::Activities, before);
+        more.recount(&mut self.hosts, Kept::Activities, before, cost);
         if before == 0 {
             let (id, place) = (entry.id, more.host);
             let Server { hosts, table, .. } = self;
             let host = hosts.at_mut(place);
             host.wide.push_back(id);
             // Those that were forgotten, or have moved, are in the list still.
-            if host.wide.len() > 2 * host.conversations() + LIST_SLACK {
-                let more = |id: &u64| table.find(*id).and_then(|place| table.at(place).more.as_ref());
-                host.wide.retain(|id| more(id).is_some_and(|more| more.host == place));
+            if host.wide.len() > 2 * host.conversations + LIST_SLACK {
+                host.wide.retain(|id| table.of_host(*id, place).is_some());
             }
         }
     }
@@ -647,9 +636,15 @@ impl Server {
         self.table.at_mut(place).more.as_mut().expect("what was made")
     }
 
+    /// What is happening to an activity's last call. It is over if nothing is kept of it.
+    fn phase(&self, place: usize, activity: u32) -> Phase {
+        self.table.at(place).work(activity).map_or(Phase::Over, |work| work.phase)
+    }
+
+    /// What is kept of an activity's last call, if anything is.
     #[inline(always)]
     pub(super) fn existing_work(&mut self, place: usize, activity: u32) -> Option<&mut Work> {
-        self.table.work_mut(place, activity)
+        self.table.at_mut(place).more.as_mut()?.activities.work_mut(activity)
     }
 
     /// The activity's work, which is made if there is none.
@@ -673,7 +668,7 @@ impl Server {
         }
         let entry = self.table.at_mut(place);
         if let Some(more) = &mut entry.more {
-            more.charge(&mut self.hosts, Kept::Calls, 1);
+            more.recount(&mut self.hosts, Kept::Calls, 0, 1);
             self.hosts.list(more.host, (entry.id, activity));
         }
         self.enforce_calls((self.table.at(place).id, activity));
@@ -682,7 +677,7 @@ impl Server {
     /// Refuses a call for good: its number is consumed and the refusal is held like a result.
     pub(super) fn refuse(&mut self, now: Time, place: usize, position: Position, failure: Failure) {
         self.stats.refused[usize::from(failure.kind.code()) % 24] += 1;
-        self.let_go_of_assembly(place, position.activity);
+        self.end_assembly(place, position.activity);
         self.set_last(place, position.activity, Last::new(position.sequence, true));
         let mut payload = self.buffer(now, 0);
         let status = wire::write_failure(&failure, &mut payload);
@@ -694,7 +689,7 @@ impl Server {
         work.since = now;
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.running -= u32::from(ran);
-            more.charge(&mut self.hosts, Kept::Results, len);
+            more.recount(&mut self.hosts, Kept::Results, 0, len);
         }
         self.enforce_held(now, (self.table.at(place).id, position.activity));
         self.send_again(now, place, position.activity);

@@ -113,7 +113,7 @@ impl Server {
             && let (to, target) = (entry.address(), entry.target())
             && let Some(more) = entry.more.as_deref_mut()
             && let datagram = more.datagram as usize
-            && let Some(work) = more.find_mut(key.activity)
+            && let Some(work) = more.activities.work_mut(key.activity)
             && work.phase == Phase::Running
             && work.position.sequence == key.sequence
         {
@@ -148,7 +148,7 @@ impl Server {
                 }
             }
             more.running -= 1;
-            more.charge(&mut self.hosts, Kept::Results, len);
+            more.recount(&mut self.hosts, Kept::Results, 0, len);
             if promised {
                 self.end_promise(place, key.activity);
             }
@@ -194,9 +194,9 @@ impl Server {
         let status = wire::write_failure(&failure, payload);
         let len = payload.len();
         let more = self.table.at_mut(place).more.as_mut()?;
-        more.find_mut(key.activity)?.hold(now, status, payload);
+        more.activities.work_mut(key.activity)?.hold(now, status, payload);
         more.running -= 1;
-        more.charge(&mut self.hosts, Kept::Results, len);
+        more.recount(&mut self.hosts, Kept::Results, 0, len);
         self.end_promise(place, key.activity);
         let sent = if out.is_empty() { None } else { self.write_whole(place, key.activity, out) };
         if sent.is_none() {
@@ -212,7 +212,7 @@ impl Server {
         let (to, target) = (entry.address(), entry.target());
         let more = entry.more.as_mut()?;
         let mut writer = Writer::new(out, more.datagram as usize, target);
-        if !more.find_mut(activity)?.write(&mut writer) {
+        if !more.activities.work_mut(activity)?.write(&mut writer) {
             return None;
         }
         write_next(&mut self.sending.queue, entry.id, more, &mut writer);
@@ -280,7 +280,7 @@ impl Server {
         while let Some(more) = &mut self.table.at_mut(place).more
             && let Some(activity) = more.path.waiting.pop_front()
         {
-            if let Some(work) = more.find_mut(activity)
+            if let Some(work) = more.activities.work_mut(activity)
                 && std::mem::take(&mut work.waiting)
                 && matches!(work.phase, Phase::Done(_))
             {
@@ -335,9 +335,9 @@ impl Server {
             work.outgoing = Some(more.path.begin(total));
             let accessed = if work.is_accessed() { total } else { 0 };
             more.begin_to_send(now, total);
-            more.charge(&mut self.hosts, Kept::Accessed, accessed);
-            more.credit(&mut self.hosts, Kept::Results, total);
-            more.charge(&mut self.hosts, Kept::Sending, total);
+            more.recount(&mut self.hosts, Kept::Accessed, 0, accessed);
+            more.recount(&mut self.hosts, Kept::Results, total, 0);
+            more.recount(&mut self.hosts, Kept::Sending, 0, total);
         }
         self.enforce_sending(now, (self.table.at(place).id, activity));
     }
@@ -416,7 +416,7 @@ impl Server {
             }
             self.answers.answer_bytes = self.answers.answer_bytes.saturating_sub(reply.answer.len());
         }
-        self.answers.per_host.add(host);
+        self.answers.per_host.add(host, 1);
         self.answers.queue.push_back(reply);
         true
     }
@@ -527,7 +527,7 @@ impl Answer {
 fn write_next(sending: &mut VecDeque<(u64, u32)>, id: u64, more: &mut More, writer: &mut Writer<'_>) {
     while let Some(&(conversation, activity)) = sending.front()
         && conversation == id
-        && let Some(work) = more.find_mut(activity)
+        && let Some(work) = more.activities.work_mut(activity)
         && work.outgoing.is_none()
         && work.write(writer)
     {

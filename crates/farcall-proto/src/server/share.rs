@@ -17,7 +17,8 @@ impl Server {
         let Some(place) = self.table.find(key.conversation) else { return true };
         let Some(more) = &mut self.table.at_mut(place).more else { return true };
         let taken = more.kept(Kept::Sending) + more.promised;
-        let work = more.find_mut(key.activity).filter(|work| work.position.sequence == key.sequence);
+        let work =
+            more.activities.work_mut(key.activity).filter(|work| work.position.sequence == key.sequence);
         let Some(work) = work.filter(|work| work.phase == Phase::Running && work.marks & PROMISED == 0)
         else {
             return true;
@@ -43,7 +44,7 @@ impl Server {
     #[cold]
     pub(super) fn end_promise(&mut self, place: usize, activity: u32) {
         if let Some(more) = &mut self.table.at_mut(place).more
-            && let Some(work) = more.find_mut(activity).filter(|work| work.marks & PROMISED != 0)
+            && let Some(work) = more.activities.work_mut(activity).filter(|work| work.marks & PROMISED != 0)
         {
             work.marks &= !PROMISED;
             more.promised -= std::mem::take(&mut work.promised);

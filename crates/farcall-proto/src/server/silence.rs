@@ -74,7 +74,7 @@ impl Server {
         let entry = self.table.at_mut(place);
         let (conversation, more) = (entry.id, entry.more.as_mut()?);
         let limit = limit(more.client_patience.unwrap_or(PATIENCE));
-        let work = more.find_mut(activity).filter(|work| work.phase == Phase::Running)?;
+        let work = more.activities.work_mut(activity).filter(|work| work.phase == Phase::Running)?;
         if work.marks & (DETACHED | GIVEN_UP) != 0 || mutant.breaks(Rule::SilenceIgnored) {
             return None;
         }

@@ -147,7 +147,7 @@ impl Entry {
     /// The work of an activity.
     #[inline(always)]
     pub fn work(&self, activity: u32) -> Option<&Work> {
-        self.more.as_ref()?.find(activity)
+        self.more.as_ref()?.activities.work(activity)
     }
 
     /// The host that the client is on.
@@ -224,10 +224,16 @@ impl Table {
         &mut self.places[place]
     }
 
-    /// The work of an activity of the conversation at `place`.
-    #[inline(always)]
-    pub fn work_mut(&mut self, place: usize, activity: u32) -> Option<&mut Work> {
-        self.at_mut(place).more.as_mut()?.find_mut(activity)
+    /// What is kept of a conversation, and its place, if the conversation has something kept and is at `host`.
+    pub fn of_host(&self, id: u64, host: u32) -> Option<(usize, &More)> {
+        let place = self.find(id)?;
+        Some((place, self.at(place).more.as_deref().filter(|more| more.host == host)?))
+    }
+
+    /// Returns what [`Table::of_host`] does, mutably.
+    pub fn of_host_mut(&mut self, id: u64, host: u32) -> Option<(usize, &mut More)> {
+        let place = self.find(id)?;
+        Some((place, self.at_mut(place).more.as_deref_mut().filter(|more| more.host == host)?))
     }
 
     /// Puts in an entry whose identifier is not there yet, and says where. Places found before
@@ -295,7 +301,10 @@ impl Table {
         for _ in 0..LOOK_AT.min(self.places.len()) {
             self.hand = (self.hand + 1) & mask;
             let entry = &self.places[self.hand];
-            if entry.id == 0 || entry.issued >= date || entry.more.as_ref().is_some_and(|m| m.is_busy()) {
+            if entry.id == 0
+                || entry.issued >= date
+                || entry.more.as_ref().is_some_and(|more| more.running > 0)
+            {
                 continue;
             }
             let rank = (of_host(entry.host()), now.wrapping_sub(entry.heard()));

@@ -17,7 +17,7 @@ fn fragments_join_in_any_order() {
     assert_eq!(take(&mut m, 40, 16, 24), Taken::New);
     assert!(m.beyond().eq([(8, 32)]));
     assert_eq!(take(&mut m, 40, 0, 8), Taken::New);
-    assert_eq!((m.through(), m.beyond().count(), m.memory() - m.buffer.capacity()), (32, 0, 0));
+    assert_eq!((m.through, m.beyond().count(), m.memory() - m.buffer.capacity()), (32, 0, 0));
     assert_eq!(take(&mut m, 40, 28, 40), Taken::Complete);
     assert_eq!(m.into_bytes(), (0..40).collect::<Vec<u8>>());
 }
@@ -74,7 +74,7 @@ fn the_receiver_acknowledges_if_the_sender_asks_or_a_fragment_is_missing() {
 fn a_message_may_arrive_backwards_in_the_smallest_fragments() {
     for room in [0, 4000] {
         let mut m = Incoming::new(4000, Vec::with_capacity(room), 0, 0);
-        assert_eq!(m.lent(), room);
+        assert_eq!(m.lent, room);
         for end in (1..1000).rev() {
             assert_eq!(take(&mut m, 4000, 4 * end, 4 * end + 4), Taken::New);
             assert!(m.beyond().eq([(4 * end, 4000)]), "adjacent fragments are one range");
@@ -112,7 +112,7 @@ fn in_whatever_order_fragments_come_memory_is_twice_what_arrived_and_the_message
         let mut here = vec![false; LEN as usize];
         let (longest, backwards) = (1 + below(700), seed % 3 == 0);
         let mut next = if backwards { LEN } else { 0 };
-        while m.through() < LEN {
+        while m.through < LEN {
             // First the fragments come backwards, then with random offsets and lengths, and in the end the
             // missing ones.
             let (start, end) = match arrived {
@@ -121,7 +121,7 @@ fn in_whatever_order_fragments_come_memory_is_twice_what_arrived_and_the_message
                     let start = below(u64::from(LEN)) as u32;
                     (start, (start + 1 + below(longest) as u32).min(LEN))
                 }
-                _ => (m.through(), (m.through() + 500).min(LEN)),
+                _ => (m.through, (m.through + 500).min(LEN)),
             };
             next = if next > 0 { start } else { 0 };
             let (was, taken) = (m.memory(), take(&mut m, LEN, start, end));
@@ -134,7 +134,7 @@ fn in_whatever_order_fragments_come_memory_is_twice_what_arrived_and_the_message
             let distinct = here.iter().filter(|byte| **byte).count();
             let memory = m.memory();
             assert!(memory <= 2 * distinct + PIECE * MAX_BEYOND, "seed {seed}: {memory} of {distinct}");
-            assert!(m.pieces.iter().all(|piece| piece.start > m.through()), "seed {seed}: the gap is filled");
+            assert!(m.pieces.iter().all(|piece| piece.start > m.through), "seed {seed}: the gap is filled");
             let pieces: usize = m.pieces.iter().map(Piece::memory).sum();
             assert_eq!(memory, m.buffer.capacity() + pieces, "seed {seed}");
         }
@@ -158,7 +158,7 @@ fn what_is_overtaken_three_times_is_lost_and_sent_first() {
     m.sent(Time::default(), 20, 0, 10, true);
     assert_eq!(m.next(10, room(1000)), Next::Range { start: 50, end: 60, again: false, ask: false });
     assert_eq!(m.next(10, room(9)), Next::NoRoom);
-    assert_eq!(m.in_flight(), 10);
+    assert_eq!(m.in_flight, 10);
 }
 
 const WIDE: Room = Room { window: 1 << 30, left: 1 << 30, quantum: 1 << 30, shared: false };
@@ -195,7 +195,7 @@ fn the_last_fragment_that_may_be_sent_asks_for_an_acknowledgement() {
     let mut m = Outgoing::new(1 << 20, 1 << 20);
     let asked = (1..=1024).filter(|number| send(&mut m, *number, 4, WIDE).1);
     assert!(asked.eq([1024]));
-    assert_eq!((m.next(4, WIDE), m.in_flight()), (Next::Nothing, 4096));
+    assert_eq!((m.next(4, WIDE), m.in_flight), (Next::Nothing, 4096));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_short_fragment_before_the_receivers_limit_is_sent_only_if_nothing_is_in_fli
     assert_eq!(m.next(2000, WIDE), Next::Range { start: 0, end: 1200, again: true, ask: true });
     assert_eq!(m.next(400, WIDE), Next::Range { start: 0, end: 400, again: true, ask: true });
     assert_eq!((send(&mut m, 11, 400, WIDE), send(&mut m, 12, 2000, WIDE)), ((400, true), (1200, true)));
-    assert_eq!((m.next(1200, WIDE), m.in_flight()), (Next::Nothing, 2400));
+    assert_eq!((m.next(1200, WIDE), m.in_flight), (Next::Nothing, 2400));
 }
 
 /// Sends five fragments of ten bytes, numbered from 10, each at the time of its number, and handles a SELECT.
@@ -232,7 +232,7 @@ fn lost(pull: bool, now: u64, largest: u64, ranges: &[(u32, u32)]) -> (Option<u6
     let heard = m.heard(Time::from_nanos(now), &select, Duration::from_nanos(20));
     let resent = if heard.lost_since.is_some() { Some((0, 10)) } else { None };
     assert_eq!(m.lost.front().copied(), resent);
-    assert_eq!(m.in_flight(), m.flight.iter().map(|sent| sent.end - sent.start).sum::<u32>());
+    assert_eq!(m.in_flight, m.flight.iter().map(|sent| sent.end - sent.start).sum::<u32>());
     assert_eq!((heard.complete, heard.granted), (false, Some(100)));
     (heard.lost_since.map(Time::as_nanos), heard.arrived, heard.answered.map(Time::as_nanos))
 }
@@ -251,11 +251,11 @@ fn a_fragment_is_lost_if_three_later_ones_arrived_or_the_receiver_waited_for_a_r
     (10..12).for_each(|number| _ = send(&mut m, number, 10, WIDE));
     assert_eq!(m.overdue(Time::from_nanos(30), Duration::from_nanos(20)), None);
     assert_eq!(m.overdue(Time::from_nanos(31), Duration::from_nanos(20)), Some(Time::from_nanos(10)));
-    assert_eq!((m.in_flight(), send(&mut m, 12, 20, WIDE)), (10, (10, true)));
+    assert_eq!((m.in_flight, send(&mut m, 12, 20, WIDE)), (10, (10, true)));
     // An acknowledgement of the lost fragment comes before it is sent again.
     m.overdue(Time::from_nanos(1000), Duration::ZERO);
     m.heard(Time::from_nanos(1000), &read(&select_bytes(20, 100, 11, &[])), Duration::ZERO);
-    assert_eq!((m.in_flight(), send(&mut m, 13, 80, WIDE)), (0, (100, false)));
+    assert_eq!((m.in_flight, send(&mut m, 13, 80, WIDE)), (0, (100, false)));
     let all = select_bytes(100, 100, 13, &[]);
     assert!(m.heard(Time::from_nanos(1000), &read(&all), Duration::ZERO).complete);
 }
@@ -269,7 +269,7 @@ fn what_a_restored_receiver_has_forgotten_is_sent_again() {
         m.heard(Time::default(), &read(&select), Duration::ZERO).complete
     };
     assert!(!hear(&mut m, 60, 1, &[]));
-    assert_eq!((m.next(60, WIDE), m.in_flight()), (Next::Nothing, 40));
+    assert_eq!((m.next(60, WIDE), m.in_flight), (Next::Nothing, 40));
     // The first fragment is gone: the receiver was restored from before it came.
     assert!(!hear(&mut m, 0, 2, &[(60, 100)]));
     assert_eq!(send(&mut m, 3, 60, WIDE), (60, false));
@@ -312,11 +312,11 @@ fn a_select_that_no_receiver_can_have_sent_is_ignored() {
     send(&mut m, 1, 60, WIDE);
     for through in [104, u32::MAX - 3, 50] {
         let heard = m.heard(Time::default(), &read(&select_bytes(through, 200, 1, &[])), Duration::ZERO);
-        assert_eq!((heard.arrived, heard.granted, m.in_flight()), (0, None, 60));
+        assert_eq!((heard.arrived, heard.granted, m.in_flight), (0, None, 60));
     }
     assert_eq!(m.next(60, WIDE), Next::Range { start: 60, end: 100, again: false, ask: false });
     m.restart();
-    assert_eq!((m.in_flight(), send(&mut m, 2, 60, WIDE)), (0, (60, false)));
+    assert_eq!((m.in_flight, send(&mut m, 2, 60, WIDE)), (0, (60, false)));
 }
 
 fn select_bytes(through: u32, limit: u32, largest: u64, ranges: &[(u32, u32)]) -> Vec<u8> {

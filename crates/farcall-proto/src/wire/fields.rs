@@ -7,6 +7,14 @@ use super::Malformed;
 /// Bytes of an address: an IPv6 address, perhaps one that stands for an IPv4 address, a port, and two zeros.
 pub(super) const ADDRESS: usize = 20;
 
+/// The IPv6 address of `address`, which stands for the IPv4 address if it is one.
+pub(crate) fn ip_octets(address: SocketAddr) -> [u8; 16] {
+    match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    }
+}
+
 /// The unwritten part of a frame's body.
 pub(crate) struct Body<'a> {
     rest: &'a mut [u8],
@@ -45,11 +53,7 @@ impl<'a> Body<'a> {
     }
 
     pub fn address(&mut self, address: SocketAddr) -> &mut Self {
-        let ip = match address.ip() {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-            IpAddr::V6(ip) => ip,
-        };
-        self.bytes(&ip.octets()).u16(address.port()).u16(0)
+        self.bytes(&ip_octets(address)).u16(address.port()).u16(0)
     }
 
     /// Zeros up to the end of the body.

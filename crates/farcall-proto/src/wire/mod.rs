@@ -1,37 +1,29 @@
 //! The datagram and its frames (docs/protocol.md, "Datagrams" and "Frames").
 //!
-//! Each frame type has one file with its only reader and its only writer. The other files hold what several
-//! frames share: `datagram.rs` the header and the tag, `fields.rs` the fields of a body, `position.rs` and
+//! Each frame type has one file with its only reader and its only writer; `short.rs` has those of all short
+//! frames. The other files hold what several frames share: `datagram.rs` the header and the tag, `fields.rs` the fields of a body, `position.rs` and
 //! `part.rs` the beginnings and ends of frames about a call, `handshake.rs` a field of BIND and WELCOME.
 //!
 //! The contract of this module: any bytes give values or [`Malformed`]; nothing panics, nothing is
 //! allocated, and the work is linear in the datagram. Writers are given room by their callers, who
 //! ask [`Writer::room`] first; a frame that does not fit is not written and says so.
 
-mod ack;
 mod bind;
 mod call;
-mod cancel;
-mod challenge;
 mod datagram;
 mod fields;
 mod handshake;
 pub mod kinds;
-mod mtu;
 mod number;
-mod padding;
 mod part;
 mod position;
-mod post;
-mod probe;
 mod result;
 mod select;
+mod short;
 mod stale;
-mod state;
 mod ticket;
 mod welcome;
 
-pub(crate) use ack::Ack;
 pub(crate) use bind::Bind;
 pub use bind::MAX_NAME;
 pub(crate) use call::{CallHead, Meta, call_overhead};
@@ -39,6 +31,7 @@ pub(crate) use datagram::{
     FRAME_HEAD, HEADER, Header, Target, Writer, frames_by, frames_of, open, peek, quoted,
 };
 pub use datagram::{Route, VERSION, route};
+pub(crate) use fields::ip_octets;
 use fields::{Body, Reader};
 pub(crate) use handshake::Handshake;
 use kinds::*;
@@ -47,8 +40,8 @@ pub(crate) use part::{Fragment, Part};
 pub(crate) use position::Position;
 pub(crate) use result::{RESULT_HEAD, ResultHead, Status, read_failure, write_failure};
 pub(crate) use select::{Extent, MAX_RANGES, Select};
+pub(crate) use short::{Ack, Progress};
 pub(crate) use stale::{Stale, StaleReason};
-pub(crate) use state::Progress;
 pub(crate) use ticket::Ticket;
 pub use welcome::Fingerprint;
 pub(crate) use welcome::{Ended, Welcome};
@@ -138,10 +131,16 @@ impl<'a> Raw<'a> {
         CallHead::read(self.flags, self.body)
     }
 
-    /// The result and its bytes, if the frame is a RESULT that holds all of them.
+    /// Whether it is a RESULT, which [`Raw::result`] reads.
     #[inline]
-    pub fn whole_result(&self) -> Option<(ResultHead, &'a [u8])> {
-        if (self.kind, self.flags) == (RESULT, 0) { ResultHead::whole(self.body) } else { None }
+    pub fn is_result(&self) -> bool {
+        self.kind == RESULT
+    }
+
+    /// The result and its bytes, if the frame is a RESULT.
+    #[inline(always)]
+    pub fn result(&self) -> Result<(ResultHead, Part<'a>), Malformed> {
+        ResultHead::read(self.flags, self.body)
     }
 
     /// The bytes of the frame's body.
@@ -156,21 +155,12 @@ impl<'a> Raw<'a> {
         Ok(Some(match self.kind {
             BIND => Frame::Bind(Bind::read(flags, body)?),
             WELCOME => Frame::Welcome(Welcome::read(body)?),
-            CHALLENGE => Frame::Challenge(challenge::read(body)?),
             STALE => Frame::Stale(Stale::read(body)?),
             TICKET => Frame::Ticket(Ticket::read(&mut { body })?),
             CALL => self.call().map(|(head, part)| Frame::Call(head, part))?,
-            RESULT => ResultHead::read(flags, body).map(|(head, part)| Frame::Result(head, part))?,
+            RESULT => self.result().map(|(head, part)| Frame::Result(head, part))?,
             SELECT => Select::read(flags, body).map(|(position, select)| Frame::Select(position, select))?,
-            CANCEL => Frame::Cancel(cancel::read(body)?),
-            PROBE => probe::read(flags, body)?,
-            STATE => Progress::read(body).map(|(position, progress)| Frame::State(position, progress))?,
-            MTU_PROBE => Frame::MtuProbe(mtu::read(body)?),
-            MTU_ECHO => Frame::MtuEcho(mtu::read(body)?),
-            POST => post::read(body).map(|(export, bytes)| Frame::Post(export, bytes))?,
-            ACK => Frame::Ack(Ack::read(body)?),
-            PADDING | NON_CRITICAL.. => return Ok(None),
-            _ => return Err(Malformed),
+            kind => return short::read(kind, flags, body),
         }))
     }
 }

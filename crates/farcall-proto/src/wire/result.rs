@@ -40,13 +40,7 @@ impl ResultHead {
         Some((ResultHead::of(first).ok()?, bytes))
     }
 
-    /// Reads a body that holds a whole result.
-    #[inline]
-    pub(super) fn whole(mut body: Reader<'_>) -> Option<(ResultHead, &[u8])> {
-        Some((ResultHead::of(body.first().ok()?).ok()?, body.rest()))
-    }
-
-    #[inline]
+    #[inline(always)]
     pub(super) fn read<'a>(flags: u8, mut r: Reader<'a>) -> Result<(ResultHead, Part<'a>), Malformed> {
         let head = ResultHead::of(r.first()?)?;
         Ok((head, Part::read(flags, r)?))

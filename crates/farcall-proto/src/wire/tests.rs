@@ -409,7 +409,8 @@ fn each_flag_has_its_meaning_and_unknown_flags_have_none() {
     assert_eq!([0x00, 0x01, 0x02, 0x03].map(detaches), [false, true, false, true]);
     let is_whole = |kind: u8, flags: u8| {
         let result = frame(kind, flags, &[0, 0, 0, 1, 0]);
-        first(&result).whole_result().is_some()
+        let raw = first(&result);
+        raw.is_result() && raw.result().is_ok_and(|(_, part)| part.fragment.is_none())
     };
     assert_eq!([is_whole(RESULT, 0), is_whole(RESULT, 2), is_whole(STATE, 0)], [true, false, false]);
 }

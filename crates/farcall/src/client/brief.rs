@@ -95,14 +95,14 @@ impl Endpoint {
             state.conversation.start_lone((export, procedure), arguments, &mut tools.out)?
         };
         // Before it leaves: no call may seem to have left later than it did (docs/protocol.md 7.2).
-        let sent = if brief.is_timed() || self.timers.any() { Some(self.env.now()) } else { None };
-        let left = self.socket.send(peer.address, &tools.out[..brief.bytes()]);
+        let sent = if brief.timed || self.timers.any() { Some(self.env.now()) } else { None };
+        let left = self.socket.send(peer.address, &tools.out[..brief.bytes]);
         let (wait, mut earliest) = match sent {
             Some(sent) => {
-                let mut earliest = self.begin_lead(sent.plus(brief.patience()));
+                let mut earliest = self.begin_lead(sent.plus(brief.patience));
                 (self.wait(&mut earliest, NEVER, sent), earliest)
             }
-            None => (self.nap(brief.patience()), NEVER),
+            None => (self.nap(brief.patience), NEVER),
         };
         let received = self.socket.receive(&mut tools.buffer, wait);
         self.timers.awake();

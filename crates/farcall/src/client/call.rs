@@ -87,13 +87,13 @@ impl Endpoint {
             self.list(mine.peer);
         }
         let now = self.env.now();
-        let sent = self.socket.send(mine.peer.address, &out[..lone.bytes()]);
+        let sent = self.socket.send(mine.peer.address, &out[..lone.bytes]);
         mine.lone = Some((lone, now));
         if sent.is_err() {
             mine.go_on(now, arguments);
             mine.peer.lock().conversation.handle_unreachable(now);
         }
-        Some((now, now.plus(lone.patience())))
+        Some((now, now.plus(lone.patience)))
     }
 
     /// Starts a call whose arguments are encoded, and sends its first datagrams. The time, and the

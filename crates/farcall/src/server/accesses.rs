@@ -243,8 +243,8 @@ impl Core {
     ) -> Option<usize> {
         let exports = &self.exports;
         self.protocol.answer_reading(now, from, reading, out, |reading, room| {
-            let exported = exports.find(reading.export())?;
-            let len = exported.memory()?.read(reading.procedure(), reading.args(), room)?;
+            let exported = exports.find(reading.export)?;
+            let len = exported.memory()?.read(reading.procedure, reading.args, room)?;
             exported.count_access();
             Some(len)
         })

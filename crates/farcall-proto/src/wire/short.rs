@@ -1,0 +1,104 @@
+//! The frames that have a few fields of fixed length and nothing behind them, PADDING, and POST.
+
+use super::kinds::*;
+use super::{FRAME_HEAD, Frame, Malformed, Position, Reader, Writer};
+
+/// The flag of a PROBE for a call whose end its caller does not wait for.
+const DETACHED: u8 = 0x01;
+
+/// What a client says of itself in every datagram where it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ack {
+    /// Every call of a smaller number has ended at the caller.
+    pub low: u64,
+    /// The largest datagram that is known to pass both ways.
+    pub datagram: u32,
+}
+
+/// What the server knows of a call that was asked after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// The server knows nothing of it. The caller is to send it, or send it again.
+    Unknown = 0,
+    /// It is being executed, or waits for it.
+    Running = 2,
+    /// It was executed and the result is no longer held.
+    Gone = 3,
+}
+
+/// Reads a frame of one of these types. Returns `None` for one that is to be skipped: PADDING, and any frame
+/// of a type from 0x80 on that this version does not know.
+pub(super) fn read(kind: u8, flags: u8, mut r: Reader<'_>) -> Result<Option<Frame<'_>>, Malformed> {
+    Ok(Some(match kind {
+        // The number of the datagram that it answers follows. It is only for people who read captures.
+        CHALLENGE => Frame::Challenge(r.u64()?),
+        CANCEL => Frame::Cancel(Position::read(&mut r)?),
+        PROBE => Frame::Probe { position: Position::read(&mut r)?, detached: flags & DETACHED != 0 },
+        STATE => {
+            let position = Position::read(&mut r)?;
+            let known = [Progress::Unknown, Progress::Running, Progress::Gone];
+            let number = r.u32()?;
+            let progress = known.into_iter().find(|progress| *progress as u32 == number);
+            Frame::State(position, progress.ok_or(Malformed)?)
+        }
+        MTU_PROBE => Frame::MtuProbe(r.u32()?),
+        MTU_ECHO => Frame::MtuEcho(r.u32()?),
+        POST => Frame::Post(r.u64()?, r.rest()),
+        ACK => Frame::Ack(Ack { low: r.u64()?, datagram: r.u32()? }),
+        // ACK has the first of the numbers that may be skipped, so it stands above.
+        PADDING | NON_CRITICAL.. => return Ok(None),
+        _ => return Err(Malformed),
+    }))
+}
+
+impl Writer<'_> {
+    /// Writes a CHALLENGE: a hint that the server does not know the conversation, so that the client shows its
+    /// ticket.
+    pub fn challenge(&mut self, conversation: u64, number: u64) {
+        self.frame(CHALLENGE, 0, 16).u64(conversation).u64(number);
+    }
+
+    /// Writes a CANCEL: the caller gives a call up.
+    pub fn cancel(&mut self, position: Position) {
+        self.position(CANCEL, 0, position, 0);
+    }
+
+    /// Writes a PROBE: the caller asks what has become of a call.
+    pub fn probe(&mut self, position: Position, detached: bool) {
+        self.position(PROBE, if detached { DETACHED } else { 0 }, position, 0);
+    }
+
+    /// Writes a STATE: the answer to a PROBE.
+    pub fn state(&mut self, position: Position, progress: Progress) {
+        self.position(STATE, 0, position, 4).u32(progress as u32);
+    }
+
+    /// Writes an MTU-PROBE, or the MTU-ECHO that answers one, and brings the datagram to exactly `size` bytes.
+    pub fn mtu(&mut self, echo: bool, size: usize) {
+        self.frame(if echo { MTU_ECHO } else { MTU_PROBE }, 0, 4).u32(size as u32);
+        self.pad(size);
+    }
+
+    /// Writes a POST, bytes for an export that belong to no call, and returns whether there was room.
+    pub fn post(&mut self, export: u64, bytes: &[u8]) -> bool {
+        let fits = self.fits(8 + bytes.len());
+        if fits {
+            self.frame(POST, 0, 8 + bytes.len()).u64(export).bytes(bytes);
+        }
+        fits
+    }
+
+    /// Writes an ACK.
+    pub fn ack(&mut self, ack: Ack) {
+        self.frame(ACK, 0, 12).u64(ack.low).u32(ack.datagram);
+    }
+
+    /// Brings the datagram to `size` bytes, tag included, or as near as PADDING can.
+    pub fn pad(&mut self, size: usize) {
+        let missing = size.saturating_sub(self.len() + self.tag());
+        if missing >= FRAME_HEAD {
+            let len = (missing - FRAME_HEAD).min(self.room()) & !3;
+            self.frame(PADDING, 0, len).zeros();
+        }
+    }
+}
