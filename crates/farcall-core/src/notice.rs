@@ -43,7 +43,7 @@ impl Notice {
 
     /// Returns whether the call was given up.
     pub fn is_told(&self) -> bool {
-        self.told.load(Ordering::SeqCst)
+        self.told.load(Ordering::Acquire)
     }
 
     /// Sets the waker to wake when the call is given up, in place of an earlier one. The caller checks
@@ -59,7 +59,7 @@ impl Notice {
     /// wakes it through [`guard`](crate::guard), without a lock.
     #[must_use]
     pub fn tell(&self) -> Option<Waker> {
-        self.told.store(true, Ordering::SeqCst);
+        self.told.store(true, Ordering::Release);
         lock(&self.waker).take()
     }
 }
@@ -77,9 +77,9 @@ impl Notices {
     pub fn add(&self, key: CallKey, notice: &Arc<Notice>) -> bool {
         let mut calls = lock(&self.calls);
         calls.entry(key).or_default().push(notice.clone());
-        self.count.fetch_add(1, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::AcqRel);
         let deadline = notice.deadline.map_or(NEVER, Time::as_nanos);
-        deadline < self.earliest.fetch_min(deadline, Ordering::SeqCst)
+        deadline < self.earliest.fetch_min(deadline, Ordering::AcqRel)
     }
 
     /// Removes a notice that [`add`](Notices::add) registered.
@@ -88,7 +88,7 @@ impl Notices {
         let Some(of_call) = calls.get_mut(&key) else { return };
         if let Some(at) = of_call.iter().position(|other| Arc::ptr_eq(other, notice)) {
             of_call.swap_remove(at);
-            self.count.fetch_sub(1, Ordering::SeqCst);
+            self.count.fetch_sub(1, Ordering::AcqRel);
         }
         if of_call.is_empty() {
             calls.remove(&key);
@@ -97,17 +97,17 @@ impl Notices {
 
     /// Takes the notices of a call that was given up, and returns their wakers.
     pub fn take(&self, key: CallKey) -> Vec<Waker> {
-        if self.count.load(Ordering::SeqCst) == 0 {
+        if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
         let told = lock(&self.calls).remove(&key).unwrap_or_default();
-        self.count.fetch_sub(told.len(), Ordering::SeqCst);
+        self.count.fetch_sub(told.len(), Ordering::AcqRel);
         told.iter().filter_map(|notice| notice.tell()).collect()
     }
 
     /// Returns a time before which no deadline passes, or `None` if no notice has a deadline.
     pub fn next(&self) -> Option<Time> {
-        match self.earliest.load(Ordering::SeqCst) {
+        match self.earliest.load(Ordering::Acquire) {
             NEVER => None,
             earliest => Some(Time::from_nanos(earliest)),
         }
@@ -124,8 +124,8 @@ impl Notices {
         });
         let earliest = calls.values().flatten().filter_map(|notice| notice.deadline).min();
         let next = earliest.map_or(NEVER, |earliest| earliest.max(now + MIN_SEARCH_INTERVAL).as_nanos());
-        self.earliest.store(next, Ordering::SeqCst);
-        self.count.fetch_sub(told.len(), Ordering::SeqCst);
+        self.earliest.store(next, Ordering::Release);
+        self.count.fetch_sub(told.len(), Ordering::AcqRel);
         drop(calls);
         told.iter().filter_map(|notice| notice.tell()).collect()
     }

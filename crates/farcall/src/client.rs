@@ -83,7 +83,9 @@ pub(crate) struct Endpoint {
     left: AtomicU64,
     /// Somebody has led since the service thread last looked.
     led: AtomicBool,
-    /// How many waits of tasks there are, for calls that were started or answers to binds.
+    /// How many waits of tasks there are, for calls that were started or answers to binds. SeqCst, here and in
+    /// `busy`: a thread writes one of them and then summons the service thread, which says that it rests and
+    /// then reads them (`FlushSignal::rest`).
     tasks: AtomicUsize,
     /// Peers with calls that were started and have not ended, or that tasks ask for an export.
     busy: AtomicUsize,

@@ -358,7 +358,7 @@ impl Server {
 
     /// Tells the server's threads to end once they have finished the calls that they execute.
     pub(crate) fn stop(&self) {
-        if self.generation != fork::generation() || self.stopped.swap(true, Ordering::SeqCst) {
+        if self.generation != fork::generation() || self.stopped.swap(true, Ordering::AcqRel) {
             return;
         }
         self.watchdog.set();
@@ -406,7 +406,7 @@ impl Server {
     /// are the user's code.
     fn note_cancelled(&self, core: &mut Core, key: CallKey) {
         core.cancelled.insert(key);
-        self.any_cancelled.store(true, Ordering::SeqCst);
+        self.any_cancelled.store(true, Ordering::Release);
         core.accessor.woken.append(&mut self.notices.take(key));
     }
 
@@ -421,7 +421,7 @@ impl Server {
     #[cold]
     fn forget_one_cancelled(&self, core: &mut Core, key: CallKey) {
         if core.cancelled.remove(&key) {
-            self.any_cancelled.store(!core.cancelled.is_empty(), Ordering::SeqCst);
+            self.any_cancelled.store(!core.cancelled.is_empty(), Ordering::Release);
         }
     }
 

@@ -48,7 +48,8 @@ pub(crate) struct Link {
     back: Option<Arc<dyn Back>>,
     table: Mutex<Table>,
     receiving: Receiving,
-    /// `Table::way` is blocked: the leader must see when it is not.
+    /// A copy of `SendQueue::blocked` that is read without the table's lock. A leader that reads an old value
+    /// does no harm, because the thread that blocks the queue engages the service thread.
     blocked: AtomicBool,
     state: AtomicU8,
     /// Wakes a thread that gathers here.
@@ -139,7 +140,7 @@ impl Link {
 
     /// New calls are made elsewhere from now on. It ends when none is under way here any more.
     pub(crate) fn replace(&self) {
-        self.state.fetch_max(REPLACED, Ordering::SeqCst);
+        self.state.fetch_max(REPLACED, Ordering::AcqRel);
         let table = self.lock();
         if table.is_empty() && self.is_unled() {
             self.fail(table, Kind::Unreachable, "the connection was silent for too long");
@@ -151,7 +152,7 @@ impl Link {
     pub(crate) fn late(&self, then: u64) -> TransportError {
         let now = self.receiving.heard.load(Ordering::Relaxed);
         if !self.datagrams && (now == then || now % 2 == 1) {
-            self.state.fetch_max(SILENT, Ordering::SeqCst);
+            self.state.fetch_max(SILENT, Ordering::AcqRel);
         }
         TransportError::late()
     }
@@ -351,7 +352,7 @@ impl Link {
             }
         };
         if !table.send_queue.took(bytes, sent) {
-            self.blocked.store(true, Ordering::SeqCst);
+            self.blocked.store(true, Ordering::Release);
         }
         table
     }
@@ -360,13 +361,13 @@ impl Link {
     pub(crate) fn unblock(&self) {
         let mut table = self.lock();
         table.send_queue.blocked = false;
-        self.blocked.store(false, Ordering::SeqCst);
+        self.blocked.store(false, Ordering::Release);
         self.flush(table);
     }
 
     /// Where the system takes no more and this thread does not lead, the service thread sees when it does.
     fn engage_if_blocked(self: &Arc<Self>) {
-        if self.blocked.load(Ordering::SeqCst) {
+        if self.blocked.load(Ordering::Acquire) {
             service::engage(self);
         }
     }
@@ -543,7 +544,7 @@ impl Link {
 
     /// Receives once, as the leader.
     fn receive(self: &Arc<Self>, reader: &mut Reader, wait: Wait, own: Option<&OwnCall>) -> Reception {
-        if self.blocked.load(Ordering::SeqCst) && wait != Wait::No {
+        if self.blocked.load(Ordering::Acquire) && wait != Wait::No {
             let time = if let Wait::For(time) = wait { Some(time) } else { None };
             match carrier::wait(&*self.env, &*self.carrier, true, None, time) {
                 Ok(ready) if ready.write => self.unblock(),
@@ -676,7 +677,7 @@ impl Link {
             return;
         }
         let watchers = table.fail(kind, why.into());
-        self.state.store(DEAD, Ordering::SeqCst);
+        self.state.store(DEAD, Ordering::Release);
         drop(table);
         self.carrier.shutdown();
         watchers.into_iter().for_each(|watcher| watcher.wake(false));
@@ -725,7 +726,7 @@ impl Link {
         let until = [until, self.due()].into_iter().flatten().min();
         let time = until.map(|until| until.since(self.env.now()));
         let time = if alarm.is_some() { time } else { Some(time.map_or(SOON, |time| time.min(SOON))) };
-        let blocked = self.blocked.load(Ordering::SeqCst);
+        let blocked = self.blocked.load(Ordering::Acquire);
         if let Ok(ready) = carrier::wait(&*self.env, &*self.carrier, blocked, alarm.map(Alarm::source), time)
         {
             if ready.write {
@@ -745,7 +746,7 @@ impl Link {
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
-        self.blocked.load(Ordering::SeqCst)
+        self.blocked.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_served_back(&self) -> bool {

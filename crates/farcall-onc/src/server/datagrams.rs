@@ -31,6 +31,9 @@ pub(super) struct Datagrams {
     /// Calls that are put aside because their hosts have their share of the calls that execute; and how many
     /// there are.
     aside: Mutex<FairQueue<Aside>>,
+    ///
+    /// SeqCst: a receiver that puts a call aside writes this and then reads how many threads execute; a thread
+    /// that ends or waits writes that and then reads this. At least one of them serves the call.
     put_aside: AtomicUsize,
 }
 

@@ -19,6 +19,10 @@ pub(super) struct Hosts {
     budget: usize,
     /// How many calls of all hosts are under way. It may be below zero for a moment, when a call's end is
     /// counted before its beginning.
+    ///
+    /// SeqCst, here and in [`Host::running`]: the thread that ends a call writes these counts and then reads
+    /// how many connections are parked; the thread that parks one writes that and then reads these counts. At
+    /// least one of them sees what the other wrote, and lets a connection go on.
     running: AtomicIsize,
 }
 
@@ -71,7 +75,7 @@ impl Hosts {
         let host = {
             let mut known = self.lock();
             let host = known.entry(key).or_insert_with(|| Arc::new(Host::new(key))).clone();
-            host.connections.fetch_add(1, Ordering::SeqCst);
+            host.connections.fetch_add(1, Ordering::Relaxed);
             host
         };
         Account { hosts: self.clone(), host, bytes: AtomicUsize::new(0) }
@@ -84,7 +88,7 @@ impl Hosts {
 
     /// How many bytes are held.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::SeqCst)
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// How many bytes are to be given up.
@@ -109,11 +113,11 @@ impl Host {
     }
 
     pub(super) fn connections(&self) -> usize {
-        self.connections.load(Ordering::SeqCst)
+        self.connections.load(Ordering::Relaxed)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::SeqCst)
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -149,20 +153,20 @@ impl Account {
 
     /// How many bytes are held for the connection.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::SeqCst)
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Counts `bytes` more as held. Returns whether all hosts together hold too many.
     pub(super) fn add(&self, bytes: usize) -> bool {
-        self.bytes.fetch_add(bytes, Ordering::SeqCst);
-        self.host.bytes.fetch_add(bytes, Ordering::SeqCst);
-        self.hosts.bytes.fetch_add(bytes, Ordering::SeqCst) + bytes > self.hosts.budget
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.host.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.hosts.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.hosts.budget
     }
 
     /// Counts `bytes` fewer as held.
     pub(super) fn subtract(&self, bytes: usize) {
         for held in [&self.bytes, &self.host.bytes, &self.hosts.bytes] {
-            held.fetch_sub(bytes, Ordering::SeqCst);
+            held.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 
@@ -194,7 +198,7 @@ impl Drop for Account {
     fn drop(&mut self) {
         self.subtract(self.bytes());
         let mut known = self.hosts.lock();
-        if self.host.connections.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.host.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
             known.remove(&self.host.key);
         }
     }
@@ -238,7 +242,7 @@ mod tests {
         drop(b);
         assert_eq!((hosts.excess(), a.host().bytes(), a.bytes()), (0, 60, 60));
         drop(a);
-        assert!(hosts.lock().is_empty() && hosts.bytes.load(Ordering::SeqCst) == 0);
+        assert!(hosts.lock().is_empty() && hosts.bytes.load(Ordering::Relaxed) == 0);
     }
 
     #[test]

@@ -5,6 +5,13 @@
 //! does not hold up others, another thread receives there: before a procedure that is known to be slow, and
 //! otherwise as soon as the *watchdog* sees a thread in the same procedure at two of its looks. The watchdog
 //! sleeps while nothing happens.
+//!
+//! Orderings: SeqCst where one thread writes a word of these and then reads another, which a second thread
+//! writes and reads the other way round, so that at least one of them sees what the other wrote. The pairs are
+//! `turn` of a worker and `awake` (a thread that begins to execute, and the watchdog before it sleeps);
+//! `stopped` and `present`, `executing` (`stop`, and a thread that leaves); `waiting` and `called` (a thread
+//! that leaves a point, and the watchdog); `aside` and the number of calls put aside (a procedure that waits,
+//! and a receiver that puts a call aside); `sweeping` and what is to be swept.
 
 use std::io;
 use std::num::NonZero;

@@ -52,6 +52,8 @@ pub(super) struct Streams {
     lobby: Mutex<VecDeque<(Arc<dyn Stream>, Peer)>>,
     /// Connections that wait until their host has fewer calls under way; and how many.
     parked: Mutex<Vec<Arc<Connection>>>,
+    ///
+    /// SeqCst for the reason given at `Hosts::running`.
     parked_count: AtomicUsize,
     /// Somebody has connections give bytes up.
     relieving: Mutex<()>,

@@ -34,6 +34,9 @@ pub(super) struct Service {
     running: AtomicBool,
     starting: Mutex<()>,
     /// A task has waited for a call since it last led: it leads without a nap.
+    ///
+    /// SeqCst: a task writes this and then reads whether the service thread watches; the service thread says
+    /// that it no longer watches and then reads this (`is_hurried`). At least one of them sees the other.
     polled: AtomicBool,
     stopped: AtomicBool,
 }
@@ -46,19 +49,19 @@ impl Service {
 
     /// Starts the thread, unless it was started. Where there can be none now, the next call tries again.
     pub(super) fn run(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> io::Result<()> {
-        if self.running.load(Ordering::SeqCst) { Ok(()) } else { self.start(endpoint) }
+        if self.running.load(Ordering::Acquire) { Ok(()) } else { self.start(endpoint) }
     }
 
     #[cold]
     fn start(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> io::Result<()> {
         // Nobody counts on a thread that another is still trying to start.
         let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.running.load(Ordering::SeqCst) {
+        if self.running.load(Ordering::Acquire) {
             return Ok(());
         }
         let (service, weak) = (self.clone(), Arc::downgrade(endpoint));
         endpoint.env.spawn("farcall-service", Box::new(move || service.live(&weak)))?;
-        self.running.store(true, Ordering::SeqCst);
+        self.running.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -81,12 +84,12 @@ impl Service {
 
     /// Ends the thread.
     pub(super) fn stop(&self) {
-        self.stopped.store(true, Ordering::SeqCst);
+        self.stopped.store(true, Ordering::Release);
         self.waiter.wake();
     }
 
     fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
+        self.stopped.load(Ordering::Acquire)
     }
 
     /// Naps, leads, or stands by to lead, while there is anything to do it for.

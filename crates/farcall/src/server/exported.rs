@@ -29,6 +29,9 @@ pub(crate) struct Exported {
     /// Calls that execute or are queued.
     running: AtomicUsize,
     /// Whether a thread waits for `idle`.
+    ///
+    /// SeqCst: the thread that waits writes this and then reads `running`; a thread that ends a call writes
+    /// `running` and then reads this. At least one of them sees what the other wrote.
     draining: AtomicBool,
     /// Set when `running` falls to zero while draining.
     idle: Arc<dyn Event>,

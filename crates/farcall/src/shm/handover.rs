@@ -46,12 +46,12 @@ impl<E> Handover<E> {
     /// and whether the caller has to tell the service thread of the call.
     pub(super) fn listen(&self, waker: &Waker) -> (Option<Waker>, bool) {
         let former = self.lock().waker.replace(waker.clone());
-        (former, !self.awaited.swap(true, Ordering::SeqCst))
+        (former, !self.awaited.swap(true, Ordering::AcqRel))
     }
 
     /// Whether the service thread was told of the call.
     pub(super) fn is_awaited(&self) -> bool {
-        self.awaited.load(Ordering::SeqCst)
+        self.awaited.load(Ordering::Acquire)
     }
 
     /// Gives the call up by running `give_up`, and lets the caller wait until `until` for the server's

@@ -22,11 +22,11 @@ impl HostSignal {
     }
 
     pub(super) fn stop(&self) {
-        self.stopped.store(true, Ordering::SeqCst);
+        self.stopped.store(true, Ordering::Release);
         self.wake();
     }
 
     pub(super) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
+        self.stopped.load(Ordering::Acquire)
     }
 }

@@ -77,8 +77,8 @@ impl Service {
     /// It keeps no connection alive while nothing is awaited.
     fn live(&self, caller: &Caller, link: &Weak<impl Connection>) {
         let mut nap = FIRST_NAP;
-        while !self.stopped.load(Ordering::SeqCst) {
-            self.idle.store(true, Ordering::SeqCst);
+        while !self.stopped.load(Ordering::Acquire) {
+            self.idle.store(true, Ordering::Release);
             let intent = caller.announce_sleep();
             let link = link.upgrade();
             let (now, ended, awaited) = match &link {
@@ -87,12 +87,12 @@ impl Service {
             };
             let Some(link) = link.filter(|_| awaited > 0) else {
                 // Whoever adds a call wakes us, and so does the end of the connection.
-                if ended == 0 && !self.stopped.load(Ordering::SeqCst) {
+                if ended == 0 && !self.stopped.load(Ordering::Acquire) {
                     caller.sleep_until_woken(intent, None);
                 }
                 continue;
             };
-            self.idle.store(false, Ordering::SeqCst);
+            self.idle.store(false, Ordering::Release);
             if ended > 0 {
                 nap = FIRST_NAP;
                 continue;
@@ -132,7 +132,7 @@ impl Service {
     }
 
     pub(super) fn stop(&self) {
-        self.stopped.store(true, Ordering::SeqCst);
+        self.stopped.store(true, Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<dyn AwaitedCall>>> {
@@ -152,7 +152,7 @@ impl<C: Connection> Awaited<'_, C> {
         self.service.lock().push(call.clone());
         // Either it sees the answer, or the server sees that it is to ring.
         let is_there = !call.watch();
-        if self.service.idle.swap(false, Ordering::SeqCst) || is_there || timed {
+        if self.service.idle.swap(false, Ordering::AcqRel) || is_there || timed {
             self.link.caller().wake();
         }
     }

@@ -42,6 +42,9 @@ pub(super) struct Session {
     spin: Duration,
     state: Mutex<State>,
     /// Whether requests are taken no longer, because the caller is gone or the server has stopped.
+    ///
+    /// SeqCst: a worker announces its sleep and then reads this; `close` writes this and then wakes the workers
+    /// that have announced theirs. At least one of them sees what the other wrote.
     closed: AtomicBool,
     /// For each slot, the number of the call that executes or is queued; 0 if there is none.
     open: Box<[AtomicU64; SLOT_COUNT]>,
@@ -115,12 +118,12 @@ impl Session {
     /// Gives up the calls of a caller whose process is gone, except those that it detached.
     pub(super) fn forsake(&self) {
         for (slot, open) in self.open.iter().enumerate() {
-            let number = open.load(Ordering::SeqCst);
+            let number = open.load(Ordering::Acquire);
             if number == 0 || self.bulk.memory.is_detached(slot, number) {
                 continue;
             }
             self.server
-                .give_up(self.caller(), self.key(slot, number), &|| open.load(Ordering::SeqCst) == number);
+                .give_up(self.caller(), self.key(slot, number), &|| open.load(Ordering::Acquire) == number);
         }
     }
 
@@ -181,7 +184,7 @@ impl Session {
             }
         };
         // This comes before the answer, because after the answer the slot may have another call.
-        self.open[slot].store(0, Ordering::SeqCst);
+        self.open[slot].store(0, Ordering::Release);
         let gone = if body.len() > SLOT_BODY_BYTES { outflow.put(body, 0) } else { 0 };
         let rest = &body[gone..];
         self.bulk.memory.prepare(slot, status, rest);
@@ -353,7 +356,7 @@ impl<'p> Receiver<'p> {
     fn read(&mut self, slot: usize, number: u64) -> Result<(), Failure> {
         let session = self.session;
         let request = session.bulk.memory.request(slot);
-        if session.open[slot].load(Ordering::SeqCst) != 0 {
+        if session.open[slot].load(Ordering::Acquire) != 0 {
             return self.misused();
         }
         let Request::Call { call, len, bulk } = request else {
@@ -401,7 +404,7 @@ impl<'p> Receiver<'p> {
         if work.exported.elsewhere().is_some() {
             work.back = Some(session.clone());
         }
-        session.open[slot].store(number, Ordering::SeqCst);
+        session.open[slot].store(number, Ordering::Release);
         Ok(())
     }
 
@@ -472,7 +475,7 @@ impl<'p> Receiver<'p> {
         };
         let number = state.cursor.number(slot);
         drop(state);
-        let executes = || session.open[slot].load(Ordering::SeqCst) == number;
+        let executes = || session.open[slot].load(Ordering::Acquire) == number;
         if executes() {
             session.server.give_up(session.caller(), session.key(slot, number), &executes);
         }

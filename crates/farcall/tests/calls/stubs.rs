@@ -235,9 +235,12 @@ fn the_interface_describes_itself() {
     assert_eq!(facts[0].deadline, Some(Duration::from_millis(500)));
 
     let model = <dyn Kitchen as Interface>::interface();
-    assert_eq!((&*model.name, &*model.docs), ("Kitchen", "Everything that an argument or a result may be."));
+    assert_eq!(
+        (&*model.name, &*model.docs),
+        ("Kitchen", "An interface with every kind of argument and result.")
+    );
     let text = model.by_name("text").unwrap();
-    assert_eq!(text.docs, "Text, lent from the packet.");
+    assert_eq!(text.docs, "Takes text that borrows from the packet.");
     assert_eq!(model.signature(text), "text(text: string<>) -> string<>");
     assert_eq!(
         model.signature(model.by_name("owned").unwrap()),

@@ -94,8 +94,9 @@ impl Service {
     }
 
     fn wake(&self) {
-        // What it is to see was written before, under a lock that it takes after saying that it sleeps.
-        if self.sleeping.load(Ordering::SeqCst) {
+        // The calling thread wrote what the service thread is to see under a lock. The service thread takes
+        // that lock after it sets `sleeping`: either it sees what was written, or this thread sees `sleeping`.
+        if self.sleeping.load(Ordering::Acquire) {
             self.alarm.ring();
         }
     }
@@ -108,13 +109,13 @@ impl Service {
         let mut links: Vec<Tended> = Vec::new();
         let mut nap = NAP;
         loop {
-            self.sleeping.store(true, Ordering::SeqCst);
+            self.sleeping.store(true, Ordering::Release);
             links.extend(self.newcomers().drain(..).map(Tended::new));
             let now = self.env.now();
             links.retain_mut(|tended| tended.tend(now));
             let time = match links.iter().any(|tended| tended.quiet < QUIET_LOOKS) {
                 true => {
-                    self.sleeping.store(false, Ordering::SeqCst);
+                    self.sleeping.store(false, Ordering::Release);
                     let moved = links.iter().any(|tended| tended.quiet == 0);
                     nap = if moved { NAP } else { (nap * 2).min(LONGEST_NAP) };
                     Some(nap)
@@ -135,7 +136,7 @@ impl Service {
         let holds = links.iter().any(|tended| tended.interest.read && tended.link.carrier().holds());
         let _ = self.env.wait_any(&mut wanted, if holds { Some(Duration::ZERO) } else { time });
         let ready: Vec<Interest> = wanted.iter().skip(1).map(|wanted| wanted.ready).collect();
-        self.sleeping.store(false, Ordering::SeqCst);
+        self.sleeping.store(false, Ordering::Release);
         self.alarm.quiet();
         let waited_for = links.iter().filter(|tended| tended.wanted().is_some());
         for (tended, ready) in waited_for.zip(ready) {

@@ -377,7 +377,7 @@ impl Connection {
                 return;
             }
             // The call is counted before its thread can see that its turn is over, and count it as ended.
-            self.running.fetch_add(1, Ordering::SeqCst);
+            self.running.fetch_add(1, Ordering::AcqRel);
             self.account.begin();
             self.next_turn();
             self.send_batch(&mut inbox) && self.offer()
@@ -402,7 +402,7 @@ impl Connection {
             return self.close();
         }
         lock(&self.outbox).resting = true;
-        if !self.parked.swap(true, Ordering::SeqCst) {
+        if !self.parked.swap(true, Ordering::AcqRel) {
             self.streams.park(self.clone());
         }
         // One may have ended meanwhile.
@@ -411,7 +411,7 @@ impl Connection {
 
     /// Goes on.
     pub(super) fn unpark(&self) {
-        self.parked.store(false, Ordering::SeqCst);
+        self.parked.store(false, Ordering::Release);
         if !self.offer() {
             self.close();
         }
@@ -470,7 +470,7 @@ impl Connection {
     /// The end of a call whose turn was passed on.
     fn finish(self: &Arc<Self>, answered: bool, reply: &Outgoing) {
         let sent = !answered || self.send_reply(&[], reply);
-        self.running.fetch_sub(1, Ordering::SeqCst);
+        self.running.fetch_sub(1, Ordering::AcqRel);
         self.account.end();
         self.streams.unpark();
         if sent { self.close_if_done() } else { self.close() }
@@ -591,7 +591,7 @@ impl Connection {
 
     /// Whether all that came was answered, and the answers have left.
     fn owes_nothing(&self) -> bool {
-        let answered = !self.owing.load(Ordering::Acquire) && self.running.load(Ordering::SeqCst) == 0;
+        let answered = !self.owing.load(Ordering::Acquire) && self.running.load(Ordering::Acquire) == 0;
         answered && lock(&self.outbox).unsent.is_empty()
     }
 
@@ -600,7 +600,7 @@ impl Connection {
             let outbox = lock(&self.outbox);
             outbox.ended && outbox.unsent.is_empty()
         };
-        if done && self.running.load(Ordering::SeqCst) == 0 {
+        if done && self.running.load(Ordering::Acquire) == 0 {
             self.close();
         }
     }
@@ -624,7 +624,7 @@ impl Connection {
 
     /// How long nothing has come, if the connection could be closed for that.
     pub(super) fn idle(&self, now: Time) -> Option<Duration> {
-        let served = self.running.load(Ordering::SeqCst) > 0 || self.parked.load(Ordering::SeqCst);
+        let served = self.running.load(Ordering::Acquire) > 0 || self.parked.load(Ordering::Acquire);
         if served || !lock(&self.outbox).resting {
             return None;
         }

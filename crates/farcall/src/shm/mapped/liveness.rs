@@ -57,7 +57,7 @@ impl Watcher {
     }
 
     pub(crate) fn stop(&self) {
-        self.shared.stopped.store(true, Ordering::SeqCst);
+        self.shared.stopped.store(true, Ordering::Release);
         self.shared.alarm.set();
     }
 
@@ -81,7 +81,7 @@ impl Watcher {
 impl Shared {
     fn live(&self) {
         let mut ready = Vec::new();
-        while !self.stopped.load(Ordering::SeqCst) {
+        while !self.stopped.load(Ordering::Acquire) {
             self.epoll.wait(None, &mut ready);
             for name in ready.drain(..) {
                 if name == ALARM {

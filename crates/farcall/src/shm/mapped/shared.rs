@@ -145,7 +145,8 @@ impl SharedMapping {
     /// Writes the control word. A child of this process has it mapped too, and must not write it.
     fn publish(&self, generation: u64) {
         if let (true, Some([word, ..])) = (self.process == fork::generation(), self.control.words()) {
-            word.store(generation, Ordering::SeqCst);
+            // Release is enough: where the order of this and later reads matters, a SeqCst fence follows.
+            word.store(generation, Ordering::Release);
         }
     }
 
