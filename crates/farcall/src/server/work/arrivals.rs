@@ -1,4 +1,5 @@
-//! What a worker has received and not yet acted on: the bytes, and the calls, accesses and cancels in them.
+//! Holds what a worker has received until it acts on it: the bytes, and the calls, accesses and cancels in
+//! them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ fn buffer() -> Box<[u8]> {
     vec![0; 64 << 10].into_boxed_slice()
 }
 
-/// What came in the datagrams that a worker received last. All but `current` is empty between two receives.
+/// The calls, accesses and cancels in the datagrams that a worker received last. All but `current` is empty
+/// between two receives.
 #[derive(Default)]
 pub(super) struct Arrivals {
     /// The call that this worker is to execute.
@@ -67,26 +69,11 @@ impl Arrivals {
     /// Takes in a call or an access. The first call becomes `current`, further quick calls go to the batch,
     /// and the others to `arrived`.
     ///
-    /// (Inlined where a datagram brings one call and nothing else, which is the usual case. The call is built
-    /// in place, because it has about 200 bytes.)
+    /// (Inlined at both callers, the datagram that brings one call and the one that brings several: 5 % of a
+    /// server's instructions for 64 outstanding calls. `current` is built in place, because it has about 200
+    /// bytes.)
     #[inline(always)]
     pub(super) fn take(
-        &mut self,
-        incoming: Incoming<'_>,
-        exported: Option<&Arc<Exported>>,
-        origin: Origin<'_>,
-        batch: &mut VecDeque<Work>,
-    ) {
-        match exported {
-            Some(exported) if incoming.procedure < ACCESSES && self.current.is_none() => {
-                self.current = Some(Work::new(incoming, exported, origin));
-            }
-            _ => self.take_further(incoming, exported, origin, batch),
-        }
-    }
-
-    #[inline(never)]
-    fn take_further(
         &mut self,
         incoming: Incoming<'_>,
         exported: Option<&Arc<Exported>>,
@@ -98,6 +85,10 @@ impl Arrivals {
             Some(exported) if incoming.procedure < ACCESSES => exported,
             _ => return self.accesses.push(incoming.into_owned()),
         };
+        if self.current.is_none() {
+            self.current = Some(Work::new(incoming, exported, origin));
+            return;
+        }
         let work = Work::new(incoming, exported, origin);
         if work.is_light() { batch.push_back(work) } else { self.arrived.push(work) }
     }
