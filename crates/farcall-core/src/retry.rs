@@ -94,13 +94,13 @@ impl Retry {
         self.first.get_or_insert_with(why);
     }
 
-    /// The failure of a call for which no server was found after a failed attempt: that of the first attempt,
-    /// if there was one.
-    pub fn unbound(&mut self, why: CallFailed) -> CallFailed {
+    /// Returns the failure of a call for which no server was found: what its first attempt failed with, or
+    /// `why` if it made none.
+    pub fn no_server_found(&mut self, why: CallFailed) -> CallFailed {
         self.first.take().unwrap_or(why)
     }
 
-    /// The failure that the caller is told, with the word on all attempts.
+    /// Returns the failure that the caller gets. Its `ran` covers all attempts.
     pub fn of_all(&self, why: CallFailed) -> CallFailed {
         let ran = either_ran(self.ran, why.ran());
         why.but_ran(ran)
@@ -125,7 +125,8 @@ fn where_to(kind: Kind) -> Option<Place> {
     }
 }
 
-/// Whether a call of two attempts ran. Only an idempotent call that may have run is attempted again.
+/// Returns whether a call of two attempts ran. A call that may have run is attempted again only if it is
+/// idempotent.
 fn either_ran(a: Ran, b: Ran) -> Ran {
     match (a, b) {
         (Ran::Yes, _) | (_, Ran::Yes) => Ran::Yes,
@@ -140,8 +141,8 @@ mod tests {
 
     const HERE: ([u8; 4], u16) = ([127, 0, 0, 1], 1);
 
-    /// The step after one failed attempt: for each word on whether it ran, of a procedure that is not
-    /// idempotent, and of one that is.
+    /// The step after one failed attempt. Rows: `Ran::No`, `Maybe`, `Yes`. Columns: not idempotent,
+    /// idempotent.
     fn steps(kind: Kind, has_other: bool) -> [[Step; 2]; 3] {
         let step =
             |ran, idempotent| Retry::default().next((kind, ran), idempotent, HERE.into(), || has_other);

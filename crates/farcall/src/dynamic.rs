@@ -49,8 +49,8 @@ pub struct Dynamic {
 }
 
 impl Dynamic {
-    /// Binds to what is exported under a name, asks for its description, and binds to that: wherever later
-    /// calls go, the procedures have the types that are described.
+    /// Asks the exporter of a name for its description, and binds the name with it. If a later call goes to an
+    /// exporter whose procedures have other types, the call fails without running.
     ///
     /// # Errors
     /// When nobody exports the name, nobody answers, or the exporter does not describe itself.
@@ -60,7 +60,8 @@ impl Dynamic {
         Ok(Dynamic { binding, description })
     }
 
-    /// A server that does not describe itself, by a description from elsewhere: an `.x` file, say.
+    /// Calls a server that does not describe itself, by a description from elsewhere, for example an `.x`
+    /// file.
     pub fn described(binding: Binding, interface: Interface) -> Dynamic {
         Dynamic { binding, description: Description { interface, farcall: String::new(), wire: Vec::new() } }
     }
@@ -87,7 +88,8 @@ impl Dynamic {
     /// # Errors
     /// As any call. `Declared` holds the encoded exception.
     pub fn call(&self, procedure: &idl::Procedure, arguments: &[u8]) -> crate::Result<Vec<u8>, Vec<u8>> {
-        let outcome = self.binding.call::<Encoded, Encoded>(&facts(procedure), &|e| e.opaque(arguments));
+        let outcome =
+            self.binding.call::<Encoded, Encoded>(&stub_procedure(procedure), &|e| e.opaque(arguments));
         outcome.map(|Encoded(result)| result).map_err(|why| why.map_declared(|Encoded(exception)| exception))
     }
 }
@@ -128,8 +130,8 @@ pub struct Instances {
 }
 
 impl Instances {
-    /// Asks one instance for its description, and binds to all that export the same. Where another one has
-    /// other types its calls fail.
+    /// Asks one instance for its description, and binds to all instances of the name. Calls to an instance
+    /// whose procedures have other types fail.
     ///
     /// # Errors
     /// When nobody exports the name, nobody answers, or the exporter does not describe itself.
@@ -151,7 +153,10 @@ impl Instances {
 
     /// A call of all members as of now, with encoded arguments.
     pub fn multi(&self, procedure: &idl::Procedure, arguments: &[u8]) -> Multi<Encoded, Encoded> {
-        Multi::new(self.members(), Prepared::of(Cow::Owned(facts(procedure)), &|e| e.opaque(arguments)))
+        Multi::new(
+            self.members(),
+            Prepared::of(Cow::Owned(stub_procedure(procedure)), &|e| e.opaque(arguments)),
+        )
     }
 }
 
@@ -161,7 +166,7 @@ impl fmt::Debug for Instances {
     }
 }
 
-fn facts(procedure: &idl::Procedure) -> Procedure {
+fn stub_procedure(procedure: &idl::Procedure) -> Procedure {
     Procedure {
         number: procedure.number,
         name: "the procedure",

@@ -1,4 +1,5 @@
-//! `farcall describe`: what an exporter says of itself, and that as a file; or what an `.x` file says.
+//! `farcall describe`: shows the interface of an exporter or of an `.x` file. Also reads an interface from a
+//! file that `describe --json` printed.
 
 mod file;
 
@@ -39,7 +40,7 @@ impl Describe {
             return file::describe(&self.name, &self.reading, output);
         }
         let description = dynamic::describe(&runtime()?, &self.name)
-            .map_err(|why| onc::unnamed(why, "Of ONC RPC it describes an .x file"))?;
+            .map_err(|why| onc::unnamed(why, "For ONC RPC, name an .x file"))?;
         let model = xdr::to_vec(&description.interface).map_err(|why| Failure::new(why.to_string()))?;
         output.page(|| as_json(&description, &model), || as_text(&description))
     }
@@ -58,12 +59,12 @@ fn interface_as_json(interface: &Interface, model: &[u8]) -> Value {
     json!({
         "interface": interface.name,
         "docs": interface.docs,
-        "procedures": interface.procedures.iter().map(|procedure| of(interface, procedure)).collect::<Vec<_>>(),
+        "procedures": interface.procedures.iter().map(|procedure| procedure_as_json(interface, procedure)).collect::<Vec<_>>(),
         "model": BASE64_STANDARD.encode(model),
     })
 }
 
-fn of(interface: &Interface, procedure: &Procedure) -> Value {
+fn procedure_as_json(interface: &Interface, procedure: &Procedure) -> Value {
     json!({
         "number": procedure.number,
         "name": procedure.name,
@@ -126,14 +127,16 @@ fn documented(docs: &str, indent: &str) -> String {
     docs.lines().map(|line| format!("{}\n", format!("{indent}/// {}", printable(line)).trim_end())).collect()
 }
 
-/// The interface that a file holds, or an exporter has: what is no file and could be a name is asked for.
+/// Returns the interface in a file, or of an exporter. If there is no such file and `of` is a valid name, the
+/// exporter is asked.
 pub fn interface(of: &str) -> Outcome<Interface> {
     if Path::new(of).exists() || of.parse::<farcall::names::Name>().is_err() {
         return read(Path::new(of));
     }
     let described = dynamic::describe(&runtime()?, of);
-    let described =
-        described.map_err(|why| Failure::from(why).about(format!("there is no file {of}, and of that name")));
+    let described = described.map_err(|why| {
+        Failure::from(why).about(format!("there is no file {of}, and asking the exporter {of} failed"))
+    });
     Ok(described?.interface)
 }
 

@@ -115,7 +115,9 @@ impl Ping {
         if !x_file::is_definition(program) {
             let why = format!("{program} is no program's number, no name that is known, and no .x file");
             let known = x_file::known();
-            let hint = format!("names are those that `farcall list` shows, as nfs and mountd, and {known}");
+            let hint = format!(
+                "known names: those that `farcall list` shows (for example nfs, mountd), and: {known}"
+            );
             return Err(Failure::usage(why).hint(hint));
         }
         let versions = self.manner.versions(program, output)?;
@@ -138,7 +140,7 @@ impl Ping {
     }
 }
 
-/// What every program has, by convention (RFC 5531 section 12.1).
+/// The null procedure, which by convention every program has (RFC 5531 section 12.1).
 static NULL: Procedure = Procedure {
     number: 0,
     name: "null",

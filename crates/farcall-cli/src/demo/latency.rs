@@ -54,8 +54,8 @@ pub fn run() -> Outcome<Latency> {
     arguments.extend(pair.iter().map(|[_, server]| format!("--processor={server}")));
     let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
     let server = Process::start(&arguments)?;
-    // A thread of its own, which alone is bound to a processor, and a runtime of its own, which has no other
-    // threads.
+    // A new thread measures, with a new runtime: only this thread, and no thread of another runtime, is bound
+    // to the processor.
     let measuring = std::thread::spawn(move || -> Outcome<_> {
         pair.iter().for_each(|[client, _]| pin::pin(*client));
         // Through shared memory there is nothing to compare with.
@@ -131,7 +131,7 @@ impl Laps {
         Laps(laps)
     }
 
-    /// The time that so many of a thousand laps do not exceed, in microseconds.
+    /// Returns a percentile of the laps, in microseconds: a `per_mille` of 990 is the 99th.
     pub fn us(&self, per_mille: usize) -> f64 {
         let at = (self.0.len() * per_mille / 1000).min(self.0.len() - 1);
         rounded(self.0[at].as_secs_f64() * 1e6, 2)
@@ -139,7 +139,7 @@ impl Laps {
 }
 
 impl Measured {
-    /// Two rows as those of a bench.
+    /// Returns two JSON rows in the form of the benchmarks' rows: bare UDP, then calls.
     pub fn rows(&self, pin: &str) -> [Value; 2] {
         let row = |peer: &str, laps: &Laps| {
             let p50 = laps.us(500);

@@ -1,4 +1,4 @@
-//! Tells the service thread that calls are queued, so that they leave though no caller sends them.
+//! Tells the service thread that calls are queued, so that they are sent even if no caller sends them.
 //!
 //! A call that is started while others are outstanding is queued, to share a datagram or a system call with
 //! the calls that are started next. The thread that started it sends the queue when it waits, and a thread
@@ -13,7 +13,7 @@
 
 use super::sync::{AtomicBool, AtomicU8, Ordering, fence};
 
-/// The state of the service thread, and whether calls may be queued.
+/// The state of the service thread, and whether there might be queued calls.
 pub struct FlushSignal {
     service: AtomicU8,
     queued: AtomicBool,
@@ -44,7 +44,7 @@ impl Default for FlushSignal {
 }
 
 impl FlushSignal {
-    /// Notes that calls were queued where there were none.
+    /// Notes that a call was put into a queue that was empty.
     #[inline]
     pub fn note_queued(&self) -> Duty {
         // Release: the thread that sees the flag in `take` sees the queue's entry in the list of queues.
@@ -69,13 +69,13 @@ impl FlushSignal {
         }
     }
 
-    /// Returns whether calls may be queued.
+    /// Returns whether there might be queued calls.
     #[inline]
     pub fn has_queued(&self) -> bool {
         self.queued.load(Ordering::Acquire)
     }
 
-    /// Returns whether calls may be queued, and forgets it. The caller then empties the queues, each under
+    /// Returns whether there might be queued calls, and forgets it. The caller then empties the queues, each under
     /// its lock. A thread that queues a call fills the queue first and notes it afterwards, so every call that
     /// was noted before is found.
     #[inline]
@@ -100,8 +100,8 @@ impl FlushSignal {
     }
 
     /// Called by the service thread: returns whether it may sleep until it is woken. If not, it must
-    /// [`FlushSignal::watch`] again. `needed` is evaluated after the state has changed: a thread that comes
-    /// later wakes the service thread.
+    /// [`FlushSignal::watch`] again. `needed` is evaluated after the state has changed. So a thread that makes it
+    /// true earlier is seen here, and a thread that does so later sees the state and wakes the service thread.
     pub fn rest(&self, needed: impl FnOnce() -> bool) -> bool {
         // SeqCst as in `summon`.
         self.service.store(RESTS, Ordering::SeqCst);
@@ -109,8 +109,9 @@ impl FlushSignal {
         !(self.has_queued() || needed())
     }
 
-    /// Called by the service thread before it receives. It sends queued calls once more afterwards.
-    pub fn receive(&self) {
+    /// Called by the service thread before it receives. After this call, and before it sleeps in the socket,
+    /// it must send queued calls once more.
+    pub fn will_receive(&self) {
         // SeqCst as in `summon`.
         self.service.store(RECEIVES, Ordering::SeqCst);
         fence(Ordering::SeqCst);

@@ -83,7 +83,7 @@ impl Net {
 
     /// The service thread, which goes to sleep in the socket.
     fn receive(&self) {
-        self.signal.receive();
+        self.signal.will_receive();
         self.send_unsent();
     }
 }
@@ -125,7 +125,7 @@ fn two_who_start_calls_and_one_who_sends_them_leave_none() {
     check(|| {
         let net = Net::new();
         // The service thread sleeps in the socket throughout.
-        net.signal.receive();
+        net.signal.will_receive();
         let threads = [net.clone(), net.clone()].map(|net| {
             thread::spawn(move || {
                 net.start();
@@ -142,7 +142,7 @@ fn two_who_start_calls_and_one_who_sends_them_leave_none() {
 fn what_is_left_is_sent_by_a_service_thread_that_naps_before_it_sleeps() {
     check(|| {
         let net = Net::new();
-        net.signal.receive();
+        net.signal.will_receive();
         let other = net.clone();
         let service = thread::spawn(move || {
             other.nap();

@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::entry::{DELETED, Entry, FREE, RECORD_BYTES, Record, Slot, WRITING};
 use crate::{Memory, Result};
 
-/// The most slots in which a name may be, from the one on that its hash selects.
+/// A name is in one of this many slots, counted from the slot that its hash selects.
 pub(super) const MAX_PROBED_SLOTS: u64 = 256;
 
 /// The number of slots that are read at once after the first: they fit one packet.
@@ -17,8 +17,9 @@ const RUN_SLOTS: u64 = 8;
 /// The most further reads of a record that is being written.
 const MAX_REREADS: usize = 4;
 
-/// Returns the slot of a name if no other name occupies it. It is the same in every table of that size.
-fn home(name: &str, slots: u64) -> u64 {
+/// Returns the slot that a name's hash selects, where probing begins. It is the same in every table of that
+/// size.
+fn first_slot(name: &str, slots: u64) -> u64 {
     xxh3_64(name.as_bytes()) % slots
 }
 
@@ -47,7 +48,7 @@ fn locate(table: &dyn Memory, name: &str) -> Result<(Option<(u64, Entry)>, u64)>
     Ok((found, reads))
 }
 
-/// Adds an entry, in the slot of a former one of its name. Returns false if there is no room. Only one thread
+/// Adds an entry. If the table has an entry of that name, replaces it. Returns false if there is no room. Only one thread
 /// at a time may add or delete.
 pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
     let (mut first_empty, mut former) = (None, None);
@@ -112,7 +113,7 @@ fn probe(table: &dyn Memory, name: &str, mut visit: impl FnMut(u64, Slot) -> Con
     if slots == 0 {
         return Ok(reads);
     }
-    let (mut place, mut left, mut run) = (home(name, slots), slots.min(MAX_PROBED_SLOTS), 1);
+    let (mut place, mut left, mut run) = (first_slot(name, slots), slots.min(MAX_PROBED_SLOTS), 1);
     let mut bytes = [0; RUN_SLOTS as usize * RECORD_BYTES];
     while left > 0 {
         run = left.min(slots - place).min(run);
@@ -218,13 +219,13 @@ mod tests {
 
     /// Returns names whose hashes all select one slot.
     fn colliding(places: u64, place: u64, count: usize) -> Vec<String> {
-        (0..).map(|n| format!("n{n}")).filter(|name| home(name, places) == place).take(count).collect()
+        (0..).map(|n| format!("n{n}")).filter(|name| first_slot(name, places) == place).take(count).collect()
     }
 
     #[test]
     fn the_hash_is_what_the_documentation_says() {
         // XXH3, 64 bits, of the bytes: a clerk of any version finds what another one added.
-        assert_eq!(home("Load", 1 << 32), xxh3_64(b"Load") % (1 << 32));
+        assert_eq!(first_slot("Load", 1 << 32), xxh3_64(b"Load") % (1 << 32));
         assert_eq!(xxh3_64(b"Load"), 13_359_318_210_798_624_463);
     }
 
@@ -248,7 +249,7 @@ mod tests {
         for (generation, name) in names.iter().enumerate() {
             assert_eq!(table.find(name), Some(generation as u64 + 1));
         }
-        // One, and the rest of the end, and the beginning: eight at a time.
+        // The reads are of slot 14, slot 15, slots 0 to 7, and slots 8 to 13.
         assert_eq!(find(&table, &names[10]).unwrap().1, 4);
         assert_eq!(find(&table, &names[9]).unwrap().1, 3);
         assert_eq!(table.find("elsewhere"), None);

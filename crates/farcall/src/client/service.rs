@@ -159,7 +159,7 @@ impl Service {
         while !over(naps) {
             match naps {
                 true => endpoint.flush_signal.watch(),
-                false => endpoint.flush_signal.receive(),
+                false => endpoint.flush_signal.will_receive(),
             }
             endpoint.send_unsent(tools);
             let now = endpoint.env.now();

@@ -214,7 +214,7 @@ impl Importer {
             }
             target = match self.target(retry.avoid(), request.deadline) {
                 Ok(target) => target,
-                Err(why) => break retry.unbound(why),
+                Err(why) => break retry.no_server_found(why),
             };
             failure = match self.call_once(&target, request, sink) {
                 Ok(None) => return,

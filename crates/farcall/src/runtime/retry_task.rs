@@ -128,7 +128,7 @@ impl RetryTask {
                 }
             }
             let target = importer.target_later(retry.avoid(), || self.is_wanted(call)).await;
-            let target = target.map_err(|why| retry.unbound(why))?;
+            let target = target.map_err(|why| retry.no_server_found(why))?;
             failed = self.attempt(call, target).await?;
             if failed.is_none() {
                 return Ok(());

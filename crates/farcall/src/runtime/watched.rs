@@ -1,4 +1,4 @@
-//! Interceptors around a channel. Without interceptors none of this is there.
+//! Puts interceptors around an importer's channel. Without interceptors the channel stays as it is.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -38,8 +38,8 @@ impl Watch {
         intercept::Call::new(&self.interface, procedure, None, context::inherited().1)
     }
 
-    /// Tells the interceptors how a call ended, once its reply was taken: they may call, which who
-    /// takes a reply must not, for it may stand in the buffer that everybody's datagrams come into.
+    /// Tells the interceptors how a call ended, after the sink has returned. Interceptors may make calls. A
+    /// sink must not, because the reply may still lie in the shared receive buffer.
     fn end(&self, procedure: &str, since: Time, told: Option<Told>) {
         let outcome = match &told {
             Some(Told::Result) => Outcome::Result,
@@ -116,7 +116,8 @@ impl Channel for Watched {
     }
 }
 
-/// A started call. The end of one that is detached, or dropped, is not told: nobody takes it.
+/// A started call. If it is detached or dropped, interceptors do not hear of its end, because nobody takes
+/// the reply.
 struct Flight {
     watch: Watch,
     procedure: &'static str,

@@ -56,6 +56,7 @@ impl Watch {
         let time = self.env.now().since(since);
         let dispatched = match dispatched {
             Dispatched::Result | Dispatched::Exception => dispatched,
+            // `failure` is `None` only of the two above.
             other => other.failure().map_or(Dispatched::NoSuchProcedure, Dispatched::Failed),
         };
         let outcome = match &dispatched {

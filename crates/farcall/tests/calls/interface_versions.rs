@@ -23,8 +23,9 @@ mod old {
     }
 }
 
-/// The interface with which the exporter was built. Its first two procedures are sorted by name; some were
-/// renamed, with a number pinned here, there or nowhere; one has another type; one is gone.
+/// The interface with which the exporter was built. The first two procedures have swapped places. Three were
+/// renamed: one has its number pinned here only, one in both versions, one in neither. One has another type,
+/// and one is gone.
 mod new {
     #[farcall::interface]
     pub trait Store {
@@ -85,7 +86,7 @@ fn each_carrier(test: impl Fn(&farcall::Runtime)) {
 }
 
 #[test]
-fn only_a_procedure_that_is_still_the_one_it_was_can_be_called() {
+fn moved_or_changed_procedures_are_refused_and_renamed_ones_need_a_pin() {
     each_carrier(|runtime| {
         let server = Arc::new(Server::default());
         let export = runtime.export::<dyn new::Store>("Store/a", server.clone()).unwrap();

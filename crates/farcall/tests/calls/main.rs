@@ -29,7 +29,7 @@ mod program_numbers;
 mod refused_tickets;
 mod scatter_gather;
 mod send_times;
-// This module denies unused items. It is public, so that the compiler takes none of them for unused.
+// `spellings` has `#![deny(unused)]`. It is public so that its items count as used.
 pub mod spellings;
 mod started_calls;
 mod started_unbound;
