@@ -9,6 +9,7 @@
 //! | `receive.rs` | what each frame from the server means |
 //! | `send.rs` | what goes into the next datagram |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
+//! | `refusals.rs` | what the network says of a port at which nobody listens |
 //! | `usual.rs` | what slow procedures usually take |
 //! | `lone.rs` | the fast path of a call that has its conversation to itself |
 

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `table.rs` | the conversations, 64 bytes for each that is idle |
 //! | `activities.rs` | the activities of a conversation, as many as were used |
-//! | `work.rs` | what there is more while one is not idle |
+//! | `work.rs` | a call that is not over: arguments, phase, held result |
+//! | `more.rs` | what a conversation has besides while it is not idle |
 //! | `exports.rs` | what is offered, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
 //! | `handshake.rs` | how it comes to a conversation's key |
@@ -17,7 +18,8 @@
 //! | `audit.rs` | what is kept, for tests |
 //! | `share.rs` | which calls wait until their clients have fetched other results |
 //! | `silence.rs` | whose callers are not heard any more |
-//! | `memory.rs` | what is let go, when |
+//! | `inquiries.rs` | how many questions an unproven address may ask |
+//! | `memory.rs` | the memory of calls: taken when one begins, freed in time |
 
 mod activities;
 mod admit;

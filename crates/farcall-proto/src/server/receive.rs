@@ -692,7 +692,7 @@ impl Server {
             more.recount(&mut self.hosts, Kept::Results, 0, len);
         }
         self.enforce_held(now, (self.table.at(place).id, position.activity));
-        self.send_again(now, place, position.activity);
+        self.send_held(now, place, position.activity);
     }
 }
 

@@ -357,6 +357,11 @@ impl Server {
     /// may have arrived since.
     pub(super) fn send_again(&mut self, now: Time, place: usize, activity: u32) {
         self.stats.retransmitted += 1;
+        self.send_held(now, place, activity);
+    }
+
+    /// Sends a held outcome, as [`Server::send_again`] does, perhaps for the first time.
+    pub(super) fn send_held(&mut self, now: Time, place: usize, activity: u32) {
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
