@@ -9,8 +9,8 @@ use farcall_proto::fuzzing::kinds::WELCOME;
 use farcall_proto::server::{Finish, Server};
 use farcall_proto::{Kind, Ran, ServerConfig};
 
-/// Returns a pair whose server is A, and another server, B, which began `born` before the client last
-/// received from A.
+/// Returns a pair whose server is A, and another server B that started `born` ago. The client has not heard
+/// from A since before B started.
 fn two_servers(born: Duration) -> (Pair, Server) {
     let mut pair = Pair::acquainted();
     pair.pass(Duration::from_secs(60));
@@ -20,7 +20,7 @@ fn two_servers(born: Duration) -> (Pair, Server) {
 }
 
 #[test]
-fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_calls_did_not_run() {
+fn calls_of_a_living_server_that_lost_its_address_are_not_said_not_to_have_run() {
     // Server A reports that it executes the call. Then the address is B's, and B has lived for longer than
     // the call.
     let (mut pair, b) = two_servers(Duration::from_secs(10));
@@ -74,9 +74,9 @@ fn a_server_that_takes_over_the_address_of_one_that_lives_does_not_say_that_its_
 }
 
 #[test]
-fn a_refusal_that_was_long_under_way_ends_no_call_of_a_server_that_has_it() {
-    // Server B, 2 s old, refuses a call. The call returns from A nevertheless, to which the address comes
-    // back.
+fn a_late_refusal_ends_no_call_if_the_server_knows_the_conversation() {
+    // Server B, 2 s old, refuses a call. Then the address goes back to A, and the call gets its result from
+    // A.
     let (mut pair, b) = two_servers(Duration::from_secs(2));
     let a = std::mem::replace(&mut pair.server, b);
     pair.start(1, b"call");
@@ -106,7 +106,7 @@ fn a_refusal_that_was_long_under_way_ends_no_call_of_a_server_that_has_it() {
 }
 
 #[test]
-fn an_answer_that_was_long_under_way_says_no_more_than_when_it_was_asked_for() {
+fn an_answer_counts_as_of_the_time_it_was_asked_for() {
     // The client receives from A a second after B began. Much later the address is B's, and the client asks B
     // about the ticket.
     let (mut pair, b) = two_servers(Duration::from_secs(1));
@@ -123,7 +123,8 @@ fn an_answer_that_was_long_under_way_says_no_more_than_when_it_was_asked_for() {
         answers = pair.answered();
         assert_eq!(frames_of(&answers[0])[0], expected);
     }
-    // If the time under way counted as A's silence, A would seem to have been silent since before B began.
+    // When it was asked, B was 100 s old and A had been silent for 99 s. The 20 s that the answer travels
+    // must not be added to A's silence: 119 s would mean that A was silent before B began.
     pair.pass(Duration::from_secs(20));
     pair.hear(&answers);
     assert_eq!(pair.told[1], (2, Told::Failed(Kind::ServerRestarted, Ran::Maybe)));

@@ -31,7 +31,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts a server that counts.
+    /// Starts a demo server that is exported as `name`.
     pub fn server(name: &str) -> Outcome<Process> {
         Process::start(&["server".as_ref(), OsStr::new(name)])
     }

@@ -1,9 +1,9 @@
-//! `dump`: captures of every form, and what is none.
+//! Tests of `dump`: captures of each format, and input that is not a capture.
 
 use crate::common::Place;
 use etherparse::PacketBuilder;
 
-/// A bind request of the published vectors, and what is said of it.
+/// Returns the BIND of the published vectors: as a line of hex digits, and as bytes.
 fn vector() -> (String, Vec<u8>) {
     let vectors = include_str!("../../../../docs/vectors/datagrams.txt");
     let line = vectors.lines().find(|line| line.starts_with("01")).unwrap();
@@ -74,7 +74,7 @@ fn what_is_not_ours_is_counted_or_explained() {
 }
 
 #[test]
-fn a_broken_capture_ends_with_an_error() {
+fn a_broken_capture_does_not_crash_the_command() {
     let place = Place::new();
     let (_, datagram) = vector();
     let ip = packet(PacketBuilder::ipv4([127, 0, 0, 1], [127, 0, 0, 2], 64), &datagram);

@@ -3,9 +3,9 @@
 //! A call runs on its caller's thread. A started call runs on a thread of the channel, or on the thread that
 //! waits for it, if that thread is first. Threads of the channel end when they have been idle for 10 s.
 //!
-//! Nothing is lost on the way and a procedure on one's own thread cannot be left, so deadlines are not
-//! enforced here. A started call that is cancelled ends at once, as through a network, and its procedure is
-//! told.
+//! Deadlines are not enforced here: no message can be lost, and a caller cannot leave a procedure that runs
+//! on its own thread. A started call that is cancelled ends at once, as through a network, and its procedure
+//! is told.
 
 mod asynchronous;
 
@@ -28,8 +28,8 @@ use crate::{CallFailed, Kind, Ran, System, guard};
 /// A user-stub bound to a server in this process.
 ///
 /// Arguments and results cross as they do on a network, encoded and decoded; a panic of the server is the
-/// call's failure. Dyn-compatible traits need none of this where a plain `&dyn Store` will do; it is for
-/// tests of what crosses, and for programs whose server may be near or far.
+/// call's failure. To call a trait object only, use `&dyn Echo` directly. Use `local` to test encoding, or in
+/// a program whose server may be in this process or elsewhere.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -62,15 +62,15 @@ pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
 ///
 /// A call makes progress only while its caller waits for it. A blocking call and `wait()` execute it on the
 /// caller's thread; `start()` with `.await` executes it on the caller's executor, for servers that need one.
-/// A blocking call on a thread that drives a tokio runtime of one thread fails if its procedure waits for
-/// longer than a second at a time, because it may wait for that very runtime.
+/// On the thread of a single-threaded tokio runtime, a blocking call fails once its procedure has waited for
+/// a second without a pause: the procedure may be waiting for that runtime, which the call blocks.
 pub fn local_async<S: AsyncServer>(server: S) -> <S::Interface as Interface>::Client {
     Binding::new(Arc::new(asynchronous::Local(Arc::new(server)))).into()
 }
 
-/// Most threads of a channel that run started calls.
+/// The maximum number of threads of a channel that run started calls.
 const MAX_THREADS: usize = 64;
-/// Most started calls that no thread has begun.
+/// The maximum number of started calls that wait for a thread.
 const MAX_QUEUED_CALLS: usize = 65_536;
 
 struct Local<T: ?Sized> {

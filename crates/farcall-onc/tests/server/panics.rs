@@ -74,9 +74,9 @@ fn whatever_panics_in_a_server_the_next_call_is_served() {
         for _ in 0..4 {
             mine.explode().unwrap_err();
             assert_eq!(mine.ping().unwrap(), 7);
-            mine.give(EXPLODES_TO_ENCODE).unwrap_err();
+            mine.give(EXPLODES_WHEN_ENCODED).unwrap_err();
             assert_eq!(mine.ping().unwrap(), 7);
-            mine.take(Fragile(EXPLODES_TO_DECODE)).unwrap_err();
+            mine.take(Fragile(EXPLODES_WHEN_DECODED)).unwrap_err();
             assert_eq!(mine.ping().unwrap(), 7);
             mine.fail().unwrap_err();
             assert_eq!(mine.ping().unwrap(), 7);
@@ -94,9 +94,9 @@ fn what_panics_in_a_client_stops_no_other_call() {
     let (_server, clients) = served();
     for mine in clients {
         for _ in 0..4 {
-            caught(|| drop(mine.give(EXPLODES_TO_DECODE)));
-            caught(|| drop(mine.start().give(EXPLODES_TO_DECODE).wait()));
-            caught(|| drop(mine.take(Fragile(EXPLODES_TO_ENCODE))));
+            caught(|| drop(mine.give(EXPLODES_WHEN_DECODED)));
+            caught(|| drop(mine.start().give(EXPLODES_WHEN_DECODED).wait()));
+            caught(|| drop(mine.take(Fragile(EXPLODES_WHEN_ENCODED))));
             assert_eq!(mine.ping().unwrap(), 7);
             awaited_with_a_waker_that_panics(|| mine.start().ping());
             assert_eq!(mine.start().ping().wait().unwrap(), 7);

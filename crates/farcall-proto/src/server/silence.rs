@@ -1,8 +1,8 @@
 //! Gives up the calls of clients that are not heard any more (docs/protocol.md, section 6.1).
 //!
-//! Every datagram of a conversation shows that its client still wants all its calls. There is no timer for a
-//! call: the periodic work that frees memory checks for silence, too, and then sets the time at which the
-//! next client may have been silent for too long.
+//! Every datagram of a conversation shows that its client still wants all its calls. Calls have no timers of
+//! their own. The sweep that frees memory also looks for silent clients, and runs again when the next one
+//! could have been silent for too long.
 
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ pub(super) fn limit(patience: Duration) -> Duration {
 }
 
 impl Server {
-    /// Returns a call that is given up because its client has been silent for too long; it is to be treated
-    /// as by [`super::Request::Cancel`]. Call this after [`Server::handle_timeout`] until it returns `None`.
+    /// Returns a call that is given up because its client has been silent for too long; treat it as if a
+    /// [`super::Request::Cancel`] for it had come. Call this after [`Server::handle_timeout`] until it
+    /// returns `None`.
     pub fn next_forsaken(&mut self) -> Option<CallKey> {
         self.sweep.forsaken.pop()
     }
@@ -36,7 +37,7 @@ impl Server {
         }
     }
 
-    /// Notes what a call says of its client besides.
+    /// Notes the patience and the detached mark that a call carries, if any.
     #[inline]
     pub(super) fn note_meta(&mut self, now: Time, place: usize, head: &CallHead) {
         if head.meta.patience.is_some() || head.meta.detached {
@@ -53,7 +54,7 @@ impl Server {
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.client_patience = Some(patience);
         }
-        // A margin, since who was heard when is known to a unit only.
+        // A margin, because `heard` may be two units late.
         let due = now + limit(patience) + 2 * UNIT;
         self.sweep.due = self.sweep.due.map(|at| at.min(due));
     }
@@ -67,7 +68,7 @@ impl Server {
     }
 
     /// Gives up the activity's call if its client has been silent for too long. Otherwise, if the call is
-    /// executing, returns when the client may have been.
+    /// executing, returns the time at which that will be so if the client stays silent.
     pub(super) fn look_for_silence(&mut self, now: Time, place: usize, activity: u32) -> Option<Time> {
         let mutant = self.config.mutant;
         let heard = self.heard(now, place).max(self.sweep.awake);
@@ -89,7 +90,7 @@ impl Server {
         None
     }
 
-    /// When a conversation was heard last, or up to a unit later.
+    /// Returns when a conversation was heard last, or up to two units later.
     fn heard(&self, now: Time, place: usize) -> Time {
         let silent = u64::from(self.coarse(now).wrapping_sub(self.table.at(place).heard()) / 4);
         let least = silent.saturating_sub(1).saturating_mul(nanos(UNIT));
@@ -109,8 +110,9 @@ impl Server {
         self.reply_running(place, position);
     }
 
-    /// Answers that a call is executing. Since its client had to ask, the call takes long, and it may wait
-    /// for a call that waits for room. So no room is reserved for its result any more.
+    /// Answers that a call is executing. The client had to ask, so the call is slow. It may be waiting for
+    /// another call that has no room for its result. To avoid a deadlock, the room reserved for this one's
+    /// result is given up.
     pub(super) fn reply_running(&mut self, place: usize, position: Position) {
         self.end_promise(place, position.activity);
         self.reply_state(place, position, Progress::Running);

@@ -10,7 +10,7 @@ use farcall_proto::client::Outcome;
 use super::receive_buffers::Train;
 use crate::env::place;
 
-/// How a call ended; its body is kept apart.
+/// How a call ended. The bytes of its result or exception are stored separately.
 #[derive(Debug)]
 pub(super) enum Ending {
     Result,
@@ -27,13 +27,14 @@ const MIN_SHARED_BYTES: usize = 1 << 10;
 /// The largest buffer that is used again. Longer bodies have one of their own.
 const MAX_KEPT_BYTES: usize = 64 << 10;
 
-/// An outcome that waits to be fetched. The buffer of its body is used again and again.
+/// An outcome that waits to be fetched. A `Waiter` uses one, and its buffer, for many calls.
 #[derive(Debug)]
 pub(super) struct BufferedOutcome {
     ending: Option<Ending>,
-    /// The body's length, which has 32 bits on the wire; up to [`MAX_INLINE_BYTES`] it stands in `short`.
+    /// The body's length, which has 32 bits on the wire. A body of at most [`MAX_INLINE_BYTES`] is in
+    /// `short`.
     len: u32,
-    /// From which byte on it stands in `lent`, if there.
+    /// Where the body begins in `lent`, if it is there.
     at: u32,
     short: [u8; MAX_INLINE_BYTES],
     long: Vec<u8>,
@@ -59,8 +60,9 @@ impl BufferedOutcome {
         self.put_into(outcome, &mut Vec::new(), None);
     }
 
-    /// Keeps an outcome. Its body stays in its train, if there is one; else it goes into the room of the
-    /// call's arguments, if there is no other: nobody needs those any more, unless the call failed.
+    /// Keeps an outcome. A long body stays in the receive buffer if `train` is given. Otherwise it is copied
+    /// to `long`. If `long` is too small, it takes over the buffer of `arguments`, which a call that
+    /// succeeded no longer needs.
     #[inline]
     pub(super) fn put_into(&mut self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, train: Option<&Train>) {
         let (ending, body) = match outcome {
@@ -80,7 +82,8 @@ impl BufferedOutcome {
                     (self.lent, self.at) = (Some(train.clone()), place.start as u32);
                     return;
                 }
-                // Not in much room: it would be held for as long as the thread, or the result, is.
+                // A very large buffer is not taken over: it would stay allocated as long as the thread or the
+                // result lives.
                 let room = arguments.capacity();
                 if self.long.capacity() < body.len()
                     && room >= body.len()
@@ -101,7 +104,7 @@ impl BufferedOutcome {
         }
     }
 
-    /// These arguments.
+    /// Takes the arguments that [`Self::put_arguments`] stored; empty if the call did not fail.
     #[inline]
     pub(super) fn take_arguments(&mut self) -> Vec<u8> {
         match self.ending {
@@ -143,12 +146,12 @@ impl BufferedOutcome {
 /// Where the outcome of a call that was started comes to.
 #[derive(Default)]
 pub(super) struct ResultSlot {
-    /// With the arguments of a call that failed, encoded, perhaps to make it again.
+    /// The outcome; for a failed call, also its encoded arguments, so that the call can be repeated.
     kept: Mutex<BufferedOutcome>,
     over: AtomicBool,
 }
 
-/// Takes an outcome and, with a failure that may be repaired, the encoded arguments.
+/// Takes an outcome and, if the call failed, its encoded arguments.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
 
 impl ResultSlot {
@@ -168,7 +171,8 @@ impl ResultSlot {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Gives the outcome, once, if it has come. Nobody else needs the lock then.
+    /// Gives the outcome, once, if it has come. `taker` runs under the lock, because nobody else needs the
+    /// lock after the end.
     #[inline]
     pub(super) fn give(&self, taker: Taker<'_>) {
         let mut kept = self.lock();

@@ -54,7 +54,7 @@ pub(super) struct Mapped {
     data: MappedFile,
     control: MappedFile,
     generation: u64,
-    /// Whether the exporter is told of writes that ask for it.
+    /// Whether the exporter wants to be notified of writes made with `notify`.
     hears: bool,
     exporter: Liveness,
     /// Carries the accesses that cannot be done by mapping.
@@ -82,7 +82,8 @@ pub(crate) fn map(
     watcher: Option<Arc<Watcher>>,
     served: Arc<dyn Carrier>,
 ) -> Arc<dyn Carrier> {
-    /// The longest time that the meeting takes; the exporter has just answered a call.
+    /// The longest time that the meeting may take. It is short, because the exporter has just answered a
+    /// call.
     const MEETING_TIME: Duration = Duration::from_secs(1);
     let (generation, size) = (facts.generation, facts.size);
     let mapped = watcher.zip(protection(facts.rights())).and_then(|(watcher, may)| {
@@ -96,8 +97,8 @@ pub(crate) fn map(
     Arc::new(Mapped { data, control, generation, hears, exporter, served, asked: AtomicBool::new(false) })
 }
 
-/// Meets the exporter at `address`. The files that the exporter passes may block the thread that looks at
-/// them.
+/// Meets the exporter at `address`. A hostile exporter may pass files that block this thread, so `elsewhere`
+/// runs it in a thread of its own.
 fn meet(
     address: SocketAddr,
     question: &Question,
@@ -144,7 +145,7 @@ impl Mapped {
         if done { Ok(()) } else { Err(self.raced().into()) }
     }
 
-    /// Returns the generation in the control word; a mapped segment's is never 0.
+    /// Returns the generation in the control word, or 0, which is no segment's generation, if there is none.
     #[inline(always)]
     fn offered(&self) -> u64 {
         self.control.read_only_words().first().map_or(0, ReadOnlyWord::load)
@@ -155,14 +156,14 @@ impl Mapped {
         words::read_by(self.data.read_only_words(), ReadOnlyWord::load, offset, into);
     }
 
-    /// Returns the words, which may be written, because [`Carrier`] is called with rights checked.
+    /// Returns the words, to write them. The caller of a [`Carrier`] has checked the rights already.
     #[inline(always)]
     fn words(&self) -> &[AtomicU64] {
         self.data.words().unwrap_or_default()
     }
 
-    /// Returns the carrier by calls, for an access of which nothing was done yet. Fails if the exporter is
-    /// known to be gone.
+    /// Returns the carrier that works by calls. Use it only if the access has had no effect yet. Fails if the
+    /// exporter is known to be gone.
     #[cold]
     fn served(&self) -> Result<&dyn Carrier> {
         if !self.exporter.is_ours() {

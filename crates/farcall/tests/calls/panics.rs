@@ -140,7 +140,7 @@ impl MineAsync for AsyncMines {
 
     /// Fails in the same way; its future owns something whose drop panics.
     async fn fail(&self) -> farcall::Result<()> {
-        let _fragile = Fragile(EXPLODES_TO_DROP);
+        let _fragile = Fragile(EXPLODES_WHEN_DROPPED);
         self.0.fail()
     }
 
@@ -224,12 +224,12 @@ fn try_all(mine: &MineClient) {
     for _ in 0..4 {
         assert_eq!(kind(mine.explode()), Kind::Panicked);
         assert_eq!(mine.ping().unwrap(), 7);
-        assert_eq!(kind(mine.give(EXPLODES_TO_ENCODE)), Kind::Panicked);
+        assert_eq!(kind(mine.give(EXPLODES_WHEN_ENCODED)), Kind::Panicked);
         assert_eq!(mine.ping().unwrap(), 7);
         // The value panics where it is dropped, which is at the server first.
-        assert_eq!(kind(mine.give(EXPLODES_TO_DROP)), Kind::Panicked);
+        assert_eq!(kind(mine.give(EXPLODES_WHEN_DROPPED)), Kind::Panicked);
         assert_eq!(mine.ping().unwrap(), 7);
-        assert_eq!(kind(mine.take(Fragile(EXPLODES_TO_DECODE))), Kind::Panicked);
+        assert_eq!(kind(mine.take(Fragile(EXPLODES_WHEN_DECODED))), Kind::Panicked);
         assert_eq!(mine.ping().unwrap(), 7);
         let failed = mine.fail();
         assert!(matches!(kind(failed), Kind::Nested | Kind::Panicked));
@@ -386,12 +386,12 @@ fn results_that_panic_when_they_are_decoded_are_their_callers_own() {
     for carrier in CARRIERS.into_iter().filter(|carrier| carrier.is_there()) {
         let s = setting(carrier, |builder| builder);
         for _ in 0..5 {
-            caught(|| drop(s.mine.give(EXPLODES_TO_DECODE)));
+            caught(|| drop(s.mine.give(EXPLODES_WHEN_DECODED)));
             assert_eq!(s.mine.ping().unwrap(), 7);
-            caught(|| drop(s.mine.start().give(EXPLODES_TO_DECODE).wait()));
-            caught(|| drop(common::block_on(async { s.mine.start().give(EXPLODES_TO_DECODE).await })));
-            caught(|| drop(s.mine.take(Fragile(EXPLODES_TO_ENCODE))));
-            caught(|| drop(s.mine.start().take(Fragile(EXPLODES_TO_ENCODE))));
+            caught(|| drop(s.mine.start().give(EXPLODES_WHEN_DECODED).wait()));
+            caught(|| drop(common::block_on(async { s.mine.start().give(EXPLODES_WHEN_DECODED).await })));
+            caught(|| drop(s.mine.take(Fragile(EXPLODES_WHEN_ENCODED))));
+            caught(|| drop(s.mine.start().take(Fragile(EXPLODES_WHEN_ENCODED))));
             assert_eq!(s.mine.start().ping().wait().unwrap(), 7);
         }
     }
@@ -410,7 +410,7 @@ fn handlers_of_group_calls_that_panic_are_their_callers_own() {
                     Next::Continue
                 });
             });
-            caught(|| drop(group.multi().give(EXPLODES_TO_DECODE).all()));
+            caught(|| drop(group.multi().give(EXPLODES_WHEN_DECODED).all()));
             assert_eq!(group.multi().ping().all().results().count(), 1);
             assert_eq!(s.mine.ping().unwrap(), 7);
         }

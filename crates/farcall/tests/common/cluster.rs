@@ -110,7 +110,8 @@ impl Cluster {
 }
 
 pub fn runtime(registry: &Arc<dyn Registry>) -> Runtime {
-    // A caller waits this long for a dead member, and no living one may be silent for so long.
+    // A caller waits this long before it takes a member for dead. It must be longer than any pause of a
+    // living member.
     let builder = Runtime::builder().registry(registry.clone()).patience(Duration::from_secs(3));
     builder.address("127.0.0.1:0".parse().unwrap()).build().unwrap()
 }

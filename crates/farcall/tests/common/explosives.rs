@@ -10,7 +10,7 @@ use std::task::{Context, Wake, Waker};
 
 use farcall::xdr::{self, Decode, Decoder, Encode, Encoder, Schema, schema};
 
-/// A panic's payload whose own drop panics, with another like it.
+/// The payload of a panic. Dropping it panics again, and that panic's payload is another `Bomb`.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -34,9 +34,9 @@ pub fn caught(user: impl FnOnce()) {
 }
 
 pub const SOUND: u32 = 0;
-pub const EXPLODES_TO_ENCODE: u32 = 1;
-pub const EXPLODES_TO_DECODE: u32 = 2;
-pub const EXPLODES_TO_DROP: u32 = 3;
+pub const EXPLODES_WHEN_ENCODED: u32 = 1;
+pub const EXPLODES_WHEN_DECODED: u32 = 2;
+pub const EXPLODES_WHEN_DROPPED: u32 = 3;
 
 /// A value whose encoding, decoding or drop panics, as its number says.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub struct Fragile(pub u32);
 
 impl Encode for Fragile {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), xdr::Error> {
-        if self.0 == EXPLODES_TO_ENCODE {
+        if self.0 == EXPLODES_WHEN_ENCODED {
             explode();
         }
         self.0.encode(e)
@@ -54,7 +54,7 @@ impl Encode for Fragile {
 impl<'a> Decode<'a> for Fragile {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, xdr::Error> {
         let value = u32::decode(d)?;
-        if value == EXPLODES_TO_DECODE {
+        if value == EXPLODES_WHEN_DECODED {
             explode();
         }
         Ok(Fragile(value))
@@ -69,7 +69,7 @@ impl Schema for Fragile {
 
 impl Drop for Fragile {
     fn drop(&mut self) {
-        if self.0 == EXPLODES_TO_DROP {
+        if self.0 == EXPLODES_WHEN_DROPPED {
             explode();
         }
     }
@@ -118,7 +118,8 @@ impl Wake for Wakes {
     }
 }
 
-/// Awaits calls with a waker that panics, until it has been woken.
+/// Starts calls until one is still pending when first polled, so that its waker is used. Waits for that waker
+/// to panic, and then for the call to end.
 pub fn awaited_with_a_waker_that_panics<F: Future>(start: impl Fn() -> F) {
     let (woken, wakes) = channel();
     let waker = Waker::from(Arc::new(Wakes(woken)));

@@ -117,7 +117,8 @@ impl Core {
         }
         let mut state = self.lock();
         if !self.is_read.load(Ordering::SeqCst) {
-            // A clerk that reads later waits for the lock before it keeps anything.
+            // No clerk reads the memory yet. If one attaches now, `attach` sets `is_read` and then waits for
+            // this lock before it fills any entry, so it sees this write.
             return Ok(self.directory.write(path, offset, bytes)?);
         }
         let looked = self.look_up(path)?;
@@ -125,7 +126,7 @@ impl Core {
         let mut touched: Vec<u64> = blocks(offset, bytes.len()).collect();
         let last = size / BLOCK as u64;
         if !touched.contains(&last) {
-            // The former last block becomes full if the file grows.
+            // If the file grows, its former last block gets longer too, so its entry is out of date.
             touched.push(last);
         }
         let held: Vec<_> = touched
@@ -207,7 +208,7 @@ impl Core {
     }
 
     /// Writes a file's blocks that clerks have changed. Returns the error of a write that failed since the
-    /// last commit.
+    /// last call of `commit`.
     pub(super) fn settle_file(&self, looked: Looked) -> Result<(), FileError> {
         let Looked { found: Found { handle, .. }, attributes } = looked;
         let blocks = attributes.size / BLOCK as u64;
@@ -239,7 +240,8 @@ impl Core {
         let blocks = &self.areas.blocks;
         let Some(entry) = blocks.entry(&self.segment, place)?.filter(is_pending) else { return Ok(()) };
         let written = self.to_file(state, &entry);
-        // No other process acquires the token while the version is odd.
+        // Clerks do not take the token of an entry with an odd version (`Direct::write_block`), so the entry
+        // is still the one that was written to the file.
         let Some(token) = blocks.acquire(&self.segment, place, entry.version, false)? else { return Ok(()) };
         match written {
             Ok(()) => blocks.release(&self.segment, token, false),
@@ -346,8 +348,8 @@ impl Core {
             if end != begin {
                 self.segment.export_again();
             }
-            // From now on no write of the former holder arrives. An earlier one may have made the entry
-            // whole.
+            // From now on no write of the former holder arrives. A write that arrived before may have
+            // completed the entry.
             let (end, begin) = table.versions(&self.segment, place)?;
             if let Some(token) = table.acquire(&self.segment, place, begin, false)? {
                 return Ok(Taken { token, whole: end == begin });

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::x_file::Reading;
 
-/// Shows each version of each program of a file; of a file without programs, its types.
+/// Shows each version of each program. If the file has no program, shows its types.
 pub fn describe(name: &str, reading: &Reading, output: &Output) -> Outcome {
     let tree = reading.definition(name, output)?;
     let refused = |why: farcall_idl::x::Refused| Failure::new(why.to_string()).about(name);
