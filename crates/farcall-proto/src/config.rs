@@ -1,4 +1,4 @@
-//! Settings of both ends, with the defaults that docs/protocol.md gives reasons for.
+//! The settings of both ends. docs/protocol.md gives the reasons for the defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,29 +9,31 @@ use crate::mutant::Mutant;
 /// The largest datagram that is sent before a larger one was seen to arrive, in bytes.
 pub const BASE_DATAGRAM: usize = 1200;
 
-/// The largest datagram that is ever sent: UDP's limit over IPv4.
+/// The largest datagram that is ever sent, in bytes: UDP's limit over IPv4.
 pub const MAX_DATAGRAM: usize = 65_507;
 
-/// How many bytes a sender on the same machine may be ahead by default: alone, and while other calls are made
-/// beside its long message. Bytes under way there fill the receiver's socket, where all other datagrams wait
-/// behind them.
+/// How many bytes a sender on the same machine may be ahead of the receiver by default: alone, and while
+/// other calls are made beside its long message. Bytes under way there fill the receiver's socket, and all
+/// other datagrams wait behind them.
 const LOCAL_WINDOW: u32 = 2 << 20;
 const SHARED_LOCAL_WINDOW: u32 = 32 << 10;
 
-/// A client's patience if its calls do not tell it.
+/// A client's patience if its calls do not say otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// So often in its patience a client that waits for calls is heard, but no more often than so.
+/// A client that waits for calls is heard this many times in its patience, but not more often than
+/// `SHORTEST_INTERVAL` allows.
 const WORDS: u32 = 5;
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The longest silence of a client of that patience while it waits for calls (docs/protocol.md, section 6.1).
+/// Returns the longest silence of a client of that patience while it waits for calls (docs/protocol.md,
+/// section 6.1).
 pub(crate) fn interval(patience: Duration) -> Duration {
     (patience / WORDS).max(SHORTEST_INTERVAL)
 }
 
-/// The longest arguments and results that are accepted by default: a GiB, and a little for what stands around
-/// it.
+/// The longest arguments and results that are accepted by default, in bytes: 1 GiB, and 4 KiB for what the
+/// stubs add.
 const LONGEST: u32 = (1 << 30) + (4 << 10);
 
 /// Settings of the calling end.
@@ -50,25 +52,25 @@ pub struct ClientConfig {
     pub patience_probes: u32,
     /// Whether a server is given up sooner when the network says that nobody listens at its port.
     pub heeds_refusals: bool,
-    /// Calls outstanding at once in one conversation; one more is refused, `Ran::No`.
+    /// The maximum number of outstanding calls of one conversation. A further call is refused, `Ran::No`.
     pub max_outstanding: u32,
     /// The largest result that is accepted, in bytes.
     pub max_result: u32,
-    /// How far ahead of what has arrived the sender of a large result may send, in bytes.
+    /// How many bytes the sender of a large result may be ahead of what has arrived.
     pub window: u32,
-    /// `window` on one machine.
+    /// `window` if both ends are on one machine.
     pub local_window: u32,
-    /// `window` on one machine while other calls are made beside a long message.
+    /// `window` if both ends are on one machine and other calls are made beside a long message.
     pub shared_local_window: u32,
-    /// The server's address is a loopback address, so that datagrams for it do not leave the machine. If the
-    /// server says the same of ours, they carry no checksum (docs/protocol.md, "Tag").
+    /// Whether the server's address is a loopback address, so that datagrams to it do not leave the machine.
+    /// If the server says the same of our address, datagrams carry no checksum (docs/protocol.md, "Tag").
     pub loopback: bool,
-    /// The largest datagram to try by path-MTU probing; [`BASE_DATAGRAM`] switches probing off.
+    /// The largest datagram that path-MTU probing tries, in bytes; [`BASE_DATAGRAM`] switches probing off.
     pub max_datagram: usize,
-    /// Long buffers, which the conversations that have clones of this configuration share.
+    /// Long buffers. The conversations that have clones of this configuration share them.
     pub spares: Arc<Spares>,
-    /// What the server knows too: then everything is sealed in the scheme for tests, and nothing else is
-    /// taken.
+    /// A secret that the server shares. With it everything is sealed in the scheme for tests, and nothing
+    /// else is accepted.
     #[cfg(feature = "test-scheme")]
     pub secret: Option<[u8; 16]>,
     /// A deliberate fault, for the simulator.
@@ -102,9 +104,9 @@ impl Default for ClientConfig {
 /// Settings of the serving end.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Conversations remembered; past it the longest idle is forgotten.
+    /// The maximum number of conversations. Beyond it, the one that was idle longest is forgotten.
     pub max_conversations: usize,
-    /// Activities of one conversation; a call of a higher number is refused, `Ran::No`.
+    /// The maximum number of activities of one conversation. A call of a higher one is refused, `Ran::No`.
     pub max_activities: u32,
     /// The largest arguments that are accepted, in bytes.
     pub max_arguments: u32,
@@ -112,20 +114,19 @@ pub struct ServerConfig {
     pub reassembly_budget: usize,
     /// Bytes of results held for retransmission, for all conversations together.
     pub held_budget: usize,
-    /// Bytes of results being sent in fragments, for all conversations together; one result more if it is
-    /// alone.
+    /// Bytes of results being sent in fragments, for all conversations together. A single result may exceed
+    /// it.
     pub sending_budget: usize,
-    /// How long a result that nobody acknowledges is held.
+    /// How long a result is held that its caller does not acknowledge.
     pub hold: Duration,
-    /// How far ahead of what has arrived the sender of large arguments may send, in bytes; shared
-    /// by all who are sending.
+    /// How many bytes the sender of large arguments may be ahead of what has arrived. All senders share it.
     pub window: u32,
-    /// `window` on one machine.
+    /// `window` if both ends are on one machine.
     pub local_window: u32,
     /// The largest datagram that is sent or echoed.
     pub max_datagram: usize,
-    /// What the clients know too: then everything is sealed in the scheme for tests, and nothing else is
-    /// taken.
+    /// A secret that the clients share. With it everything is sealed in the scheme for tests, and nothing
+    /// else is accepted.
     #[cfg(feature = "test-scheme")]
     pub secret: Option<[u8; 16]>,
     /// A deliberate fault, for the simulator.

@@ -1,23 +1,23 @@
-//! Long buffers that are used again, so that a long message costs no fresh memory: a few, of bounded
-//! size, let go when nobody has asked for one for a while.
+//! Keeps long buffers to be used again, so that a long message needs no fresh memory. They are few, of
+//! bounded size, and are freed when none was asked for in the last second.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::Time;
 
-/// Shorter buffers are not worth keeping here.
+/// The shortest buffer that is kept, in bytes.
 pub(crate) const SHORTEST: usize = 16 << 10;
 
-/// The longest that is kept, how many there are at most, and how many bytes they have together.
+/// The longest buffer that is kept, the maximum number of buffers, and the maximum of their bytes together.
 const LONGEST: usize = 8 << 20;
 const MOST: usize = 16;
 const MOST_BYTES: usize = 16 << 20;
 
-/// How long they are kept when nobody asks for one.
+/// How long buffers are kept after one was last asked for.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Long buffers that were used. All conversations of an endpoint share them.
+/// Long buffers to be used again. All conversations of an endpoint share them.
 #[derive(Debug, Default)]
 pub struct Spares {
     kept: Mutex<Kept>,
@@ -26,12 +26,13 @@ pub struct Spares {
 #[derive(Debug, Default)]
 struct Kept {
     buffers: Vec<Vec<u8>>,
-    /// When one was last asked for.
+    /// When a buffer was last asked for.
     asked: Time,
 }
 
 impl Spares {
-    /// An empty buffer for about `len` bytes: the shortest that is long enough, else the longest there is.
+    /// Returns an empty buffer for about `len` bytes: the shortest that is long enough, or else the longest
+    /// there is.
     pub fn take(&self, now: Time, len: usize) -> Option<Vec<u8>> {
         let mut kept = self.lock();
         kept.asked = now;
@@ -43,7 +44,7 @@ impl Spares {
         Some(kept.buffers.swap_remove(best))
     }
 
-    /// Keeps a buffer, if it is worth it and there is room.
+    /// Keeps a buffer if it is long enough and there is room.
     #[inline]
     pub fn give(&self, buffer: Vec<u8>) {
         if (SHORTEST..=LONGEST).contains(&buffer.capacity()) {
@@ -61,7 +62,7 @@ impl Spares {
         }
     }
 
-    /// Lets all go when none was asked for lately.
+    /// Frees all buffers if none was asked for in the last second.
     pub fn trim(&self, now: Time) {
         let mut kept = self.lock();
         if now.since(kept.asked) >= IDLE {

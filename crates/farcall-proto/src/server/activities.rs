@@ -1,4 +1,4 @@
-//! The activities of a conversation beyond the first: each one's last call, and its work.
+//! The activities of a conversation beyond the first: the last call of each, and its work.
 //!
 //! Clients number activities in the order of need, so most stand in a row. An activity whose number is far
 //! beyond the count of used ones is kept elsewhere, so that memory depends on how many activities were used,
@@ -16,32 +16,32 @@ pub(super) struct Slot {
     pub work: Option<Box<Work>>,
 }
 
-/// The row has twice as many places as activities were used, and so many more.
+/// The row has twice as many places as activities were used, and this many more.
 const AHEAD: usize = 4;
 
-/// What an activity that stands apart costs, in places of the row.
+/// The cost of an activity outside the row, in places of the row.
 const APART: usize = 4;
 
-/// The activities of a conversation. What the first one did last is in the conversation's entry.
+/// The activities of a conversation. The conversation's entry has the last call of the first activity.
 #[derive(Debug, Default)]
 pub(super) struct Activities {
     /// The work of activity 0.
     pub first: Option<Box<Work>>,
-    /// Activity 1 stands in front.
+    /// The activities from 1 on, in order.
     row: Vec<Slot>,
-    /// Those beyond the row.
+    /// Activities beyond the end of the row.
     apart: BTreeMap<u32, Slot>,
-    /// How many were used beyond the first.
+    /// The number of activities beyond the first that were used.
     pub used: usize,
 }
 
 impl Activities {
-    /// Whether none beyond the first was used.
+    /// Returns whether no activity beyond the first was used.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// What they cost, in places of the row.
+    /// Returns the cost of the activities, in places of the row.
     pub fn cost(&self) -> usize {
         self.row.len() + APART * self.apart.len()
     }
@@ -62,14 +62,14 @@ impl Activities {
         }
     }
 
-    /// Returns what an activity did last. Gives `None` if it was not used, or stands beyond the row.
+    /// Returns the last call of an activity, or `None` if the activity was not used or is beyond the row.
     #[inline(always)]
     pub fn used_mut(&mut self, activity: u32) -> Option<&mut Last> {
         let slot = self.row.get_mut(activity as usize - 1)?;
         if slot.last == Last::default() { None } else { Some(&mut slot.last) }
     }
 
-    /// Remembers what an activity did last. Unlike [`Activities::used_mut`], makes a place for an activity
+    /// Stores the last call of an activity. Unlike [`Activities::used_mut`], makes a place for an activity
     /// that has none.
     pub fn set_first(&mut self, activity: u32, last: Last, mutant: Mutant) {
         let wanted = activity as usize;
@@ -102,7 +102,7 @@ impl Activities {
         self.apart.range(next..).next().map_or(0, |(activity, _)| *activity)
     }
 
-    /// An activity's work.
+    /// Returns the work of an activity.
     #[inline]
     pub fn work(&self, activity: u32) -> Option<&Work> {
         match activity {
@@ -111,13 +111,13 @@ impl Activities {
         }
     }
 
-    /// An activity's work, mutably.
+    /// Returns the work of an activity, mutably.
     #[inline]
     pub fn work_mut(&mut self, activity: u32) -> Option<&mut Work> {
         self.home(activity)?.as_deref_mut()
     }
 
-    /// The place of the work of an activity whose number is remembered.
+    /// Returns the place of the work of an activity that is stored.
     #[inline]
     pub fn home(&mut self, activity: u32) -> Option<&mut Option<Box<Work>>> {
         match activity {
@@ -126,13 +126,13 @@ impl Activities {
         }
     }
 
-    /// The works of all activities.
+    /// Returns the works of all activities.
     pub fn works(&self) -> impl Iterator<Item = &Work> {
         let rest = self.row.iter().chain(self.apart.values()).map(|slot| &slot.work);
         [&self.first].into_iter().chain(rest).filter_map(Option::as_deref)
     }
 
-    /// The works of all activities, mutably.
+    /// Returns the works of all activities, mutably.
     pub fn works_mut(&mut self) -> impl Iterator<Item = &mut Work> {
         let rest = self.row.iter_mut().chain(self.apart.values_mut()).map(|slot| &mut slot.work);
         [&mut self.first].into_iter().chain(rest).filter_map(Option::as_deref_mut)

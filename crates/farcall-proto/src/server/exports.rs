@@ -1,15 +1,16 @@
-//! What the server offers: found by identifier on each call, by name when a client binds.
+//! The server's exports, found by identifier on each call, and by name when a client binds.
 
 use std::collections::HashMap;
 
 use super::Export;
 
-/// The exports.
+/// The exports of a server.
 #[derive(Debug, Default)]
 pub(super) struct Exports {
-    /// By ascending identifier.
+    /// The exports, by ascending identifier.
     all: Vec<Export>,
-    /// Identifiers by `Type` and by `Type/instance`, the one exported first in front. The names are ours.
+    /// The identifiers of each `Type` and of each `Type/instance`, in the order of export. The names are the
+    /// server's own.
     named: HashMap<String, Vec<u64>>,
 }
 
@@ -42,7 +43,7 @@ impl Exports {
         self.all.get(self.place(id).ok()?)
     }
 
-    /// The one that answers to `Type`, the oldest of several, or to `Type/instance`.
+    /// Returns the export that answers to `Type`, the oldest of several, or to `Type/instance`.
     pub(super) fn named(&self, name: &[u8]) -> Option<u64> {
         self.named.get(std::str::from_utf8(name).ok()?)?.first().copied()
     }

@@ -1,4 +1,4 @@
-//! What peers make the server keep, counted by host: when there is no room, the host that has most of it pays
+//! What peers make the server keep, counted by host. When there is no room, the host that has most of it pays
 //! (docs/protocol.md, "Bounds").
 //!
 //! A host is an IPv4 address or an IPv6 /64, however many conversations it has. A conversation for which
@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-/// What is counted, each with a budget of its own.
+/// The kinds of things that are counted, each with a budget of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// Bytes of arguments of which not all have arrived.
+    /// Bytes of arguments that have not arrived completely.
     Arguments,
     /// Bytes of results that left in one datagram.
     Results,
@@ -19,7 +19,7 @@ pub(super) enum Kept {
     Sending,
     /// The part of `Sending` that is results of accesses to memory.
     Accessed,
-    /// Calls with anything kept.
+    /// Calls for which anything is kept.
     Calls,
     /// Activities beyond the first, in places of 16 bytes.
     Activities,
@@ -30,7 +30,7 @@ impl Kept {
         [Kept::Arguments, Kept::Results, Kept::Sending, Kept::Accessed, Kept::Calls, Kept::Activities];
 }
 
-/// Amounts of each.
+/// An amount of each kind.
 pub(super) type Amounts = [usize; Kept::ALL.len()];
 
 /// The name of a host, which pays for what is kept for its callers: an IPv4 address, or an IPv6 /64. The name
@@ -40,7 +40,7 @@ pub(super) type Amounts = [usize; Kept::ALL.len()];
 pub struct HostName(pub(super) [u64; 2]);
 
 impl HostName {
-    /// The host of an address.
+    /// Returns the host of an address.
     pub fn at(address: &SocketAddr) -> HostName {
         match address.ip() {
             // The lower half of the address that `to_ipv6_mapped` gives. It is computed here because this
@@ -50,8 +50,8 @@ impl HostName {
         }
     }
 
-    /// A number for the host: not zero, and different for every two hosts. (No hosts have addresses in
-    /// `0:ffff::/32`.)
+    /// Returns a number for the host: not zero, and different for every two hosts. (No hosts have addresses
+    /// in `0:ffff::/32`.)
     #[inline]
     pub fn number(self) -> u64 {
         (self.0[0] | self.0[1]).max(1)
@@ -62,51 +62,54 @@ impl HostName {
     }
 }
 
-/// A host of which something is kept.
+/// A host for which something is kept.
 #[derive(Debug, Default)]
 pub(super) struct Host {
     name: HostName,
-    /// How many conversations of the host have something kept, and so have this place.
+    /// The number of the host's conversations for which something is kept.
     pub conversations: usize,
     pub kept: Amounts,
-    /// Calls with anything kept, oldest first; some have it no longer, or their conversation has moved.
+    /// Calls for which something is kept, oldest first. An entry may be out of date: nothing is kept any
+    /// more, or the conversation has moved to another host.
     pub calls: VecDeque<(u64, u32)>,
-    /// Those of which arguments are arriving.
+    /// Calls whose arguments are arriving in fragments. An entry may be out of date.
     pub receiving: VecDeque<(u64, u32)>,
-    /// How many those are.
+    /// The number of calls whose arguments are arriving.
     pub arriving: usize,
     /// Conversations with activities beyond the first.
     pub wide: VecDeque<u64>,
-    /// It stands among those that have a turn.
+    /// Whether the host is in `Hosts::turns`.
     has_turn: bool,
 }
 
-/// All hosts of which something is kept.
+/// All hosts for which something is kept.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     all: Vec<Host>,
     free: Vec<u32>,
     places: BTreeMap<HostName, u32>,
     total: Amounts,
-    /// Amounts are compared in units of two to this power, a thousandth of the budget.
+    /// The exponent of the unit, a power of two, in which amounts are compared: about a thousandth of the
+    /// budget.
     unit: [u32; Kept::ALL.len()],
-    /// Hosts with at least a unit, by how many they have.
+    /// Hosts that have at least one unit, ordered by amount.
     order: [BTreeSet<(usize, u32)>; Kept::ALL.len()],
-    /// Hosts that have calls, each looked through in its turn; how many of the first are left.
+    /// Hosts that have calls, each looked through in its turn, and the number of calls that are left of the
+    /// first host's turn.
     turns: VecDeque<u32>,
     left: usize,
-    /// Entries in the hosts' lists of calls.
+    /// The number of entries in all hosts' lists of calls.
     pub listed: usize,
 }
 
 impl Hosts {
-    /// None yet; `budgets` say in which units they are compared.
+    /// Makes an empty table. `budgets` say in which units amounts are compared.
     pub fn new(budgets: Amounts) -> Hosts {
         let unit = budgets.map(|budget| budget.max(1).ilog2().saturating_sub(10));
         Hosts { unit, ..Hosts::default() }
     }
 
-    /// A conversation there has something kept from now on; its host's place.
+    /// Notes that something is kept for one more conversation of a host, and returns the host's place.
     pub fn enter(&mut self, name: HostName) -> u32 {
         let place = match self.places.get(&name) {
             Some(place) => *place,
@@ -126,7 +129,8 @@ impl Hosts {
         place
     }
 
-    /// A conversation has nothing kept any more, or is elsewhere; `kept` is what it had.
+    /// Notes that nothing is kept any more for a conversation of a host, or that the conversation has moved;
+    /// `kept` is what was kept for it.
     pub fn leave(&mut self, place: u32, kept: &Amounts) {
         for kind in Kept::ALL {
             self.recount(place, kind, kept[kind as usize], 0);
@@ -142,7 +146,7 @@ impl Hosts {
         }
     }
 
-    /// Counts that something which was kept for a host had the amount `from`, and has the amount `to`.
+    /// Counts that a thing which is kept for a host had the amount `from`, and now has the amount `to`.
     #[inline(always)]
     pub fn recount(&mut self, place: u32, kind: Kept, from: usize, to: usize) {
         let total = &mut self.total[kind as usize];
@@ -165,18 +169,18 @@ impl Hosts {
         }
     }
 
-    /// How much is kept, of all hosts.
+    /// Returns how much is kept for all hosts.
     #[inline(always)]
     pub fn total(&self, kind: Kept) -> usize {
         self.total[kind as usize]
     }
 
-    /// A host's place.
+    /// Returns a host's place.
     pub fn find(&self, name: HostName) -> Option<u32> {
         self.places.get(&name).copied()
     }
 
-    /// How many hosts there are, and what is kept of all, counted again.
+    /// Counts the hosts, and what is kept for all, again.
     pub fn audit(&self) -> (usize, Amounts) {
         let listed: usize = self.all.iter().map(|host| host.calls.len()).sum();
         assert_eq!(listed, self.listed, "calls that are listed");
@@ -190,22 +194,22 @@ impl Hosts {
         (self.places.len(), self.total)
     }
 
-    /// How much is kept of one.
+    /// Returns how much is kept for one host.
     pub fn kept(&self, place: u32, kind: Kept) -> usize {
         self.all[place as usize].kept[kind as usize]
     }
 
-    /// The host of which most is kept; where all have less than a unit, any that has something.
+    /// Returns the host for which most is kept. If all have less than a unit, returns any that has something.
     pub fn heaviest(&self, kind: Kept) -> Option<u32> {
         self.order[kind as usize].last().map(|(_, place)| *place).or_else(|| self.first(kind))
     }
 
-    /// The first host of which any is kept.
+    /// Returns the first host for which any is kept.
     pub fn first(&self, kind: Kept) -> Option<u32> {
         self.all.iter().position(|host| host.kept[kind as usize] > 0).map(|place| place as u32)
     }
 
-    /// How many places there are for hosts.
+    /// Returns the number of places for hosts.
     pub fn len(&self) -> usize {
         self.all.len()
     }
@@ -218,7 +222,7 @@ impl Hosts {
         &mut self.all[place as usize]
     }
 
-    /// Puts a call into its host's list.
+    /// Adds a call to its host's list.
     pub fn list(&mut self, place: u32, call: (u64, u32)) {
         let host = &mut self.all[place as usize];
         host.calls.push_back(call);
@@ -260,14 +264,14 @@ impl Hosts {
         }
     }
 
-    /// Arguments of a call begin to arrive in fragments.
+    /// Notes that arguments of a call begin to arrive in fragments.
     pub fn begin_receiving(&mut self, place: u32, call: (u64, u32)) {
         let host = &mut self.all[place as usize];
         host.receiving.push_back(call);
         host.arriving += 1;
     }
 
-    /// They have all come, or are let go.
+    /// Notes that the arguments of a call have all arrived, or were dropped.
     pub fn end_receiving(&mut self, place: u32, call: (u64, u32)) {
         let host = &mut self.all[place as usize];
         host.arriving -= 1;

@@ -7,39 +7,40 @@ use super::hosts::{Amounts, Hosts, Kept};
 use crate::Time;
 use crate::path::Path;
 
-/// What an entry of the table points to while there is more to remember than numbers.
+/// The part of a conversation that exists only while the conversation is not idle, or after it has used more
+/// than one activity.
 #[derive(Debug, Default)]
 pub(super) struct More {
-    /// Its host's place in [`Hosts`], and what of that is this conversation's.
+    /// The place of the conversation's host in [`Hosts`], and the amounts of this conversation there.
     pub host: u32,
     pub kept: Amounts,
     pub activities: Activities,
-    /// How many activities have work.
+    /// The number of activities that have work.
     pub works: u32,
-    /// How many calls the user has and has not finished. While there are any, the conversation must not be
-    /// forgotten.
+    /// The number of calls that the user has and has not finished. While there are any, the conversation must
+    /// not be forgotten.
     pub running: u32,
     /// All calls below `released` have ended at the caller, and their results are released as activities are
     /// looked at; the second field is the activity to look at next.
     pub released: u64,
     pub hand: u32,
-    /// The largest datagram that passes, by the caller's word.
+    /// The largest datagram that reaches the caller, as the caller has said.
     pub datagram: u32,
     pub path: Path,
-    /// The longest arguments that came in fragments: what may come at once.
+    /// The longest arguments that came in fragments. So much may come at once.
     pub trusted: u32,
-    /// When all that was under way was last looked through.
+    /// When everything under way was last checked for loss.
     pub presumed: Time,
-    /// When the caller last said what it has of a result.
+    /// When the caller last said which parts of a result it has.
     pub spoke: Time,
-    /// Bytes of the results that calls which are being executed will send in fragments.
+    /// The bytes that results of executing calls are expected to have, if they will be sent in fragments.
     pub promised: usize,
-    /// Whether another result waits until `promised` is less.
+    /// Whether a call waits until `promised` is less.
     pub wanted: bool,
-    /// When all that is being sent in fragments is to be fetched at the latest, if there is no room for
-    /// others'.
+    /// By when the caller must fetch the results that are being sent in fragments, if other conversations
+    /// lack room.
     pub due: Time,
-    /// The client's patience, if it is not the usual one.
+    /// The client's patience, if it is not the default.
     pub client_patience: Option<Duration>,
 }
 
@@ -48,13 +49,13 @@ impl More {
         More { host, datagram: crate::BASE_DATAGRAM as u32, ..More::default() }
     }
 
-    /// What was sent longer ago, while its receiver waited in vain, is lost.
+    /// Returns the time after which a fragment counts as lost if its receiver still waits for it.
     pub fn patience(&self) -> Duration {
         self.path.round_trip.smoothed().unwrap_or(Duration::from_millis(5))
     }
 
-    /// Counts, for the conversation and for its host, that something which is kept had the amount `from`, and
-    /// has the amount `to`.
+    /// Counts, for the conversation and for its host, that a thing which is kept had the amount `from`, and
+    /// now has the amount `to`.
     #[inline(always)]
     pub fn recount(&mut self, hosts: &mut Hosts, kind: Kept, from: usize, to: usize) {
         let kept = &mut self.kept[kind as usize];
@@ -62,7 +63,7 @@ impl More {
         hosts.recount(self.host, kind, from, to);
     }
 
-    /// How much is kept for it.
+    /// Returns how much is kept for the conversation.
     #[inline]
     pub fn kept(&self, kind: Kept) -> usize {
         self.kept[kind as usize]

@@ -1,17 +1,18 @@
-//! A conversation's share of all that is being sent in fragments: calls whose results will be long wait for
-//! it (docs/protocol.md, "At the server").
+//! Limits how much of the sending budget one conversation has: calls whose results will be long wait until
+//! their client has fetched other results (docs/protocol.md, "At the server").
 
 use super::hosts::Kept;
 use super::work::{PROMISED, Phase};
 use super::{CallKey, Server};
 
-/// It is this part of the budget, or one result.
+/// A conversation's share is one in so many parts of the budget, but at least one result.
 const PART: usize = 16;
 
 impl Server {
-    /// Whether a call that the user has, and whose result will have about so many bytes, may be executed:
-    /// then they count as being sent until it is finished, or its caller asks for it. Else its conversation
-    /// is being sent its share, and the call is to wait until [`Server::next_with_room`] names that.
+    /// Returns whether a call that the user has, and whose result will have about `len` bytes, may be
+    /// executed. If so, the bytes count as being sent until the call is finished or its caller probes. If
+    /// not, the conversation has used up its share, and the call is to wait until [`Server::next_with_room`]
+    /// returns its conversation.
     pub fn may_execute(&mut self, key: CallKey, len: usize) -> bool {
         let share = self.config.sending_budget / PART;
         let Some(place) = self.table.find(key.conversation) else { return true };
@@ -33,14 +34,15 @@ impl Server {
         true
     }
 
-    /// A conversation of which a call was to wait, and which has fetched something since.
+    /// Returns a conversation of which a call had to wait for its share, and which has fetched something
+    /// since.
     #[inline]
     pub fn next_with_room(&mut self) -> Option<u64> {
         self.sending.roomy.pop()
     }
 
-    /// A call whose result was to be long is over, and what there is of that counts itself; or it takes
-    /// longer than was thought.
+    /// Ends the reservation for a call's result: the call is over, so that the result itself is counted; or
+    /// the call takes longer than expected.
     #[cold]
     pub(super) fn end_promise(&mut self, place: usize, activity: u32) {
         if let Some(more) = &mut self.table.at_mut(place).more
@@ -52,7 +54,7 @@ impl Server {
         }
     }
 
-    /// A conversation is being sent less than before.
+    /// Notes that less than before is being sent to a conversation.
     pub(super) fn note_room(&mut self, place: usize) {
         let entry = self.table.at_mut(place);
         if let Some(more) = &mut entry.more

@@ -1,8 +1,8 @@
 //! The table of conversations: 64 bytes for each that is idle, in one open-addressed array.
 //!
-//! Identifiers are the server's own and unpredictable, so they are their own hash; only those whose
-//! ticket verified are inserted, so nobody can fill a chain. Linear probing, deletion by shifting
-//! back (Knuth, volume 3, section 6.4, algorithm R), growth by doubling at seven eighths.
+//! Identifiers are chosen by the server and unpredictable, so they are their own hash. Only conversations
+//! whose ticket verified are inserted, so nobody can fill a chain. The table uses linear probing, deletion by
+//! shifting back (Knuth, volume 3, section 6.4, algorithm R), and doubles when it is seven eighths full.
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
@@ -17,31 +17,31 @@ use crate::wire::Target;
 /// One conversation. Its size is the cost of an idle one.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
-    /// Our identifier; zero marks a free place.
+    /// The server's identifier of the conversation; zero marks a free place.
     pub id: u64,
     /// The client's identifier.
     pub client: u64,
-    /// The address as IPv6, its upper and lower half.
+    /// The client's address as an IPv6 address: its upper and its lower half.
     ip: [u64; 2],
     port: u16,
     scope: u16,
-    /// When the client was last heard, in the server's coarse units, which are multiples of four; the two
-    /// lowest bits are the scheme of that datagram.
+    /// When the client was last heard, in the server's coarse units. These are multiples of four; the two
+    /// lowest bits hold the scheme of that datagram.
     heard: u32,
     /// The date of its ticket.
     pub issued: u64,
-    /// What activity 0 last did.
+    /// The last call of activity 0.
     pub last: Last,
-    /// What there is while it is not idle, or if it has used more than one activity.
+    /// The rest of what is kept, while the conversation is not idle or if it has used more than one activity.
     pub more: Option<Box<More>>,
-    /// The key that seals its datagrams; empty in a scheme without secrets.
+    /// The key that seals the conversation's datagrams; empty in a scheme without secrets.
     pub key: Key,
 }
 
 /// The server's coarse unit of time, about an eighth of a second.
 pub(super) const UNIT: Duration = Duration::from_nanos(1 << 27);
 
-/// The bits of [`Entry::heard`] that say the scheme.
+/// The bits of [`Entry::heard`] that hold the scheme.
 const SCHEME: u32 = 3;
 
 /// The lower half of the IPv4 address 0.0.0.0 as an IPv6 address (RFC 4291 section 2.5.5.2).
@@ -54,7 +54,7 @@ impl Entry {
         entry
     }
 
-    /// Where the client is.
+    /// Returns the client's address.
     #[inline]
     pub fn address(&self) -> SocketAddr {
         let [upper, lower] = self.ip;
@@ -65,38 +65,38 @@ impl Entry {
         SocketAddr::V6(SocketAddrV6::new(ip.into(), self.port, 0, u32::from(self.scope)))
     }
 
-    /// The scheme in which the client was last heard.
+    /// Returns the scheme in which the client was last heard.
     #[inline(always)]
     pub fn scheme(&self) -> Scheme {
         Scheme::of((self.heard & SCHEME) as u8).unwrap_or_default()
     }
 
-    /// The conversation and the seal of what is sent to the client.
+    /// Returns the conversation and the seal of datagrams to the client.
     #[inline(always)]
     pub fn target(&self) -> Target {
         self.target_in(self.scheme())
     }
 
-    /// The same conversation, sealed in that scheme.
+    /// Returns the conversation and a seal in the given scheme.
     #[inline(always)]
     pub fn target_in(&self, scheme: Scheme) -> Target {
         let seal = Seal { scheme, key: self.key, direction: Direction::ToClient };
         Target { conversation: self.client, seal }
     }
 
-    /// When the client was last heard, in the server's coarse units.
+    /// Returns when the client was last heard, in the server's coarse units.
     #[inline(always)]
     pub fn heard(&self) -> u32 {
         self.heard & !SCHEME
     }
 
-    /// Notes that the client is heard at that coarse time, in that scheme.
+    /// Notes that the client was heard at a coarse time, in a scheme.
     #[inline(always)]
     pub fn hear(&mut self, coarse: u32, scheme: Scheme) {
         self.heard = coarse | scheme as u32;
     }
 
-    /// Notes that the client is heard, at a coarse time that may be too old. It replaces the noted time only
+    /// Notes that the client was heard, at a coarse time that may be too old. It replaces the noted time only
     /// if it is later.
     #[inline(always)]
     pub fn hear_late(&mut self, coarse: u32, scheme: Scheme) {
@@ -104,8 +104,8 @@ impl Entry {
         self.hear(if later { coarse } else { self.heard() }, scheme);
     }
 
-    /// Whether a datagram in that scheme, from that address, may belong to this conversation. A conversation
-    /// in a scheme with secrets keeps to its scheme.
+    /// Returns whether a datagram in that scheme, from that address, may belong to this conversation. A
+    /// conversation in a scheme with secrets keeps to its scheme.
     #[inline(always)]
     pub fn takes(&self, scheme: Scheme, from: &SocketAddr) -> bool {
         if scheme.has_secrets() || self.scheme().has_secrets() {
@@ -127,7 +127,7 @@ impl Entry {
         self.port == from.port() && self.ip == halves(from)
     }
 
-    /// What an activity did last.
+    /// Returns the last call of an activity.
     #[inline(always)]
     pub fn last(&self, activity: u32) -> Last {
         match activity {
@@ -138,19 +138,19 @@ impl Entry {
         }
     }
 
-    /// The largest datagram that passes to the client, in bytes.
+    /// Returns the largest datagram that passes to the client, in bytes.
     #[inline]
     pub fn datagram(&self) -> usize {
         self.more.as_ref().map_or(BASE_DATAGRAM, |more| more.datagram as usize)
     }
 
-    /// The work of an activity.
+    /// Returns the work of an activity.
     #[inline(always)]
     pub fn work(&self, activity: u32) -> Option<&Work> {
         self.more.as_ref()?.activities.work(activity)
     }
 
-    /// The host that the client is on.
+    /// Returns the host that the client is on.
     pub fn host(&self) -> HostName {
         HostName::of(self.ip)
     }
@@ -184,7 +184,7 @@ pub(super) struct Table {
 
 const LEAST: usize = 16;
 
-/// Entries that are looked at for one to forget, and idle ones among them.
+/// The number of entries that `victim` looks at to find one to forget, and of idle ones among them.
 const LOOK_AT: usize = 64;
 const CHOICES: usize = 8;
 
@@ -209,7 +209,7 @@ impl Table {
         }
     }
 
-    /// All conversations.
+    /// Returns all conversations.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.places.iter().filter(|entry| entry.id != 0)
     }
@@ -224,7 +224,8 @@ impl Table {
         &mut self.places[place]
     }
 
-    /// What is kept of a conversation, and its place, if the conversation has something kept and is at `host`.
+    /// Returns a conversation's place and what is kept of it besides, if the conversation is not idle and is
+    /// at `host`.
     pub fn of_host(&self, id: u64, host: u32) -> Option<(usize, &More)> {
         let place = self.find(id)?;
         Some((place, self.at(place).more.as_deref().filter(|more| more.host == host)?))
@@ -236,8 +237,8 @@ impl Table {
         Some((place, self.at_mut(place).more.as_deref_mut().filter(|more| more.host == host)?))
     }
 
-    /// Puts in an entry whose identifier is not there yet, and says where. Places found before
-    /// are no longer good.
+    /// Inserts an entry whose identifier is not in the table, and returns its place. Places found before are
+    /// no longer valid.
     pub fn insert(&mut self, entry: Entry) -> usize {
         if self.places.is_empty() || (self.used + 1) * 8 > self.places.len() * 7 {
             self.grow();
@@ -268,7 +269,7 @@ impl Table {
         }
     }
 
-    /// Takes an entry out. Places found before are no longer good.
+    /// Removes an entry. Places found before are no longer valid.
     pub fn remove(&mut self, place: usize) -> Entry {
         let mask = self.places.len() - 1;
         let removed = std::mem::take(&mut self.places[place]);
@@ -282,7 +283,7 @@ impl Table {
                 return removed;
             }
             let home = id as usize & mask;
-            // It may move into the hole unless its home lies between the hole and its place.
+            // The entry may move into the hole unless its home lies between the hole and its place.
             if (at.wrapping_sub(home) & mask) >= (at.wrapping_sub(hole) & mask) {
                 self.places.swap(hole, at);
                 hole = at;

@@ -31,40 +31,42 @@ impl Last {
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub phase: Phase,
-    /// The fragments of arguments or of the result, when they are more than one.
+    /// The fragments of the arguments or of the result, if there is more than one.
     pub incoming: Option<Box<Incoming>>,
     pub outgoing: Option<Box<Outgoing>>,
     pub position: Position,
-    /// The result, while it is held.
+    /// The result, while the server holds it.
     pub payload: Vec<u8>,
-    /// What belongs into it, if there is any: only of a result that is being sent in fragments.
+    /// Bytes that belong into the result and are sent from where they are. Only a result in fragments has
+    /// them.
     pub insert: Option<Box<Insert>>,
-    /// When its phase began, or a fragment came.
+    /// When the phase began, or when the last fragment came.
     pub since: Time,
-    /// What is to be known of it besides, until the next: a byte, which is cleared at one go.
+    /// A set of the flags below.
     pub marks: u8,
-    /// Whether it stands in the queue of those who have something to send.
+    /// Whether the call is in the queue of calls that have something to send.
     pub queued: bool,
-    /// Whether it stands among those who wait for the congestion window.
+    /// Whether the call waits for room in the congestion window.
     pub waiting: bool,
-    /// Bytes that its result will have, if that is marked.
+    /// The expected length of the result in bytes, if `PROMISED` is set.
     pub promised: usize,
-    /// A fragment of its arguments came since the budget of those was last enforced.
+    /// Whether a fragment of the arguments came since their budget was last enforced.
     pub progressed: bool,
 }
 
 impl Work {
-    /// Whether it is an access's result that is being sent in fragments.
+    /// Returns whether this is an access whose result is being sent in fragments.
     pub fn is_accessed(&self) -> bool {
         self.outgoing.is_some() && self.marks & ACCESS != 0
     }
 
-    /// Bytes of the result that is held.
+    /// Returns the length of the held result in bytes.
     pub fn len(&self) -> usize {
         self.payload.len() + self.insert.as_ref().map_or(0, |insert| insert.bytes.len())
     }
 
-    /// A range of the result: what stands before the insert, which part of that, what stands behind it.
+    /// Splits a range of the result into the bytes before the insert, the range of the insert's bytes, and
+    /// the bytes after it.
     pub fn pieces(&self, range: Range<usize>) -> (&[u8], Range<usize>, &[u8]) {
         let Some(Insert { at, bytes }) = self.insert.as_deref() else {
             return (&self.payload[range], 0..0, &[]);
@@ -79,28 +81,28 @@ impl Work {
     }
 }
 
-/// The user has it, and its caller has given it up.
+/// The user has the call, and the caller has given it up.
 pub(super) const GIVEN_UP: u8 = 1;
 /// The call was an access.
 pub(super) const ACCESS: u8 = 2;
-/// It is being executed, and its result will be long.
+/// The call is being executed, and its result will be long.
 pub(super) const PROMISED: u8 = 4;
-/// What has arrived of its arguments is to be said in an answer that waits to be sent.
+/// An answer that waits to be sent will say which of the call's arguments have arrived.
 pub(super) const TO_SELECT: u8 = 8;
 
-/// Nobody waits for its end, and it is to go on.
+/// No caller waits for the call's end, but the call goes on.
 pub(super) const DETACHED: u8 = 16;
 
 /// What is happening to a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Its fragments arrive.
+    /// The fragments of the arguments arrive.
     #[default]
     Receiving,
-    /// The user has it.
+    /// The user has the call.
     Running,
-    /// It ended so; the result is held.
+    /// The call ended with this status, and the server holds the result.
     Done(Status),
-    /// It is over and nothing is held but this, for the activity's next call.
+    /// The call is over. Only this record is kept, for the activity's next call.
     Over,
 }
