@@ -1,5 +1,5 @@
-//! Who may call at all: binding, tickets, challenges, the horizon
-//! (docs/protocol.md, "Binding" and "Tickets and horizon").
+//! Decides who may call at all: binding, tickets, challenges, the horizon (docs/protocol.md, "Binding" and
+//! "Tickets and horizon").
 
 use std::net::SocketAddr;
 
@@ -12,11 +12,12 @@ use crate::scheme::{Direction, Scheme, Seal};
 use crate::wire::{Bind, Ended, Header, Stale, StaleReason, Target, Ticket, VERSION, Welcome, frames_by};
 use crate::{BASE_DATAGRAM, Kind, Rule, Time};
 
-/// How much more than it sent an address hears that has not proven that it is there.
+/// An address that has not proven that it receives what it is sent gets at most this many times the bytes
+/// that it sent.
 const AMPLIFICATION: usize = 3;
 
 impl Server {
-    /// Answers a bind, and remembers nothing of it.
+    /// Answers a bind, and keeps nothing of it.
     pub(super) fn on_bind(&mut self, now: Time, from: SocketAddr, len: usize, bind: &Bind<'_>) {
         let asked = bind.renew.as_ref().map(|(conversation, ticket, old)| {
             if ticket.client != bind.client {
@@ -67,8 +68,8 @@ impl Server {
         }
     }
 
-    /// Chooses the scheme for a conversation with a client at that address, among those that it offers;
-    /// `None` if we speak none of them.
+    /// Chooses the scheme for a conversation with a client at that address, among those that the client
+    /// offers. Returns `None` if the server speaks none of them.
     fn choose(&self, offered: u32, client: SocketAddr) -> Option<Scheme> {
         #[cfg(feature = "test-scheme")]
         if self.config.secret.is_some() {
@@ -152,7 +153,7 @@ impl Server {
             self.table.at_mut(place).hear(now, header.scheme);
             return Some(place);
         }
-        // From here on it is certain that nothing ever ran under this ticket.
+        // From here on it is certain that no call ever ran under this ticket.
         if self.table.len() >= self.config.max_conversations {
             let conversing = &self.admission.per_host;
             let no_share = mutant.breaks(Rule::NoShareOfHosts);
@@ -174,7 +175,7 @@ impl Server {
         Some(self.table.insert(entry))
     }
 
-    /// A conversation is at another address from now on. What is kept for it is kept for that host.
+    /// Moves a conversation to another address. What is kept for it counts for the new host from now on.
     fn move_to(&mut self, place: usize, to: SocketAddr) {
         let entry = self.table.at_mut(place);
         let from = entry.host();
@@ -227,7 +228,8 @@ impl Server {
             Some(_) => writer.stale(&stale),
             None => writer.challenge(conversation, number),
         });
-        // We do not know how the client calls the conversation: zero goes by its address.
+        // The server does not know the client's identifier of the conversation. With zero the client goes by
+        // the address.
         self.reply(Reply { to, target: target(0, scheme), answer: Answer::Alone(frames) });
     }
 
@@ -247,7 +249,7 @@ impl Server {
     }
 }
 
-/// The target of a hint: a client of this identifier, with whom we may have no key in common.
+/// Returns the target of a hint: a client of this identifier, with which the server may share no key.
 fn target(client: u64, scheme: Scheme) -> Target {
     let scheme = if scheme.has_secrets() { Scheme::Open } else { scheme };
     Target { conversation: client, seal: Seal::without_key(scheme, Direction::ToClient) }

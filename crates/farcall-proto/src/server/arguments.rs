@@ -1,4 +1,4 @@
-//! Arguments that arrive in fragments (docs/protocol.md, "Fragments").
+//! Takes in arguments that arrive in fragments (docs/protocol.md, "Fragments").
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::scheme::Scheme;
 use crate::wire::{self, CallHead, Part};
 use crate::{MAX_DATAGRAM, Rule, Time, transfer};
 
-/// Bytes of used buffers that are given to arguments before they have come.
+/// The most bytes of used buffers that are given to arguments before they have arrived.
 const MOST_LENT: usize = 16 << 20;
 /// A host is given such a buffer while its arguments hold at most this many times what is left of
 /// `MOST_LENT`. So a host that is alone leaves a fifth (Choudhury & Hahne 1998, "Dynamic queue length
@@ -32,7 +32,7 @@ impl Server {
         let fragment = part.fragment.unwrap_or(wire::Fragment { total, offset: 0, ask: false });
         let trusted = self.table.at(place).more.as_ref().map_or(0, |more| more.trusted);
         let most = self.window(place) / (self.spare.receiving.max(1) as u32);
-        // Who has sent little is not believed that much is to come, and given room for it.
+        // A client that has sent little is not given room for much: it might not send it.
         let window = |arrived: u32| most.min(arrived.max(trusted).saturating_mul(4)).max(MAX_DATAGRAM as u32);
         let mutant = self.config.mutant;
         let begins = self.work(visit.now, place, activity).incoming.is_none();
@@ -105,13 +105,14 @@ impl Server {
         }
     }
 
-    /// The arguments are all there.
+    /// Hands over a call whose arguments have all arrived.
     fn complete(&mut self, visit: &mut Visit<'_>, place: usize, head: &CallHead, asked: bool) {
         let args = self.assembled(place, head.position.activity);
         if let Some(more) = &mut self.table.at_mut(place).more {
             more.trusted = more.trusted.max(args.len() as u32);
         }
-        // Since the first fragment the export may have been withdrawn, and the last may name another one.
+        // Since the first fragment the export may have been withdrawn, and the last fragment may name another
+        // one.
         if !self.accepts(head, args.len()) {
             return self.object(visit.now, place, head, args.len());
         }
@@ -121,7 +122,7 @@ impl Server {
         self.run(visit, head, Cow::Owned(args));
     }
 
-    /// How far a sender may be ahead of its receiver.
+    /// Returns how many bytes a sender may be ahead of what has arrived.
     pub(super) fn window(&self, place: usize) -> u32 {
         let most = self.config.window;
         let is_kept = self.table.at(place).scheme() == Scheme::Local

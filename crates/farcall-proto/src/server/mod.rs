@@ -6,19 +6,19 @@
 //! | `activities.rs` | the activities of a conversation, as many as were used |
 //! | `work.rs` | a call that is not over: arguments, phase, held result |
 //! | `more.rs` | what a conversation has besides while it is not idle |
-//! | `exports.rs` | what is offered, by identifier and by name |
+//! | `exports.rs` | the exports, by identifier and by name |
 //! | `admit.rs` | tickets, challenges, binding: who may call at all |
-//! | `handshake.rs` | how it comes to a conversation's key |
+//! | `handshake.rs` | how both ends agree on a conversation's key |
 //! | `receive.rs` | what each frame from a caller means |
 //! | `arguments.rs` | arguments that arrive in fragments |
 //! | `reading.rs` | calls that change nothing |
 //! | `send.rs` | results, their fragments, short answers |
-//! | `hosts.rs` | what peers make it keep, by host |
-//! | `counts.rs` | how many conversations, and answers that wait, each host has |
-//! | `audit.rs` | what is kept, for tests |
+//! | `hosts.rs` | what peers make the server keep, counted by host |
+//! | `counts.rs` | the conversations and the waiting answers of each host |
+//! | `audit.rs` | checks of what is kept, for tests |
 //! | `share.rs` | which calls wait until their clients have fetched other results |
-//! | `silence.rs` | whose callers are not heard any more |
-//! | `inquiries.rs` | how many questions an unproven address may ask |
+//! | `silence.rs` | calls of clients that are silent for too long |
+//! | `inquiries.rs` | how many frames about earlier calls of one host are acted on |
 //! | `memory.rs` | the memory of calls: taken when one begins, freed in time |
 
 mod activities;
@@ -63,7 +63,7 @@ pub use send::SHORT;
 use table::Table;
 use work::{GIVEN_UP, Work};
 
-/// The name of a call, for the user.
+/// Returns the user's name of a call.
 fn key(conversation: u64, position: Position) -> CallKey {
     CallKey { conversation, activity: position.activity, sequence: position.sequence }
 }
@@ -71,32 +71,33 @@ fn key(conversation: u64, position: Position) -> CallKey {
 /// An interface that the server offers.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// Its identifier: random, 64 bits, new at each export, not zero.
+    /// The export's identifier: random, 64 bits, new at each export, not zero.
     pub id: u64,
-    /// The interface's type.
+    /// The type of the interface.
     pub type_name: String,
-    /// This instance of it.
+    /// The name of this instance of the interface.
     pub instance: String,
-    /// What a binding compares of its procedures.
+    /// The fingerprints of the procedures, which a binding compares.
     pub procedures: Vec<Fingerprint>,
 }
 
 /// A call to execute.
 #[derive(Debug)]
 pub struct Incoming<'a> {
-    /// To be given to [`Server::finish`], whatever happens.
+    /// The name of the call. Every call is to be given to [`Server::finish`] with it.
     pub key: CallKey,
-    /// The export that it names, which exists.
+    /// The export that the call names, which exists.
     pub export: u64,
-    /// The procedure's number, not checked.
+    /// The procedure's number, which is not checked.
     pub procedure: u32,
     /// When the caller stops waiting.
     pub deadline: Option<Time>,
-    /// Trace context.
+    /// The trace context.
     pub trace: Option<Trace>,
-    /// It reads, and was executed before: to say now that it did not run would be wrong.
+    /// Whether this is a reading that was executed before. It must not be said then that the call did not
+    /// run.
     pub again: bool,
-    /// The arguments, borrowed from the datagram when they came in one.
+    /// The arguments, borrowed from the datagram if they came in one.
     pub args: Cow<'a, [u8]>,
 }
 
@@ -110,24 +111,24 @@ impl Incoming<'_> {
 /// What the server's user must do.
 #[derive(Debug)]
 pub enum Request<'a> {
-    /// Execute this call, or refuse it, and [`Server::finish`] it.
+    /// Execute this call, or refuse it, and then call [`Server::finish`].
     Call(Incoming<'a>),
-    /// These bytes are for that export, which exists. They are of no call: they may have come before, or not
-    /// in the order in which they were sent, and nobody waits for an answer.
+    /// Give these bytes to that export, which exists. They belong to no call: they may be a repetition, may
+    /// have been reordered, and nobody waits for an answer.
     Post(u64, &'a [u8]),
-    /// The caller of this unfinished call has given it up. It is still to be finished, if only to
-    /// say that it is over.
+    /// The caller of this unfinished call has given it up. The call is still to be finished, if only to say
+    /// that it is over.
     Cancel(CallKey),
 }
 
-/// How a call was finished. A failure with `Ran::No` refuses it: it will never be executed.
+/// How a call was finished. A failure with `Ran::No` refuses the call: it will never be executed.
 #[derive(Clone, Debug)]
 pub enum Finish {
     /// The payload is the procedure's result.
     Result,
     /// The payload is a declared exception.
     Exception,
-    /// It failed; the payload is not sent. Apart, so that the others are a word.
+    /// The call failed, and the payload is not sent. (Boxed, so that the other values are one word.)
     Failed(Box<Failure>),
 }
 
@@ -140,17 +141,17 @@ impl From<Failure> for Finish {
 /// A datagram to send.
 #[derive(Clone, Debug)]
 pub struct Transmit {
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
-    /// The length of what was written.
+    /// The number of bytes that were written.
     pub len: usize,
-    /// What is to be inserted there: only for clients on this machine, and only of results of
-    /// [`Server::finish_around`].
+    /// Bytes to insert into what was written. Only clients on this machine get such datagrams, and only with
+    /// results of [`Server::finish_around`].
     pub insert: Option<Insert>,
 }
 
 impl Transmit {
-    /// The datagram, of which `out` has what was written, in one piece.
+    /// Returns the datagram in one piece; `out` has what was written.
     pub fn gather(&self, out: &[u8]) -> Vec<u8> {
         let mut datagram = out[..self.len].to_vec();
         if let Some(Insert { at, bytes }) = &self.insert {
@@ -160,22 +161,22 @@ impl Transmit {
     }
 }
 
-/// Counts of what a server did, ever growing.
+/// Counts of what a server did. They only grow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     /// Calls given to the user.
     pub calls: u64,
-    /// Datagrams made.
+    /// Datagrams written.
     pub sent: u64,
     /// Datagrams accepted.
     pub received: u64,
     /// Datagrams dropped as malformed or corrupted.
     pub dropped: u64,
-    /// Bytes of the datagrams made.
+    /// Bytes of the datagrams written.
     pub bytes_sent: u64,
     /// Calls that came again and were not executed again.
     pub duplicates: u64,
-    /// Results sent again.
+    /// Results sent again, and fragments of results.
     pub retransmitted: u64,
     /// Challenges sent.
     pub challenges: u64,
@@ -183,20 +184,20 @@ pub struct Stats {
     pub stale: u64,
     /// Conversations forgotten.
     pub evicted: u64,
-    /// Calls refused because there was no room for their arguments, and whose the last of them was.
+    /// Calls refused because there was no room for their arguments.
     pub evicted_calls: u64,
-    /// See `evicted_calls`.
+    /// The address of the client of the last such call.
     pub paid: Option<SocketAddr>,
     /// Calls refused by the protocol, by [`crate::Kind`] code.
     pub refused: [u64; 24],
 }
 
-/// Bytes that belong into a result, or a datagram, and are sent from where they stand.
+/// Bytes that belong into a result or a datagram, and are sent from where they are, without a copy.
 #[derive(Clone, Debug)]
 pub struct Insert {
-    /// How much of the rest comes before them.
+    /// The number of bytes of the rest that come before the insert.
     pub at: usize,
-    /// They.
+    /// The bytes to insert.
     pub bytes: Bytes,
 }
 
@@ -257,7 +258,7 @@ struct Sending {
     crowded: bool,
     /// Conversations of which calls waited for their share, and which have been sent less since.
     roomy: Vec<u64>,
-    /// Inserts of results that are not held any more.
+    /// Inserts of results that are not held any more, for [`Server::take_loose`].
     loose: Vec<Bytes>,
 }
 
@@ -288,8 +289,9 @@ struct Spare {
 }
 
 impl Server {
-    /// A server that knows nobody. `secret` is fresh entropy: a new one is a new incarnation. `now` must
-    /// not be before the socket is its alone: a call sent later is said not to have run elsewhere.
+    /// Makes a server without conversations. `secret` is fresh entropy: a new one is a new incarnation. `now`
+    /// must not be before the socket became this server's own, because a call sent later is said not to have
+    /// run at an earlier server.
     pub fn new(config: ServerConfig, now: Time, secret: [u8; 32]) -> Server {
         let issuer = Issuer::new(now, &secret);
         let hosts = Hosts::new(memory::budgets(&config));
@@ -324,61 +326,62 @@ impl Server {
         }
     }
 
-    /// Offers an interface.
+    /// Exports an interface.
     pub fn export(&mut self, export: Export) {
         debug_assert_ne!(export.id, 0);
         self.exports.add(export);
     }
 
-    /// What is offered as that, if it is.
+    /// Returns the export of an identifier.
     pub fn exported(&self, id: u64) -> Option<&Export> {
         self.exports.get(id)
     }
 
-    /// Offers it no longer: calls of it are refused, `Ran::No`.
+    /// Withdraws an export: further calls of it are refused, `Ran::No`.
     pub fn withdraw(&mut self, id: u64) {
         self.exports.remove(id);
     }
 
-    /// Refuses every new call from now on; those that were begun are finished.
+    /// Refuses every new call from now on. Calls that have begun are finished.
     pub fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// What was inserted into results that are not held any more: to be dropped where that may take its time.
+    /// Takes the inserts of results that are not held any more. The caller drops them where a long drop does
+    /// no harm.
     #[inline]
     pub fn take_loose(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.sending.loose)
     }
 
-    /// Whether there is any of that.
+    /// Returns whether [`Server::take_loose`] would return any.
     #[inline]
     pub fn has_loose(&self) -> bool {
         !self.sending.loose.is_empty()
     }
 
-    /// Answers a question of the holder of one of its tickets. Besides that holder, only this incarnation can
-    /// compute the answer.
+    /// Answers a question of the holder of one of the server's tickets. Besides that holder, only this
+    /// incarnation can compute the answer.
     pub fn prove(&self, holder: &Holder, question: &[u8]) -> [u8; 16] {
         self.admission.issuer.prove(holder, question)
     }
 
-    /// When [`Server::handle_timeout`] wants to be called; `None` when nothing is held.
+    /// Returns when [`Server::handle_timeout`] wants to be called; `None` if nothing is held.
     pub fn timeout(&self) -> Option<Time> {
         self.sweep.due
     }
 
-    /// Conversations remembered.
+    /// Returns the number of conversations.
     pub fn conversations(&self) -> usize {
         self.table.len()
     }
 
-    /// Bytes of results held and of arguments being reassembled.
+    /// Returns the bytes of held results and of arguments being reassembled.
     pub fn held_bytes(&self) -> usize {
         [Kept::Results, Kept::Sending, Kept::Arguments].map(|kind| self.hosts.total(kind)).iter().sum()
     }
 
-    /// Whether the caller of a call that the user has, and has not finished, has given it up.
+    /// Returns whether the caller of an unfinished call has given it up.
     pub fn is_given_up(&self, key: CallKey) -> bool {
         let CallKey { conversation, activity, sequence } = key;
         let Some(entry) = self.table.find(conversation).map(|place| self.table.at(place)) else {
@@ -388,17 +391,17 @@ impl Server {
         entry.last(activity).sequence() > sequence || entry.work(activity).is_some_and(marked)
     }
 
-    /// Calls given to the user and not finished.
+    /// Returns the number of calls given to the user and not finished.
     pub fn unfinished(&self) -> usize {
         self.unfinished
     }
 
-    /// What it did so far.
+    /// Returns counts of what the server did.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The key of a conversation, if the conversation is known.
+    /// Returns the key of a conversation, if the conversation is known.
     #[inline(always)]
     fn key_of(&self, conversation: u64) -> Option<Key> {
         self.table.find(conversation).map(|place| self.table.at(place).key)

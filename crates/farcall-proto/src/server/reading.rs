@@ -1,5 +1,5 @@
-//! Readings: calls that change nothing. One that fits a datagram each way is answered at once, and nothing is
-//! held of it: should it come again it is executed again (docs/memory-protocol.md).
+//! Answers readings: calls that change nothing. A reading that fits a datagram each way is answered at once,
+//! and no result is held: if it comes again, it is executed again (docs/memory-protocol.md).
 
 use std::net::SocketAddr;
 
@@ -10,22 +10,22 @@ use crate::scheme::Direction;
 use crate::wire::{self, CallHead, Header, Position, ResultHead, Status, Writer};
 use crate::{READINGS, Rule, Time};
 
-/// A datagram that may be just a reading. Whether it is one, [`Server::answer_reading`] finds out.
+/// A datagram that may hold just one reading. [`Server::answer_reading`] checks whether it does.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'d> {
     datagram: &'d [u8],
     header: Header,
     position: Position,
-    /// The export that it names.
+    /// The export that the reading names.
     pub export: u64,
-    /// The procedure's number, which [reads](crate::READINGS).
+    /// The number of the procedure, which only [reads](crate::READINGS).
     pub procedure: u32,
     /// The arguments.
     pub args: &'d [u8],
 }
 
 impl<'d> Reading<'d> {
-    /// Reads a datagram without a check of its tag; `None` for one that is certainly no reading.
+    /// Reads a datagram without checking its tag. Returns `None` if the datagram is certainly no reading.
     #[inline(always)]
     pub fn peek(datagram: &'d [u8]) -> Option<Reading<'d>> {
         let (header, frames) = wire::peek(datagram).ok()?;
@@ -36,11 +36,11 @@ impl<'d> Reading<'d> {
 }
 
 impl Server {
-    /// Answers a reading, no older than what its activity did last, of which nothing is to be held any more.
-    /// `read` executes it: it is given the room for the result, and returns the result's length in bytes, a
-    /// multiple of four. The answer stands in `out`, and goes to where the reading came from; its length.
-    /// `None`, and nothing has changed, if there is no such reading or `read` returns nothing: the datagram
-    /// is to be [received](Server::receive).
+    /// Answers a reading that is at least as new as its activity's last call. `read` executes it: it gets the
+    /// room for the result, and returns the result's length in bytes, a multiple of four. Writes the answer
+    /// into `out` and returns its length; it goes to the reading's sender. Returns `None`, without any
+    /// change, if the datagram is no such reading or `read` returns `None`: then the datagram is to be
+    /// [received](Server::receive).
     #[inline(always)]
     pub fn answer_reading<'d>(
         &mut self,
@@ -66,14 +66,14 @@ impl Server {
         let old = this < last && !self.config.mutant.breaks(rule);
         let held = match entry.work(position.activity) {
             None | Some(Work { phase: Phase::Over, .. }) if !old => false,
-            // Also of a result without a byte: what is held answers whatever comes again.
+            // This holds for an empty result too: the held result answers every repetition.
             Some(work) if !old && !again && work.may_be_taken_over() => true,
             _ => return None,
         };
         let mut writer = Writer::new(out, entry.datagram(), entry.target_in(header.scheme));
         writer.result_by(&ResultHead { position, status: Status::Result }, |room| read(reading, room))?;
         let coarse = self.coarse(now);
-        // The time that a reading is given may be an old one.
+        // The time of a reading may be out of date.
         self.table.at_mut(place).hear_late(coarse, header.scheme);
         let len = writer.finish(self.numbers.take());
         if held {

@@ -1,4 +1,4 @@
-//! What the server sends: results, their fragments, short answers.
+//! Sends results, their fragments, and short answers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use crate::wire::{
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
-/// Fewer bytes are copied into a datagram, whatever they stand in.
+/// The shortest insert, in bytes, that is sent without a copy.
 const WORTH: usize = 8 << 10;
 
-/// A result of so many bytes fits every datagram.
+/// A result of this many bytes fits every datagram.
 pub const SHORT: usize = 1 << 10;
 
-/// Short answers that may wait to be sent; further ones are dropped, and asked for again.
+/// The most short answers that may wait to be sent. Further ones are dropped, and clients ask again.
 const MAX_REPLIES: usize = 8192;
 
 /// Each host may have this many short answers waiting in any case, and no more while `MAX_REPLIES / 2` wait.
@@ -40,21 +40,22 @@ pub(super) struct Reply {
 
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Frames that may share a datagram with others'.
+    /// Frames that may share a datagram with other frames.
     Shared(Vec<u8>),
-    /// Frames that leave alone.
+    /// Frames that are sent in a datagram of their own.
     Alone(Vec<u8>),
-    /// What has arrived of a call's arguments, as it is when the answer is written. Shared.
+    /// A SELECT that says which of a call's arguments have arrived when the answer is written. It may share a
+    /// datagram.
     Select { conversation: u64, position: Position },
-    /// A datagram of so many bytes.
+    /// A datagram of this many bytes.
     MtuEcho(usize),
 }
 
 impl Server {
-    /// Gives back a call's outcome. If `out` is not empty, and the outcome fits one datagram, that is written
-    /// into `out` and returned. Any other outcome leaves by [`Server::transmit`], where outcomes of one
-    /// conversation share datagrams. Ignored if the call is no longer the last of its activity. The payload
-    /// is taken, and an empty buffer left in its place, which was used before.
+    /// Takes a call's outcome. If `out` is not empty and the outcome fits one datagram, writes it into `out`
+    /// and returns it. Any other outcome is sent by [`Server::transmit`], where outcomes of one conversation
+    /// share datagrams. Does nothing if the call is no longer the last of its activity. The payload is taken,
+    /// and an empty buffer that was used before is left in its place.
     #[inline(always)]
     pub fn finish(
         &mut self,
@@ -73,8 +74,7 @@ impl Server {
         sent
     }
 
-    /// Gives back an outcome that has `insert` in it, which is longer than a datagram. It leaves by
-    /// [`Server::transmit`].
+    /// Takes an outcome that has `insert` in it and is longer than a datagram. [`Server::transmit`] sends it.
     #[cold]
     pub fn finish_around(
         &mut self,
@@ -95,9 +95,10 @@ impl Server {
         self.enforce_held(now, (key.conversation, key.activity));
     }
 
-    /// Holds a call's outcome, of which `inserted` bytes stand elsewhere. Writes it into `out`, or queues it if
-    /// `out` is empty; returns its conversation's place instead if it is too long for one datagram. `None` if
-    /// the user does not have the call, or it is not the last of its activity.
+    /// Holds a call's outcome, which has `inserted` bytes besides the payload. Writes it into `out`, or
+    /// queues it if `out` is empty. Returns the conversation's place instead if the outcome is too long for
+    /// one datagram, and `None` if the user does not have the call or the call is not the last of its
+    /// activity.
     #[inline(always)]
     fn conclude(
         &mut self,
@@ -119,8 +120,8 @@ impl Server {
         {
             let len = payload.len() + inserted;
             let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
-            // What a procedure returned after its caller had given it up is dropped: it may have returned it
-            // because it was told so.
+            // The result of a call that was given up is dropped: the procedure may have returned it because
+            // it was told so.
             let wanted = work.marks & GIVEN_UP == 0 || self.config.mutant.breaks(Rule::LateResult);
             let status = match finish {
                 Finish::Result if fits && wanted => Status::Result,
@@ -133,7 +134,7 @@ impl Server {
             if out.is_empty() {
                 if len <= datagram {
                     long = None;
-                    // A result of an earlier call of the activity may be queued still.
+                    // A result of an earlier call of the activity may still be queued.
                     if !std::mem::replace(&mut work.queued, true) {
                         self.sending.queue.push_back((key.conversation, key.activity));
                     }
@@ -205,7 +206,7 @@ impl Server {
         Some((None, sent))
     }
 
-    /// Writes a result that fits one datagram, and with it those that are next and go the same way.
+    /// Writes a result that fits one datagram, and the next queued results of the same conversation.
     #[inline]
     fn write_whole(&mut self, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let entry = self.table.at_mut(place);
@@ -234,7 +235,7 @@ impl Server {
         self.stats.bytes_sent += len as u64;
     }
 
-    /// Whether there is nothing for [`Server::transmit`].
+    /// Returns whether [`Server::transmit`] has nothing to send.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.answers.queue.is_empty() && self.sending.queue.is_empty()
@@ -274,8 +275,7 @@ impl Server {
         None
     }
 
-    /// There may be room in a conversation's congestion window: the result that waits for it longest
-    /// may try.
+    /// Lets the result that has waited longest for a conversation's congestion window try again.
     pub(super) fn wake_next(&mut self, place: usize) {
         while let Some(more) = &mut self.table.at_mut(place).more
             && let Some(activity) = more.path.waiting.pop_front()
@@ -289,7 +289,7 @@ impl Server {
         }
     }
 
-    /// Writes the next fragment of a result; `None` if it must wait for the receiver's word.
+    /// Writes the next fragment of a result. Returns `None` if the fragment must wait for an acknowledgement.
     fn write_fragment(&mut self, now: Time, place: usize, activity: u32, out: &mut [u8]) -> Option<Transmit> {
         let (number, window) = (self.numbers.next(), self.window(place));
         let entry = self.table.at(place);
@@ -315,7 +315,7 @@ impl Server {
         let (before, range, behind) = work.pieces(start as usize..end as usize);
         let bytes = work.insert.as_deref().map(|insert| &insert.bytes);
         let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
-        // (A checksum is best made of what stands in one place.)
+        // (A checksum is computed fastest over bytes in one piece.)
         let apart = target.seal.closes_around() && within.len() >= WORTH;
         let (head, fragment) =
             (ResultHead { position: work.position, status }, Fragment { total, offset: start, ask });
@@ -325,7 +325,7 @@ impl Server {
         Some(self.count_sent(to, writer, insert))
     }
 
-    /// A result does not fit one datagram, or no longer does.
+    /// Sends a result in fragments from now on, because it does not fit one datagram.
     fn begin_fragments(&mut self, now: Time, place: usize, activity: u32) {
         if let Some(more) = &mut self.table.at_mut(place).more
             && let Some(work) = more.activities.work_mut(activity)
@@ -342,7 +342,7 @@ impl Server {
         self.enforce_sending(now, (self.table.at(place).id, activity));
     }
 
-    /// Puts a result into the queue of those that have something to send.
+    /// Queues a result that has something to send.
     pub(super) fn queue(&mut self, place: usize, activity: u32) {
         let id = self.table.at(place).id;
         let Some(work) = self.existing_work(place, activity) else {
@@ -353,8 +353,8 @@ impl Server {
         }
     }
 
-    /// The caller asks for a result that was sent. When it asked it had had nothing, but fragments
-    /// may have arrived since.
+    /// Sends a held outcome again, because the caller asks for it. Fragments may have arrived at the caller
+    /// since it asked.
     pub(super) fn send_again(&mut self, now: Time, place: usize, activity: u32) {
         self.stats.retransmitted += 1;
         self.send_held(now, place, activity);
@@ -371,7 +371,8 @@ impl Server {
         };
         work.since = now;
         if work.outgoing.is_none() {
-            // Many probes in one datagram are not to make as many long datagrams: who lacks more asks again.
+            // Many probes in one datagram must not cause as many long datagrams. A caller that still misses a
+            // result asks again.
             let Some(left) = self.answers.resend_bytes.checked_sub(RESULT_HEAD + work.payload.len()) else {
                 return;
             };
@@ -386,14 +387,14 @@ impl Server {
         self.queue(place, activity);
     }
 
-    /// A caller waits in vain, perhaps because the conversation's window is taken by fragments of
-    /// calls that have ended at the caller, whose last word was lost: they are not under way for ever.
+    /// Counts fragments as lost that fill the conversation's window although their calls have ended at the
+    /// caller, whose last acknowledgement was lost. Called when a caller waits in vain.
     pub(super) fn presume_lost(&mut self, now: Time, place: usize) {
         let Some(more) = &mut self.table.at_mut(place).more else {
             return;
         };
         let patience = more.patience();
-        // To look through them shall take little of the time, however many there are.
+        // The search takes only a small part of the time, however many calls there are.
         let rests = Duration::from_micros(more.works.into());
         if more.path.waiting.is_empty() || now.since(more.presumed) <= patience.max(rests) {
             return;
@@ -414,7 +415,7 @@ impl Server {
         if crowded || self.answers.queue.len() >= MAX_REPLIES {
             return false;
         }
-        // Of these there is one for a call whose arguments are arriving.
+        // There is one SELECT for each call whose arguments are arriving.
         if !matches!(reply.answer, Answer::Select { .. }) {
             if self.answers.answer_bytes == 0 {
                 return false;
@@ -426,7 +427,7 @@ impl Server {
         true
     }
 
-    /// The next short answer that waits.
+    /// Takes the next short answer.
     fn next_reply(&mut self) -> Option<Reply> {
         let reply = self.answers.queue.pop_front()?;
         self.answers.per_host.remove(HostName::at(&reply.to));
@@ -464,7 +465,7 @@ impl Server {
         }
     }
 
-    /// Writes a short answer, and with it those that are next and go the same way.
+    /// Writes a short answer, and the next ones that go to the same client.
     fn write_replies(&mut self, first: &Reply, out: &mut [u8]) -> Option<Transmit> {
         let mut target = first.target;
         if self.config.mutant.breaks(Rule::AnswersOpen) {
@@ -485,7 +486,7 @@ impl Server {
         wrote.then(|| self.count_sent(first.to, writer, None))
     }
 
-    /// Writes a short answer, if it is still to be given.
+    /// Writes a short answer, if it is still wanted.
     fn write_answer(&mut self, answer: &Answer, writer: &mut Writer<'_>) -> bool {
         match answer {
             Answer::Shared(frames) | Answer::Alone(frames) => writer.frames(frames),
@@ -512,12 +513,12 @@ impl Server {
 }
 
 impl Answer {
-    /// Whether others may stand beside it in a datagram.
+    /// Returns whether other frames may share its datagram.
     fn is_shared(&self) -> bool {
         matches!(self, Answer::Shared(_) | Answer::Select { .. })
     }
 
-    /// How many bytes it takes at most: its frames, and its part of the datagrams around them.
+    /// Returns the most bytes that the answer takes: its frames, and its part of the datagrams around them.
     fn len(&self) -> usize {
         match self {
             Answer::Shared(frames) | Answer::Alone(frames) => frames.len() + FRAME_HEAD,
@@ -527,7 +528,7 @@ impl Answer {
     }
 }
 
-/// Writes the results that are first in the queue, of the conversation `id`, as long as each fits whole.
+/// Writes the first results in the queue that belong to the conversation `id`, as long as each fits whole.
 #[inline(always)]
 fn write_next(sending: &mut VecDeque<(u64, u32)>, id: u64, more: &mut More, writer: &mut Writer<'_>) {
     while let Some(&(conversation, activity)) = sending.front()
@@ -541,13 +542,13 @@ fn write_next(sending: &mut VecDeque<(u64, u32)>, id: u64, more: &mut More, writ
     }
 }
 
-/// The frames that `write` writes, which fit every datagram.
+/// Returns the frames that `write` writes. They fit every datagram.
 pub(super) fn frames(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     wire::frames_by(BASE_DATAGRAM, Scheme::default(), write)
 }
 
 impl Work {
-    /// It ended so; holds the result, and gives the room of the one before for it.
+    /// Ends the call with a status, and holds the result. `payload` gets the buffer of the former result.
     #[inline]
     fn hold(&mut self, now: Time, status: Status, payload: &mut Vec<u8>) {
         debug_assert!(self.payload.is_empty());
@@ -556,7 +557,7 @@ impl Work {
         self.since = now;
     }
 
-    /// Writes the result whole, if it is there and there is room.
+    /// Writes the whole result, if it is there and fits.
     #[inline(always)]
     fn write(&self, writer: &mut Writer<'_>) -> bool {
         let Phase::Done(status) = self.phase else {
