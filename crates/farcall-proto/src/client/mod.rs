@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `slots.rs` | the pool of activities, the order in which their calls began |
 //! | `session.rs` | tickets and binding |
-//! | `handshake.rs` | how it comes to a conversation's key |
+//! | `handshake.rs` | how both ends agree on a conversation's key |
 //! | `evidence.rs` | what a refusal of the ticket proves about calls |
 //! | `receive.rs` | what each frame from the server means |
 //! | `send.rs` | what goes into the next datagram |
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
-//! | `refusals.rs` | what the network says of a port at which nobody listens |
+//! | `refusals.rs` | ICMP errors of a port at which nobody listens |
 //! | `usual.rs` | what slow procedures usually take |
 //! | `lone.rs` | the fast path of a call that has its conversation to itself |
 
@@ -47,30 +47,30 @@ pub struct CallId {
     pub sequence: u64,
 }
 
-/// What a caller says of a call besides its arguments.
+/// The caller's description of a call, without its arguments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call {
     /// The export's identifier, from [`Event::Bound`].
     pub export: u64,
     /// The procedure's number.
     pub procedure: u32,
-    /// When the caller stops waiting; travels with the call as a duration.
+    /// When the caller stops waiting. It travels with the call as a duration.
     pub deadline: Option<Time>,
-    /// Trace context.
+    /// The trace context.
     pub trace: Option<Trace>,
-    /// The caller's own mark, returned with the outcome.
+    /// The caller's own mark, which is returned with the outcome.
     pub token: u64,
 }
 
 impl Call {
-    /// Whom it calls.
+    /// Returns the export and the procedure that are called.
     #[inline(always)]
     fn callee(&self) -> Callee {
         (self.export, self.procedure)
     }
 }
 
-/// How a call ended. A body is XDR, borrowed from the datagram when it came in one.
+/// How a call ended. A body is XDR, borrowed from the datagram if it came in one.
 #[derive(Debug)]
 pub enum Outcome<'a> {
     /// The procedure's result.
@@ -81,12 +81,12 @@ pub enum Outcome<'a> {
     Failed(Failure),
 }
 
-/// What a server told us about a name.
+/// A server's answer about a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The export's identifier: random, good for one incarnation.
+    /// The export's identifier: random, valid for one incarnation of the server.
     pub export: u64,
-    /// What a binding compares of the exported procedures.
+    /// The fingerprints of the exported procedures, which a binding compares.
     pub procedures: Vec<Fingerprint>,
     /// How long the answer took.
     pub round_trip: Duration,
@@ -95,49 +95,50 @@ pub struct Bound {
 /// How far a call has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallProgress {
-    /// Nothing of it was sent.
+    /// No part of the call was sent.
     Unsent,
-    /// Something of it was sent.
+    /// Some part of the call was sent.
     Sent,
-    /// It has ended.
+    /// The call has ended.
     Ended,
 }
 
-/// What happened, for whoever drives the conversation.
+/// An event for the user of a conversation.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A call ended; its activity is free again.
     Ended {
-        /// Which call.
+        /// The call that ended.
         id: CallId,
-        /// Its caller's mark.
+        /// The caller's mark.
         token: u64,
         /// How it ended.
         outcome: Outcome<'a>,
-        /// Its arguments, if nobody needs them any more here: who makes the call again may take them.
+        /// The arguments, if the conversation no longer needs them. Whoever makes the call again may take
+        /// them.
         arguments: &'a mut Vec<u8>,
     },
     /// A [`Conversation::bind`] ended.
     Bound {
         /// The mark given to `bind`.
         token: u64,
-        /// What the server said.
+        /// The server's answer.
         answer: Result<Bound, Failure>,
     },
 }
 
-/// Counts of what a conversation did, ever growing.
+/// Counts of what a conversation did, which only grow, and below them its present state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     /// Calls started.
     pub calls: u64,
-    /// Datagrams made.
+    /// Datagrams written.
     pub sent: u64,
     /// Datagrams accepted.
     pub received: u64,
     /// Datagrams dropped: malformed, corrupted, or not of this conversation.
     pub dropped: u64,
-    /// Bytes of the datagrams made.
+    /// Bytes of the datagrams written.
     pub bytes_sent: u64,
     /// Calls, binds and fragments sent again.
     pub retransmitted: u64,
@@ -145,7 +146,7 @@ pub struct Stats {
     pub probes: u64,
     /// Results that came again, or for calls that had ended.
     pub duplicates: u64,
-    /// Calls that have not ended. (The fields from here on are of now.)
+    /// Calls that have not ended. (This field and those below say the present state.)
     pub outstanding: usize,
     /// Bytes of arguments in fragments that are under way.
     pub in_flight: u32,
@@ -158,12 +159,12 @@ pub struct Stats {
 /// One conversation, seen from its caller.
 pub struct Conversation {
     config: ClientConfig,
-    /// Our identifier, in the header of what the server sends.
+    /// The client's identifier of the conversation, in the header of what the server sends.
     id: u64,
     session: Session,
     slots: Slots,
     numbers: Numbers,
-    /// The seal of the datagrams that we send.
+    /// The seal of the datagrams that the client sends.
     seal: Seal,
     /// The key that a handshake has led to, while the WELCOME that completed it is being handled.
     #[cfg(feature = "test-scheme")]
@@ -178,22 +179,22 @@ pub struct Conversation {
     stats: Stats,
 }
 
-/// When calls are looked at.
+/// When calls are looked at for retransmission, probes and deadlines.
 struct Timers {
-    /// Not later than the earliest moment at which a call wants [`Conversation::handle_timeout`].
+    /// A time no later than the earliest at which a call wants [`Conversation::handle_timeout`].
     check: Time,
-    /// Before this time, a further word that the server cannot be reached changes nothing.
+    /// Until this time, a further error that the server is unreachable changes nothing.
     unreachable_until: Time,
-    /// The bounds of the time between two tries of a call, in nanoseconds: those of the configuration, which
-    /// divides.
+    /// The bounds of the time between two tries of a call, in nanoseconds. They are copies of the
+    /// configuration's, because converting a `Duration` needs a division.
     least_interval: u64,
     most_interval: u64,
 }
 
-/// What is known of long arguments and results.
+/// Facts about long arguments and results.
 #[derive(Default)]
 struct Transfers {
-    /// Whether fragments have come or gone since there was no call.
+    /// Whether fragments were sent or received since no call was outstanding.
     fragments: bool,
     /// When a short call was last made beside a long message.
     short_call_at: Option<Time>,
@@ -201,38 +202,39 @@ struct Transfers {
     usual_result: usize,
     /// Bytes of the long arguments of calls that have not ended.
     long_arguments: usize,
-    /// Long results that have arrived, and their lengths: the server is told, even if nothing else is sent.
+    /// Long results that have arrived, with their lengths. The server is told of them even if nothing else is
+    /// sent.
     completed: Vec<(CallId, u32)>,
 }
 
 /// How the server learns that calls are still waited for.
 #[derive(Default)]
 struct KeepAlive {
-    /// When the last datagram left that was not just a call.
+    /// When the last datagram was sent that was not just a call.
     spoke: Time,
-    /// Whether the server is to hear that calls are waited for.
+    /// Whether the server is to hear that calls are still waited for.
     wanted: bool,
-    /// Our patience in nanoseconds, if each call is to tell it.
+    /// The client's patience in nanoseconds, if each call is to say it.
     told_patience: Option<u64>,
 }
 
-/// The room of their arguments activities keep for their next calls if it is no larger than that, and of so
-/// many together if all had as much as this one: the more there are, the less each.
+/// The largest argument buffer that an activity keeps for its next call, and the bound for all activities
+/// together if each kept one of that size. The more activities there are, the less each keeps.
 const SPARE_BYTES: usize = crate::spares::SHORTEST;
 const ALL_SPARE_BYTES: usize = 64 * SPARE_BYTES;
 
-/// Room as small as that all keep.
+/// Every activity keeps an argument buffer of at most this many bytes.
 const SHORT_BUFFER: usize = 256;
 
-/// Arguments longer than that are counted as long. No datagram holds them.
+/// Longer arguments count as long. No datagram holds them.
 const LONG: usize = 64 << 10;
 
-/// No timer.
+/// The time of a timer that is not set.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
 impl Conversation {
-    /// A conversation that has exchanged nothing yet. `id` is chosen at random by the caller, not
-    /// zero, and unlike any other of its endpoint.
+    /// Makes a conversation that has exchanged nothing yet. The caller chooses `id` at random, not zero, and
+    /// different from all others of its endpoint.
     pub fn new(config: ClientConfig, id: u64) -> Conversation {
         debug_assert_ne!(id, 0);
         let usual = Usual::new(nanos(config.min_retransmit) / 2, nanos(config.max_retransmit));
@@ -262,34 +264,34 @@ impl Conversation {
         }
     }
 
-    /// The identifier that the server's datagrams to us bear.
+    /// Returns the client's identifier, which is in the header of the server's datagrams.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// An empty buffer for the arguments of the next call, used before if there is one.
+    /// Returns an empty buffer for the arguments of the next call, which was used before if there is one.
     pub fn buffer(&mut self) -> Vec<u8> {
         self.slots.room().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Asks the server which export answers to `name` (`Type` or `Type/instance`; empty asks only
-    /// whether it is there). Ends with [`Event::Bound`]. Leaves no state at the server.
+    /// Asks the server which export answers to `name` (`Type` or `Type/instance`; an empty name asks only
+    /// whether the server is there). Ends with [`Event::Bound`]. The server keeps nothing of it.
     pub fn bind(&mut self, now: Time, name: &str, token: u64) {
         self.session.bind(now, name, token, self.config.min_retransmit);
     }
 
-    /// Asks no longer what [`Conversation::bind`] asked with this token, and gives no answer.
+    /// Drops the question that [`Conversation::bind`] asked with this token. There will be no answer.
     pub fn forget_bind(&mut self, token: u64) {
         self.session.forget_bind(token);
     }
 
-    /// Starts a call; what it must send is ready for [`Conversation::transmit`]. The clock is read only if
-    /// the time matters. The arguments are taken, and an empty buffer left in their place, which was used
-    /// before.
+    /// Starts a call. [`Conversation::transmit`] then writes what is to be sent. The clock is read only if
+    /// the time matters. The arguments are taken, and an empty buffer that was used before is left in their
+    /// place.
     ///
     /// # Errors
-    /// The arguments stay where they are when the bound of outstanding calls is reached, they are
-    /// too large, or they are not XDR (a multiple of four bytes): the call did not run.
+    /// The arguments stay where they are, and the call did not run, if too many calls are outstanding, or if
+    /// the arguments are too large or are not XDR (a multiple of four bytes).
     #[inline(always)]
     pub fn start(
         &mut self,
@@ -321,7 +323,7 @@ impl Conversation {
         Ok(CallId { activity, sequence })
     }
 
-    /// How far a call has come.
+    /// Returns how far a call has come.
     pub fn progress(&mut self, id: CallId) -> CallProgress {
         match self.slots.find(id) {
             None => CallProgress::Ended,
@@ -330,16 +332,17 @@ impl Conversation {
         }
     }
 
-    /// Whether a call that was started just now may be left for others to share its datagram, no more of them
-    /// than fill it: a quarter of the calls whose results are expected may, so that both ends always have
-    /// something to do. If the next result that comes makes them leave (`clocked`), they may while any is
-    /// expected (Nagle's rule, RFC 896). One that is alone, or among slow ones, waits for nothing.
+    /// Returns whether a call that was just started may wait, so that further calls share its datagram. At
+    /// most as many wait as fill a datagram, and at most a quarter of the calls whose results are expected,
+    /// so that both ends always have something to do. If the next result makes the waiting calls leave
+    /// (`clocked`), calls may wait while any result is expected (Nagle's algorithm, RFC 896). A call that is
+    /// alone, or that is among slow calls, does not wait.
     #[inline]
     pub fn may_wait(&self, id: CallId, clocked: bool) -> bool {
         let queued = self.slots.queued as u64;
         let expected = self.slots.next_sequence - 1 - self.slots.newest_ended;
-        // One more would have to fit: else one datagram would be full, and the call that is left over alone
-        // in the next.
+        // One more call would have to fit. Otherwise one datagram would be full, and the last call would be
+        // alone in the next.
         let overhead = wire::call_overhead(self.seal.scheme);
         let bytes = |slot: &Slot| (self.slots.queued + 1) * (slot.args.len() + overhead);
         (if clocked { queued < expected } else { queued * 4 < expected })
@@ -347,7 +350,7 @@ impl Conversation {
             && self.slots.get(id.activity).is_some_and(|slot| bytes(slot) < self.mtu.datagram)
     }
 
-    /// Why a call is not begun.
+    /// Returns why a call is not started.
     #[cold]
     fn objection(&self, args: &[u8]) -> Failure {
         if self.slots.outstanding >= self.config.max_outstanding as usize {
@@ -357,13 +360,13 @@ impl Conversation {
         Failure::new(Kind::TooLarge, Ran::No).with_detail(format!("arguments of {} bytes", args.len()))
     }
 
-    /// Asks the server to give the call up. The call still ends by an [`Event::Ended`]. If it was not sent,
-    /// it ends at once. Otherwise it ends with the server's answer, or with its outcome if that was on its
+    /// Asks the server to give the call up. The call still ends by an [`Event::Ended`]. A call that was not
+    /// sent ends at once. Any other ends with the server's answer, or with its outcome if that was on its
     /// way; and after 3 round trips or `min_retransmit`, whichever is longer, as cancelled, `Ran::Maybe`.
     /// Nothing happens if the call has ended.
     pub fn cancel(&mut self, now: Time, id: CallId) {
         let Some(slot) = self.slots.find(id) else { return };
-        // It was asked already, or its deadline has ended it for its caller.
+        // The server was asked already, or the call has ended for its caller at its deadline.
         if matches!(slot.stage, Stage::Cancelling { .. }) {
             return;
         }
@@ -375,8 +378,8 @@ impl Conversation {
         self.want(id.activity, Want::CANCEL);
     }
 
-    /// Lets the call go on though its end is not waited for, even when this client is gone. The server is
-    /// told at once, or, if `later`, with the first probe.
+    /// Lets the call go on although no caller waits for its end, and even if this client goes. The server is
+    /// told at once or, if `later`, with the first probe.
     pub fn detach(&mut self, id: CallId, later: bool) {
         let Some(slot) = self.slots.find(id) else { return };
         if matches!(slot.stage, Stage::Cancelling { .. }) {
@@ -388,10 +391,10 @@ impl Conversation {
         }
     }
 
-    /// The network or the local system refused a datagram to the server: brings the next probes forward, and
-    /// decides nothing.
+    /// Brings the next probes forward, because the network or the local system refused a datagram to the
+    /// server. Decides nothing else.
     pub fn handle_unreachable(&mut self, now: Time) {
-        // Every call to a server that is gone may have its error, and each would be one for all.
+        // Every call to a server that is gone may cause such an error, and each error concerns all calls.
         if now < self.timers.unreachable_until {
             return;
         }
@@ -407,7 +410,7 @@ impl Conversation {
         }
     }
 
-    /// When [`Conversation::handle_timeout`] wants to be called; `None` when nothing is waited for.
+    /// Returns when [`Conversation::handle_timeout`] wants to be called; `None` if nothing is waited for.
     #[inline(always)]
     pub fn timeout(&self) -> Option<Time> {
         let probes = self.config.mutant.breaks(Rule::IdleProbes) && self.session.granted.is_some();
@@ -418,9 +421,10 @@ impl Conversation {
         }
     }
 
-    /// Whether there is room for arguments of that length where calls that have not ended may have so many
-    /// bytes of long ones, of more than 64 KiB: they are kept until then. Short ones there are no more of
-    /// than calls may be outstanding, and one call may have any.
+    /// Returns whether there is room for arguments of `len` bytes, if the long arguments (of more than 64
+    /// KiB) of all outstanding calls may have `most` bytes: they are kept until the calls end. Short
+    /// arguments always have room, because the number of outstanding calls is bounded, and one call may have
+    /// any arguments.
     #[inline]
     pub fn has_room(&self, len: usize, most: usize) -> bool {
         len <= LONG
@@ -428,7 +432,7 @@ impl Conversation {
             || self.transfers.long_arguments.saturating_add(len) <= most
     }
 
-    /// What it did so far, and how it stands.
+    /// Returns counts of what the conversation did, and its present state.
     pub fn stats(&self) -> Stats {
         Stats {
             outstanding: self.slots.outstanding,
@@ -439,7 +443,7 @@ impl Conversation {
         }
     }
 
-    /// How far a sender may be ahead of its receiver.
+    /// Returns how many bytes a sender may be ahead of its receiver.
     fn window(&self, now: Time) -> u32 {
         let most = self.widest_window();
         match self.keeps_local_window() && self.has_company(now) {
@@ -448,32 +452,33 @@ impl Conversation {
         }
     }
 
-    /// How far a sender may be ahead of its receiver while nothing is called beside a long message.
+    /// Returns how many bytes a sender may be ahead of its receiver while no other call is made beside a long
+    /// message.
     fn widest_window(&self) -> u32 {
         let most = self.config.window;
         if self.keeps_local_window() { most.min(self.config.local_window) } else { most }
     }
 
-    /// Whether each end sees that the other is on its own machine, so that the local window holds.
+    /// Returns whether each end sees that the other is on its own machine, so that the local window applies.
     #[inline]
     fn keeps_local_window(&self) -> bool {
         self.seal.scheme == Scheme::Local && !self.config.mutant.breaks(Rule::LocalWindowIgnored)
     }
 
-    /// Whether other calls were made beside a long message lately: then more of them are expected.
+    /// Returns whether other calls were made beside a long message lately. More of them are expected then.
     pub fn has_company(&self, now: Time) -> bool {
         const LASTS: Duration = Duration::from_millis(100);
         self.transfers.short_call_at.is_some_and(|company| now.since(company) < LASTS)
     }
 
-    /// Marks that an activity has something to send.
+    /// Notes that an activity has something to send.
     #[inline]
     fn want(&mut self, activity: u32, want: Want) {
         self.slots.at_mut(activity).wants.add(want);
         self.slots.enqueue(activity);
     }
 
-    /// Ends, as failed of that kind, the calls of which `ran` says whether they ran.
+    /// Ends calls as failed with `kind`. `ran` chooses the calls, and says whether each ran.
     fn end_calls(
         &mut self,
         kind: Kind,
@@ -489,12 +494,12 @@ impl Conversation {
         }
     }
 
-    /// Ends a call: frees its activity, and tells its caller unless it has been told.
+    /// Ends a call: frees its activity, and tells its caller unless the caller has been told.
     #[inline]
     fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let slot = self.slots.at(activity);
         let (id, token) = (CallId { activity, sequence: slot.sequence }, slot.call.token);
-        // (Shorter ones may also end as just one result.)
+        // (The results of shorter ones may be just one datagram, too.)
         if slot.args.len() > LONG {
             self.transfers.long_arguments -= slot.args.len();
         }
@@ -508,7 +513,7 @@ impl Conversation {
         if !told {
             sink(Event::Ended { id, token, outcome, arguments });
         }
-        // The buffer stays for the activity's next call, if it is short enough.
+        // The activity's next call uses the buffer again, if the buffer is short enough.
         arguments.clear();
         let room = arguments.capacity();
         if room > SHORT_BUFFER && (room > SPARE_BYTES || room * (activity as usize + 1) > ALL_SPARE_BYTES) {

@@ -1,8 +1,7 @@
-//! The pool of activities: which are free, what each one's call is doing, and in what order the
-//! calls began.
+//! The pool of activities: which are free, what the call of each is doing, and in what order the calls began.
 //!
-//! The last activity used is the first used again, so that a client which rarely has two calls
-//! outstanding needs one, and the server remembers one number of it.
+//! The activity that was used last is used again first. So a client that rarely has two outstanding calls
+//! needs one activity, and the server remembers one number of it.
 
 use std::time::Duration;
 
@@ -13,24 +12,24 @@ use crate::wire::{CallHead, Meta, Position, Status};
 
 const NONE: u32 = u32::MAX;
 
-/// When a call was sent of which nobody knows that.
+/// The value of `first_sent` if a call was sent at an unknown time.
 pub(super) const UNKNOWN: Time = Time::from_nanos(0);
 
-/// Where a call stands.
+/// The stage of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
     /// No call: the activity is in the pool.
     #[default]
     Free,
-    /// It is being sent, or was, and the server has not said that it has all of it.
+    /// The call is being sent or was sent, and the server has not said that it has all of it.
     Sending,
-    /// The server has it.
+    /// The server has the call.
     Running,
-    /// The caller has given it up; `silent` when it has been told so.
+    /// The caller has given the call up; `silent` if the caller has been told so.
     Cancelling { silent: bool },
 }
 
-/// What an activity has to send, a bit each.
+/// What an activity has to send, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Want(u8);
 
@@ -40,9 +39,10 @@ impl Want {
     pub const CALL: Want = Want(1);
     pub const PROBE: Want = Want(2);
     pub const CANCEL: Want = Want(4);
-    /// What has arrived of the result.
+    /// A SELECT that says which parts of the result have arrived.
     pub const SELECT: Want = Want(8);
-    /// A SELECT that says what has arrived of the result, and asks for the rest, because nothing more comes.
+    /// A SELECT that says which parts of the result have arrived, and asks for the rest because nothing more
+    /// comes.
     pub const PULL: Want = Want(16);
 
     #[inline]
@@ -67,24 +67,24 @@ pub(super) struct Slot {
     pub call: Call,
     pub stage: Stage,
     pub wants: Want,
-    /// Nobody waits for its end, and it is to go on.
+    /// Whether no caller waits for the call's end, but the call goes on.
     pub detached: bool,
-    /// Whether it stands in the queue of those that have something to send, and who is next there.
+    /// Whether the activity is in the queue of those that have something to send, and the next one there.
     queued: bool,
     next_ready: u32,
-    /// Whether it waits for room in the congestion window.
+    /// Whether the call waits for room in the congestion window.
     pub waiting: bool,
     pub args: Vec<u8>,
-    /// The arguments' fragments, when they are more than one.
+    /// The fragments of the arguments, if there is more than one.
     pub sending: Option<Box<Outgoing>>,
-    /// The result's fragments, when they are more than one, and what they will make.
+    /// The fragments of the result, if there is more than one, and the status that the result has.
     pub receiving: Option<(Status, Box<Incoming>)>,
     pub timing: Timing,
     prev: u32,
     next: u32,
 }
 
-/// What is known of when a call was sent and answered. It means nothing before the call was first sent.
+/// When a call was sent and answered. It means nothing before the call was first sent.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
     pub first_sent: Option<Time>,
@@ -110,21 +110,21 @@ pub(super) struct Timing {
 #[derive(Debug)]
 pub(super) struct Slots {
     all: Vec<Slot>,
-    /// The first of those in the pool, which are linked by `next`.
+    /// The first activity in the pool. Those in the pool are linked by `next`.
     free: u32,
-    /// How many are not in the pool: calls that have not ended.
+    /// The number of activities outside the pool, which is the number of calls that have not ended.
     pub outstanding: usize,
     oldest: u32,
     newest: u32,
-    /// The ends of the queue of those that have something to send.
+    /// The first and the last activity in the queue of those that have something to send.
     first_ready: u32,
     last_ready: u32,
-    /// How many have something to send.
+    /// The number of activities in that queue.
     pub queued: usize,
     /// The number of the next call.
     pub next_sequence: u64,
-    /// The newest call that has ended. Results of newer ones are to be expected; an older one, overtaken, is
-    /// slow.
+    /// The newest call that has ended. Newer calls are expected to end soon; an older one that was overtaken
+    /// is slow.
     pub newest_ended: u64,
 }
 
@@ -146,7 +146,7 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// A further activity. Most conversations need no more than one, which is not given the room of four.
+    /// Adds an activity. Most conversations need only one, so it is not given the room of four.
     #[cold]
     #[inline(never)]
     fn add(&mut self, call: Call) {
@@ -157,8 +157,8 @@ impl Slots {
         self.all.push(Slot::empty(call));
     }
 
-    /// Gives a call an activity, which has the call to send, and takes its arguments in exchange for the
-    /// buffer of those before.
+    /// Gives a call an activity, which then has the call to send. Takes the arguments in exchange for the
+    /// buffer of the former ones.
     #[inline(always)]
     pub fn open(&mut self, sequence: u64, call: &Call, args: &mut Vec<u8>) -> u32 {
         if self.free == NONE {
@@ -188,8 +188,8 @@ impl Slots {
         activity
     }
 
-    /// Opens the one activity that was ever used, if it is free: for a call that is known there by its number
-    /// alone.
+    /// Opens the only activity that was ever used, if it is free, for a call of which the activity knows only
+    /// the number.
     #[inline(always)]
     pub fn open_only(&mut self, sequence: u64) -> bool {
         let [slot] = &mut self.all[..] else { return false };
@@ -205,7 +205,7 @@ impl Slots {
         true
     }
 
-    /// Closes it again, if there is still no other, and it is still of that call.
+    /// Closes that activity again, if it is still the only one and still has that call.
     #[inline(always)]
     pub fn close_only(&mut self, sequence: u64) -> bool {
         let [slot] = &mut self.all[..] else { return false };
@@ -217,13 +217,13 @@ impl Slots {
         true
     }
 
-    /// Puts an activity back into the pool. Gives what was being sent of its call; the arguments stay.
+    /// Puts an activity back into the pool. Returns the fragments that were being sent; the arguments stay.
     #[inline(always)]
     pub fn close(&mut self, activity: u32) -> Option<Box<Outgoing>> {
         let slot = &mut self.all[activity as usize];
         debug_assert_ne!(slot.stage, Stage::Free);
         slot.stage = Stage::Free;
-        // Mostly there is nothing to drop.
+        // Usually there is nothing to drop.
         if slot.receiving.is_some() {
             slot.receiving = None;
         }
@@ -243,13 +243,14 @@ impl Slots {
         sending
     }
 
-    /// Room for the arguments of the next call: where those of its activity's last call stood.
+    /// Returns the argument buffer of the activity that the next call will get.
     #[inline]
     pub fn room(&mut self) -> Option<&mut Vec<u8>> {
         self.all.get_mut(self.free as usize).map(|slot| &mut slot.args)
     }
 
-    /// Puts an activity at the end of the queue of those that have something to send, if it is not in it.
+    /// Puts an activity at the end of the queue of those that have something to send, if it is not in the
+    /// queue.
     #[inline(always)]
     pub fn enqueue(&mut self, activity: u32) {
         let slot = &mut self.all[activity as usize];
@@ -267,7 +268,7 @@ impl Slots {
         }
     }
 
-    /// Takes the first out of that queue.
+    /// Takes the first activity out of that queue.
     #[inline(always)]
     pub fn dequeue(&mut self) {
         let Some(slot) = self.all.get_mut(self.first_ready as usize) else {
@@ -281,13 +282,13 @@ impl Slots {
         }
     }
 
-    /// The activity that has had something to send for longest.
+    /// Returns the first activity in that queue.
     #[inline]
     pub fn ready(&self) -> Option<u32> {
         (self.first_ready != NONE).then_some(self.first_ready)
     }
 
-    /// The call of this identifier, if it has not ended.
+    /// Returns the slot of a call that has not ended.
     pub fn find(&mut self, id: CallId) -> Option<&mut Slot> {
         let slot = self.all.get_mut(id.activity as usize)?;
         (slot.sequence == id.sequence && slot.stage != Stage::Free).then_some(slot)
@@ -298,7 +299,7 @@ impl Slots {
         self.all.get(activity as usize)
     }
 
-    /// An activity that is known to exist.
+    /// Returns an activity that is known to exist.
     #[inline]
     pub fn at(&self, activity: u32) -> &Slot {
         &self.all[activity as usize]
@@ -309,17 +310,17 @@ impl Slots {
         &mut self.all[activity as usize]
     }
 
-    /// Activities ever used.
+    /// Returns the number of activities that were ever used.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// The number of the oldest call that has not ended: all before it have.
+    /// Returns the number of the oldest call that has not ended. All earlier calls have ended.
     pub fn low(&self) -> Option<u64> {
         self.all.get(self.oldest as usize).map(|slot| slot.sequence)
     }
 
-    /// The activity of the oldest call that has not ended.
+    /// Returns the activity of the oldest call that has not ended.
     pub fn first(&self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)
     }
