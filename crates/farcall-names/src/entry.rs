@@ -16,7 +16,7 @@ pub struct Entry {
     pub type_name: Label,
     /// The instance.
     pub instance: Label,
-    /// The address at which it is exported: Grapevine's connect-site.
+    /// The address at which callers reach it (Grapevine calls this the connect-site).
     pub address: Address,
     /// The export's identifier. It is random, and each call checks it, so a restart breaks every binding
     /// (Birrell & Nelson 1984, section 2.3).
@@ -36,7 +36,7 @@ pub struct Fingerprint {
     pub number: u32,
     /// A hash of its wire types.
     pub types: u64,
-    /// A hash of its name; the last bit says whether the number is pinned.
+    /// A hash of its name. Its lowest bit is not part of the hash: it is 1 if the number is pinned.
     pub name: u64,
 }
 
@@ -59,7 +59,7 @@ impl Entry {
         format!("{}/{}", self.type_name, self.instance)
     }
 
-    /// Returns the error that this entry has the name already.
+    /// Returns the error for a further entry of this name, which this entry has taken.
     pub(crate) fn taken(&self) -> Error {
         Error::Taken { name: self.name(), owner: self.owner, address: self.address }
     }

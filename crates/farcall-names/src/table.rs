@@ -12,8 +12,8 @@ pub(crate) struct Table {
     held: BTreeMap<(Label, Label), Held>,
 }
 
-/// An entry, and the version of the table at which it was added. An earlier or later entry of the same name
-/// has another one.
+/// An entry, and the version of the table at which it was added. If an entry is replaced, the new one has a
+/// different revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) entry: Entry,
@@ -46,8 +46,8 @@ impl Table {
         self.held.get(&key(type_name, instance))
     }
 
-    /// Adds an entry with its revision, as it was read from a file. Returns false if there is one of that
-    /// name.
+    /// Adds an entry with its revision, as it was read from a file. Returns false if it replaced an entry of
+    /// that name; the table is not to be used then.
     pub(crate) fn restore(&mut self, held: Held) -> bool {
         self.held.insert(key(&held.entry.type_name, &held.entry.instance), held).is_none()
     }
@@ -82,7 +82,7 @@ impl Table {
     }
 
     fn changed(&mut self) -> u64 {
-        // A version read from a file may be any number.
+        // The version wraps, because a file may give the greatest number as its version.
         self.version = self.version.wrapping_add(1);
         self.version
     }

@@ -101,7 +101,7 @@ mod link {
         }
     }
 
-    /// Whether the server lives, as far as a thread has looked.
+    /// What the last look at the server showed.
     pub(super) struct Watch {
         caller: Arc<Caller>,
         broken: AtomicBool,
@@ -188,8 +188,8 @@ mod link {
             self.private.announce_sleep(&self.wake)
         }
 
-        /// Sleeps until a thread wakes the sleeper. If there is a time at which to look, or if the server is
-        /// dead, no thread may do so, and the sleep ends by itself.
+        /// Sleeps until a thread wakes the sleeper. A timed sleep ends by itself, if the server is dead or a
+        /// call has a time at which to look: perhaps no thread wakes the sleeper then.
         pub(super) fn sleep_until_woken(&self, intent: SleepIntent, most: Option<Duration>) {
             match most {
                 None => self.wake.sleep_until_private_wake(&self.private, intent),
@@ -281,7 +281,7 @@ mod started {
         NoThread,
     }
 
-    /// When a caller stops waiting for the server's answer to its cancel.
+    /// The time at which a cancelled call ends although the server has not answered.
     const LATE: Time = Time::from_nanos(1);
 
     impl Started {
@@ -314,7 +314,7 @@ mod started {
                 return Ended::Answered;
             }
             self.handover.wait_while_taken();
-            self.handover.give().expect("who took it keeps it")
+            self.handover.give().expect("the thread that took the answer has stored the outcome")
         }
 
         pub(super) fn cancel(&self) {
@@ -398,7 +398,7 @@ fn whoever_awaits_a_call_hears_of_the_death_of_its_server() {
 }
 
 #[test]
-fn an_await_that_finds_no_thread_keeps_nobody_from_being_woken() {
+fn a_call_is_answered_though_its_first_poll_got_no_thread() {
     check(2, || {
         let link = Link::new(1, false);
         let server = answer(&link, &[0]);

@@ -101,11 +101,11 @@ fn one_that_is_given_back_comes_next() {
 }
 
 #[test]
-fn the_newest_of_the_caller_that_has_most_at_the_host_that_has_most_makes_way() {
+fn a_full_queue_evicts_the_newest_entry_of_the_largest_caller_of_the_largest_host() {
     let many = (0..20).map(|n| call(100 + n % 10, n)).chain([call(105, 20)]);
     let mut queue = queue(21, 1000, many);
     assert_eq!(queue.push(call(200, 21), false), [call(105, 20)]);
-    // A caller of whom the next entry to go would be this very one is refused it.
+    // If the new entry would be the next one to be evicted, it is refused instead.
     assert_eq!(queue.push(call(111, 22), false), [call(111, 22)]);
     let refused: Vec<Call> = (30..60).flat_map(|n| queue.push(call(200 + n, n), false)).collect();
     assert_eq!(refused.iter().filter(|call| call.payer == host(1)).count(), 9);
@@ -116,7 +116,7 @@ fn the_newest_of_the_caller_that_has_most_at_the_host_that_has_most_makes_way() 
 }
 
 #[test]
-fn whoever_has_most_bytes_makes_way_for_bytes_and_no_more_than_is_of_use() {
+fn bytes_are_evicted_from_the_largest_and_only_as_many_as_needed() {
     let long = |conversation, number, bytes| Call { bytes, ..call(conversation, number) };
     let mut queue =
         queue(100, 100, (0..8).map(|n| long(100, n, 10)).chain((0..20).map(|n| call(200, 20 + n))));
@@ -124,12 +124,16 @@ fn whoever_has_most_bytes_makes_way_for_bytes_and_no_more_than_is_of_use() {
     assert_eq!((evicted, queue.bytes()), (vec![7, 6], 95));
     for (bytes, number) in [(33, 51), (101, 52), (usize::MAX, 53)] {
         let lacking = queue.push(long(400, number, bytes), false);
-        assert_eq!(lacking, [long(400, number, bytes)], "it would have nearly as much itself");
+        assert_eq!(
+            lacking,
+            [long(400, number, bytes)],
+            "no other payer has so much more that evicting its entries is fair"
+        );
     }
 }
 
 #[test]
-fn what_is_held_has_no_turn_and_pays() {
+fn held_entries_get_no_turn_but_count_and_can_be_evicted() {
     let mut queue = queue(6, 6, [call(100, 1)]);
     assert!(queue.push(call(101, 2), true).is_empty() && queue.push(call(101, 3), true).is_empty());
     assert!(

@@ -17,9 +17,10 @@ use crate::{Never, Result};
 
 /// A call of every member of a group, not made yet: `group.multi().get(key)` returns it.
 ///
-/// Six methods make the call and block until it ends: [`all`](Multi::all), [`first`](Multi::first),
-/// [`quorum`](Multi::quorum), [`majority`](Multi::majority), [`hedged`](Multi::hedged) and
-/// [`each`](Multi::each). [`start`](Multi::start) makes the call and returns, for tasks.
+/// These methods make the call and block until it ends: [`all`](Multi::all), [`first`](Multi::first),
+/// [`quorum`](Multi::quorum), [`majority`](Multi::majority), [`hedged`](Multi::hedged),
+/// [`collate`](Multi::collate) and [`each`](Multi::each). [`start`](Multi::start) starts the call and returns at once; an async task can
+/// await the result.
 #[must_use = "no member is called before `all()`, `first()`, `quorum(n)`, `each(..)` or `start()`"]
 pub struct Multi<T, E = Never, M = Living> {
     pub(super) members: Members,
@@ -79,7 +80,7 @@ impl<T, E, M> Multi<T, E, M> {
     /// Sets which replies count for [`first`](Multi::first), [`quorum`](Multi::quorum),
     /// [`majority`](Multi::majority) and [`hedged`](Multi::hedged). By default results count; exceptions and
     /// failures do not. [`first`](Multi::first) and [`hedged`](Multi::hedged) return a result, so they fail
-    /// if the reply that counts is none.
+    /// if the reply that counts is an exception or a failure.
     pub fn counting(mut self, counts: impl Fn(&Result<T, E>) -> bool + Send + 'static) -> Self {
         self.settings.counts = Some(Box::new(counts));
         self
@@ -215,7 +216,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>, M> Multi<T, E, M> {
         }
     }
 
-    /// Makes the calls, and takes replies until `needed` of them count, or cannot any more.
+    /// Makes the calls, and takes replies until `needed` of them count, or until that has become impossible.
     #[inline(never)]
     fn until(self, needed: usize) -> Progress<T, E> {
         let single = if needed == 1 { self.call_only_member() } else { ControlFlow::Continue(self) };

@@ -30,7 +30,7 @@ pub(super) struct World {
     handed: AtomicU64,
     /// How long, in real time, a thread may keep the token.
     patience: Duration,
-    /// Whether a thread kept the token for longer, so that no thread goes on.
+    /// Set when a thread kept the token longer than `patience`. From then on all threads stop for ever.
     lost: AtomicBool,
 }
 
@@ -48,7 +48,7 @@ thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
 }
 
-/// A thread that catches its own unwinding this often is left where it is.
+/// If a killed thread catches the unwinding this many times, it is abandoned: parked for ever.
 const MAX_RAISED: u32 = 100;
 
 /// Returns which simulated thread this is, if it is one.
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Breaks the references between a world and its processes.
+    /// Joins the ended threads, and breaks the reference cycles between the world and its processes.
     fn clear(&self) {
         let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
         if self.lost.load(Ordering::SeqCst) {
@@ -129,8 +129,8 @@ impl World {
         drop(held);
     }
 
-    /// Starts a process that is not alive. A simulated thread that calls this waits until the new process
-    /// waits for the first time.
+    /// Starts a process that is not alive. If a simulated thread calls this, it is blocked until the new
+    /// process first blocks.
     pub(super) fn start(self: &Arc<World>, process: usize) -> io::Result<()> {
         let starter = here();
         let (main, life, ticket) = {
@@ -235,7 +235,8 @@ impl World {
         self.leave(thread, Status::Ended);
     }
 
-    /// Waits until a ticket of this wait is presented, or until `until`.
+    /// Waits until an event wakes this thread, or until the time `until`. (An event wakes it by the ticket
+    /// that the thread took before.)
     ///
     /// Does not return when the process is gone.
     pub(super) fn wait<'a>(
@@ -258,7 +259,7 @@ impl World {
         self.go_on(state, thread)
     }
 
-    /// Lets other threads run that can. Does not return when the process is gone.
+    /// Lets the other threads that are ready run. Does not return when the process is gone.
     pub(super) fn yield_now(&self, thread: ThreadId) {
         let mut state = self.go_on(self.lock(), thread);
         state.ready.push(thread);
@@ -361,7 +362,7 @@ impl World {
         }
     }
 
-    /// Waits until all processes have ended that are not servers.
+    /// Waits until all processes except servers have ended.
     pub(super) fn wait_for_all(&self) {
         let Some(Here { thread, .. }) = here() else { return };
         let mut state = self.go_on(self.lock(), thread);

@@ -1,4 +1,5 @@
-//! What `.x` files need of XDR: byte strings, linked lists, bounds within, typed defaults, large arrays.
+//! What `.x` files need of XDR: byte strings, linked lists, bounds on the elements of a list, typed defaults,
+//! large arrays.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -91,8 +92,9 @@ fn a_string_is_any_bytes() {
         let (copied, moved) = (ByteString::from(bytes.as_slice()), ByteString::from(bytes.clone()));
         assert_eq!((&*copied, copied.clone().into_bytes()), (&*moved, bytes));
         assert!(copied == moved && copied.cmp(&moved).is_eq());
-        // More bytes follow the string, so it is decoded by one copy of a constant length. A string of at
-        // most 30 bytes stands in the `ByteString` itself, and no memory is charged for it.
+        // Enough bytes follow the string that the decoder can copy a fixed number of bytes, more than the
+        // string has. A string of at most 30 bytes stands in the `ByteString` itself, and no memory is
+        // charged for it.
         let wire = to_vec(&(&copied, [u64::MAX; 5])).unwrap();
         assert_eq!(from_slice::<(ByteString, [u64; 5])>(&wire).unwrap().0, copied);
         let limits = Limits { bytes: 0, ..Limits::default() };
@@ -211,7 +213,7 @@ fn a_default_arm_holds_what_selected_it() {
 }
 
 #[test]
-fn bounds_hold_where_no_attribute_can_stand() {
+fn elements_of_a_list_can_be_bounded() {
     type Names = Vec<Bounded<ByteString, 3>>;
     let names: Names = vec!["abc".into(), "".into()];
     let wire = to_vec(&names).unwrap();

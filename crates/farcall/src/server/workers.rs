@@ -32,6 +32,7 @@ impl Carrier for Server {
                 return false;
             }
             match core.pool.replace_waiting() {
+                // Another thread still receives, but calls wait for a worker.
                 None if !core.is_free() => core.assign_queue(),
                 replacement => replacement.map(Assignee::Worker),
             }

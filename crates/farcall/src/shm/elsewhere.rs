@@ -1,5 +1,5 @@
-//! Does work that a peer may block for as long as it likes, in a thread of its own. A caller waits for that
-//! thread only for a bounded time.
+//! Runs work in a separate thread, because a peer can block that work for any length of time. A caller waits
+//! for that thread only for a bounded time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,8 @@ pub(crate) fn elsewhere<T: Send + 'static>(
 ) -> Option<T> {
     let one_more = |threads| (threads < MAX_THREADS).then_some(threads + 1);
     THREADS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-    // The result of `meet` until it is taken; `None` once the caller has stopped waiting.
+    // `Some(None)` until there is a result, `Some(Some(_))` once there is one, `None` once the caller has
+    // stopped waiting.
     let given = Arc::new(Mutex::new(Some(None)));
     let (place, event) = (given.clone(), env.event());
     let over = event.clone();

@@ -174,7 +174,7 @@ fn a_server_of_both_families_is_called_by_either() {
     let export = runtime.export::<dyn Sums>("Sums/both", Arc::new(Server::default())).unwrap();
     let port = export.address().port();
     for host in ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"] {
-        // These conversations have calls, and long messages that are answered in several datagrams.
+        // Each conversation makes a short call, and one whose arguments and result need several datagrams.
         let sums = common::runtime().import::<dyn Sums>(&format!("udp://{host}:{port}/Sums/both")).unwrap();
         assert_eq!(sums.add(2, 3).unwrap(), 5, "{host}");
         assert_eq!(sums.reverse(&[7; 300_000]).unwrap(), [7; 300_000], "{host}");
@@ -182,7 +182,7 @@ fn a_server_of_both_families_is_called_by_either() {
 }
 
 #[test]
-fn spinning_receives_as_well() {
+fn calls_work_when_threads_spin_before_they_block() {
     let runtime = common::builder().spin(std::time::Duration::from_micros(50)).build().unwrap();
     let _export = runtime.export::<dyn Sums>("Sums", Arc::new(Server::default())).unwrap();
     let sums = runtime.import::<dyn Sums>("Sums").unwrap();

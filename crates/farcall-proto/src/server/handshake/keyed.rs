@@ -10,11 +10,12 @@ use crate::{Mutant, Time};
 /// The most unfinished handshakes that are kept; one more takes the place of the oldest.
 const MOST: usize = 64;
 
-/// The rest of a ticket that proves an address, and has no conversation yet.
+/// The field `rest` of a ticket that only proves the client's address. It has no transcript, so there is no
+/// key.
 const NO_KEY: [u8; 4] = [0; 4];
 
-/// What has arrived of clients' handshakes, by the conversation of the ticket that proves the client's
-/// address.
+/// The parts of unfinished client handshakes. The number is the conversation in the ticket that proved the
+/// client's address.
 #[derive(Debug, Default)]
 pub(in crate::server) struct Handshakes(VecDeque<(u64, Vec<u8>)>);
 
