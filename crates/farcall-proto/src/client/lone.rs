@@ -1,5 +1,5 @@
-//! The fast path of a call that has its conversation to itself: it is started and written in one go, and
-//! ended by the one datagram that is just its result.
+//! The fast path of a call that has its conversation to itself. The call is started and written in one step,
+//! and ended by the one datagram that holds just its result.
 //!
 //! It is taken for a call without deadline or trace, whose arguments fit a datagram, if the client has used
 //! one activity only, no other call is outstanding, and nothing else is to be said to the server. The
@@ -19,12 +19,12 @@ use crate::{BASE_DATAGRAM, READINGS, Time};
 pub struct Lone {
     callee: Callee,
     sequence: u64,
-    /// How long to wait for its result before it must go on, in nanoseconds.
+    /// How long to wait for the result before the call must go on, in nanoseconds.
     pub patience: u64,
-    /// How many bytes its datagram has.
+    /// The length of the call's datagram in bytes.
     pub bytes: usize,
-    /// Whether the caller is to note when it was sent: to measure a round trip, or to say later whether it can
-    /// have run. Nobody needs to know that of a call that changes nothing.
+    /// Whether the caller is to note when the call was sent: to measure a round trip, or to say later whether
+    /// the call can have run. It is not needed for a call that changes nothing.
     pub timed: bool,
 }
 
@@ -37,10 +37,9 @@ impl Lone {
 }
 
 impl Conversation {
-    /// Starts a call of an export's procedure on the fast path, and writes its datagram into `out`. `None`,
-    /// and nothing has changed, if the fast path cannot be taken: the call is to be
-    /// [started](Conversation::start). The caller sees to the timer of the call, and reads the clock just
-    /// before it sends the datagram.
+    /// Starts a call on the fast path, and writes its datagram into `out`. Returns `None`, without any
+    /// change, if the fast path cannot be taken: then the call is to be [started](Conversation::start). The
+    /// caller keeps the call's timer, and reads the clock just before it sends the datagram.
     #[inline(always)]
     pub fn start_lone(&mut self, callee: (u64, u32), args: &[u8], out: &mut [u8]) -> Option<Lone> {
         let target = self.usual_target()?;
@@ -63,10 +62,10 @@ impl Conversation {
         Some(lone)
     }
 
-    /// Ends a call by a datagram that is just its result, and returns the body of that. `sent` is when the
-    /// call was sent, if that is known. The clock is read only if a round trip is to be measured. `None`, and
-    /// nothing has changed, for any other datagram: the call is to [go on](Conversation::go_on), and the
-    /// datagram to be [received](Conversation::receive).
+    /// Ends a call by a datagram that holds just its result, and returns the result's body. `sent` is when
+    /// the call was sent, if that is known. The clock is read only if a round trip is to be measured. Returns
+    /// `None`, without any change, for any other datagram: then the call is to [go on](Conversation::go_on),
+    /// and the datagram to be [received](Conversation::receive).
     #[inline(always)]
     pub fn end_lone<'d>(
         &mut self,
@@ -82,7 +81,7 @@ impl Conversation {
         if !ours || (head.position, head.status) != (lone.position(), Status::Result) {
             return None;
         }
-        // Somebody else may ask for a name, or call, meanwhile.
+        // Meanwhile another thread may have asked for a name, or called.
         if self.session.asks() || !self.slots.close_only(lone.sequence) {
             return None;
         }
@@ -101,8 +100,8 @@ impl Conversation {
         Some(body)
     }
 
-    /// Makes a call of the fast path a call like any other, with the same arguments and this token: nothing
-    /// came, or something else than its result. `sent` is when it was sent, if that is known.
+    /// Makes a call of the fast path a call like any other, with the same arguments and this token, because
+    /// no result came or another datagram came first. `sent` is when it was sent, if that is known.
     pub fn go_on(&mut self, now: Time, lone: Lone, sent: Option<Time>, token: u64, args: &[u8]) -> CallId {
         let (Position { activity, sequence, .. }, (export, procedure)) = (lone.position(), lone.callee);
         let slot = self.slots.at_mut(activity);

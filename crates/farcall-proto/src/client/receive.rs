@@ -1,4 +1,4 @@
-//! What each frame from the server means to the caller.
+//! Acts on each frame from the server.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 struct Arrival<'s> {
     now: Time,
     header: Header,
-    /// Bytes of the datagram.
+    /// The datagram's length in bytes.
     len: usize,
     /// Whether the datagram names this conversation. A hint may name none.
     ours: bool,
@@ -56,7 +56,7 @@ impl Conversation {
         }
     }
 
-    /// Whether datagrams in that scheme may be of this conversation.
+    /// Returns whether datagrams in that scheme may belong to this conversation.
     #[inline(always)]
     fn takes(&self, scheme: Scheme) -> bool {
         #[cfg(feature = "test-scheme")]
@@ -71,7 +71,7 @@ impl Conversation {
         self.stats.dropped += 1;
     }
 
-    /// What is not just one whole result.
+    /// Acts on a datagram that is not just one whole result.
     #[inline(never)]
     fn receive_frames(&mut self, arrival: &mut Arrival<'_>, frames: &[u8]) {
         let mut frames = Frames::new(frames);
@@ -99,11 +99,11 @@ impl Conversation {
         }
     }
 
-    /// Acts on a frame that is no result.
+    /// Acts on a frame that is not a whole result.
     fn on_frame(&mut self, arrival: &mut Arrival<'_>, frame: Frame<'_>) {
         let (now, ours) = (arrival.now, arrival.ours);
-        // WELCOME, CHALLENGE and STALE do not count as words of the former server: they come from the server
-        // that is there now.
+        // WELCOME, CHALLENGE and STALE do not count as heard from the former server: they come from the
+        // server that is at the address now.
         if ours && !matches!(frame, Frame::Welcome(_) | Frame::Challenge(_) | Frame::Stale(_)) {
             self.session.heard(now);
         }
@@ -118,7 +118,7 @@ impl Conversation {
         }
     }
 
-    /// The activity of an unfinished call, if the frame speaks of one.
+    /// Returns the activity of an unfinished call that the frame names.
     #[inline]
     fn current(&mut self, position: Position) -> Option<u32> {
         let slot = self.slots.get(position.activity)?;
@@ -132,7 +132,7 @@ impl Conversation {
         Some(position.activity)
     }
 
-    /// A whole result, and what it makes of its call.
+    /// Acts on a whole result, and ends its call.
     #[inline]
     fn on_result(
         &mut self,
@@ -146,8 +146,8 @@ impl Conversation {
         };
         let slot = self.slots.at(activity);
         let first_sent = slot.timing.first_sent.unwrap_or_default();
-        // If it was sent more than once, nobody knows since when the procedure ran, unless the server said
-        // that it does.
+        // If the call was sent more than once, it is unknown since when the procedure ran, unless the server
+        // said that it runs.
         let dated = slot.timing.timed || (slot.stage == Stage::Running && first_sent != UNKNOWN);
         if dated && slot.args.len() <= BASE_DATAGRAM {
             self.usual.took(slot.call.callee(), now.nanos_since(first_sent));
@@ -160,7 +160,7 @@ impl Conversation {
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         self.note_company(now, activity);
         let outcome = match outcome {
-            // The server says only that the call never runs. Here it is known why: the caller gave it up.
+            // The server says only that the call never runs. The client knows why: the caller gave it up.
             Outcome::Failed(why) if cancelling && (why.kind, why.ran) == (Kind::Other, Ran::No) => {
                 Outcome::Failed(Failure::new(Kind::Cancelled, Ran::No))
             }
@@ -203,12 +203,12 @@ impl Conversation {
         self.transfers.fragments = true;
         let slot = self.slots.at_mut(activity);
         match slot.stage {
-            // Nobody waits for it any more; the server will hear so.
+            // No caller waits for the call any more. The server will be told.
             Stage::Cancelling { .. } => return,
             _ => slot.stage = Stage::Running,
         }
         let (status, incoming) = slot.receiving.get_or_insert_with(|| {
-            // A result as long as the last is nothing strange, and may have its room at once.
+            // A result as long as the last one is expected, and may get its whole buffer at once.
             let len = fragment.total as usize;
             let buffer = self.config.spares.take(now, len);
             let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(len.min(self.transfers.usual_result)));
@@ -231,7 +231,7 @@ impl Conversation {
         }
     }
 
-    /// The last fragment has arrived. The server, which holds something large, is told at once.
+    /// Ends a call whose last fragment has arrived. The server holds a large result, so it is told at once.
     fn finish_result(&mut self, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let Some((status, incoming)) = slot.receiving.take() else {
@@ -310,8 +310,8 @@ impl Conversation {
         self.wake_next();
     }
 
-    /// The server answers, but of what was sent nothing arrives: perhaps because it is too large
-    /// for a path that was not so narrow before.
+    /// Tries smaller datagrams, because the server answers but nothing of what was sent arrives: the path may
+    /// have become narrower.
     fn count_stall(&mut self, activity: u32, arrived: u32) {
         let slot = self.slots.at_mut(activity);
         slot.timing.stalled = if arrived > 0 { 0 } else { slot.timing.stalled + 1 };
@@ -321,7 +321,7 @@ impl Conversation {
         }
     }
 
-    /// There may be room in the congestion window: who waits for it longest may try.
+    /// Lets the activity that has waited longest for the congestion window try again.
     pub(super) fn wake_next(&mut self) {
         while let Some(activity) = self.path.waiting.pop_front() {
             let slot = self.slots.at_mut(activity);

@@ -1,5 +1,5 @@
-//! Refused ports: what follows when the network says that nobody listens at the server's port
-//! (docs/protocol.md 5.3).
+//! Acts on refused ports: ICMP errors that say that nobody listens at the server's port (docs/protocol.md
+//! 5.3).
 //!
 //! Anybody can send an ICMP error, and one may come late. So an error counts only if it quotes a datagram of
 //! this conversation, which only those on its path can see, and several errors in a row have to answer
@@ -10,27 +10,27 @@ use std::time::Duration;
 use super::{Conversation, Event};
 use crate::{Kind, Ran, Rule, Time, wire};
 
-/// So many probes in a row must have been refused.
+/// The number of consecutive probes that must have been refused.
 const ENOUGH: u32 = 3;
 
-/// For so long, at least, the server must have been silent.
+/// The shortest silence of the server before it is given up.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// A probe follows a refusal no later than that.
+/// The longest time between a refusal and the next probe.
 const HASTE: Duration = Duration::from_millis(250);
 
-/// Refusals that are further apart are not in a row.
+/// Refusals that are further apart than this are not consecutive.
 const FAR_APART: Duration = Duration::from_secs(2);
 
-/// Refusals in a row, each of a datagram that was sent when the one before was known.
+/// Consecutive refusals, each of a datagram that was sent after the former refusal was known.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     count: u32,
     since: Time,
     latest: Time,
-    /// Datagrams from that number on were sent after the latest.
+    /// Datagrams from this number on were sent after the latest refusal.
     next: u64,
-    /// So many datagrams had come from the server by then.
+    /// The number of datagrams that had come from the server by then.
     received: u64,
 }
 
@@ -61,7 +61,7 @@ impl Conversation {
         self.ask_by(now + HASTE);
     }
 
-    /// Whether the server is to be given up.
+    /// Returns whether the server is to be given up.
     pub(super) fn is_refused(&self) -> bool {
         let Refusals { count, since, latest, received, .. } = self.refusals;
         if !self.config.heeds_refusals || count == 0 || received != self.stats.received {
@@ -77,7 +77,7 @@ impl Conversation {
         self.end_calls(Kind::Unreachable, sink, |slot| slot.timing.first_sent.map(|_| ran));
     }
 
-    /// The number of the datagram of ours that begins so, if it is one.
+    /// Returns the number of the client's datagram that begins with `quoted`, if it is one.
     fn quoted_number(&self, quoted: &[u8]) -> Option<u64> {
         let (whose, number) = wire::quoted(quoted)?;
         let ours = match whose {
@@ -87,7 +87,7 @@ impl Conversation {
         (ours && number < self.numbers.next()).then_some(number)
     }
 
-    /// Has one call, or question, that waits for an answer ask again by then.
+    /// Brings the next try of one call, or question, that waits for an answer forward to `due`.
     fn ask_by(&mut self, due: Time) {
         self.session.ask_by(due);
         let mut next = self.slots.first();

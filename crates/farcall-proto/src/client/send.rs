@@ -1,4 +1,5 @@
-//! What goes into the next datagram. Packets that are ready together share one; nothing waits.
+//! Writes what a conversation has to send into its next datagram. Frames that are ready together share a
+//! datagram; none waits for others.
 
 use super::slots::{Stage, Want};
 use super::{Call, Conversation};
@@ -7,15 +8,15 @@ use crate::transfer::Next;
 use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, Writer};
 use crate::{Time, nanos};
 
-/// Calls that share a datagram, and would share a larger one.
+/// From this many calls in a datagram on, a larger datagram would be of use.
 const MANY: u32 = 4;
 
 /// How much of what an activity wanted to send went into a datagram.
 enum Written {
     All,
-    /// Something, and there is more.
+    /// A part, and there is more.
     Part,
-    /// Nothing: it needs a datagram with more room.
+    /// Nothing, because it needs a datagram with more room.
     NoRoom,
 }
 
@@ -30,7 +31,7 @@ impl Conversation {
         if self.is_quiet(0) { None } else { self.transmit_next(now, out) }
     }
 
-    /// Activities that have something to send.
+    /// Returns the number of activities that have something to send.
     #[inline]
     pub fn ready(&self) -> usize {
         self.slots.queued
@@ -47,9 +48,9 @@ impl Conversation {
             && !self.mtu.tries()
     }
 
-    /// Writes a datagram with bytes for an export, of no call: it is sent once, and nobody says whether it
-    /// has arrived. `None` if there is no conversation yet, or no room. They are a multiple of four, and
-    /// [`MAX_POST`](crate::MAX_POST) fit always.
+    /// Writes a datagram with bytes for an export that belong to no call. It is sent once, and nobody says
+    /// whether it has arrived. Returns `None` if there is no conversation yet, or no room. The bytes are a
+    /// multiple of four; [`MAX_POST`](crate::MAX_POST) bytes always fit.
     pub fn post(&mut self, export: u64, bytes: &[u8], out: &mut [u8]) -> Option<usize> {
         let granted = self.session.granted.as_ref()?;
         let mut writer = Writer::new(out, self.mtu.datagram, self.target(granted.conversation));
@@ -60,12 +61,13 @@ impl Conversation {
         written.then(|| self.count_sent(writer))
     }
 
-    /// The usual datagram: a whole call without metadata, of a caller that has but this one to send.
-    /// `None` if it is to be any other.
+    /// Writes the most frequent datagram: a whole call without metadata, while no other activity has
+    /// something to send. Returns `None` if the datagram must be another one.
     #[inline(always)]
     fn transmit_call(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         let activity = self.slots.ready()?;
-        // While the conversation has several activities, `usual_target` gives `None`: this is the only one.
+        // While the conversation has several activities, `usual_target` returns `None`, so this is the only
+        // one.
         let target = self.usual_target()?;
         let (patience, room) = (self.patience(), self.mtu.datagram.min(out.len()));
         let overhead = wire::call_overhead(self.seal.scheme);
@@ -82,7 +84,7 @@ impl Conversation {
         Some(self.count_sent(writer))
     }
 
-    /// The target of a datagram that needs to hold nothing but a call.
+    /// Returns the target of a datagram that needs to hold nothing but a call.
     #[inline(always)]
     pub(super) fn usual_target(&self) -> Option<Target> {
         let granted = self.session.granted.as_ref().filter(|granted| granted.known)?;
@@ -93,7 +95,7 @@ impl Conversation {
         if more { None } else { Some(self.target(granted.conversation)) }
     }
 
-    /// Whether the server is to be told which calls have ended, and which datagrams pass.
+    /// Returns whether the server is to be told which calls have ended, and which datagrams pass.
     #[inline]
     fn introduces(&self) -> bool {
         self.slots.len() > 1 || self.mtu.raised
@@ -116,7 +118,7 @@ impl Conversation {
         if !granted.known {
             writer.ticket(&granted.ticket);
         }
-        // Alone it says that calls are waited for.
+        // A lone ACK also says that calls are waited for.
         if self.introduces() || keep_alive {
             let low = self.slots.low().unwrap_or(self.slots.next_sequence);
             writer.ack(Ack { low, datagram: self.mtu.datagram as u32 });
@@ -134,7 +136,7 @@ impl Conversation {
                     written += 1;
                 }
                 Written::Part => {
-                    // The others' turn, in the next datagram.
+                    // The other activities have their turn in the next datagram.
                     self.slots.dequeue();
                     self.slots.enqueue(activity);
                     break;
@@ -142,12 +144,12 @@ impl Conversation {
                 Written::NoRoom => break,
             }
         }
-        // Many small calls are as good a reason for larger datagrams as one large one.
+        // Many small calls are as good a reason for larger datagrams as one large call.
         if written >= MANY && writer.room() < self.mtu.datagram / 2 {
             self.mtu.want(now);
         }
         if writer.room() == preamble && !keep_alive {
-            // Those who were ready wait for the congestion window.
+            // All activities that were ready wait for the congestion window.
             return self.transmit_mtu_probe(out);
         }
         Some(self.count_sent(writer))
@@ -223,7 +225,7 @@ impl Conversation {
         self.write_call(now, activity, writer)
     }
 
-    /// The call itself, whole or its next fragment.
+    /// Writes the whole call, or its next fragment.
     #[inline]
     fn write_call(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
         let patience = self.patience();
@@ -302,7 +304,7 @@ fn meta(now: Time, call: &Call) -> Meta {
     Meta { deadline: call.deadline.map(|d| nanos(d.since(now))), trace: call.trace, ..Meta::default() }
 }
 
-/// Room for arguments in a datagram that holds one call, behind `before` bytes of other frames.
+/// Returns how many bytes of arguments fit a datagram with one call, behind `before` bytes of other frames.
 fn whole_room(datagram: usize, scheme: Scheme, meta: &Meta, before: usize) -> usize {
     datagram.saturating_sub(wire::call_overhead(scheme) + meta.len() + before)
 }

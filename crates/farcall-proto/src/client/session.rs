@@ -1,4 +1,4 @@
-//! Tickets and binding: how a conversation gets the right to call, and learns what is exported
+//! Tickets and binding: how a conversation gets the right to call, and learns which procedures are exported
 //! (docs/protocol.md, "Binding").
 
 use std::net::SocketAddr;
@@ -14,16 +14,16 @@ use crate::{BASE_DATAGRAM, Failure, Fingerprint, Kind, Ran, Rule, Time};
 /// The most procedures of one export that a binding collects.
 const MAX_PROCEDURES: usize = 65_536;
 
-/// The most pages in which they may come: a full one has more than 50.
+/// The most pages in which an answer may come. A full page has more than 50 procedures.
 const MAX_PAGES: u32 = 2048;
 
-/// What the conversation has from its server, and what it is asking for.
+/// What the conversation has from its server, and its open questions.
 #[derive(Debug)]
 pub(super) struct Session {
     client: u64,
     pub granted: Option<Granted>,
     requests: Vec<Request>,
-    /// When the questions are to be given up, whatever is due then: the server's port is refused.
+    /// When all open questions are given up, whatever is due then, because the server's port is refused.
     pub expires: Option<Time>,
     nonce: u64,
 }
@@ -34,34 +34,33 @@ pub(super) struct Granted {
     /// The server's identifier of the conversation.
     pub conversation: u64,
     pub ticket: Ticket<'static>,
-    /// Our address, as the server saw it.
+    /// The client's address, as the server saw it.
     address: SocketAddr,
-    /// Whether the server has answered in this conversation: until then every datagram shows the
-    /// ticket.
+    /// Whether the server has answered in this conversation. Until then every datagram shows the ticket.
     pub known: bool,
     pub last_word: LastWord,
 }
 
-/// A question that is under way.
+/// An open question to the server.
 #[derive(Debug, Default)]
 pub(super) struct Request {
     nonce: u64,
     name: String,
-    /// The asker's mark; `None` when only a ticket is wanted.
+    /// The mark of the user who asked; `None` if only a ticket is wanted.
     token: Option<u64>,
     /// The conversation whose ticket is to be renewed.
     renew: Option<u64>,
-    /// What the pages so far said: of which export, and its procedures.
+    /// The export and the procedures in the pages so far.
     export: u64,
     procedures: Vec<Fingerprint>,
     pages: u32,
     /// When the first page came.
     paging: Time,
     began: Time,
-    /// When the question was first sent under this nonce, and when it was sent last.
+    /// When the question was first sent under this nonce, and when it was last sent.
     asked: Option<Time>,
     sent: Option<Time>,
-    /// Sent once only, so that its answer times a round trip.
+    /// Whether the question was sent only once, so that its answer times a round trip.
     timed: bool,
     due: Time,
     pub interval: Duration,
@@ -75,13 +74,13 @@ impl Session {
         Session { client, granted: None, requests: Vec::new(), expires: None, nonce: client }
     }
 
-    /// Whether there may be a question to ask the server.
+    /// Returns whether there may be a question to send.
     #[inline]
     pub fn asks(&self) -> bool {
         !self.requests.is_empty()
     }
 
-    /// The server has answered in this conversation.
+    /// Notes that the server has answered in this conversation.
     #[inline]
     pub fn answered(&mut self) {
         if let Some(granted) = &mut self.granted {
@@ -89,7 +88,8 @@ impl Session {
         }
     }
 
-    /// The server has answered a call that was sent then, if that is known, before it was to be sent again.
+    /// Notes that the server has answered a call that was sent at `sent`, if that is known, and not sent
+    /// again.
     #[inline(always)]
     pub fn answered_call(&mut self, sent: Option<Time>) {
         if let Some(granted) = &mut self.granted {
@@ -98,7 +98,7 @@ impl Session {
         }
     }
 
-    /// A datagram of the server's has come.
+    /// Notes that a datagram of the server has come.
     #[inline]
     pub fn heard(&mut self, now: Time) {
         if let Some(granted) = &mut self.granted {
@@ -106,7 +106,7 @@ impl Session {
         }
     }
 
-    /// Asks for a ticket only, unless a question is under way that brings one.
+    /// Asks for a ticket only, unless an open question brings one.
     pub fn greet(&mut self, now: Time, interval: Duration) {
         if self.requests.is_empty() {
             self.ask(now, String::new(), None, None, interval);
@@ -121,7 +121,7 @@ impl Session {
         self.requests.retain(|r| r.token != Some(token));
     }
 
-    /// Asks the server whether the conversation's ticket is still good, and, if it is not, for another one.
+    /// Asks the server whether the conversation's ticket is still good and, if it is not, for another one.
     fn renew(&mut self, now: Time, conversation: u64, interval: Duration) {
         if !self.requests.iter().any(|r| r.renew == Some(conversation)) {
             self.ask(now, String::new(), None, Some(conversation), interval);
@@ -129,25 +129,26 @@ impl Session {
     }
 
     fn ask(&mut self, now: Time, name: String, token: Option<u64>, renew: Option<u64>, interval: Duration) {
-        // Unlike any other question of ours, and not to be guessed by who does not see our datagrams.
+        // The nonce differs from those of all other questions, and nobody can guess it who does not see the
+        // datagrams.
         self.nonce = self.nonce.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) ^ self.client;
         let asked = Request { nonce: self.nonce, name, token, renew, ..Request::default() };
         self.requests.push(Request { began: now, due: now, interval, timed: true, ..asked });
     }
 
-    /// The question that has this nonce.
+    /// Returns the question with this nonce.
     #[cfg(feature = "test-scheme")]
     pub fn asked(&mut self, nonce: u64) -> Option<&mut Request> {
         self.requests.iter_mut().find(|request| request.nonce == nonce)
     }
 
-    /// The question that was asked last under a new nonce.
+    /// Returns the question that was last asked under a new nonce.
     #[cfg(feature = "test-scheme")]
     pub fn newest(&mut self) -> Option<&mut Request> {
         self.asked(self.nonce)
     }
 
-    /// Continues a question under a new nonce: its next datagram is a question of its own.
+    /// Continues a question under a new nonce: its next datagram counts as a question of its own.
     pub fn ask_on(&mut self, now: Time, nonce: u64, interval: Duration) {
         self.nonce = self.nonce.wrapping_add(1);
         let Some(request) = self.requests.iter_mut().find(|request| request.nonce == nonce) else { return };
@@ -156,14 +157,14 @@ impl Session {
         (request.due, request.interval, request.unanswered) = (now, interval, 0);
     }
 
-    /// Has one question that waits for an answer asked again by then.
+    /// Brings the next try of one question that waits for an answer forward to `due`.
     pub fn ask_by(&mut self, due: Time) {
         if let Some(request) = self.requests.iter_mut().find(|request| request.sent.is_some()) {
             request.due = request.due.min(due);
         }
     }
 
-    /// When the next question is to be sent, or sent again, or all are to be given up.
+    /// Returns when the next question is to be sent, or sent again, or when all are to be given up.
     pub fn due(&self) -> Option<Time> {
         let due = self.requests.iter().map(|r| r.due).min()?;
         Some(self.expires.map_or(due, |expires| expires.min(due)))
@@ -171,8 +172,8 @@ impl Session {
 }
 
 impl Conversation {
-    /// As whom the server knows this conversation, and what the incarnation that gave its ticket answers to a
-    /// question; `None` without a ticket.
+    /// Returns the identity under which the server knows this conversation, and what the incarnation that
+    /// gave its ticket answers to a question; `None` without a ticket.
     pub fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
         let Granted { conversation, ticket, address, .. } = self.session.granted.as_ref()?;
         let Ticket { client, issued, .. } = *ticket;
@@ -180,7 +181,7 @@ impl Conversation {
         Some((holder, ticket::answer(&ticket.mac, question)))
     }
 
-    /// Writes the question that is due, if one is.
+    /// Writes the question that is due, if there is one.
     pub(super) fn transmit_bind(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         if !self.session.asks() {
             return None;
@@ -192,7 +193,7 @@ impl Conversation {
         let request = session.requests.iter_mut().find(|r| r.due <= now)?;
         #[cfg(feature = "test-scheme")]
         if secret && request.renew.is_none() {
-            // The server is to seal its answer with the conversation's key.
+            // The server seals its answer with the conversation's key.
             request.renew = session.granted.as_ref().map(|granted| granted.conversation);
         }
         let renew = match session.granted {
@@ -228,18 +229,19 @@ impl Conversation {
             #[cfg(feature = "test-scheme")]
             body: &[],
         };
-        // Nobody knows yet whether the other end is on this machine.
+        // It is not known yet whether the other end is on this machine.
         let seal = Seal::without_key(Scheme::Open, Direction::ToServer);
         let mut writer = Writer::new(out, BASE_DATAGRAM, Target { conversation: 0, seal });
         writer.bind(&bind);
-        // So that the answer may be as long: an unproven address gets no more than it sent, threefold.
+        // The padding allows an answer of this length: an unproven address gets at most three times what it
+        // sent.
         writer.pad(BASE_DATAGRAM);
         #[cfg(feature = "test-scheme")]
         request.agreement.ask(writer.written());
         Some(self.count_sent(writer))
     }
 
-    /// The set of schemes that we offer.
+    /// Returns the set of schemes that the client offers.
     fn offered(&self) -> u32 {
         #[cfg(feature = "test-scheme")]
         if self.config.secret.is_some() {
@@ -248,7 +250,7 @@ impl Conversation {
         Scheme::Open.bit() | if self.config.loopback { Scheme::Local.bit() } else { 0 }
     }
 
-    /// An answer to one of our questions.
+    /// Handles an answer to one of the client's questions.
     pub(super) fn on_welcome(&mut self, now: Time, w: &Welcome<'_>, sink: &mut dyn FnMut(Event<'_>)) {
         let Some(at) = self.session.requests.iter().position(|r| r.nonce == w.nonce) else {
             self.stats.duplicates += 1;
@@ -270,7 +272,8 @@ impl Conversation {
             self.take_ticket(now, w, renewed, sink);
         }
         let request = &mut self.session.requests[at];
-        // A page of another export, offered anew meanwhile, does not continue the first: all over again.
+        // A page of another export, which was exported anew meanwhile, does not continue the first. The list
+        // begins again.
         let continues = request.procedures.is_empty() || request.export == w.export;
         request.export = w.export;
         if continues {
@@ -287,7 +290,7 @@ impl Conversation {
             if request.pages >= MAX_PAGES || now.since(request.paging) >= self.config.patience {
                 return self.endless(at, sink);
             }
-            // The next page: a question of its own, under a nonce of its own.
+            // The next page is a question of its own, under a nonce of its own.
             return self.session.ask_on(now, w.nonce, self.config.min_retransmit);
         }
         let request = self.session.requests.swap_remove(at);
@@ -311,7 +314,7 @@ impl Conversation {
         sink(Event::Bound { token, answer });
     }
 
-    /// The pages of an answer come and come: the question is given up.
+    /// Gives a question up whose answer has too many pages.
     #[cold]
     fn endless(&mut self, at: usize, sink: &mut dyn FnMut(Event<'_>)) {
         let Request { token, pages, .. } = self.session.requests.swap_remove(at);
@@ -320,8 +323,8 @@ impl Conversation {
         sink(Event::Bound { token, answer: Err(Failure::new(Kind::BadResult, Ran::No).with_detail(why)) });
     }
 
-    /// A question was refused, so it brought no ticket. Calls that wait for one ask for it alone,
-    /// or fail if that was refused: none of them was ever sent.
+    /// Acts on a refused question, which brought no ticket. Calls that wait for a ticket ask for one alone,
+    /// or fail if that question was refused: none of them was ever sent.
     fn without_ticket(&mut self, now: Time, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
         let waiting =
             self.session.requests.is_empty() && self.session.granted.is_none() && self.slots.outstanding > 0;
@@ -346,12 +349,12 @@ impl Conversation {
         let granted =
             Granted { conversation: w.conversation, ticket, address: w.seen, known: false, last_word };
         match &self.session.granted {
-            // Our ticket is still good: the hint was wrong, or out of date.
+            // The ticket is still good: the hint was wrong, or out of date.
             Some(old) if old.ticket == granted.ticket => return self.session.heard(now),
             Some(old) if renewed == Some(old.conversation) && w.conversation == old.conversation => {}
             Some(old) if renewed == Some(old.conversation) => self.lose_session(None, now, sink),
-            // We have a ticket; this question was about something else. But an answer of another
-            // incarnation says that ours is worth nothing any more.
+            // There is a ticket already, and this question was about something else. But an answer of another
+            // incarnation says that the ticket is no longer of use.
             Some(old) if old.ticket.incarnation == w.ticket.incarnation => return self.session.heard(now),
             Some(_) => self.lose_session(None, now, sink),
             None => {}
@@ -361,7 +364,7 @@ impl Conversation {
         self.resend_all();
     }
 
-    /// The seal of our datagrams in the conversation that a WELCOME grants.
+    /// Returns the seal of the client's datagrams in the conversation that a WELCOME grants.
     fn seal_for(&self, w: &Welcome<'_>) -> Seal {
         #[cfg(feature = "test-scheme")]
         if self.config.secret.is_some() {
@@ -386,7 +389,7 @@ impl Conversation {
         self.resend_all();
     }
 
-    /// Handles a hint that our ticket is not accepted. Anybody can send one, and it may answer a datagram of
+    /// Handles a hint that the ticket is not accepted. Anybody can send one, and it may answer a datagram of
     /// long ago. So the server is asked, and only its answer counts (docs/protocol.md, "Stale").
     pub(super) fn on_stale(&mut self, now: Time, stale: &Stale, sink: &mut dyn FnMut(Event<'_>)) {
         if self.session.granted.as_ref().is_none_or(|granted| granted.conversation != stale.conversation) {
@@ -453,7 +456,7 @@ impl Conversation {
             }
         }
         if self.session.requests.is_empty() && self.session.granted.is_none() {
-            // None of them was ever sent.
+            // None of these calls was ever sent.
             self.end_calls(Kind::Unreachable, sink, |_| Some(Ran::No));
         }
     }

@@ -1,8 +1,8 @@
-//! Retransmission, probes, deadlines and giving up (docs/protocol.md, "Timers of a caller").
+//! Sends again, probes, and gives up calls, and acts on their deadlines (docs/protocol.md, "Timers of a
+//! caller").
 //!
-//! The caller alone drives recovery. One time, `check`, stands for all calls: when it comes every
-//! outstanding call is looked at. It is moved forward by a look only, so that starting and ending
-//! a call cost nothing.
+//! The client alone drives recovery. One time, `check`, serves all calls: when it has come, every outstanding
+//! call is looked at. Only such a look moves it to a later time, so starting and ending a call cost nothing.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::{Conversation, Event, Outcome};
 use crate::config::interval;
 use crate::{Failure, Kind, Ran, Rule, Time, nanos};
 
-/// A call that was given up in silence is forgotten after this many reminders.
+/// A call whose caller has been told that it failed is forgotten after this many reminders to the server.
 const CANCEL_REMINDERS: u32 = 5;
 
 /// After this many unanswered tries a datagram may be too large for the path.
 pub(super) const BLACK_HOLE: u32 = 3;
 
-/// The least time between two looks at every call.
+/// The shortest time between two looks at every call.
 const GRAIN: Duration = Duration::from_millis(1);
 
-/// For each call that is looked at, that long nobody looks at all of them: a server that is gone may have
-/// thousands, and whoever calls others meanwhile is not to pay for them each time.
+/// The time for which the next look is put off for each call that was looked at. A server that is gone may
+/// have thousands of calls, and calls to other servers must not wait for a look at all of them each time.
 const LOOK: Duration = Duration::from_micros(1);
 
 impl Conversation {
@@ -54,14 +54,14 @@ impl Conversation {
             awaited |= self.slots.at(activity).is_awaited_since(now, interval);
             self.look_at(now, activity, sink);
         }
-        // One word for all of them, and none if anything else was said.
+        // One datagram says so for all calls; none is sent if anything else was sent lately.
         let unsent = self.config.mutant.breaks(Rule::KeepAliveUnsent);
         self.keep_alive.wanted |= awaited && now.since(self.keep_alive.spoke) >= interval / 2 && !unsent;
-        // Many calls have as many moments at which something is due; a look concerns them all.
+        // Many calls have as many times at which something is due, but one look concerns them all.
         self.timers.check = self.timers.check.max(now + GRAIN.max(self.look_takes()));
     }
 
-    /// How long to leave the calls that are outstanding alone after a look at each.
+    /// Returns how long not to look at the outstanding calls after a look at each.
     pub(super) fn look_takes(&self) -> Duration {
         LOOK * self.slots.outstanding as u32
     }
@@ -91,7 +91,7 @@ impl Conversation {
         let slot = self.slots.at_mut(activity);
         if slot.timing.due <= now {
             if cancelling && !told {
-                // The server's word has not come in time.
+                // The server's answer to the cancel has not come in time.
                 return self.abandon(now, activity, Kind::Cancelled, sink);
             }
             if self.given_up(now, activity) {
@@ -114,8 +114,8 @@ impl Conversation {
             && now.since(slot.timing.heard) >= self.config.patience / hurry
     }
 
-    /// Ends a call for its caller, who is told that it may have run. The server is asked to stop, and
-    /// reminded a few times.
+    /// Ends a call for its caller, who is told that it may have run. The server is asked to stop the call,
+    /// and reminded a few times.
     fn abandon(&mut self, now: Time, activity: u32, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let id = super::CallId { activity, sequence: slot.sequence };
@@ -127,7 +127,8 @@ impl Conversation {
         sink(Event::Ended { id, token, outcome, arguments: &mut Vec::new() });
     }
 
-    /// The answer is late: send again, or ask what has become of it, ever more rarely.
+    /// Sends a call again, or asks what has become of it, because its answer is late. The tries become ever
+    /// rarer.
     fn ask_again(&mut self, now: Time, activity: u32) {
         let slot = self.slots.at_mut(activity);
         slot.timing.unanswered += 1;
@@ -145,8 +146,8 @@ impl Conversation {
         self.want(activity, want);
     }
 
-    /// The server spoke of this call: patience begins anew. A call that runs is probed ever more
-    /// rarely, up to `max_probe` (Birrell & Nelson 1984, section 3.3).
+    /// Begins a call's patience anew, because the server spoke of the call. A call that is executed is probed
+    /// ever more rarely, up to `max_probe` (Birrell & Nelson 1984, section 3.3).
     pub(super) fn answered(&mut self, now: Time, activity: u32) {
         let base = self.patience();
         let slot = self.slots.at_mut(activity);
@@ -174,20 +175,20 @@ impl Conversation {
         self.timers.check = self.timers.check.min(slot.timing.due);
     }
 
-    /// How long to wait for this call's first answer, in nanoseconds.
+    /// Returns how long to wait for this call's first answer, in nanoseconds.
     #[inline(always)]
     pub(super) fn patience_for(&self, callee: Callee) -> u64 {
         self.usual.lengthen(self.patience(), callee)
     }
 
-    /// How long to wait for a first answer, in nanoseconds.
+    /// Returns how long to wait for a first answer, in nanoseconds.
     #[inline]
     pub(super) fn patience(&self) -> u64 {
         self.path.round_trip.patience(self.timers.least_interval, self.timers.most_interval)
     }
 
-    /// Sends every call again that was sent: the server does not know the conversation (yet), or
-    /// we have another.
+    /// Sends every call again that was sent, because the server does not know the conversation, or the client
+    /// has a new one.
     pub(super) fn resend_all(&mut self) {
         let mut next = self.slots.first();
         while let Some(activity) = next {

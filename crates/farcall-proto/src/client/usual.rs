@@ -1,40 +1,41 @@
-//! What procedures usually take, of those that take long: who asks about their calls no earlier than they can
-//! have ended asks mostly not at all.
+//! Remembers how long slow procedures usually take, so that most of their calls end before the client probes.
 
 /// An export, and a procedure of it.
 pub(super) type Callee = (u64, u32);
 
-/// Procedures that are remembered.
+/// The number of procedures that are remembered.
 const MOST: usize = 16;
 
-/// For no procedure, however long it takes, is a lost call sent again later than that, in nanoseconds.
+/// The longest patience with a call's first answer, in nanoseconds, however long its procedure takes: the
+/// call may be lost.
 const LATEST: u64 = 200_000_000;
 
 /// The slow procedures of one conversation.
 #[derive(Debug)]
 pub(super) struct Usual {
-    /// What is long, and the longest patience, in nanoseconds.
+    /// The time from which on a procedure counts as slow, and the longest patience, in nanoseconds.
     long: u64,
     most: u64,
     known: Vec<Known>,
-    /// Whom the next one beyond [`MOST`] replaces.
+    /// The place that the next procedure beyond [`MOST`] replaces.
     next: usize,
 }
 
 #[derive(Debug)]
 struct Known {
     callee: Callee,
-    /// What its calls take, smoothed as round trips are; nanoseconds.
+    /// The time that the procedure's calls take, in nanoseconds, smoothed as round trips are.
     nanos: u64,
 }
 
 impl Usual {
-    /// Procedures are slow that take `long`; no patience is longer than `most`. Both in nanoseconds.
+    /// Makes an empty memory. Procedures that take at least `long` are slow; no patience is longer than
+    /// `most`. Both are in nanoseconds.
     pub fn new(long: u64, most: u64) -> Usual {
         Usual { long, most: most.min(LATEST), known: Vec::new(), next: 0 }
     }
 
-    /// A call took so many nanoseconds.
+    /// Notes that a call took this many nanoseconds.
     #[inline]
     pub fn took(&mut self, callee: Callee, nanos: u64) {
         if nanos >= self.long || !self.known.is_empty() {
@@ -64,14 +65,14 @@ impl Usual {
         }
     }
 
-    /// How long to wait for a call's answer before asking, in nanoseconds: `patience`, or twice what it
-    /// usually takes if that is longer, but no longer than is decent for one that may be lost.
+    /// Returns how long to wait for a call's answer before probing, in nanoseconds: `patience`, or twice what
+    /// the procedure usually takes if that is longer, but within the bound for a call that may be lost.
     #[inline]
     pub fn lengthen(&self, patience: u64, callee: Callee) -> u64 {
         if self.known.is_empty() { patience } else { patience.max(self.patience(callee)) }
     }
 
-    /// How long any call waits at most before it asks, for what it usually takes; nanoseconds.
+    /// Returns the longest time that any call waits before it probes, in nanoseconds.
     pub fn longest(&self) -> u64 {
         self.known.iter().map(|known| known.nanos.saturating_mul(2)).max().unwrap_or(0).min(self.most)
     }
