@@ -38,6 +38,17 @@ impl Field {
         Ok(field)
     }
 
+    /// Programs that are there already.
+    pub fn of(programs: impl Into<Vec<(String, PathBuf)>>, steps: usize) -> Field {
+        let (programs, progress) = (programs.into(), progress(steps));
+        Field { programs, progress, versions: Vec::new(), skipped: Vec::new() }
+    }
+
+    /// Has all programs take part as the peer of this name.
+    pub fn rename(&mut self, peer: &str) {
+        self.programs.iter_mut().for_each(|(name, _)| peer.clone_into(name));
+    }
+
     /// The programs that take part.
     pub fn programs(&self) -> Vec<(String, PathBuf)> {
         self.programs.clone()

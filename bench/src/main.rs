@@ -10,6 +10,7 @@ mod mixed;
 mod multi;
 mod network;
 mod nfs;
+mod older;
 mod peers;
 mod profile;
 mod rates;
@@ -53,6 +54,8 @@ enum Bench {
     Idle(idle::Idle),
     /// Honest callers beside a hostile client: their rate, their failures, the server's memory.
     Hostile(hostile::Hostile),
+    /// This build beside an older build of this program.
+    Older(older::Older),
     #[command(hide = true)]
     HostileSide(hostile::Side),
     #[command(hide = true)]
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Bench::Nfs(nfs) => nfs::run(&nfs),
         Bench::Idle(idle) => idle::run(&idle),
         Bench::Hostile(hostile) => hostile::run(&hostile),
+        Bench::Older(older) => older::run(&older),
         Bench::HostileSide(side) => hostile::side(&side),
         Bench::Agent(agent) => agent::main(&agent, peers::peer(agent.peer())),
     };

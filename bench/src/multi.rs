@@ -99,6 +99,13 @@ fn casts(field: &mut Field, shape: (usize, usize), pin: Pin) -> Result<Vec<Named
     Ok(casts)
 }
 
+/// The null call of all members at once, by each program of the field: blocks of the first and of another in
+/// turn.
+pub fn beside(field: &mut Field, members: usize, pin: Pin, options: &Options) -> Result<Vec<Row>> {
+    let mut casts = casts(field, (members, 1), pin)?;
+    null::cell(members, options, field, &mut casts, pin)
+}
+
 /// This program's own.
 fn ours(shape: (usize, usize), pin: Pin) -> Result<Cast> {
     let program: PathBuf = std::env::current_exe()?;

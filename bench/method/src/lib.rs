@@ -12,6 +12,7 @@
 
 pub mod agent;
 pub mod alloc;
+pub mod callgrind;
 pub mod chart;
 pub mod conditions;
 pub mod counters;

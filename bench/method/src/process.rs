@@ -77,6 +77,13 @@ impl<A: Answer> Process<A> {
 }
 
 impl<A> Process<A> {
+    /// Waits until it has ended by itself: without orders it ends, and its answers do.
+    pub fn end(mut self) -> Result<()> {
+        self.orders = None;
+        while self.answers.recv_timeout(PATIENCE).is_ok() {}
+        self.child.wait().map(drop).context("it does not end")
+    }
+
     /// The system's process.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child

@@ -43,7 +43,8 @@ struct Results {
     ratios: Vec<f64>,
 }
 
-fn cell(
+/// The row of each peer. The first of `casts` is the anchor.
+pub fn cell(
     members: usize,
     options: &Options,
     field: &mut Field,
