@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::crossing::crossing;
 use crate::schema::{Type, Types};
 use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
@@ -36,30 +37,6 @@ impl<'a, 'de: 'a> Decode<'de> for &'a str {
     }
 }
 
-impl Encode for String {
-    #[inline]
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        e.bytes(self.as_bytes())
-    }
-}
-
-impl Decode<'_> for String {
-    const MIN_SIZE: usize = 4;
-
-    #[inline]
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        let string = d.string()?;
-        d.charge(string.len())?;
-        Ok(string.to_owned())
-    }
-}
-
-impl Schema for String {
-    fn schema(types: &mut Types) -> Type {
-        str::schema(types)
-    }
-}
-
 impl<'a, 'de: 'a> Decode<'de> for &'a [u8] {
     const MIN_SIZE: usize = 4;
 
@@ -69,26 +46,15 @@ impl<'a, 'de: 'a> Decode<'de> for &'a [u8] {
     }
 }
 
-impl Encode for Bytes {
-    #[inline]
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        e.shared(self)
-    }
-}
+crossing! {
+    String, 4, |types| str::schema(types), |value, e| e.bytes(value.as_bytes()),
+        |d| {
+            let string = d.string()?;
+            d.charge(string.len())?;
+            Ok(string.to_owned())
+        };
 
-impl Decode<'_> for Bytes {
-    const MIN_SIZE: usize = 4;
-
-    #[inline]
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        d.shared()
-    }
-}
-
-impl Schema for Bytes {
-    fn schema(types: &mut Types) -> Type {
-        <[u8]>::schema(types)
-    }
+    Bytes, 4, |types| <[u8]>::schema(types), |value, e| e.shared(value), |d| d.shared();
 }
 
 impl<T: Encode + ToOwned + ?Sized> Encode for Cow<'_, T> {
@@ -409,33 +375,26 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11)
 }
 
-macro_rules! void {
-    ($(($($generic:tt)*) $void:ty = $value:expr;)*) => {$(
-        impl $($generic)* Encode for $void {
-            #[inline]
-            fn encode(&self, _: &mut Encoder<'_>) -> Result<(), Error> {
-                Ok(())
-            }
-        }
-
-        impl $($generic)* Decode<'_> for $void {
-            #[inline]
-            fn decode(_: &mut Decoder<'_>) -> Result<Self, Error> {
-                Ok($value)
-            }
-        }
-
-        impl $($generic)* Schema for $void {
-            fn schema(_: &mut Types) -> Type {
-                Type::Void
-            }
-        }
-    )*};
+crossing! {
+    (), 0, |_| Type::Void, |_, _| Ok(()), |_| Ok(());
 }
 
-void! {
-    () () = ();
-    (<T: ?Sized>) PhantomData<T> = PhantomData;
+impl<T: ?Sized> Encode for PhantomData<T> {
+    fn encode(&self, _: &mut Encoder<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl<T: ?Sized> Decode<'_> for PhantomData<T> {
+    fn decode(_: &mut Decoder<'_>) -> Result<Self, Error> {
+        Ok(PhantomData)
+    }
+}
+
+impl<T: ?Sized> Schema for PhantomData<T> {
+    fn schema(_: &mut Types) -> Type {
+        Type::Void
+    }
 }
 
 /// What begins with a count of bytes or elements, so that `#[xdr(max = N)]` can bound it; or may, if

@@ -158,30 +158,6 @@ impl<'a> Decoder<'a> {
         Ok(head)
     }
 
-    /// An integer (RFC 4506 section 4.1).
-    #[inline]
-    pub fn i32(&mut self) -> Result<i32, Error> {
-        Ok(i32::from_be_bytes(self.take()?))
-    }
-
-    /// An unsigned integer (section 4.2).
-    #[inline]
-    pub fn u32(&mut self) -> Result<u32, Error> {
-        Ok(u32::from_be_bytes(self.take()?))
-    }
-
-    /// A hyper integer (section 4.5).
-    #[inline]
-    pub fn i64(&mut self) -> Result<i64, Error> {
-        Ok(i64::from_be_bytes(self.take()?))
-    }
-
-    /// An unsigned hyper integer (section 4.5).
-    #[inline]
-    pub fn u64(&mut self) -> Result<u64, Error> {
-        Ok(u64::from_be_bytes(self.take()?))
-    }
-
     /// A boolean (section 4.4).
     #[inline]
     pub fn bool(&mut self) -> Result<bool, Error> {
@@ -391,6 +367,33 @@ impl<'a> Decoder<'a> {
         self.rest = after;
         Ok(value)
     }
+}
+
+macro_rules! numbers {
+    ($($(#[$docs:meta])* $number:ident;)*) => {
+        impl Decoder<'_> {$(
+            $(#[$docs])*
+            #[inline]
+            pub fn $number(&mut self) -> Result<$number, Error> {
+                Ok($number::from_be_bytes(self.take()?))
+            }
+        )*}
+    };
+}
+
+numbers! {
+    /// An integer (RFC 4506 section 4.1).
+    i32;
+    /// An unsigned integer (section 4.2).
+    u32;
+    /// A hyper integer (section 4.5).
+    i64;
+    /// An unsigned hyper integer (section 4.5).
+    u64;
+    /// A floating-point number (section 4.6).
+    f32;
+    /// A double-precision floating-point number (section 4.7).
+    f64;
 }
 
 #[cfg(test)]

@@ -109,30 +109,6 @@ impl<'b> Encoder<'b> {
         Ok(())
     }
 
-    /// An integer (RFC 4506 section 4.1).
-    #[inline]
-    pub fn i32(&mut self, value: i32) -> Result<(), Error> {
-        self.put(value.to_be_bytes())
-    }
-
-    /// An unsigned integer (section 4.2).
-    #[inline]
-    pub fn u32(&mut self, value: u32) -> Result<(), Error> {
-        self.put(value.to_be_bytes())
-    }
-
-    /// A hyper integer (section 4.5).
-    #[inline]
-    pub fn i64(&mut self, value: i64) -> Result<(), Error> {
-        self.put(value.to_be_bytes())
-    }
-
-    /// An unsigned hyper integer (section 4.5).
-    #[inline]
-    pub fn u64(&mut self, value: u64) -> Result<(), Error> {
-        self.put(value.to_be_bytes())
-    }
-
     /// A boolean (section 4.4).
     #[inline]
     pub fn bool(&mut self, value: bool) -> Result<(), Error> {
@@ -282,6 +258,33 @@ impl<'b> Encoder<'b> {
         }
         Ok(())
     }
+}
+
+macro_rules! numbers {
+    ($($(#[$docs:meta])* $number:ident;)*) => {
+        impl Encoder<'_> {$(
+            $(#[$docs])*
+            #[inline]
+            pub fn $number(&mut self, value: $number) -> Result<(), Error> {
+                self.put(value.to_be_bytes())
+            }
+        )*}
+    };
+}
+
+numbers! {
+    /// An integer (RFC 4506 section 4.1).
+    i32;
+    /// An unsigned integer (section 4.2).
+    u32;
+    /// A hyper integer (section 4.5).
+    i64;
+    /// An unsigned hyper integer (section 4.5).
+    u64;
+    /// A floating-point number (section 4.6).
+    f32;
+    /// A double-precision floating-point number (section 4.7).
+    f64;
 }
 
 impl fmt::Debug for Encoder<'_> {

@@ -37,6 +37,7 @@
 
 mod bounds;
 mod containers;
+mod crossing;
 mod decode;
 #[doc(hidden)]
 pub mod derive;

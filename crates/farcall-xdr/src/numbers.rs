@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 
+use crate::crossing::crossing;
 use crate::schema::{Type, Types};
 use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
@@ -59,65 +60,6 @@ wide! {
     f64 F64 8, 8 8;
 }
 
-impl Encoder<'_> {
-    /// A floating-point number (RFC 4506 section 4.6).
-    #[inline]
-    pub fn f32(&mut self, value: f32) -> Result<(), Error> {
-        self.u32(value.to_bits())
-    }
-
-    /// A double-precision floating-point number (section 4.7).
-    #[inline]
-    pub fn f64(&mut self, value: f64) -> Result<(), Error> {
-        self.u64(value.to_bits())
-    }
-}
-
-impl Decoder<'_> {
-    /// A floating-point number (RFC 4506 section 4.6).
-    #[inline]
-    pub fn f32(&mut self) -> Result<f32, Error> {
-        Ok(f32::from_bits(self.u32()?))
-    }
-
-    /// A double-precision floating-point number (section 4.7).
-    #[inline]
-    pub fn f64(&mut self) -> Result<f64, Error> {
-        Ok(f64::from_bits(self.u64()?))
-    }
-}
-
-/// Numbers that cross as a wider one, and must fit when they arrive.
-macro_rules! narrow {
-    ($number:ident as $wide:ident, $wire:ident) => {
-        impl Encode for $number {
-            #[inline]
-            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-                e.$wide((*self).into())
-            }
-        }
-
-        impl Decode<'_> for $number {
-            const MIN_SIZE: usize = 4;
-
-            #[inline]
-            fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-                narrowed(d.$wide()?, d, stringify!($number))
-            }
-        }
-
-        impl Schema for $number {
-            fn schema(_: &mut Types) -> Type {
-                Type::$wire
-            }
-        }
-    };
-}
-
-narrow!(i8 as i32, I8);
-narrow!(i16 as i32, I16);
-narrow!(u16 as u32, U16);
-
 #[inline]
 fn narrowed<W: Copy + Into<i64>, N: TryFrom<W>>(
     value: W,
@@ -170,108 +112,39 @@ impl Schema for u8 {
     }
 }
 
-/// 128 bits, which RFC 4506 lacks: two hypers, the more significant first.
-macro_rules! twice {
-    ($($number:ident $high:ident $wire:ident)*) => {$(
-        impl Encode for $number {
-            #[inline]
-            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-                e.opaque(&self.to_be_bytes())
-            }
-        }
+crossing! {
+    // Numbers that cross as a wider one, and must fit when they arrive.
+    i8, 4, |_| Type::I8, |value, e| e.i32((*value).into()), |d| narrowed(d.i32()?, d, "i8");
+    i16, 4, |_| Type::I16, |value, e| e.i32((*value).into()), |d| narrowed(d.i32()?, d, "i16");
+    u16, 4, |_| Type::U16, |value, e| e.u32((*value).into()), |d| narrowed(d.u32()?, d, "u16");
 
-        impl Decode<'_> for $number {
-            const MIN_SIZE: usize = 16;
+    // 128 bits, which RFC 4506 lacks: two hypers, the more significant first.
+    i128, 16, |_| Type::Tuple(vec![Type::I64, Type::U64]), |value, e| e.opaque(&value.to_be_bytes()),
+        |d| Ok(Self::from(d.i64()?) << 64 | Self::from(d.u64()?));
+    u128, 16, |_| Type::Tuple(vec![Type::U64, Type::U64]), |value, e| e.opaque(&value.to_be_bytes()),
+        |d| Ok(Self::from(d.u64()?) << 64 | Self::from(d.u64()?));
 
-            #[inline]
-            fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-                Ok($number::from($high::decode(d)?) << 64 | $number::from(d.u64()?))
-            }
-        }
+    bool, 4, |_| Type::Bool, |value, e| e.bool(*value), |d| d.bool();
 
-        impl Schema for $number {
-            fn schema(_: &mut Types) -> Type {
-                Type::Tuple(vec![Type::$wire, Type::U64])
-            }
-        }
-    )*};
-}
-
-twice! { i128 i64 I64  u128 u64 U64 }
-
-impl Encode for bool {
-    #[inline]
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        e.bool(*self)
-    }
-}
-
-impl Decode<'_> for bool {
-    const MIN_SIZE: usize = 4;
-
-    #[inline]
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        d.bool()
-    }
-}
-
-impl Schema for bool {
-    fn schema(_: &mut Types) -> Type {
-        Type::Bool
-    }
-}
-
-impl Encode for char {
-    #[inline]
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        e.u32((*self).into())
-    }
-}
-
-impl Decode<'_> for char {
-    const MIN_SIZE: usize = 4;
-
-    #[inline]
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        let value = d.u32()?;
-        char::from_u32(value).ok_or_else(|| d.error_in_last(4, ErrorKind::NotChar(value)))
-    }
-}
-
-impl Schema for char {
-    fn schema(_: &mut Types) -> Type {
-        Type::U32
-    }
+    char, 4, |_| Type::U32, |value, e| e.u32((*value).into()),
+        |d| {
+            let value = d.u32()?;
+            char::from_u32(value).ok_or_else(|| d.error_in_last(4, ErrorKind::NotChar(value)))
+        };
 }
 
 macro_rules! non_zero {
-    ($($number:ident)*) => {$(
-        impl Encode for NonZero<$number> {
-            #[inline]
-            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-                self.get().encode(e)
-            }
-        }
-
-        impl Decode<'_> for NonZero<$number> {
-            const MIN_SIZE: usize = <$number as Decode<'_>>::MIN_SIZE;
-
-            #[inline]
-            fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
+    ($($number:ident)*) => { crossing! {$(
+        NonZero<$number>, <$number as Decode<'_>>::MIN_SIZE, |types| $number::schema(types),
+            |value, e| value.get().encode(e),
+            |d| {
                 let value = $number::decode(d)?;
                 NonZero::new(value).ok_or_else(|| {
                     let kind = ErrorKind::Invalid("zero, where it must not be".into());
                     d.error_in_last(Self::MIN_SIZE, kind)
                 })
-            }
-        }
-
-        impl Schema for NonZero<$number> {
-            fn schema(types: &mut Types) -> Type {
-                $number::schema(types)
-            }
-        }
-    )*};
+            };
+    )*} };
 }
 
 non_zero! { i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 }

@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::str::Utf8Error;
 
+use crate::crossing::crossing;
 use crate::schema::{Body, Type, Types};
 use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, bounds};
 
@@ -191,36 +192,21 @@ impl PartialEq<&str> for ByteString {
     }
 }
 
-impl Encode for ByteString {
-    #[inline]
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        e.bytes(self)
-    }
-}
-
-impl Decode<'_> for ByteString {
-    const MIN_SIZE: usize = 4;
-
-    #[inline]
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        let ahead = d.ahead();
-        let bytes = d.bytes()?;
-        if bytes.len() > INLINE_BYTES {
-            d.charge(bytes.len())?;
-            return Ok(ByteString(Repr::Long(bytes.to_vec())));
-        }
-        // To copy as many bytes as there is room for is faster than to copy as many as there are.
-        Ok(match (ahead.get(4..).and_then(<[u8]>::first_chunk), bytes.len() as u8) {
-            (Some(room), length) => ByteString(Repr::Short { length, bytes: *room }),
-            (None, _) => bytes.into(),
-        })
-    }
-}
-
-impl Schema for ByteString {
-    fn schema(types: &mut Types) -> Type {
-        str::schema(types)
-    }
+crossing! {
+    ByteString, 4, |types| str::schema(types), |value, e| e.bytes(value),
+        |d| {
+            let ahead = d.ahead();
+            let bytes = d.bytes()?;
+            if bytes.len() > INLINE_BYTES {
+                d.charge(bytes.len())?;
+                return Ok(ByteString(Repr::Long(bytes.to_vec())));
+            }
+            // To copy as many bytes as there is room for is faster than to copy as many as there are.
+            Ok(match (ahead.get(4..).and_then(<[u8]>::first_chunk), bytes.len() as u8) {
+                (Some(room), length) => ByteString(Repr::Short { length, bytes: *room }),
+                (None, _) => bytes.into(),
+            })
+        };
 }
 
 impl Counted for ByteString {
@@ -469,20 +455,9 @@ impl<T: Schema + Counted, const MAX: u32> Schema for Bounded<T, MAX> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Foreign {}
 
-impl Encode for Foreign {
-    fn encode(&self, _: &mut Encoder<'_>) -> Result<(), Error> {
-        match *self {}
-    }
-}
-
-impl Decode<'_> for Foreign {
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        Err(d.error(ErrorKind::Invalid("a type that the .x file does not declare".into())))
-    }
-}
-
-impl Schema for Foreign {
-    fn schema(types: &mut Types) -> Type {
-        types.define("farcall::xdr::Foreign", "Foreign", "", |_| Body::Union { arms: Vec::new() })
-    }
+crossing! {
+    Foreign, 0,
+        |types| types.define("farcall::xdr::Foreign", "Foreign", "", |_| Body::Union { arms: Vec::new() }),
+        |value, _| match *value {},
+        |d| Err(d.error(ErrorKind::Invalid("a type that the .x file does not declare".into())));
 }

@@ -3,8 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::crossing::crossing;
 use crate::schema::{Body, Field, Type, Types};
-use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, derive};
+use crate::{Decode, Decoder, Error, ErrorKind, derive};
 
 fn define_struct(types: &mut Types, name: &str, docs: &str, fields: &[(&str, Type)]) -> Type {
     let fields = self::fields(fields);
@@ -33,163 +34,91 @@ fn invalid(d: &Decoder<'_>, why: &'static str) -> Error {
     d.error_in_last(4, ErrorKind::Invalid(why.into()))
 }
 
-impl Encode for Duration {
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        e.u64(self.as_secs())?;
-        e.u32(self.subsec_nanos())
-    }
-}
+crossing! {
+    Duration, 12,
+        |types| {
+            let fields = [("seconds", Type::U64), ("nanoseconds", Type::U32)];
+            define_struct(types, "Duration", "A span of time.", &fields)
+        },
+        |value, e| {
+            e.u64(value.as_secs())?;
+            e.u32(value.subsec_nanos())
+        },
+        |d| Ok(Duration::new(d.u64()?, nanoseconds(d)?));
 
-impl Decode<'_> for Duration {
-    const MIN_SIZE: usize = 12;
-
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        Ok(Duration::new(d.u64()?, nanoseconds(d)?))
-    }
-}
-
-impl Schema for Duration {
-    fn schema(types: &mut Types) -> Type {
-        let fields = [("seconds", Type::U64), ("nanoseconds", Type::U32)];
-        define_struct(types, "Duration", "A span of time.", &fields)
-    }
-}
-
-impl Encode for SystemTime {
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        // Before 1970 the seconds are negative and the nanoseconds still count forwards.
-        let (seconds, nanoseconds) = match self.duration_since(UNIX_EPOCH) {
-            Ok(after) => (i64::try_from(after.as_secs()).ok(), after.subsec_nanos()),
-            Err(error) => {
-                let before = error.duration();
-                let borrow = before.subsec_nanos() != 0;
-                let seconds = 0i64.checked_sub_unsigned(before.as_secs());
-                let seconds = seconds.and_then(|seconds| seconds.checked_sub(borrow.into()));
-                (seconds, (1_000_000_000 - before.subsec_nanos()) % 1_000_000_000)
-            }
+    SystemTime, 12,
+        |types| {
+            let fields = [("seconds", Type::I64), ("nanoseconds", Type::U32)];
+            define_struct(types, "SystemTime", "A time, counted from 1970 in UTC.", &fields)
+        },
+        |value, e| {
+            let Some((seconds, nanoseconds)) = since_1970(*value) else {
+                return Err(e.error(ErrorKind::Invalid("a time too far from 1970".into())));
+            };
+            e.i64(seconds)?;
+            e.u32(nanoseconds)
+        },
+        |d| {
+            let seconds = d.i64()?;
+            let nanoseconds = Duration::from_nanos(nanoseconds(d)?.into());
+            let whole = Duration::from_secs(seconds.unsigned_abs());
+            let time = match seconds {
+                0.. => UNIX_EPOCH.checked_add(whole),
+                _ => UNIX_EPOCH.checked_sub(whole),
+            };
+            time.and_then(|time| time.checked_add(nanoseconds))
+                .ok_or_else(|| invalid(d, "a time that this system cannot represent"))
         };
-        let Some(seconds) = seconds else {
-            return Err(e.error(ErrorKind::Invalid("a time too far from 1970".into())));
-        };
-        e.i64(seconds)?;
-        e.u32(nanoseconds)
-    }
-}
 
-impl Decode<'_> for SystemTime {
-    const MIN_SIZE: usize = 12;
+    Ipv4Addr, 4, |_| Type::Opaque { size: 4 }, |value, e| e.opaque(&value.octets()),
+        |d| <[u8; 4]>::decode(d).map(Self::from);
 
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        let seconds = d.i64()?;
-        let nanoseconds = Duration::from_nanos(nanoseconds(d)?.into());
-        let whole = Duration::from_secs(seconds.unsigned_abs());
-        let time = match seconds {
-            0.. => UNIX_EPOCH.checked_add(whole),
-            _ => UNIX_EPOCH.checked_sub(whole),
-        };
-        time.and_then(|time| time.checked_add(nanoseconds))
-            .ok_or_else(|| invalid(d, "a time that this system cannot represent"))
-    }
-}
+    Ipv6Addr, 16, |_| Type::Opaque { size: 16 }, |value, e| e.opaque(&value.octets()),
+        |d| <[u8; 16]>::decode(d).map(Self::from);
 
-impl Schema for SystemTime {
-    fn schema(types: &mut Types) -> Type {
-        let fields = [("seconds", Type::I64), ("nanoseconds", Type::U32)];
-        define_struct(types, "SystemTime", "A time, counted from 1970 in UTC.", &fields)
-    }
-}
-
-macro_rules! addresses {
-    ($($address:ident $size:literal)*) => {$(
-        impl Encode for $address {
-            fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-                e.opaque(&self.octets())
-            }
-        }
-
-        impl Decode<'_> for $address {
-            const MIN_SIZE: usize = $size;
-
-            fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-                <[u8; $size]>::decode(d).map(Self::from)
-            }
-        }
-
-        impl Schema for $address {
-            fn schema(_: &mut Types) -> Type {
-                Type::Opaque { size: $size }
-            }
-        }
-    )*};
-}
-
-addresses! { Ipv4Addr 4  Ipv6Addr 16 }
-
-impl Encode for IpAddr {
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        match self {
+    IpAddr, 8,
+        |types| {
+            let v4 = [("address", Type::Opaque { size: 4 })];
+            let v6 = [("address", Type::Opaque { size: 16 })];
+            define_versions(types, "IpAddr", "An address of the Internet.", [&v4, &v6])
+        },
+        |value, e| match value {
             IpAddr::V4(address) => (4i32, address).encode(e),
             IpAddr::V6(address) => (6i32, address).encode(e),
-        }
-    }
-}
-
-impl Decode<'_> for IpAddr {
-    const MIN_SIZE: usize = 8;
-
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        match d.i32()? {
+        },
+        |d| match d.i32()? {
             4 => Ipv4Addr::decode(d).map(IpAddr::V4),
             6 => Ipv6Addr::decode(d).map(IpAddr::V6),
             value => Err(d.error_in_last(4, ErrorKind::UnknownTag { value, of: "IpAddr" })),
-        }
-    }
-}
+        };
 
-impl Schema for IpAddr {
-    fn schema(types: &mut Types) -> Type {
-        let v4 = [("address", Type::Opaque { size: 4 })];
-        let v6 = [("address", Type::Opaque { size: 16 })];
-        define_versions(types, "IpAddr", "An address of the Internet.", [&v4, &v6])
-    }
-}
-
-impl Encode for SocketAddr {
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        match self {
+    SocketAddr, 12,
+        |types| {
+            let v4 = [("address", Type::Opaque { size: 4 }), ("port", Type::U16)];
+            let [port, flow, scope] = [("port", Type::U16), ("flow", Type::U32), ("scope", Type::U32)];
+            let v6 = [("address", Type::Opaque { size: 16 }), port, flow, scope];
+            define_versions(types, "SocketAddr", "An address and a port.", [&v4, &v6])
+        },
+        |value, e| match value {
             SocketAddr::V4(v4) => (4i32, v4.ip(), v4.port()).encode(e),
             SocketAddr::V6(v6) => (6i32, v6.ip(), v6.port(), v6.flowinfo(), v6.scope_id()).encode(e),
-        }
-    }
-}
-
-impl Decode<'_> for SocketAddr {
-    const MIN_SIZE: usize = 12;
-
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        match d.i32()? {
-            4 => {
-                let (ip, port) = Decode::decode(d)?;
-                Ok(SocketAddrV4::new(ip, port).into())
-            }
-            6 => {
-                let (ip, port, flow, scope) = Decode::decode(d)?;
-                Ok(SocketAddrV6::new(ip, port, flow, scope).into())
-            }
+        },
+        |d| match d.i32()? {
+            4 => Decode::decode(d).map(|(ip, port)| SocketAddrV4::new(ip, port).into()),
+            6 => Decode::decode(d)
+                .map(|(ip, port, flow, scope)| SocketAddrV6::new(ip, port, flow, scope).into()),
             value => Err(d.error_in_last(4, ErrorKind::UnknownTag { value, of: "SocketAddr" })),
-        }
-    }
+        };
 }
 
-impl Schema for SocketAddr {
-    fn schema(types: &mut Types) -> Type {
-        let v4 = [("address", Type::Opaque { size: 4 }), ("port", Type::U16)];
-        let v6 = [
-            ("address", Type::Opaque { size: 16 }),
-            ("port", Type::U16),
-            ("flow", Type::U32),
-            ("scope", Type::U32),
-        ];
-        define_versions(types, "SocketAddr", "An address and a port.", [&v4, &v6])
-    }
+/// The seconds since 1970, and the nanoseconds after them. Before 1970 the seconds are negative, and the
+/// nanoseconds still count forwards.
+fn since_1970(time: SystemTime) -> Option<(i64, u32)> {
+    let before = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => return Some((after.as_secs().try_into().ok()?, after.subsec_nanos())),
+        Err(error) => error.duration(),
+    };
+    let borrow = i64::from(before.subsec_nanos() != 0);
+    let seconds = 0i64.checked_sub_unsigned(before.as_secs())?.checked_sub(borrow)?;
+    Some((seconds, (1_000_000_000 - before.subsec_nanos()) % 1_000_000_000))
 }

@@ -1,6 +1,7 @@
 //! The wire form of descriptions, and its description.
 
 use super::{Arm, Body, Definition, Field, Type, Types, arm, field};
+use crate::crossing::crossing;
 use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
 /// What `#[derive(Xdr)]` does for structs; it stands above this crate.
@@ -114,26 +115,13 @@ unions! {
     }
 }
 
-impl Encode for Types {
-    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        self.definitions.encode(e)
-    }
-}
-
-impl Decode<'_> for Types {
-    const MIN_SIZE: usize = 4;
-
-    /// Takes a table, and [checks](Types::check) it.
-    fn decode(d: &mut Decoder<'_>) -> Result<Self, Error> {
-        let start = d.offset();
-        let types = Types { definitions: Decode::decode(d)?, ..Types::default() };
-        types.check(&[]).map_err(|error| Error::new(error.kind().clone(), start))?;
-        Ok(types)
-    }
-}
-
-impl Schema for Types {
-    fn schema(types: &mut Types) -> Type {
-        Vec::<Definition>::schema(types)
-    }
+crossing! {
+    // A decoded table has been checked ([`Types::check`]).
+    Types, 4, |types| Vec::<Definition>::schema(types), |value, e| value.definitions.encode(e),
+        |d| {
+            let start = d.offset();
+            let types = Types { definitions: Decode::decode(d)?, ..Types::default() };
+            types.check(&[]).map_err(|error| Error::new(error.kind().clone(), start))?;
+            Ok(types)
+        };
 }

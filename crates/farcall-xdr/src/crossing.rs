@@ -1,0 +1,33 @@
+//! How a type crosses that is no collection, told in one place: its fewest bytes, its wire form, both ways.
+
+/// Implements the three traits for each type of a table. A row is
+/// `TYPE, fewest bytes, |types| wire form, |value, encoder| encode, |decoder| decode;`.
+macro_rules! crossing {
+    ($($type:ty, $min:expr, |$types:pat_param| $form:expr,
+        |$value:pat_param, $e:pat_param| $encode:expr, |$d:pat_param| $decode:expr;)*) => {$(
+        impl $crate::Encode for $type {
+            #[inline]
+            fn encode(&self, $e: &mut $crate::Encoder<'_>) -> Result<(), $crate::Error> {
+                let $value = self;
+                $encode
+            }
+        }
+
+        impl $crate::Decode<'_> for $type {
+            const MIN_SIZE: usize = $min;
+
+            #[inline]
+            fn decode($d: &mut $crate::Decoder<'_>) -> Result<Self, $crate::Error> {
+                $decode
+            }
+        }
+
+        impl $crate::Schema for $type {
+            fn schema($types: &mut $crate::schema::Types) -> $crate::schema::Type {
+                $form
+            }
+        }
+    )*};
+}
+
+pub(crate) use crossing;
