@@ -13,6 +13,8 @@ mod model;
 mod spell;
 #[cfg(feature = "stubs")]
 pub mod stubs;
+#[cfg(feature = "x")]
+mod text;
 #[cfg(feature = "values")]
 pub mod values;
 #[cfg(feature = "x")]

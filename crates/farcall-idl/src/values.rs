@@ -28,7 +28,7 @@ mod sink;
 
 use std::io;
 
-use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
+use farcall_xdr::schema::{Arm, Body, Field, Type, Types, field};
 use farcall_xdr::{Decoder, Encoder};
 use serde_json::Value;
 
@@ -141,16 +141,10 @@ pub fn encode_arguments_with(
     Settings { files, also }: Settings<'_>,
     out: &mut Encoder<'_>,
 ) -> Result<(), Error> {
-    let fields: Vec<Field> =
-        procedure.arguments.iter().map(|argument| field(&argument.name, &argument.ty)).collect();
+    let fields = fields_of(procedure);
     let roots: Vec<Type> = fields.iter().map(|field| field.ty.clone()).collect();
     interface.types.check(&roots)?;
-    let other = also.and_then(|also| also.by_number(procedure.number));
-    let other: Vec<Field> = other
-        .iter()
-        .flat_map(|other| &other.arguments)
-        .map(|argument| field(&argument.name, &argument.ty))
-        .collect();
+    let other = also.and_then(|also| also.by_number(procedure.number)).map_or(Vec::new(), fields_of);
     let writer = encode::Writer { types: &interface.types, also: also.map(|also| &also.types), files };
     let is_named = |members: &serde_json::Map<String, Value>, only: &Field| {
         members.contains_key(&only.name)
@@ -159,8 +153,7 @@ pub fn encode_arguments_with(
     match (value, fields.as_slice()) {
         (Value::Array(_), _) => writer.positional(&fields, value, out, &Path::ROOT),
         (Value::Object(members), [only])
-            if !(members.is_empty() || is_named(members, only))
-                && is_object(&interface.types, &only.ty, MAX_DEPTH) =>
+            if !(members.is_empty() || is_named(members, only)) && is_object(&interface.types, &only.ty) =>
         {
             writer.value(&only.ty, value, out, &Path::ROOT)
         }
@@ -170,8 +163,10 @@ pub fn encode_arguments_with(
     }
 }
 
-fn field(name: &str, ty: &Type) -> Field {
-    Field { name: name.into(), docs: String::new(), ty: ty.clone(), defaulted: false }
+/// A procedure's arguments, as the fields of a struct.
+fn fields_of(procedure: &Procedure) -> Vec<Field> {
+    let arguments = procedure.arguments.iter();
+    arguments.map(|argument| field(&argument.name, "", argument.ty.clone(), false)).collect()
 }
 
 /// How the fields of a struct or a variant are written.
@@ -196,38 +191,36 @@ fn form(fields: &[Field]) -> Form {
 }
 
 /// Whether values of this type are written as objects.
-fn is_object(types: &Types, ty: &Type, depth: usize) -> bool {
-    let (Some(depth), Type::Named(place)) = (depth.checked_sub(1), ty) else { return false };
-    match types.get(*place).map(|found| &found.body) {
-        Some(Body::Union { .. }) => true,
-        Some(Body::Struct { fields, .. }) => match (form(fields), fields.as_slice()) {
-            (Form::Single, [only]) => is_object(types, &only.ty, depth),
-            (form, _) => matches!(form, Form::Named),
-        },
-        None => false,
-    }
+fn is_object(types: &Types, ty: &Type) -> bool {
+    let Some(Type::Named(place)) = written_as(types, ty) else { return false };
+    types.get(*place).is_some_and(|found| match &found.body {
+        Body::Union { .. } => true,
+        Body::Struct { fields, .. } => matches!(form(fields), Form::Named),
+    })
 }
 
 /// Whether a value of this type may itself be written as `null`.
 fn nullable(types: &Types, ty: &Type) -> bool {
-    nullable_at(types, ty, MAX_DEPTH)
+    match written_as(types, ty) {
+        None | Some(Type::Void | Type::Optional(_)) => true,
+        Some(Type::Named(place)) => types
+            .get(*place)
+            .is_some_and(|found| matches!(&found.body, Body::Struct { fields, .. } if fields.is_empty())),
+        Some(_) => false,
+    }
 }
 
-fn nullable_at(types: &Types, ty: &Type, depth: usize) -> bool {
-    let Some(depth) = depth.checked_sub(1) else {
-        return true;
-    };
-    match ty {
-        Type::Void | Type::Optional(_) => true,
-        Type::Named(place) => match types.get(*place).map(|found| &found.body) {
-            Some(Body::Struct { fields, .. }) => match (form(fields), fields.as_slice()) {
-                (Form::Single, [only]) => nullable_at(types, &only.ty, depth),
-                _ => fields.is_empty(),
-            },
-            _ => false,
-        },
-        _ => false,
+/// The type as which values of this one are written: that of the field, of a struct whose only field has no name.
+/// None if that goes on without end.
+fn written_as<'t>(types: &'t Types, mut ty: &'t Type) -> Option<&'t Type> {
+    for _ in 0..MAX_DEPTH {
+        let Type::Named(place) = ty else { return Some(ty) };
+        match types.get(*place).map(|found| &found.body) {
+            Some(Body::Struct { fields, .. }) if matches!(form(fields), Form::Single) => ty = &fields[0].ty,
+            _ => return Some(ty),
+        }
     }
+    None
 }
 
 /// The name of a variant, in a message.

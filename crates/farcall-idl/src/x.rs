@@ -15,7 +15,6 @@
 mod build;
 mod components;
 mod docs;
-mod error;
 pub(crate) mod from_interface;
 mod import;
 mod model;
@@ -26,8 +25,6 @@ mod preprocess;
 mod print;
 mod resolve;
 mod rust;
-mod scan;
-mod source;
 mod syntax;
 pub mod tree;
 
@@ -37,12 +34,12 @@ use std::path::{Path, PathBuf};
 use proc_macro2::TokenStream;
 
 pub use self::build::{Build, build};
-pub use self::error::{Diagnostic, Diagnostics, Undeclared};
 pub use self::model::{Described, Version};
 use self::plan::Plan;
 pub use self::plan::Refused;
-use self::source::Sources;
 use self::tree::Specification;
+pub use crate::text::diagnostic::{Diagnostic, Diagnostics, Undeclared};
+use crate::text::source::Sources;
 
 /// How a file is to be read.
 #[derive(Clone, Debug, Default)]

@@ -71,20 +71,13 @@ impl<'a> Reader<'a> {
         out: &mut S,
     ) -> Done {
         out.begin(b'[');
-        let (mut index, mut refusal) = (0, None);
+        let (mut index, mut outcome) = (0, Ok(()));
         let done = bytes.elements(count, |bytes| {
-            if let Err(why) = self.value(element, bytes, &at.index(index), out) {
-                refusal = Some(why);
-                // What stops the walk; the refusal says more.
-                return Err(bytes.error(ErrorKind::Invalid("".into())));
-            }
+            outcome = self.value(element, bytes, &at.index(index), out);
             index += 1;
-            Ok(())
+            stop_at(&outcome, bytes)
         });
-        if let Some(refusal) = refusal {
-            return Err(refusal);
-        }
-        wrap(done, at)?;
+        outcome.and_then(|()| wrap(done, at))?;
         out.end(b']');
         Ok(())
     }
@@ -101,15 +94,12 @@ impl<'a> Reader<'a> {
             }
             Body::Struct { fields, extensible: false } => self.fields(fields, bytes, at, out),
             Body::Struct { fields, extensible: true } => {
-                let mut refusal = None;
+                let mut outcome = Ok(());
                 let done = bytes.sized(|bytes| {
-                    refusal = self.extensible(fields, bytes, at, out).err();
-                    match refusal {
-                        None => Ok(()),
-                        Some(_) => Err(bytes.error(ErrorKind::Invalid("".into()))),
-                    }
+                    outcome = self.extensible(fields, bytes, at, out);
+                    stop_at(&outcome, bytes)
                 });
-                refusal.map_or_else(|| wrap(done, at), Err)
+                outcome.and_then(|()| wrap(done, at))
             }
             Body::Union { arms } => self.union((place, &definition.name), arms, bytes, at, out),
         }
@@ -280,6 +270,11 @@ fn float(number: f64) -> Value {
 /// The number that people would write for it: 0.1, not 0.10000000149011612.
 fn shortest(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(number.into())
+}
+
+/// Stops the decoder's own walk after a refusal, which says more.
+fn stop_at(outcome: &Done, bytes: &Decoder<'_>) -> Result<(), xdr::Error> {
+    outcome.as_ref().copied().map_err(|_| bytes.error(ErrorKind::Invalid("".into())))
 }
 
 fn charge(cost: usize, bytes: &mut Decoder<'_>, at: &Path<'_>) -> Done {

@@ -33,7 +33,7 @@ impl<'a> Writer<'a> {
         if at.depth >= MAX_DEPTH {
             return Err(at.error(format!("nested deeper than {MAX_DEPTH}")));
         }
-        let wrap = |done: Result<(), xdr::Error>| done.map_err(|why| at.error(why.kind().to_string()));
+        let wrap = |done| wrap(done, at);
         match ty {
             Type::Void if value.is_null() => Ok(()),
             Type::Bool => wrap(value.as_bool().ok_or_else(|| self.mismatch(ty, value, at))?.encode(out)),
@@ -209,15 +209,12 @@ impl<'a> Writer<'a> {
             }
             Body::Struct { fields, extensible: false } => self.fields(fields, other, value, out, at),
             Body::Struct { fields, extensible: true } => {
-                let mut refusal = None;
+                let mut outcome = Ok(());
                 let done = out.sized(|out| {
-                    refusal = self.fields(fields, other, value, out, at).err();
+                    outcome = self.fields(fields, other, value, out, at);
                     Ok(())
                 });
-                match refusal {
-                    Some(refusal) => Err(refusal),
-                    None => done.map_err(|why| at.error(why.kind().to_string())),
-                }
+                outcome.and_then(|()| wrap(done, at))
             }
             Body::Union { arms } => self.union(place, arms, value, out, at),
         }
@@ -329,15 +326,19 @@ impl<'a> Writer<'a> {
                 digits = number.to_string();
                 (&digits, &none)
             }
-            Value::Object(members) if members.len() == 1 => match members.iter().next() {
+            _ => match value
+                .as_object()
+                .filter(|members| members.len() == 1)
+                .and_then(|only| only.iter().next())
+            {
                 Some(member) => member,
-                None => return Err(at.error("an empty object")),
+                None => {
+                    let found = brief(value);
+                    return Err(
+                        at.error(format!("expected \"Variant\" or {{\"Variant\": …}}, found {found}"))
+                    );
+                }
             },
-            _ => {
-                return Err(
-                    at.error(format!("expected \"Variant\" or {{\"Variant\": …}}, found {}", brief(value)))
-                );
-            }
         };
         let also = match self.also.and_then(|also| also.get(place)).map(|also| &also.body) {
             Some(Body::Union { arms }) => arms.as_slice(),
@@ -350,7 +351,7 @@ impl<'a> Writer<'a> {
         let Some(arm) = index.and_then(|index| arms.get(index)) else {
             let rest = arms.iter().any(|arm| arm.tag.is_none() && arm.fields.is_empty());
             return match number.filter(|_| rest && content.is_null()) {
-                Some(number) => number.encode(out).map_err(|why| at.error(why.kind().to_string())),
+                Some(number) => wrap(number.encode(out), at),
                 None => Err(at.error(format!("no variant {name:?}; there is {}", names(arms)))),
             };
         };
@@ -360,7 +361,7 @@ impl<'a> Writer<'a> {
             Some(tag) => (tag, content),
             None => self.default_arm(place, arms, content, &at)?,
         };
-        tag.encode(out).map_err(|why| at.error(why.kind().to_string()))?;
+        wrap(tag.encode(out), &at)?;
         if arm.fields.is_empty() && content.is_null() {
             return Ok(());
         }
@@ -395,6 +396,10 @@ impl<'a> Writer<'a> {
             None => Ok((tag, content)),
         }
     }
+}
+
+fn wrap(done: Result<(), xdr::Error>, at: &Path<'_>) -> Done {
+    done.map_err(|why| at.error(why.kind().to_string()))
 }
 
 fn at_most(length: usize, max: u32, at: &Path<'_>) -> Done {

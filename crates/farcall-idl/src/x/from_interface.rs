@@ -238,7 +238,7 @@ impl Maker<'_> {
             schema::Type::Named(place) => return Type::Foreign(place.to_string()),
             schema::Type::Tuple(parts) => {
                 let part = |(index, ty): (usize, &schema::Type)| {
-                    super::model::field(&index.to_string(), "", ty.clone())
+                    schema::field(&index.to_string(), "", ty.clone(), false)
                 };
                 let fields: Vec<_> = parts.iter().enumerate().map(part).collect();
                 self.structure(around, &fields)

@@ -7,13 +7,13 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::error::Diagnostics;
 use super::preprocess::{Number, Preprocessor};
 use super::resolve::resolve;
-use super::source::Sources;
 use super::syntax::{Scope, Syntax};
 use super::tree::Specification;
 use super::{Options, names, parse};
+use crate::text::diagnostic::Diagnostics;
+use crate::text::source::Sources;
 
 /// How many files may lend.
 const MAX_IMPORTS: usize = 64;

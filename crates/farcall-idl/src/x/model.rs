@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use farcall_xdr::schema::{self, Type, Types};
+use farcall_xdr::schema::{self, Type, Types, arm, field};
 use farcall_xdr::{Foreign, Schema};
 
-use super::plan::{Discriminant, Item, Kind, Member, Named, Plan, Shape, Trait};
+use super::plan::{Discriminant, Item, Kind, Member, Named, Plan, Shape, Trait, Variant};
 use super::tree;
 use crate::{Argument, Interface, Procedure};
 
@@ -148,11 +148,11 @@ fn item(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
         Kind::Alias(shape) => return wire(plan, names, shape, types),
         Kind::Newtype(shape) => Box::new(move |types| {
             let ty = wire(plan, names, shape, types);
-            structure(vec![field("0", "", ty)])
+            structure(vec![field("0", "", ty, false)])
         }),
         Kind::Struct(members) => Box::new(move |types| {
             let each = |Member { named, shape }: &Member| {
-                field(&names.one(named), &named.docs, wire(plan, names, shape, types))
+                field(&names.one(named), &named.docs, wire(plan, names, shape, types), false)
             };
             structure(members.iter().map(each).collect())
         }),
@@ -162,28 +162,23 @@ fn item(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
                 distinct.map(|one| arm(&names.one(&one.named), &one.named.docs, Some(one.value), Vec::new()));
             schema::Body::Union { arms: arms.collect() }
         }),
-        Kind::Union(union) if !union.variants.is_empty() || union.default.is_some() => {
-            Box::new(move |types| {
-                let mut arms = Vec::new();
-                let mut add = |named: &Named, tag, shape: &Option<Shape>, first: &str| {
-                    let fields = shape.iter().map(|shape| field(first, "", wire(plan, names, shape, types)));
-                    arms.push(arm(&names.one(named), &named.docs, tag, fields.collect()));
-                };
-                for variant in &union.variants {
-                    add(&variant.named, Some(variant.value), &variant.shape, "0");
-                }
+        Kind::Union(union) if !union.variants.is_empty() => Box::new(move |types| {
+            let arms = union.variants.iter().map(|Variant { named, label, shape }| {
                 // The integer of the default arm comes before its field.
-                union.default.iter().for_each(|default| add(&default.named, None, &default.shape, "1"));
-                schema::Body::Union { arms }
-            })
-        }
+                let first = if label.is_some() { "0" } else { "1" };
+                let fields =
+                    shape.iter().map(|shape| field(first, "", wire(plan, names, shape, types), false));
+                arm(&names.one(named), &named.docs, label.map(|label| label.value), fields.collect())
+            });
+            schema::Body::Union { arms: arms.collect() }
+        }),
         Kind::Foreign(_) | Kind::Enumeration(_) | Kind::Union(_) => {
-            Box::new(|types| structure(vec![field("0", "", Foreign::schema(types))]))
+            Box::new(|types| structure(vec![field("0", "", Foreign::schema(types), false)]))
         }
     };
     let ty = types.define(&key, names.one(named), &named.docs, body);
     if let (Kind::Union(union), Type::Named(place)) = (kind, &ty)
-        && union.default.is_some()
+        && union.variants.iter().any(|variant| variant.label.is_none())
         && let Discriminant::Enumeration(item) = union.discriminant
     {
         types.name_others(*place, || enumerators(plan, names, item));
@@ -203,14 +198,6 @@ fn enumerators(plan: &Plan, names: Names, item: usize) -> Vec<(i32, String)> {
 
 fn structure(fields: Vec<schema::Field>) -> schema::Body {
     schema::Body::Struct { fields, extensible: false }
-}
-
-pub(super) fn field(name: &str, docs: &str, ty: Type) -> schema::Field {
-    schema::Field { name: name.into(), docs: docs.into(), ty, defaulted: false }
-}
-
-fn arm(name: &str, docs: &str, tag: Option<i32>, fields: Vec<schema::Field>) -> schema::Arm {
-    schema::Arm { name: name.into(), docs: docs.into(), tag, fields }
 }
 
 /// The wire type of a scalar; `void` of a type that is none.

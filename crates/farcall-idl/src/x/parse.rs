@@ -9,11 +9,11 @@ mod lent;
 mod program;
 
 use self::comments::Comments;
-use super::error::Diagnostic;
 use super::preprocess::Preprocessor;
-use super::scan::{Kind, Token, unquoted};
-use super::source::Span;
 use super::syntax::*;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::scan::{Kind, Token, unquoted};
+use crate::text::source::Span;
 
 /// How deep types, namespaces and expressions may nest.
 const MAX_DEPTH: u32 = 64;

@@ -87,17 +87,10 @@ pub struct Union {
     pub discriminant: Discriminant,
     /// What the file calls the discriminant.
     pub switch: String,
+    /// The variant of all other values, if there is one, comes last.
     pub variants: Vec<Variant>,
-    pub default: Option<Default>,
     /// Whether it is a result or the reason why there is none: the variant of the result.
     pub status: Option<usize>,
-}
-
-/// The variant of all other values.
-pub struct Default {
-    pub named: Named,
-    /// What there is besides the discriminant.
-    pub shape: Option<Shape>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,13 +102,20 @@ pub enum Discriminant {
     Enumeration(usize),
 }
 
-/// A variant of a union: a label.
+/// A variant of a union.
 pub struct Variant {
     pub named: Named,
-    pub value: i32,
-    /// The enumerator that selects it, if the enumeration has one.
-    pub enumerator: Option<usize>,
+    /// What selects it; none for the variant of all other values.
+    pub label: Option<Label>,
+    /// What there is besides the discriminant.
     pub shape: Option<Shape>,
+}
+
+#[derive(Clone, Copy)]
+pub struct Label {
+    pub value: i32,
+    /// The enumerator of that value, if the enumeration has one.
+    pub enumerator: Option<usize>,
 }
 
 /// A Rust type, and how it crosses.
@@ -274,31 +274,24 @@ impl<'t> Planner<'t> {
         let discriminant = self.discriminant(&union.discriminant);
         let mut scope = Scope::default();
         let mut variants = Vec::new();
+        let mut add = |this: &mut Self, (wish, name, spelled): (&str, &str, String), label, docs, field| {
+            let named = Named { name: scope.claim(wish, name), spelled, docs: docs::of_arm(docs, field) };
+            let shape = field.map(|field: &'t tree::Field| this.shape(&field.declared));
+            variants.push(Variant { named, label, shape });
+        };
         for arm in &union.arms {
-            for label in &arm.labels {
-                let enumerator = self.enumerator(discriminant, label.value);
-                let name = self.label(discriminant, label);
-                let named = Named {
-                    name: scope.claim(&camel(&name), &name),
-                    spelled: self.spelled_label(discriminant, label),
-                    docs: docs::of_arm(&arm.docs, arm.field.as_ref()),
-                };
-                variants.push(Variant {
-                    named,
-                    value: label.value,
-                    enumerator,
-                    shape: arm.field.as_ref().map(|field| self.shape(&field.declared)),
-                });
+            for tree::Label { name, value } in &arm.labels {
+                let enumerator = self.enumerator(discriminant, *value);
+                let (spelled, name) = self.label(discriminant, name.as_deref(), *value);
+                let label = Label { value: *value, enumerator };
+                add(self, (&camel(&name), &name, spelled), Some(label), &arm.docs, arm.field.as_ref());
             }
         }
-        let default = union.default.as_ref().map(|field| {
-            let shape = field.as_ref().map(|field| self.shape(&field.declared));
-            let name = scope.claim("Default", "default");
-            let named = Named { name, spelled: "default".into(), docs: docs::of_arm("", field.as_ref()) };
-            Default { named, shape }
-        });
+        if let Some(field) = &union.default {
+            add(self, ("Default", "default", "default".into()), None, "", field.as_ref());
+        }
         let status = self.status(union, discriminant, &variants);
-        Union { discriminant, switch: union.switch.name.clone(), variants, default, status }
+        Union { discriminant, switch: union.switch.name.clone(), variants, status }
     }
 
     fn discriminant(&self, ty: &tree::Type) -> Discriminant {
@@ -327,36 +320,29 @@ impl<'t> Planner<'t> {
         self.enumerators(discriminant).iter().position(|enumerator| enumerator.value == value)
     }
 
-    /// A label as the file has it: a name if there is one for its value, else the number.
-    fn spelled_label(&self, discriminant: Discriminant, label: &tree::Label) -> String {
-        let known = self.enumerators(discriminant).iter().find(|enumerator| enumerator.value == label.value);
-        match (&label.name, known, discriminant) {
-            (_, _, Discriminant::Bool) => if label.value == 0 { "FALSE" } else { "TRUE" }.into(),
-            (Some(name), _, _) => name.clone(),
-            (None, Some(enumerator), _) => enumerator.named.name.clone(),
-            (None, None, Discriminant::U32) => label.value.cast_unsigned().to_string(),
-            (None, None, _) => label.value.to_string(),
-        }
-    }
-
-    /// The name of a label; one is made for a mere number.
-    fn label(&self, discriminant: Discriminant, label: &tree::Label) -> String {
-        let known = self.enumerators(discriminant).iter().find(|enumerator| enumerator.value == label.value);
-        match (&label.name, known, discriminant) {
-            (_, _, Discriminant::Bool) if label.value == 0 => "False".into(),
-            (_, _, Discriminant::Bool) => "True".into(),
-            (Some(name), _, _) => name.clone(),
-            (None, Some(enumerator), _) => enumerator.named.name.clone(),
-            (None, None, Discriminant::U32) => format!("Case{}", label.value.cast_unsigned()),
-            (None, None, _) if label.value < 0 => format!("CaseMinus{}", label.value.unsigned_abs()),
-            (None, None, _) => format!("Case{}", label.value),
+    /// A label as the file has it, a name if there is one for its value, else the number; and its name, which is
+    /// made for a mere number.
+    fn label(&self, discriminant: Discriminant, name: Option<&str>, value: i32) -> (String, String) {
+        let known = self.enumerators(discriminant).iter().find(|enumerator| enumerator.value == value);
+        let name = name.or(known.map(|enumerator| enumerator.named.name.as_str()));
+        match (discriminant, name) {
+            (Discriminant::Bool, _) if value == 0 => ("FALSE".into(), "False".into()),
+            (Discriminant::Bool, _) => ("TRUE".into(), "True".into()),
+            (_, Some(name)) => (name.into(), name.into()),
+            (Discriminant::U32, None) => {
+                let value = value.cast_unsigned();
+                (value.to_string(), format!("Case{value}"))
+            }
+            (_, None) if value < 0 => (value.to_string(), format!("CaseMinus{}", value.unsigned_abs())),
+            (_, None) => (value.to_string(), format!("Case{value}")),
         }
     }
 
     /// The variant of the result, if this union is one or the reason why there is none: 0 selects it, and a
     /// name says so.
     fn status(&self, union: &tree::Union, discriminant: Discriminant, variants: &[Variant]) -> Option<usize> {
-        let success = variants.iter().position(|variant| variant.value == 0)?;
+        let is_zero = |variant: &Variant| variant.label.is_some_and(|label| label.value == 0);
+        let success = variants.iter().position(is_zero)?;
         let of_type = match discriminant {
             Discriminant::Bool => return None,
             Discriminant::Enumeration(item) => self.specification.types[item].named.name.as_str(),

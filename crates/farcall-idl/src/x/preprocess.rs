@@ -13,9 +13,9 @@ use std::path::Path;
 
 use self::macros::{Macro, Pending};
 use super::Options;
-use super::error::Diagnostic;
-use super::scan::{Kind, Scanner, Token, unquoted};
-use super::source::{Sources, Span};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::scan::{Kind, Scanner, Token, unquoted};
+use crate::text::source::{Sources, Span};
 
 /// How deep files may include each other.
 const MAX_DEPTH: usize = 32;

@@ -4,7 +4,6 @@ mod bodies;
 mod constants;
 mod layout;
 mod lookup;
-mod nearest;
 mod programs;
 mod undeclared;
 mod used;
@@ -13,12 +12,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use self::constants::Enumeration;
 pub(in crate::x) use self::used::{each_type, each_type_of_programs};
-use super::error::{Diagnostic, Diagnostics};
 use super::preprocess::Number;
-use super::scan::in_64_bits;
-use super::source::{Sources, Span};
 use super::syntax::*;
 use super::tree::{Body, Constant, Definition, Named, Specification, Type, Value};
+use crate::text::diagnostic::{Diagnostic, Diagnostics};
+use crate::text::scan::in_64_bits;
+use crate::text::source::{Sources, Span};
 
 /// So many faults are named; more of them seldom help.
 const MAX_FAULTS: usize = 16;

@@ -34,6 +34,8 @@ struct Derives {
     default: bool,
 }
 
+const ALL: Derives = Derives { copy: true, eq: true, default: true };
+
 impl<'p> Writer<'p> {
     pub fn new(plan: &'p Plan, config: &Config, farcall: &'p Path) -> Writer<'p> {
         Writer { plan, farcall, asynchronous: config.asynchronous, traits: derives(plan) }
@@ -51,56 +53,66 @@ impl<'p> Writer<'p> {
     }
 
     fn item(&self, index: usize) -> Result<TokenStream, Refused> {
-        let item = &self.plan.items[index];
-        let leave = spelled([item.named.name.as_str()], []);
-        let ((name, docs), derives, xdr) = (tokens(&item.named), self.derives(index), self.attributes());
-        Ok(match &item.kind {
+        let Item { named, kind } = &self.plan.items[index];
+        let name = self.name(index);
+        Ok(match kind {
             Kind::Alias(shape) => {
-                let ty = self.outermost(shape);
+                let ((_, docs), ty) = (tokens(named), self.outermost(shape));
+                let leave = spelled([named.name.as_str()], []);
                 quote!(#docs #leave pub type #name = #ty;)
             }
             Kind::Newtype(shape) => {
-                let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
-                quote!(#docs #leave #derives #xdr pub struct #name(#attribute pub #ty);)
+                let (head, attribute, ty) =
+                    (self.head(index, [], []), self.attribute(shape), self.outermost(shape));
+                quote!(#head pub struct #name(#attribute pub #ty);)
             }
-            Kind::Enumeration(enumerators) if enumerators.is_empty() => self.nothing(index),
-            Kind::Enumeration(enumerators) => self.enumeration(index, enumerators),
+            Kind::Enumeration(enumerators) if !enumerators.is_empty() => self.enumeration(index, enumerators),
             Kind::Struct(members) => {
-                let names = members.iter().map(|member| member.named.name.as_str());
-                let leave = spelled([item.named.name.as_str()], names);
+                let head = self.head(index, [], members.iter().map(|member| &member.named));
                 let members = members.iter().map(|member| self.member(member));
-                quote!(#docs #leave #derives #xdr pub struct #name { #(#members,)* })
+                quote!(#head pub struct #name { #(#members,)* })
             }
-            Kind::Union(union) if union.variants.is_empty() && union.default.is_none() => self.nothing(index),
-            Kind::Union(union) => self.union(index, union),
-            Kind::Foreign(None) => self.nothing(index),
+            Kind::Union(union) if !union.variants.is_empty() => self.union(index, union),
             // Checked here, once; used wherever it is named.
             Kind::Foreign(Some(elsewhere)) => path(elsewhere).map(|_| TokenStream::new())?,
+            // A type without values.
+            Kind::Enumeration(_) | Kind::Union(_) | Kind::Foreign(None) => {
+                let (head, farcall) = (self.head(index, [], []), &self.farcall);
+                quote!(#head pub struct #name(pub #farcall::xdr::Foreign);)
+            }
         })
     }
 
-    /// A type without values.
-    fn nothing(&self, index: usize) -> TokenStream {
-        let named = &self.plan.items[index].named;
-        let leave = spelled([named.name.as_str()], []);
-        let ((name, docs), farcall, xdr) = (tokens(named), &self.farcall, self.attributes());
-        quote! {
-            #docs
-            #leave
-            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, #farcall::Xdr)]
-            #xdr
-            pub struct #name(pub #farcall::xdr::Foreign);
-        }
+    /// What stands before a type: its documentation, leave for its name and those in it, and what it derives.
+    fn head<'n>(
+        &self,
+        index: usize,
+        variants: impl IntoIterator<Item = &'n Named>,
+        members: impl IntoIterator<Item = &'n Named>,
+    ) -> TokenStream {
+        let Item { named, kind } = &self.plan.items[index];
+        let names = |named: &'n Named| named.name.as_str();
+        let leave = spelled(
+            [named.name.as_str()].into_iter().chain(variants.into_iter().map(names)),
+            members.into_iter().map(names),
+        );
+        let (Derives { copy, eq, default }, farcall) = (self.traits[index], &self.farcall);
+        let [copy, default] = [(copy, quote!(Copy,)), (default, quote!(Default,))]
+            .map(|(derives, name)| derives.then_some(name));
+        let ordered = match kind {
+            Kind::Enumeration(all) if !all.is_empty() => Some(quote!(PartialOrd, Ord,)),
+            _ => None,
+        };
+        let eq = eq.then(|| quote!(Eq, #ordered Hash,));
+        let ((_, docs), xdr) = (tokens(named), self.attributes());
+        quote!(#docs #leave #[derive(Clone, #copy Debug, #default PartialEq, #eq #farcall::Xdr)] #xdr)
     }
 
     fn enumeration(&self, index: usize, enumerators: &[Enumerator]) -> TokenStream {
-        let named = &self.plan.items[index].named;
         let distinct = enumerators.iter().filter(|one| one.alias_of.is_none());
-        let names = [named].into_iter().chain(distinct.map(|one| &one.named));
-        let leave = spelled(names.map(|named| named.name.as_str()), []);
-        let ((name, docs), farcall, xdr) = (tokens(named), &self.farcall, self.attributes());
-        let default = self.traits[index].default.then(|| quote!(Default,));
-        let variants = enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| {
+        let head = self.head(index, distinct.clone().map(|one| &one.named), []);
+        let name = self.name(index);
+        let variants = distinct.map(|one| {
             let ((name, docs), value) = (tokens(&one.named), Literal::i32_unsuffixed(one.value));
             let default = (one.value == 0).then(|| quote!(#[default]));
             quote!(#docs #default #name = #value,)
@@ -116,10 +128,7 @@ impl<'p> Writer<'p> {
         let aliases = (!aliases.is_empty()).then(|| quote!(impl #name { #(#aliases)* }));
         let reason = self.plan.reasons.contains(&index).then(|| reason(&name, enumerators));
         quote! {
-            #docs
-            #leave
-            #[derive(Clone, Copy, Debug, #default PartialEq, Eq, PartialOrd, Ord, Hash, #farcall::Xdr)]
-            #xdr
+            #head
             pub enum #name { #(#variants)* }
             #aliases
             #reason
@@ -131,15 +140,6 @@ impl<'p> Writer<'p> {
         let (name, docs) = tokens(named);
         let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
         quote!(#docs #attribute pub #name: #ty)
-    }
-
-    /// `#[derive(…)]`
-    fn derives(&self, index: usize) -> TokenStream {
-        let (Derives { copy, eq, default }, farcall) = (self.traits[index], &self.farcall);
-        let copy = copy.then(|| quote!(Copy,));
-        let default = default.then(|| quote!(Default,));
-        let eq = eq.then(|| quote!(Eq, Hash,));
-        quote!(#[derive(Clone, #copy Debug, #default PartialEq, #eq #farcall::Xdr)])
     }
 
     /// `#[xdr(crate = …)]`, where farcall is elsewhere.
@@ -354,7 +354,7 @@ fn constant(name: &str, docs: &str, value: &Value) -> TokenStream {
 }
 
 /// An enumeration that says why there is no result is an error.
-fn reason(name: &Ident, enumerators: &[Enumerator]) -> TokenStream {
+fn reason(name: &TokenStream, enumerators: &[Enumerator]) -> TokenStream {
     let arms = enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| {
         let (name, spelled) = (ident(&one.named.name), &one.named.spelled);
         quote!(Self::#name => #spelled,)
@@ -385,8 +385,7 @@ pub fn path(text: &str) -> Result<Path, Refused> {
 
 /// What each item can derive: all that its parts can. Circles go through boxes, which only `Copy` minds.
 fn derives(plan: &Plan) -> Vec<Derives> {
-    let all = Derives { copy: true, eq: true, default: true };
-    let mut known = vec![all; plan.items.len()];
+    let mut known = vec![ALL; plan.items.len()];
     loop {
         let next: Vec<Derives> = plan.items.iter().map(|item| of_item(item, &known)).collect();
         if next == known {
@@ -397,17 +396,16 @@ fn derives(plan: &Plan) -> Vec<Derives> {
 }
 
 fn of_item(item: &Item, known: &[Derives]) -> Derives {
-    let all = Derives { copy: true, eq: true, default: true };
     let both = |a: Derives, b: Derives| Derives {
         copy: a.copy && b.copy,
         eq: a.eq && b.eq,
         default: a.default && b.default,
     };
-    let parts = shapes(&item.kind).map(|shape| of_shape(shape, known)).fold(all, both);
+    let parts = shapes(&item.kind).map(|shape| of_shape(shape, known)).fold(ALL, both);
     match &item.kind {
         Kind::Alias(_) | Kind::Newtype(_) | Kind::Struct(_) => parts,
         Kind::Enumeration(enumerators) => {
-            Derives { default: enumerators.iter().any(|enumerator| enumerator.value == 0), ..all }
+            Derives { default: enumerators.iter().any(|enumerator| enumerator.value == 0), ..ALL }
         }
         Kind::Union(_) => Derives { default: false, ..parts },
         // Of a type that is elsewhere nothing is known but that it crosses, is `Clone`, `Debug` and
@@ -417,10 +415,9 @@ fn of_item(item: &Item, known: &[Derives]) -> Derives {
 }
 
 fn of_shape(shape: &Shape, known: &[Derives]) -> Derives {
-    let all = Derives { copy: true, eq: true, default: true };
     match shape {
-        Shape::Scalar(Type::F32 | Type::F64) => Derives { eq: false, ..all },
-        Shape::Scalar(_) => all,
+        Shape::Scalar(Type::F32 | Type::F64) => Derives { eq: false, ..ALL },
+        Shape::Scalar(_) => ALL,
         Shape::Named(item) => known[*item],
         Shape::Linked(item) => Derives { copy: false, ..known[*item] },
         Shape::Chain(item) => Derives { copy: false, default: true, ..known[*item] },
@@ -431,8 +428,8 @@ fn of_shape(shape: &Shape, known: &[Derives]) -> Derives {
             let parts = of_shape(element, known);
             Derives { copy: parts.copy && *size <= 32, default: parts.default && *size <= 32, ..parts }
         }
-        Shape::Opaque(size) => Derives { copy: *size <= 32, default: *size <= 32, ..all },
-        Shape::Bytes(_) | Shape::String(_) => Derives { copy: false, ..all },
+        Shape::Opaque(size) => Derives { copy: *size <= 32, default: *size <= 32, ..ALL },
+        Shape::Bytes(_) | Shape::String(_) => Derives { copy: false, ..ALL },
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Types that are declared in line stand among the others, under a name made of those around them.
 
-use super::source::Span;
 use super::tree::Type;
+use crate::text::source::Span;
 
 /// All that was declared, in the order in which each ended.
 #[derive(Default)]

@@ -1,8 +1,8 @@
 //! Which comment belongs to what: one before it, or one after it in the same line.
 
 use super::super::docs;
-use super::super::source::{Sources, Span};
 use super::Parser;
+use crate::text::source::{Sources, Span};
 
 /// The comments between a token and the next.
 #[derive(Default)]

@@ -1,10 +1,10 @@
 //! Declarations, types, and constant expressions.
 
-use super::super::scan::{Kind, number, unquoted};
-use super::super::source::Span;
 use super::super::syntax::*;
 use super::super::tree::Type;
 use super::{Diagnostic, MAX_DEPTH, Parsed, Parser};
+use crate::text::scan::{Kind, number, unquoted};
+use crate::text::source::Span;
 
 impl Parser<'_, '_> {
     /// `T *name`, `T name`, `T name[n]`, `T name<n>`; the name may be missing.

@@ -1,8 +1,8 @@
 //! What C alone was told by `%` lines, as far as it is understood: the file may mean it.
 
-use super::super::scan::{Kind, Token};
 use super::super::syntax::*;
 use super::{Parsed, Parser};
+use crate::text::scan::{Kind, Token};
 
 impl Parser<'_, '_> {
     /// `%#define NAME number`, `%#define name type`, `%typedef type name;`. What is anything else is passed

@@ -42,10 +42,7 @@ pub fn shapes(kind: &Kind) -> Box<dyn Iterator<Item = &Shape> + '_> {
     match kind {
         Kind::Alias(shape) | Kind::Newtype(shape) => Box::new(std::iter::once(shape)),
         Kind::Struct(members) => Box::new(members.iter().map(|member| &member.shape)),
-        Kind::Union(union) => {
-            let variants = union.variants.iter().filter_map(|variant| variant.shape.as_ref());
-            Box::new(variants.chain(union.default.iter().filter_map(|default| default.shape.as_ref())))
-        }
+        Kind::Union(union) => Box::new(union.variants.iter().filter_map(|variant| variant.shape.as_ref())),
         Kind::Enumeration(_) | Kind::Foreign(_) => Box::new(std::iter::empty()),
     }
 }
@@ -55,8 +52,7 @@ fn shapes_mut(kind: &mut Kind) -> Box<dyn Iterator<Item = &mut Shape> + '_> {
         Kind::Alias(shape) | Kind::Newtype(shape) => Box::new(std::iter::once(shape)),
         Kind::Struct(members) => Box::new(members.iter_mut().map(|member| &mut member.shape)),
         Kind::Union(union) => {
-            let variants = union.variants.iter_mut().filter_map(|variant| variant.shape.as_mut());
-            Box::new(variants.chain(union.default.iter_mut().filter_map(|default| default.shape.as_mut())))
+            Box::new(union.variants.iter_mut().filter_map(|variant| variant.shape.as_mut()))
         }
         Kind::Enumeration(_) | Kind::Foreign(_) => Box::new(std::iter::empty()),
     }

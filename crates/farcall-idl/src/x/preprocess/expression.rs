@@ -1,8 +1,8 @@
 //! What the expression after `#if` comes to, and whether a macro stands for a number.
 
-use super::super::error::Diagnostic;
-use super::super::scan::{Kind, Token, in_64_bits, number, unquoted};
 use super::{Preprocessor, meant};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::scan::{Kind, Token, in_64_bits, number, unquoted};
 
 /// How deep expressions may nest, macros within macros included.
 const MAX_DEPTH: u32 = 64;

@@ -1,8 +1,8 @@
 //! `#define`: what macros stand for, and putting it in their place.
 
-use super::super::error::Diagnostic;
-use super::super::scan::{Kind, Token};
 use super::{Number, Preprocessor, meant};
+use crate::text::diagnostic::Diagnostic;
+use crate::text::scan::{Kind, Token};
 
 /// How many tokens may come out of macros, in one run.
 const MAX_EXPANDED: usize = 1 << 16;

@@ -1,10 +1,10 @@
 //! What stands in the place of a macro: its body, with arguments put in, quoted (`#`) and pasted (`##`), as C
 //! has it (ISO/IEC 9899 section 6.10.3).
 
-use super::super::error::Diagnostic;
-use super::super::scan::{Kind, Scanner, Token};
 use super::Preprocessor;
 use super::macros::Pending;
+use crate::text::diagnostic::Diagnostic;
+use crate::text::scan::{Kind, Scanner, Token};
 
 /// How deep macros may stand in the arguments of macros.
 const MAX_DEPTH: u32 = 32;

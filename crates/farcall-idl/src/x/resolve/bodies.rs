@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use super::super::syntax::*;
 use super::super::tree::{Arm, Body, Declared, Enumerator, Field, Label, Type, Union};
+use super::constants::Reckoning;
 use super::lookup::{builtin, names_itself};
 use super::{Resolver, named};
+use crate::text::source::Span;
 
 /// How many typedefs may stand between a name and what it means, where that matters.
 const MAX_ALIASES: usize = 64;
@@ -49,11 +51,8 @@ impl Resolver<'_> {
                 self.twice(name, first);
             }
             let at = given.as_ref().map_or(name.at, |amount| amount.at);
-            match value.map(in_32_bits) {
-                Ok(Some(value)) => all.push(Enumerator { named: named(name), value }),
-                Ok(None) => self.fault(at, "an enumerator is a number of 32 bits"),
-                Err(unknown) => self.refuse_unknown(at, unknown),
-            }
+            let value = self.fitting(at, value, in_32_bits, "an enumerator is a number of 32 bits");
+            all.extend(value.map(|value| Enumerator { named: named(name), value }));
         }
         all
     }
@@ -92,7 +91,7 @@ impl Resolver<'_> {
                 "a union is switched by an enumeration, a `bool`, or a number of at most 32 bits",
             );
         }
-        let enumeration = self.meant(&discriminant);
+        let enumeration = self.seen_through(&discriminant).and_then(|ty| ty.place());
         let mut seen = HashMap::new();
         let mut arms = Vec::new();
         for arm in &item.arms {
@@ -125,12 +124,8 @@ impl Resolver<'_> {
             Some((place, position)) => self.enumerator_value(place, position, 0),
             None => self.amount(scope, amount),
         };
-        match value.map(in_32_bits) {
-            Ok(Some(value)) => return Some(Label { name, value }),
-            Ok(None) => self.fault(amount.at, "a label is a number of 32 bits"),
-            Err(unknown) => self.refuse_unknown(amount.at, unknown),
-        }
-        None
+        let value = self.fitting(amount.at, value, in_32_bits, "a label is a number of 32 bits")?;
+        Some(Label { name, value })
     }
 
     /// What a declaration means, its name apart.
@@ -138,12 +133,8 @@ impl Resolver<'_> {
         match (&item.specifier, &item.shape) {
             (Specifier::Void, Shape::One) => Declared::One(Type::Void),
             (Specifier::String, Shape::One) => Declared::String { max: u32::MAX },
-            (Specifier::String, Shape::Variable(max)) => {
-                Declared::String { max: self.max(scope, max.as_ref()) }
-            }
-            (Specifier::Opaque, Shape::Variable(max)) => {
-                Declared::Bytes { max: self.max(scope, max.as_ref()) }
-            }
+            (Specifier::String, Shape::Variable(max)) => Declared::String { max: self.max(scope, max) },
+            (Specifier::Opaque, Shape::Variable(max)) => Declared::Bytes { max: self.max(scope, max) },
             (Specifier::Opaque, Shape::Fixed(size)) => Declared::Opaque { size: self.size(scope, size) },
             (Specifier::Void, _) => self.refuse(item, "there is no array of nothing, and no pointer to it"),
             (Specifier::String, _) => self.refuse(item, "a string has a length that varies: `<>`"),
@@ -162,7 +153,7 @@ impl Resolver<'_> {
             Shape::One => Declared::One(element),
             Shape::Optional => Declared::Optional(element),
             Shape::Fixed(size) => Declared::Array { element, size: self.size(scope, size) },
-            Shape::Variable(max) => Declared::List { element, max: self.max(scope, max.as_ref()) },
+            Shape::Variable(max) => Declared::List { element, max: self.max(scope, max) },
         }
     }
 
@@ -176,18 +167,31 @@ impl Resolver<'_> {
         self.number(scope, amount, MAX_FIXED_SIZE, &why).unwrap_or(0)
     }
 
-    fn max(&mut self, scope: ScopeId, amount: Option<&Amount>) -> u32 {
+    fn max(&mut self, scope: ScopeId, amount: &Option<Amount>) -> u32 {
         let why = "a length is between 0 and 4294967295";
-        amount.and_then(|amount| self.number(scope, amount, u32::MAX, why)).unwrap_or(u32::MAX)
+        amount.as_ref().and_then(|amount| self.number(scope, amount, u32::MAX, why)).unwrap_or(u32::MAX)
     }
 
     /// An unsigned number of at most `max`. Without a value the amount is refused, and for `why` if it is another
     /// number.
     pub(super) fn number(&mut self, scope: ScopeId, amount: &Amount, max: u32, why: &str) -> Option<u32> {
-        match self.amount(scope, amount).map(u32::try_from) {
-            Ok(Ok(number)) if number <= max => return Some(number),
-            Ok(_) => self.fault(amount.at, why),
-            Err(unknown) => self.refuse_unknown(amount.at, unknown),
+        let value = self.amount(scope, amount);
+        let fits = |number| u32::try_from(number).ok().filter(|number| *number <= max);
+        self.fitting(amount.at, value, fits, why)
+    }
+
+    /// A value as `fit` makes it, which refuses one that does not fit.
+    fn fitting<T>(
+        &mut self,
+        at: Span,
+        value: Reckoning,
+        fit: impl Fn(i128) -> Option<T>,
+        why: &str,
+    ) -> Option<T> {
+        match value.map(fit) {
+            Ok(Some(value)) => return Some(value),
+            Ok(None) => self.fault(at, why),
+            Err(unknown) => self.refuse_unknown(at, unknown),
         }
         None
     }
@@ -213,20 +217,10 @@ impl Resolver<'_> {
 
     /// What a type is when aliases are seen through, unless it is an enumeration, a struct or a union.
     fn plain(&self, ty: &Type) -> Option<Type> {
-        match self.seen_through(ty)? {
-            Type::Defined(_) => None,
-            plain => Some(plain),
-        }
+        self.seen_through(ty).filter(|ty| ty.place().is_none())
     }
 
-    /// The definition that a type is when aliases are seen through.
-    fn meant(&self, ty: &Type) -> Option<usize> {
-        match self.seen_through(ty)? {
-            Type::Defined(place) => Some(place),
-            _ => None,
-        }
-    }
-
+    /// What a type is when aliases are seen through.
     fn seen_through(&self, ty: &Type) -> Option<Type> {
         let mut ty = ty.clone();
         for _ in 0..MAX_ALIASES {
@@ -238,16 +232,17 @@ impl Resolver<'_> {
             ty = match specifier {
                 Specifier::Plain(plain) => return Some(plain.clone()),
                 Specifier::Inline(place) => Type::Defined(*place),
-                Specifier::Named(path) if self.external.contains(path.parts.last()?.as_str()) => {
-                    return Some(Type::Foreign(path.parts.last()?.clone()));
-                }
-                Specifier::Named(path) => match self.find_type(item.scope, path) {
-                    Some(next) => Type::Defined(next),
-                    None => {
-                        return builtin(path.parts.last()?)
-                            .or(Some(Type::Foreign(path.parts.last()?.clone())));
+                Specifier::Named(path) => {
+                    let name = path.parts.last()?;
+                    let foreign = Type::Foreign(name.clone());
+                    if self.external.contains(name.as_str()) {
+                        return Some(foreign);
                     }
-                },
+                    match self.find_type(item.scope, path) {
+                        Some(next) => Type::Defined(next),
+                        None => return Some(builtin(name).unwrap_or(foreign)),
+                    }
+                }
                 _ => return None,
             };
         }

@@ -1,9 +1,9 @@
 //! What constants and enumerators come to.
 
-use super::super::source::Span;
 use super::super::syntax::*;
 use super::lookup::builtin_value;
 use super::{Reckoned, Resolver, ValueId};
+use crate::text::source::Span;
 
 /// How many constants may have to be reckoned first, one for the other.
 const MAX_DEPTH: u32 = 128;
@@ -23,7 +23,7 @@ pub(super) struct Enumeration {
     values: Vec<Result<i128, Unknown>>,
 }
 
-type Reckoning = Result<i128, Unknown>;
+pub(super) type Reckoning = Result<i128, Unknown>;
 
 impl Resolver<'_> {
     /// The value of an expression that stands in a namespace.

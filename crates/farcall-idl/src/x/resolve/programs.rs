@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::super::source::Span;
 use super::super::syntax::*;
 use super::super::tree::{Argument, Procedure, Program, Version};
 use super::{Resolver, named};
+use crate::text::source::Span;
 
 /// What the numbers of programs, versions and procedures may be.
 const NUMBERS: &str = "this number is between 0 and 4294967295";

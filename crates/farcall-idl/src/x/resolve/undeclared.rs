@@ -1,10 +1,10 @@
 //! Names that are used and declared nowhere: what is told of them.
 
-use super::super::error::{Diagnostic, Undeclared};
-use super::super::source::Span;
 use super::Resolver;
 use super::lookup::{BUILTIN_VALUES, builtin_types};
-use super::nearest::nearest;
+use crate::text::diagnostic::{Diagnostic, Undeclared};
+use crate::text::nearest::nearest;
+use crate::text::source::Span;
 
 /// The words that begin a type without being a name.
 const TYPE_WORDS: [&str; 13] = [
@@ -15,28 +15,28 @@ const TYPE_WORDS: [&str; 13] = [
 impl Resolver<'_> {
     /// A type may be left to the user, but only if the user says so: a misspelt name would be left as well.
     pub(super) fn undeclared_type(&mut self, at: Span, name: &str) {
-        let declared = self.types.keys().map(|(_, declared)| *declared);
-        let known = declared.chain(builtin_types()).chain(TYPE_WORDS);
-        let similar = if self.suggestions > 0 { nearest(name, known).map(str::to_owned) } else { None };
-        let elsewhere = format!(
-            "if another file declares it, give that file's directory as `-I DIRECTORY`; if only C does, leave it to Rust: \
-             `external(\"{name}\")` in `include_x!`, `--external {name}` on the command line"
+        let known = self.types.keys().map(|(_, declared)| *declared).chain(builtin_types()).chain(TYPE_WORDS);
+        let similar = self.similar(name, known);
+        let otherwise = format!(
+            "leave it to Rust: `external(\"{name}\")` in `include_x!`, `--external {name}` on the command line"
         );
-        self.tell_undeclared(at, "type", similar, elsewhere, Undeclared::Type(name.to_owned()));
+        self.tell_undeclared(at, "type", similar, otherwise, Undeclared::Type(name.to_owned()));
     }
 
     /// A constant's value is always needed.
     pub(super) fn undeclared_constant(&mut self, at: Span, name: String) {
-        let last = name.rsplit("::").next().unwrap_or(&name);
         let macros = self.numbers.iter().flat_map(|numbers| numbers.keys()).map(String::as_str);
         let declared = self.values.keys().map(|(_, declared)| *declared).chain(macros);
         let known = declared.chain(BUILTIN_VALUES.iter().map(|(known, _)| *known));
-        let similar = if self.suggestions > 0 { nearest(last, known).map(str::to_owned) } else { None };
-        let elsewhere = format!(
-            "if another file declares it, give that file's directory as `-I DIRECTORY`; if only C does, give its value: \
-             `define = \"{name}=VALUE\"` in `include_x!`, `-D {name}=VALUE` on the command line"
+        let similar = self.similar(name.rsplit("::").next().unwrap_or(&name), known);
+        let otherwise = format!(
+            "give its value: `define = \"{name}=VALUE\"` in `include_x!`, `-D {name}=VALUE` on the command line"
         );
-        self.tell_undeclared(at, "constant", similar, elsewhere, Undeclared::Constant(name));
+        self.tell_undeclared(at, "constant", similar, otherwise, Undeclared::Constant(name));
+    }
+
+    fn similar<'n>(&self, name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
+        if self.suggestions > 0 { nearest(name, known).map(str::to_owned) } else { None }
     }
 
     fn tell_undeclared(
@@ -44,13 +44,16 @@ impl Resolver<'_> {
         at: Span,
         kind: &str,
         similar: Option<String>,
-        elsewhere: String,
+        otherwise: String,
         what: Undeclared,
     ) {
         self.suggestions = self.suggestions.saturating_sub(1);
         let (Undeclared::Type(name) | Undeclared::Constant(name)) = &what;
         let message = format!("no {kind} `{name}` is declared");
         let similar = similar.map(|similar| format!("a similar name is declared: `{similar}`"));
+        let elsewhere = format!(
+            "if another file declares it, give that file's directory as `-I DIRECTORY`; if only C does, {otherwise}"
+        );
         self.push(|sources| {
             let fault = Diagnostic::new(sources, at, message).about_undeclared(what);
             similar.into_iter().chain([elsewhere]).fold(fault, Diagnostic::help)

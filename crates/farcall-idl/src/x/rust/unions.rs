@@ -1,47 +1,40 @@
 //! Unions as enums: a variant for each label, and what is success of those that say so.
 
-use proc_macro2::{Ident, Literal, TokenStream};
+use proc_macro2::{Literal, TokenStream};
 use quote::quote;
 
-use super::{Writer, spelled, tokens};
+use super::{Writer, tokens};
 use crate::x::plan::names::ident;
-use crate::x::plan::{Discriminant, Kind, Shape, Union, Variant};
+use crate::x::plan::{Discriminant, Kind, Label, Shape, Union, Variant};
 
 impl Writer<'_> {
     pub(super) fn union(&self, index: usize, union: &Union) -> TokenStream {
-        let named = &self.plan.items[index].named;
-        let variants = union.variants.iter().map(|variant| &variant.named);
-        let names =
-            [named].into_iter().chain(variants).chain(union.default.iter().map(|default| &default.named));
-        let leave = spelled(names.map(|named| named.name.as_str()), []);
-        let ((name, docs), derives, xdr) = (tokens(named), self.derives(index), self.attributes());
+        let head = self.head(index, union.variants.iter().map(|variant| &variant.named), []);
+        let name = self.name(index);
         let variants = union.variants.iter().map(|variant| {
             let (name, docs) = tokens(&variant.named);
-            let tag = self.value(union.discriminant, variant, true);
             let content = variant.shape.as_ref().map(|shape| {
                 let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
-                quote!((#attribute #ty))
+                quote!(#attribute #ty)
             });
-            quote!(#docs #[xdr(tag = #tag)] #name #content,)
-        });
-        let default = union.default.as_ref().map(|default| {
-            let (name, docs) = tokens(&default.named);
-            let discriminant = self.discriminant(union.discriminant);
-            let content = default.shape.as_ref().map(|shape| {
-                let (attribute, ty) = (self.attribute(shape), self.outermost(shape));
-                quote!(, #attribute #ty)
-            });
-            quote!(#docs #[xdr(default)] #name(#discriminant #content),)
+            match variant.label {
+                Some(label) => {
+                    let tag = self.value(union.discriminant, label, true);
+                    let content = content.map(|content| quote!((#content)));
+                    quote!(#docs #[xdr(tag = #tag)] #name #content,)
+                }
+                None => {
+                    let discriminant = self.discriminant(union.discriminant);
+                    let content = content.map(|content| quote!(, #content));
+                    quote!(#docs #[xdr(default)] #name(#discriminant #content),)
+                }
+            }
         });
         let success = union.status.map(|success| self.success(&name, union, success));
         quote! {
-            #docs
-            #leave
-            #derives
-            #xdr
+            #head
             pub enum #name {
                 #(#variants)*
-                #default
             }
             #success
         }
@@ -57,9 +50,9 @@ impl Writer<'_> {
     }
 
     /// What selects a variant: as a tag, or as a value of the discriminant's type.
-    fn value(&self, discriminant: Discriminant, variant: &Variant, tag: bool) -> TokenStream {
+    fn value(&self, discriminant: Discriminant, label: Label, tag: bool) -> TokenStream {
         let number = |value| quote!(#value);
-        match (discriminant, variant.enumerator) {
+        match (discriminant, label.enumerator) {
             (Discriminant::Enumeration(item), Some(enumerator)) => {
                 let name = self.name(item);
                 match &self.plan.items[item].kind {
@@ -67,16 +60,16 @@ impl Writer<'_> {
                         let enumerator = ident(&enumerators[enumerator].named.name);
                         quote!(#name::#enumerator)
                     }
-                    _ => number(Literal::i32_unsuffixed(variant.value)),
+                    _ => number(Literal::i32_unsuffixed(label.value)),
                 }
             }
-            (Discriminant::U32, _) if !tag => number(Literal::u32_unsuffixed(variant.value.cast_unsigned())),
-            _ => number(Literal::i32_unsuffixed(variant.value)),
+            (Discriminant::U32, _) if !tag => number(Literal::u32_unsuffixed(label.value.cast_unsigned())),
+            _ => number(Literal::i32_unsuffixed(label.value)),
         }
     }
 
     /// `ok` and `into_ok`: the result, or the reason why there is none.
-    fn success(&self, name: &Ident, union: &Union, success: usize) -> TokenStream {
+    fn success(&self, name: &TokenStream, union: &Union, success: usize) -> TokenStream {
         let Variant { named, shape, .. } = &union.variants[success];
         let (variant, reason) = (ident(&named.name), self.discriminant(union.discriminant));
         let plain = |shape: &Shape| self.outermost(shape);
@@ -84,31 +77,31 @@ impl Writer<'_> {
             Some(ty) => (ty.clone(), quote!(&#ty), quote!((value)), quote!(value)),
             None => (quote!(()), quote!(()), TokenStream::new(), quote!(())),
         };
-        let others =
-            union.variants.iter().enumerate().filter(|(at, _)| *at != success).map(|(_, variant)| {
-                let (name, value) =
-                    (ident(&variant.named.name), self.value(union.discriminant, variant, false));
-                let value = match (union.discriminant, variant.enumerator) {
+        // Of all other values the variant holds which one it is.
+        let others = |held: TokenStream| -> Vec<TokenStream> {
+            let others = union.variants.iter().enumerate().filter(|(at, _)| *at != success);
+            let arm = |(_, variant): (usize, &Variant)| {
+                let name = ident(&variant.named.name);
+                let (pattern, value) = match (union.discriminant, variant.label) {
+                    (_, None) => (quote!((reason, ..)), held.clone()),
                     // A label that its enumeration does not have never crosses.
-                    (Discriminant::Enumeration(_), None) => quote!(::core::unreachable!()),
-                    _ => value,
+                    (Discriminant::Enumeration(_), Some(Label { enumerator: None, .. })) => {
+                        (quote!({ .. }), quote!(::core::unreachable!()))
+                    }
+                    (discriminant, Some(label)) => (quote!({ .. }), self.value(discriminant, label, false)),
                 };
-                quote!(Self::#name { .. } => ::core::result::Result::Err(#value),)
-            });
-        let default = |reason: TokenStream| {
-            let name = union.default.as_ref().map(|default| ident(&default.named.name));
-            name.map(|name| quote!(Self::#name(reason, ..) => ::core::result::Result::Err(#reason),))
+                quote!(Self::#name #pattern => ::core::result::Result::Err(#value),)
+            };
+            others.map(arm).collect()
         };
-        let (lent_default, default) = (default(quote!(*reason)), default(quote!(reason)));
-        let others: Vec<TokenStream> = others.collect();
+        let (others_lent, others) = (others(quote!(*reason)), others(quote!(reason)));
         quote! {
             impl #name {
                 /// The result, or the reason why there is none.
                 pub fn ok(&self) -> ::core::result::Result<#lent, #reason> {
                     match self {
                         Self::#variant #pattern => ::core::result::Result::Ok(#value),
-                        #(#others)*
-                        #lent_default
+                        #(#others_lent)*
                     }
                 }
 
@@ -117,7 +110,6 @@ impl Writer<'_> {
                     match self {
                         Self::#variant #pattern => ::core::result::Result::Ok(#value),
                         #(#others)*
-                        #default
                     }
                 }
             }

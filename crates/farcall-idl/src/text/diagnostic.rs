@@ -1,4 +1,5 @@
-//! What is wrong with an `.x` file: the file, the line, the column, and the line itself, underlined.
+//! What is wrong with a file that a front end reads: the file, the line, the column, and the line itself,
+//! underlined.
 
 use std::fmt;
 
@@ -25,9 +26,9 @@ pub struct Diagnostic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Undeclared {
-    /// The name of a type: [`Options::external`](super::Options::external) leaves it to the user.
+    /// The name of a type: [`Options::external`](crate::x::Options::external) leaves it to the user.
     Type(String),
-    /// The name of a constant: [`Options::defines`](super::Options::defines) gives it a value.
+    /// The name of a constant: [`Options::defines`](crate::x::Options::defines) gives it a value.
     Constant(String),
 }
 
@@ -53,7 +54,7 @@ struct Excerpt {
 
 impl Diagnostic {
     /// Something is wrong at `span`.
-    pub(super) fn new(sources: &Sources, span: Span, message: impl Into<String>) -> Self {
+    pub(crate) fn new(sources: &Sources, span: Span, message: impl Into<String>) -> Self {
         let mut included = Vec::new();
         let mut above = sources.get(span.file).included;
         while let Some(at) = above
@@ -70,7 +71,7 @@ impl Diagnostic {
     }
 
     /// Something is wrong, but not at a place.
-    pub(super) fn nowhere(message: impl Into<String>) -> Self {
+    pub(crate) fn nowhere(message: impl Into<String>) -> Self {
         Diagnostic {
             message: message.into(),
             place: None,
@@ -81,23 +82,23 @@ impl Diagnostic {
     }
 
     /// What to do about it; may be said several times.
-    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
         self
     }
 
     /// Notes the name, declared nowhere, that the diagnostic is about.
-    pub(super) fn about_undeclared(self, name: Undeclared) -> Self {
+    pub(crate) fn about_undeclared(self, name: Undeclared) -> Self {
         Diagnostic { undeclared: Some(name), ..self }
     }
 
     /// It is not that wrong.
-    pub(super) fn warning(self) -> Self {
+    pub(crate) fn warning(self) -> Self {
         Diagnostic { warning: true, ..self }
     }
 
     /// Another place that has to do with it.
-    pub(super) fn see(mut self, sources: &Sources, span: Span, why: impl Into<String>) -> Self {
+    pub(crate) fn see(mut self, sources: &Sources, span: Span, why: impl Into<String>) -> Self {
         if let Some(place) = &mut self.place {
             place.other = Some((Excerpt::new(sources, span), why.into()));
         }
@@ -200,7 +201,7 @@ impl Excerpt {
 
 /// All that is wrong with a file: at least one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnostics(pub(super) Vec<Diagnostic>);
+pub struct Diagnostics(pub(crate) Vec<Diagnostic>);
 
 impl Diagnostics {
     /// Each, in the order in which they were found.

@@ -9,7 +9,7 @@ use super::source::Span;
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A keyword or a name.
     Word,
     /// `12`, `0xffULL`, `1'000`; what it stands for is seen later.
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 
 /// A piece of the text that means something.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token {
+pub(crate) struct Token {
     pub kind: Kind,
     /// Its characters.
     pub text: Span,
@@ -44,7 +44,7 @@ pub(super) struct Token {
 
 /// Gives the tokens of one text, one after the other.
 #[derive(Clone)]
-pub(super) struct Scanner {
+pub(crate) struct Scanner {
     file: u32,
     text: Rc<str>,
     at: usize,
@@ -197,13 +197,13 @@ fn is_word(byte: u8) -> bool {
 }
 
 /// Whether a constant can have this value: signed or unsigned, in 64 bits.
-pub(super) fn in_64_bits(value: &i128) -> bool {
+pub(crate) fn in_64_bits(value: &i128) -> bool {
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(value)
 }
 
 /// The value of a number as C writes it: decimal, octal or hexadecimal; none if it is none, or larger than
 /// can be reckoned with.
-pub(super) fn number(text: &str) -> Option<i128> {
+pub(crate) fn number(text: &str) -> Option<i128> {
     let digits = text.trim_end_matches(['u', 'U', 'l', 'L']).replace('\'', "");
     let (digits, radix) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
@@ -214,7 +214,7 @@ pub(super) fn number(text: &str) -> Option<i128> {
 }
 
 /// What stands between quotes, with C's escapes of one character undone.
-pub(super) fn unquoted(text: &str) -> String {
+pub(crate) fn unquoted(text: &str) -> String {
     let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or("");
     let mut out = String::new();
     let mut characters = inner.chars();

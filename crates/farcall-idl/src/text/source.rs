@@ -13,7 +13,7 @@ const MAX_FILES: usize = 1 << 10;
 
 /// A piece of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// Which text: its place in [`Sources`].
     pub file: u32,
     pub start: u32,
@@ -28,7 +28,7 @@ impl Span {
 }
 
 /// A text, and where it is from.
-pub(super) struct Source {
+pub(crate) struct Source {
     /// As messages name it.
     pub name: String,
     /// Where what it includes is looked for first.
@@ -42,7 +42,7 @@ pub(super) struct Source {
 
 /// All texts of one run.
 #[derive(Default)]
-pub(super) struct Sources {
+pub(crate) struct Sources {
     all: Vec<Source>,
     total: usize,
     /// Those that were read from files.

@@ -5,7 +5,7 @@ const MAX_LENGTH: usize = 64;
 
 /// The candidate with the fewest insertions, deletions, replacements and swaps of neighbours (Damerau 1964),
 /// if they are few: at most a third of the name's letters, and three. Of several the first in the alphabet.
-pub(super) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > MAX_LENGTH {
         return None;
     }
