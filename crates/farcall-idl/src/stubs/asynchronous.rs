@@ -81,8 +81,8 @@ fn method(procedure: &Procedure) -> TokenStream {
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     let asynchronous = format_ident!("{}Async", source.name);
-    let Procedure { number, name, result, .. } = procedure;
-    let exception = procedure.raised(source);
+    let Procedure { number, name, .. } = procedure;
+    let answer = procedure.answer(source);
     let decode = procedure.decode(source);
     let names = procedure.names();
     let passed = procedure.passed();
@@ -90,7 +90,7 @@ fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
         #number => match #farcall::stub::arguments(&mut __arguments, #decode) {
             ::core::result::Result::Ok(#names) => {
                 let __outcome = <S as #asynchronous>::#name(&self.0, #passed).await;
-                #farcall::stub::reply::<#result, #exception>(&mut #farcall::xdr::Encoder::new(&mut __reply), __outcome)
+                #farcall::stub::reply::<#answer>(&mut #farcall::xdr::Encoder::new(&mut __reply), __outcome)
             }
             ::core::result::Result::Err(__why) => #farcall::stub::Dispatched::BadArguments(__why),
         },

@@ -2,7 +2,6 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::Type;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
@@ -35,9 +34,8 @@ fn program(source: &Source, (program, version): (u32, u32)) -> TokenStream {
 fn assertions(source: &Source) -> TokenStream {
     let farcall = &source.farcall;
     let returns = source.procedures.iter().map(|procedure| {
-        let Procedure { output, result, .. } = procedure;
-        let exception = procedure.raised(source);
-        quote_spanned!(output.span()=> #farcall::stub::returns::<#output, #result, #exception>();)
+        let (output, answer) = (&procedure.output, procedure.answer(source));
+        quote_spanned!(output.span()=> #farcall::stub::returns::<#output, #answer>();)
     });
     quote! {
         const _: () = {
@@ -142,15 +140,15 @@ fn described(procedure: &Procedure) -> TokenStream {
 /// `1 => serve(arguments, reply, |d| Ok((…)), |(key,)| Store::get(self, key)),`
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let Source { farcall, name: interface, .. } = source;
-    let Procedure { number, name, output, result, .. } = procedure;
-    let exception = procedure.raised(source);
+    let Procedure { number, name, output, .. } = procedure;
+    let answer = procedure.answer(source);
     let decode = procedure.decode(source);
     let names = procedure.names();
     let passed = procedure.passed();
     let span = Span::call_site().located_at(output.span());
     let call = quote_spanned!(span=> <Self as #interface>::#name(self, #passed));
     quote! {
-        #number => #farcall::stub::serve::<_, #result, #exception>(
+        #number => #farcall::stub::serve::<_, #answer>(
             __arguments,
             __reply,
             #decode,
@@ -160,11 +158,17 @@ fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
 }
 
 impl Procedure {
-    /// The type of its exception, declared or not.
-    pub(super) fn raised(&self, source: &Source) -> Type {
+    /// The types of its result and of its exception, declared or not.
+    pub(super) fn answer(&self, source: &Source) -> TokenStream {
+        let Procedure { result, exception, .. } = self;
         let farcall = &source.farcall;
-        let span = self.output.span();
-        self.exception.clone().unwrap_or_else(|| syn::parse_quote_spanned!(span=> #farcall::Never))
+        match exception {
+            Some(exception) => quote!(#result, #exception),
+            None => {
+                let never = quote_spanned!(self.output.span()=> #farcall::Never);
+                quote!(#result, #never)
+            }
+        }
     }
 
     /// The closure that decodes all arguments, as one tuple.

@@ -139,18 +139,9 @@ fn starts(source: &Source) -> TokenStream {
     let client = source.client_name();
     let start = source.start_name();
     let about = format!(" Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`].");
-    let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
-        let Procedure { name: method, result, .. } = procedure;
-        let exception = procedure.raised(source);
-        let about = format!(" Starts [`{name}::{method}`].");
-        let parameters = procedure.parameters();
-        let start = forward(source, index, &format_ident!("start"));
-        quote! {
-            #[doc = #about]
-            pub fn #method(&self, #parameters) -> #farcall::Pending<#result, #exception> {
-                #start
-            }
-        }
+    let methods = methods(source, ["Starts", ""], |index, procedure| {
+        let answer = procedure.answer(source);
+        (quote!(#farcall::Pending<#answer>), forward(source, index, &format_ident!("start")))
     });
     quote! {
         #[doc = #about]
@@ -160,7 +151,7 @@ fn starts(source: &Source) -> TokenStream {
         }
 
         impl #start<'_> {
-            #(#methods)*
+            #methods
         }
     }
 }
@@ -172,19 +163,14 @@ fn multi(source: &Source) -> TokenStream {
     let prepare = source.prepare_name();
     let about =
         format!(" Calls every member of a group of [`{name}`]s; made by {}.", source.link("Group::multi"));
-    let methods = source.procedures.iter().map(|procedure| {
-        let Procedure { name: method, result, .. } = procedure;
-        let exception = procedure.raised(source);
-        let about = format!(" Calls [`{name}::{method}`] of every member.");
-        let parameters = procedure.parameters();
+    let methods = methods(source, ["Calls", " of every member"], |_, procedure| {
+        let (answer, name) = (procedure.answer(source), &procedure.name);
         let arguments = procedure.arguments.iter().map(|argument| &argument.name);
-        quote! {
-            #[doc = #about]
-            pub fn #method(&self, #parameters) -> #farcall::Multi<#result, #exception, M> {
-                let __prepared = #prepare.#method(#(#arguments),*);
-                #farcall::Multi::new(::core::clone::Clone::clone(&self.members), __prepared)
-            }
-        }
+        let body = quote! {
+            let __prepared = #prepare.#name(#(#arguments),*);
+            #farcall::Multi::new(::core::clone::Clone::clone(&self.members), __prepared)
+        };
+        (quote!(#farcall::Multi<#answer, M>), body)
     });
     quote! {
         #[doc = #about]
@@ -195,7 +181,7 @@ fn multi(source: &Source) -> TokenStream {
         }
 
         impl<M> #multi<M> {
-            #(#methods)*
+            #methods
         }
     }
 }
@@ -208,25 +194,16 @@ fn prepare(source: &Source) -> TokenStream {
         " Encodes calls of [`{name}`] that are not made yet, for {}.",
         source.link("Group::multi_each")
     );
-    let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
-        let Procedure { name: method, output, result, .. } = procedure;
-        let exception = procedure.raised(source);
-        let about = format!(" Encodes the arguments of [`{name}::{method}`].");
-        let parameters = procedure.parameters();
-        let encode = encode(source, procedure);
-        let span = Span::call_site().located_at(output.span());
+    let methods = methods(source, ["Encodes the arguments of", ""], |index, procedure| {
+        let (answer, encode) = (procedure.answer(source), encode(source, procedure));
+        let span = Span::call_site().located_at(procedure.output.span());
         let prepared = quote_spanned! {span=>
             #farcall::multi::Prepared::new(
                 &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
                 #encode,
             )
         };
-        quote! {
-            #[doc = #about]
-            pub fn #method(&self, #parameters) -> #farcall::multi::Prepared<#result, #exception> {
-                #prepared
-            }
-        }
+        (quote!(#farcall::multi::Prepared<#answer>), prepared)
     });
     quote! {
         #[doc = #about]
@@ -234,22 +211,41 @@ fn prepare(source: &Source) -> TokenStream {
         #visibility struct #prepare;
 
         impl #prepare {
-            #(#methods)*
+            #methods
         }
     }
+}
+
+/// A method for each procedure, of the type and with the body that `of` gives. `about` is what it does, before
+/// and after the procedure's name.
+fn methods(
+    source: &Source,
+    [before, after]: [&str; 2],
+    of: impl Fn(usize, &Procedure) -> (TokenStream, TokenStream),
+) -> TokenStream {
+    let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
+        let (name, parameters) = (&procedure.name, procedure.parameters());
+        let about = format!(" {before} [`{}::{name}`]{after}.", source.name);
+        let (output, body) = of(index, procedure);
+        quote! {
+            #[doc = #about]
+            pub fn #name(&self, #parameters) -> #output {
+                #body
+            }
+        }
+    });
+    methods.collect()
 }
 
 /// The body of a method: the binding's `call` or `start`, with the procedure's facts and its arguments.
 fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
     let Source { farcall, name, .. } = source;
     let procedure = &source.procedures[index];
-    let Procedure { output, result, .. } = procedure;
-    let exception = procedure.raised(source);
-    let encode = encode(source, procedure);
+    let (answer, encode) = (procedure.answer(source), encode(source, procedure));
     // What the compiler finds wrong with the types is shown where the interface names them.
-    let span = Span::call_site().located_at(output.span());
+    let span = Span::call_site().located_at(procedure.output.span());
     quote_spanned! {span=>
-        self.binding.#how::<#result, #exception>(
+        self.binding.#how::<#answer>(
             &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
             #encode,
         )
