@@ -23,10 +23,8 @@ mod decode;
 mod encode;
 mod error;
 mod example;
+mod print;
 mod question;
-mod sink;
-
-use std::io;
 
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types, field};
 use farcall_xdr::{Decoder, Encoder};
@@ -36,9 +34,8 @@ use crate::{Interface, Procedure};
 pub use error::Error;
 use error::Path;
 pub use example::example;
+pub use print::{Layout, write};
 pub use question::{Question, Subject};
-pub use sink::Layout;
-use sink::{Builder, Nothing, Printer};
 
 /// How deep values may nest.
 const MAX_DEPTH: usize = 128;
@@ -58,32 +55,9 @@ pub fn encode(types: &Types, ty: &Type, value: &Value, out: &mut Encoder<'_>) ->
 /// At which byte it is not such a value.
 pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, Error> {
     types.check(std::slice::from_ref(ty))?;
-    let mut value = Builder::default();
-    decode::Reader { types }.value(ty, bytes, &Path::ROOT, &mut value)?;
-    Ok(value.finish())
-}
-
-/// Decodes a value of the type `ty`, of which `bytes` are all, and writes it as JSON part by part: however
-/// many parts it has, it takes no memory but that of its longest text. Nothing is written of what is no such
-/// value.
-///
-/// # Errors
-/// At which byte it is not such a value; inside, what became of writing.
-pub fn write(
-    types: &Types,
-    ty: &Type,
-    bytes: &[u8],
-    layout: Layout,
-    out: &mut dyn io::Write,
-) -> Result<io::Result<()>, Error> {
-    types.check(std::slice::from_ref(ty))?;
-    let reader = decode::Reader { types };
-    let mut decoder = Decoder::new(bytes);
-    reader.value(ty, &mut decoder, &Path::ROOT, &mut Nothing)?;
-    decoder.finish().map_err(|why| Path::ROOT.error(why.to_string()))?;
-    let mut printer = Printer::new(out, layout);
-    reader.value(ty, &mut Decoder::new(bytes), &Path::ROOT, &mut printer)?;
-    Ok(printer.done)
+    let reader = decode::Reader::new(types, true, None);
+    let decoded = reader.value(ty, bytes, &Path::ROOT, serde_json::value::Serializer);
+    decoded.map_err(|why| reader.refusal().unwrap_or_else(|| Path::ROOT.error(why.to_string())))
 }
 
 /// Encodes the arguments of a call: an object by their names, an array in their order, or, of a single

@@ -1,222 +1,333 @@
-//! From XDR to JSON: one walk over the bytes, which tells a [`Sink`] what it finds.
+//! From XDR to what serde serializes: into a JSON value in memory, or on paper at once.
+
+use std::cell::RefCell;
 
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{self as xdr, Decode, Decoder, ErrorKind};
-use serde_json::{Number, Value};
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde_json::{Number, Value, json};
 
 use super::error::{Error, Path, UNDECLARED};
-use super::sink::Sink;
 use super::{Form, MAX_DEPTH, encode::base64, form, nullable};
 
+/// Walks the bytes of one value.
 pub(super) struct Reader<'a> {
-    pub(super) types: &'a Types,
+    types: &'a Types,
+    /// Whether the value is kept, and its parts are charged for that.
+    kept: bool,
+    /// Is told what is found.
+    watch: Option<&'a dyn Watch>,
+    /// Why the walk has ended; what serde returns says no more than that it has.
+    refusal: RefCell<Option<Error>>,
 }
 
-type Done = Result<(), Error>;
+/// Is told the parts of a value in order.
+pub(super) trait Watch {
+    /// A value that is neither an array nor an object.
+    fn leaf(&self, value: &Value, at: &Path<'_>);
+    /// The value at `at` is an arm of the union at a place of the table. The integer selects the arm.
+    fn variant(&self, place: u32, arm: usize, tag: i32, at: &Path<'_>);
+}
+
+/// A vector that grows has room for twice as much as is in it, and while it grows for that again.
+const GROWTH: usize = 3;
+
+/// A part of a value, which serializes as what the bytes hold that come next.
+struct Part<'d, 'a, 'b> {
+    reader: &'d Reader<'a>,
+    form: PartForm<'a>,
+    bytes: RefCell<&'d mut Decoder<'b>>,
+    at: &'d Path<'d>,
+}
+
+#[derive(Clone, Copy)]
+enum PartForm<'a> {
+    Value(&'a Type),
+    Fields(&'a [Field]),
+    /// Of the union's arm of all other integers: which one it is, then the fields.
+    Other(u32, i32, &'a [Field]),
+}
+
+impl Serialize for Part<'_, '_, '_> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let bytes = &mut **self.bytes.borrow_mut();
+        match self.form {
+            PartForm::Value(ty) => self.reader.value(ty, bytes, self.at, out),
+            PartForm::Fields(fields) => self.reader.fields(fields, bytes, self.at, out),
+            PartForm::Other(place, tag, fields) => {
+                self.reader.other((place, tag), fields, bytes, self.at, out)
+            }
+        }
+    }
+}
 
 impl<'a> Reader<'a> {
-    pub(super) fn value<S: Sink>(
+    pub(super) fn new(types: &'a Types, kept: bool, watch: Option<&'a dyn Watch>) -> Reader<'a> {
+        Reader { types, kept, watch, refusal: RefCell::default() }
+    }
+
+    /// Why the walk has ended, if it was not the serializer that failed.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        self.refusal.take()
+    }
+
+    /// Walks to the end of a value, and keeps nothing.
+    pub(super) fn walk(&self, ty: &'a Type, bytes: &mut Decoder<'_>) -> Result<(), Error> {
+        let mut nowhere = serde_json::Serializer::new(std::io::sink());
+        let walked = self.value(ty, bytes, &Path::ROOT, &mut nowhere);
+        walked.map_err(|why| self.refusal().unwrap_or_else(|| Path::ROOT.error(why.to_string())))
+    }
+
+    pub(super) fn value<S: Serializer>(
         &self,
         ty: &'a Type,
         bytes: &mut Decoder<'_>,
         at: &Path<'_>,
-        out: &mut S,
-    ) -> Done {
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
         if at.depth >= MAX_DEPTH {
-            return Err(at.error(format!("nested deeper than {MAX_DEPTH}")));
+            return Err(self.refuse(at.error(format!("nested deeper than {MAX_DEPTH}"))));
         }
-        charge(S::VALUE_BYTES, bytes, at)?;
+        // Where nothing is kept the charge is for the time: of values without bytes there may be any number.
+        self.charge(if self.kept { GROWTH * size_of::<Value>() } else { 8 }, bytes, at)?;
         match ty {
             Type::Array { size, element } => self.elements(element, *size as usize, bytes, at, out),
             Type::List { max, element } => {
-                let count = wrap(bytes.count(), at)?;
-                wrap(within(count, *max, bytes), at)?;
-                self.elements(element, count, bytes, at, out)
+                let count = bytes.count().and_then(|count| within(count, *max, bytes).map(|()| count));
+                self.elements(element, self.wrap(count, at)?, bytes, at, out)
             }
-            Type::Optional(inner) => match wrap(bytes.bool(), at)? {
-                false => {
-                    out.leaf(Value::Null, at);
-                    Ok(())
-                }
+            Type::Optional(inner) => match self.wrap(bytes.bool(), at)? {
+                false => self.leaf(&Value::Null, at, out),
                 true if nullable(self.types, inner) => {
-                    out.begin(b'[');
-                    self.value(inner, bytes, &at.index(0), out)?;
-                    out.end(b']');
-                    Ok(())
+                    let mut brackets = out.serialize_seq(None)?;
+                    let part = PartForm::Value(inner);
+                    brackets.serialize_element(&self.part(part, bytes, &at.index(0)))?;
+                    brackets.end()
                 }
                 true => self.value(inner, bytes, &at.inside(), out),
             },
             Type::Chain(element) => {
-                out.begin(b'[');
+                let mut list = out.serialize_seq(None)?;
                 let mut index = 0;
-                while wrap(bytes.bool(), at)? {
-                    self.value(element, bytes, &at.index(index), out)?;
+                while self.wrap(bytes.bool(), at)? {
+                    let part = PartForm::Value(element);
+                    list.serialize_element(&self.part(part, bytes, &at.index(index)))?;
                     index += 1;
                 }
-                out.end(b']');
-                Ok(())
+                list.end()
             }
             Type::Tuple(parts) => self.positional(parts.iter(), bytes, at, out),
             Type::Named(place) => self.definition(*place, bytes, at, out),
-            _ => wrap(scalar(ty, bytes, at, out), at),
+            _ => match self.wrap(scalar(ty, bytes), at)? {
+                Ok(value) => self.leaf(&value, at, out),
+                // Some strings of ONC RPC are in no encoding that is known.
+                Err(found) => {
+                    let hex: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
+                    let value = json!({ "hex": hex });
+                    self.watch.inspect(|watch| watch.leaf(&value["hex"], &at.field("hex")));
+                    value.serialize(out)
+                }
+            },
         }
     }
 
-    fn elements<S: Sink>(
+    fn elements<S: Serializer>(
         &self,
         element: &'a Type,
         count: usize,
         bytes: &mut Decoder<'_>,
         at: &Path<'_>,
-        out: &mut S,
-    ) -> Done {
-        out.begin(b'[');
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut list = out.serialize_seq(None)?;
         let (mut index, mut outcome) = (0, Ok(()));
         let done = bytes.elements(count, |bytes| {
-            outcome = self.value(element, bytes, &at.index(index), out);
+            outcome = list.serialize_element(&self.part(PartForm::Value(element), bytes, &at.index(index)));
             index += 1;
-            stop_at(&outcome, bytes)
+            // What stops the decoder's own walk; the outcome says more.
+            outcome.as_ref().copied().map_err(|_| bytes.error(ErrorKind::Invalid("".into())))
         });
-        outcome.and_then(|()| wrap(done, at))?;
-        out.end(b']');
-        Ok(())
+        outcome?;
+        self.wrap(done, at)?;
+        list.end()
     }
 
-    fn definition<S: Sink>(&self, place: u32, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
+    fn definition<S: Serializer>(
+        &self,
+        place: u32,
+        bytes: &mut Decoder<'_>,
+        at: &Path<'_>,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
         let Some(definition) = self.types.get(place) else {
-            return Err(at.error("refers to no type"));
+            return Err(self.refuse(at.error("refers to no type")));
         };
         match &definition.body {
             Body::Struct { fields, extensible: false } if fields.is_empty() => {
-                charge(S::name_bytes(&definition.name), bytes, at)?;
-                out.leaf(definition.name.as_str().into(), at);
-                Ok(())
+                self.charge_name(&definition.name, bytes, at)?;
+                self.leaf(&definition.name.as_str().into(), at, out)
             }
             Body::Struct { fields, extensible: false } => self.fields(fields, bytes, at, out),
             Body::Struct { fields, extensible: true } => {
-                let mut outcome = Ok(());
-                let done = bytes.sized(|bytes| {
-                    outcome = self.extensible(fields, bytes, at, out);
-                    stop_at(&outcome, bytes)
-                });
-                outcome.and_then(|()| wrap(done, at))
+                self.wrap(bytes.sized(|bytes| Ok(self.named(fields, bytes, at, out))), at)?
             }
             Body::Union { arms } => self.union((place, &definition.name), arms, bytes, at, out),
         }
     }
 
-    /// The fields that are there, up to the end of the struct.
-    fn extensible<S: Sink>(
+    fn fields<S: Serializer>(
         &self,
         fields: &'a [Field],
         bytes: &mut Decoder<'_>,
         at: &Path<'_>,
-        out: &mut S,
-    ) -> Done {
-        out.begin(b'{');
-        for field in fields {
-            if field.defaulted && bytes.remaining() == 0 {
-                break;
-            }
-            self.member(field, bytes, at, out)?;
-        }
-        out.end(b'}');
-        Ok(())
-    }
-
-    fn fields<S: Sink>(
-        &self,
-        fields: &'a [Field],
-        bytes: &mut Decoder<'_>,
-        at: &Path<'_>,
-        out: &mut S,
-    ) -> Done {
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
         match (form(fields), fields) {
             (Form::Single, [only]) => self.value(&only.ty, bytes, &at.inside(), out),
-            (Form::Named, _) => {
-                out.begin(b'{');
-                fields.iter().try_for_each(|field| self.member(field, bytes, at, out))?;
-                out.end(b'}');
-                Ok(())
-            }
+            (Form::Named, _) => self.named(fields, bytes, at, out),
             _ => self.positional(fields.iter().map(|field| &field.ty), bytes, at, out),
         }
     }
 
+    /// An object of the fields that are there: an extensible struct may end before one that has a default.
+    fn named<S: Serializer>(
+        &self,
+        fields: &'a [Field],
+        bytes: &mut Decoder<'_>,
+        at: &Path<'_>,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut object = out.serialize_map(None)?;
+        for Field { name, ty, defaulted, .. } in fields {
+            if *defaulted && bytes.remaining() == 0 {
+                break;
+            }
+            self.charge_name(name, bytes, at)?;
+            object.serialize_entry(name, &self.part(PartForm::Value(ty), bytes, &at.field(name)))?;
+        }
+        object.end()
+    }
+
     /// Values of these types, one after the other, as an array.
-    fn positional<S: Sink>(
+    fn positional<S: Serializer>(
         &self,
         types: impl Iterator<Item = &'a Type>,
         bytes: &mut Decoder<'_>,
         at: &Path<'_>,
-        out: &mut S,
-    ) -> Done {
-        out.begin(b'[');
-        types.enumerate().try_for_each(|(index, ty)| self.value(ty, bytes, &at.index(index), out))?;
-        out.end(b']');
-        Ok(())
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut list = out.serialize_seq(None)?;
+        for (index, ty) in types.enumerate() {
+            list.serialize_element(&self.part(PartForm::Value(ty), bytes, &at.index(index)))?;
+        }
+        list.end()
     }
 
-    fn member<S: Sink>(&self, field: &'a Field, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Done {
-        // Names come from the description, which may be a peer's: repeated in a list, a long one takes much
-        // memory.
-        charge(S::name_bytes(&field.name), bytes, at)?;
-        out.key(&field.name);
-        self.value(&field.ty, bytes, &at.field(&field.name), out)
-    }
-
-    fn union<S: Sink>(
+    fn union<S: Serializer>(
         &self,
         (place, of): (u32, &str),
         arms: &'a [Arm],
         bytes: &mut Decoder<'_>,
         at: &Path<'_>,
-        out: &mut S,
-    ) -> Done {
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
         if arms.is_empty() {
-            return Err(at.error(UNDECLARED));
+            return Err(self.refuse(at.error(UNDECLARED)));
         }
-        let tag = wrap(bytes.i32(), at)?;
+        let tag = self.wrap(bytes.i32(), at)?;
         let exact = arms.iter().position(|arm| arm.tag == Some(tag));
         let Some(index) = exact.or_else(|| arms.iter().position(|arm| arm.tag.is_none())) else {
-            return Err(at.error(format!("at byte {}: {tag} is not a variant of {of}", bytes.offset())));
+            let why = format!("at byte {}: {tag} is not a variant of {of}", bytes.offset());
+            return Err(self.refuse(at.error(why)));
         };
-        let arm = &arms[index];
-        charge(S::name_bytes(&arm.name), bytes, at)?;
-        out.variant(place, index, tag, at);
-        if arm.tag.is_some() && arm.fields.is_empty() {
-            out.leaf(arm.name.as_str().into(), at);
-            return Ok(());
-        }
-        let at = at.field(&arm.name);
-        out.begin(b'{');
-        out.key(&arm.name);
-        if arm.tag.is_some() {
-            self.fields(&arm.fields, bytes, &at, out)?;
-        } else {
-            out.begin(b'[');
-            match self.types.other_name(place, tag) {
-                Some(name) => {
-                    charge(S::name_bytes(name), bytes, &at)?;
-                    out.leaf(name.into(), &at.index(0));
-                }
-                None => out.leaf(tag.into(), &at.index(0)),
+        let Arm { name, tag: label, fields, .. } = &arms[index];
+        self.charge_name(name, bytes, at)?;
+        self.watch.inspect(|watch| watch.variant(place, index, tag, at));
+        let form = match label {
+            Some(_) if fields.is_empty() => return self.leaf(&name.as_str().into(), at, out),
+            Some(_) => PartForm::Fields(fields),
+            None => PartForm::Other(place, tag, fields),
+        };
+        let mut object = out.serialize_map(Some(1))?;
+        object.serialize_entry(name, &self.part(form, bytes, &at.field(name)))?;
+        object.end()
+    }
+
+    fn other<S: Serializer>(
+        &self,
+        (place, tag): (u32, i32),
+        fields: &'a [Field],
+        bytes: &mut Decoder<'_>,
+        at: &Path<'_>,
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        let mut list = out.serialize_seq(None)?;
+        let value = match self.types.other_name(place, tag) {
+            Some(name) => {
+                self.charge_name(name, bytes, at)?;
+                name.into()
             }
-            if !arm.fields.is_empty() {
-                // The brackets of JSON are no level of the type.
-                let mut inner = at.index(1);
-                inner.depth = at.depth;
-                self.fields(&arm.fields, bytes, &inner, out)?;
-            }
-            out.end(b']');
+            None => Value::from(tag),
+        };
+        self.watch.inspect(|watch| watch.leaf(&value, &at.index(0)));
+        list.serialize_element(&value)?;
+        if !fields.is_empty() {
+            // The brackets of JSON are no level of the type.
+            let mut inner = at.index(1);
+            inner.depth = at.depth;
+            list.serialize_element(&self.part(PartForm::Fields(fields), bytes, &inner))?;
         }
-        out.end(b'}');
-        Ok(())
+        list.end()
+    }
+
+    fn part<'d, 'b>(
+        &'d self,
+        form: PartForm<'a>,
+        bytes: &'d mut Decoder<'b>,
+        at: &'d Path<'d>,
+    ) -> Part<'d, 'a, 'b> {
+        Part { reader: self, form, bytes: RefCell::new(bytes), at }
+    }
+
+    fn leaf<S: Serializer>(&self, value: &Value, at: &Path<'_>, out: S) -> Result<S::Ok, S::Error> {
+        self.watch.inspect(|watch| watch.leaf(value, at));
+        value.serialize(out)
+    }
+
+    /// Charges for a name that comes from the description, with the entry of a map and its index.
+    fn charge_name<E: serde::ser::Error>(
+        &self,
+        name: &str,
+        bytes: &mut Decoder<'_>,
+        at: &Path<'_>,
+    ) -> Result<(), E> {
+        let entry = GROWTH * (size_of::<String>() + 2 * size_of::<usize>());
+        self.charge(if self.kept { entry + name.len() } else { 0 }, bytes, at)
+    }
+
+    fn charge<E: serde::ser::Error>(
+        &self,
+        cost: usize,
+        bytes: &mut Decoder<'_>,
+        at: &Path<'_>,
+    ) -> Result<(), E> {
+        self.wrap(bytes.charge(cost), at)
+    }
+
+    fn wrap<T, E: serde::ser::Error>(&self, result: Result<T, xdr::Error>, at: &Path<'_>) -> Result<T, E> {
+        result.map_err(|why| self.refuse(at.error(why.to_string())))
+    }
+
+    /// Ends the walk.
+    fn refuse<E: serde::ser::Error>(&self, why: Error) -> E {
+        self.refusal.replace(Some(why));
+        E::custom("refused")
     }
 }
 
-fn scalar<S: Sink>(ty: &Type, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut S) -> Result<(), xdr::Error> {
-    let value = match ty {
+/// A value without parts; the bytes of a string that is not UTF-8.
+fn scalar<'b>(ty: &Type, bytes: &mut Decoder<'b>) -> Result<Result<Value, &'b [u8]>, xdr::Error> {
+    Ok(Ok(match ty {
         Type::Bool => bytes.bool()?.into(),
         Type::I8 => i8::decode(bytes)?.into(),
         Type::I16 => i16::decode(bytes)?.into(),
@@ -226,29 +337,16 @@ fn scalar<S: Sink>(ty: &Type, bytes: &mut Decoder<'_>, at: &Path<'_>, out: &mut 
         Type::U16 => u16::decode(bytes)?.into(),
         Type::U32 => bytes.u32()?.into(),
         Type::U64 => bytes.u64()?.to_string().into(),
-        Type::F32 => float(shortest(f32::decode(bytes)?)),
-        Type::F64 => float(f64::decode(bytes)?),
+        Type::F32 => float(shortest(bytes.f32()?)),
+        Type::F64 => float(bytes.f64()?),
         Type::Opaque { size } => base64(bytes.opaque(*size as usize)?).into(),
         Type::Bytes { max } => base64(limited(bytes, *max)?).into(),
         Type::String { max } => {
             let found = limited(bytes, *max)?;
-            match std::str::from_utf8(found) {
-                Ok(text) => text.into(),
-                // Some strings of ONC RPC are in no encoding that is known.
-                Err(_) => {
-                    out.begin(b'{');
-                    out.key("hex");
-                    let hex: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
-                    out.leaf(hex.into(), &at.field("hex"));
-                    out.end(b'}');
-                    return Ok(());
-                }
-            }
+            return Ok(std::str::from_utf8(found).map(Value::from).map_err(|_| found));
         }
         _ => Value::Null,
-    };
-    out.leaf(value, at);
-    Ok(())
+    }))
 }
 
 /// Bytes of a length that is told, of at most `max`.
@@ -272,22 +370,9 @@ fn shortest(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(number.into())
 }
 
-/// Stops the decoder's own walk after a refusal, which says more.
-fn stop_at(outcome: &Done, bytes: &Decoder<'_>) -> Result<(), xdr::Error> {
-    outcome.as_ref().copied().map_err(|_| bytes.error(ErrorKind::Invalid("".into())))
-}
-
-fn charge(cost: usize, bytes: &mut Decoder<'_>, at: &Path<'_>) -> Done {
-    wrap(bytes.charge(cost), at)
-}
-
 fn within(length: usize, max: u32, bytes: &Decoder<'_>) -> Result<(), xdr::Error> {
     if length > max as usize {
         return Err(bytes.error(ErrorKind::TooLong { length, max }));
     }
     Ok(())
-}
-
-fn wrap<T>(result: Result<T, xdr::Error>, at: &Path<'_>) -> Result<T, Error> {
-    result.map_err(|why| at.error(why.to_string()))
 }

@@ -1,5 +1,6 @@
 //! Whether a part of a value is what somebody asks for: `status=NFS3ERR_STALE`.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +9,8 @@ use farcall_xdr::Decoder;
 use farcall_xdr::schema::{Body, Type, Types};
 use serde_json::Value;
 
-use super::decode::Reader;
+use super::decode::{Reader, Watch};
 use super::error::{Error, Path, WantedStep};
-use super::sink::Sink;
 
 /// A path into a value, and what is wished to be there. The path is that of errors, `$.entries[3].name`, with
 /// or without `$.`; a union's discriminant stands under the name that an `.x` file gives it. What is there is
@@ -41,9 +41,9 @@ impl Question {
     /// At which byte it is not such a value.
     pub fn is_so(&self, subject: Subject<'_>, ty: &Type, bytes: &[u8]) -> Result<Option<bool>, Error> {
         subject.types.check(std::slice::from_ref(ty))?;
-        let mut finder = Finder { question: self, subject, found: None };
-        Reader { types: subject.types }.value(ty, &mut Decoder::new(bytes), &Path::ROOT, &mut finder)?;
-        Ok(finder.found)
+        let finder = Finder { question: self, subject, found: Cell::new(None) };
+        Reader::new(subject.types, false, Some(&finder)).walk(ty, &mut Decoder::new(bytes))?;
+        Ok(finder.found.get())
     }
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Question {
 struct Finder<'a> {
     question: &'a Question,
     subject: Subject<'a>,
-    found: Option<bool>,
+    found: Cell<Option<bool>>,
 }
 
 impl Finder<'_> {
@@ -89,19 +89,21 @@ impl Finder<'_> {
     }
 }
 
-impl Sink for Finder<'_> {
-    fn leaf(&mut self, value: Value, at: &Path<'_>) {
-        if self.found.is_some() || !at.rest_of(&self.question.steps).is_some_and(<[WantedStep]>::is_empty) {
+impl Watch for Finder<'_> {
+    fn leaf(&self, value: &Value, at: &Path<'_>) {
+        if self.found.get().is_some()
+            || !at.rest_of(&self.question.steps).is_some_and(<[WantedStep]>::is_empty)
+        {
             return;
         }
-        let text = match value {
-            Value::String(text) => text,
-            other => other.to_string(),
+        let is_so = match value {
+            Value::String(text) => *text == self.question.wanted,
+            other => other.to_string() == self.question.wanted,
         };
-        self.found = Some(text == self.question.wanted);
+        self.found.set(Some(is_so));
     }
 
-    fn variant(&mut self, place: u32, arm: usize, tag: i32, at: &Path<'_>) {
+    fn variant(&self, place: u32, arm: usize, tag: i32, at: &Path<'_>) {
         let Subject { types, also, switches } = self.subject;
         let is_meant = match at.rest_of(&self.question.steps) {
             Some([]) => true,
@@ -110,11 +112,11 @@ impl Sink for Finder<'_> {
             }
             _ => false,
         };
-        if self.found.is_none() && is_meant {
+        if self.found.get().is_none() && is_meant {
             let also = Finder::arm_names(also, place, arm, tag);
             let mut names = Finder::arm_names(Some(types), place, arm, tag).chain(also);
             let wanted = self.question.wanted.as_str();
-            self.found = Some(names.any(|name| name == wanted) || wanted.parse() == Ok(tag));
+            self.found.set(Some(names.any(|name| name == wanted) || wanted.parse() == Ok(tag)));
         }
     }
 }
