@@ -12,7 +12,7 @@ mod user;
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::spanned::Spanned;
-use syn::{Attribute, Block, Expr, ExprLit, Lit, Meta, Path, Type, Visibility};
+use syn::{Attribute, Block, Expr, ExprLit, Lit, Meta, MetaNameValue, Path, Type, Visibility};
 
 /// Names that would collide with what a user-stub has beside its procedures, or with methods that every Rust
 /// value has through the prelude.
@@ -153,17 +153,17 @@ pub fn documentation(attributes: &[Attribute]) -> String {
 }
 
 fn doc_line(attribute: &Attribute) -> Option<String> {
-    let Meta::NameValue(pair) = &attribute.meta else {
-        return None;
-    };
-    let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &pair.value else {
-        return None;
-    };
-    if !pair.path.is_ident("doc") {
-        return None;
+    match &attribute.meta {
+        Meta::NameValue(MetaNameValue {
+            path,
+            value: Expr::Lit(ExprLit { lit: Lit::Str(text), .. }),
+            ..
+        }) if path.is_ident("doc") => {
+            let text = text.value();
+            Some(text.strip_prefix(' ').unwrap_or(&text).to_string())
+        }
+        _ => None,
     }
-    let text = text.value();
-    Some(text.strip_prefix(' ').unwrap_or(&text).to_string())
 }
 
 /// Everything that stands in the place of the interface: the trait, the user-stub, the server-stub.

@@ -1,9 +1,10 @@
 //! Refusals of what cannot cross between machines: how they are worded and collected, and which types they
 //! concern. A type's spelling tells only so much; the compiler refuses the types that are not `Xdr`.
 
+use farcall_idl::stubs::plain;
 use quote::ToTokens;
 use syn::visit::{self, Visit};
-use syn::{Error, Expr, Lifetime, Path, Result, Type};
+use syn::{Error, Expr, GenericArgument, Lifetime, Path, PathArguments, Result, Type};
 
 /// Collects refusals, so that one build shows all of them.
 #[derive(Default)]
@@ -96,4 +97,16 @@ impl<'ast> Visit<'ast> for Crossing {
 
     // The length of an array and a constant parameter do not cross.
     fn visit_expr(&mut self, _: &'ast Expr) {}
+}
+
+/// The parameters of `name<…>`, whatever stands before the name, if all of them are types.
+pub fn parameters<'t>(ty: &'t Type, name: &str) -> Option<Vec<&'t Type>> {
+    let Type::Path(path) = plain(ty) else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == name && path.qself.is_none())?;
+    let PathArguments::AngleBracketed(parameters) = &last.arguments else { return None };
+    let types = parameters.args.iter().map(|parameter| match parameter {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    });
+    types.collect()
 }

@@ -9,7 +9,9 @@ use item::{Field, Item, Shape, Variant};
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{DeriveInput, GenericArgument, GenericParam, Generics, Lifetime, PathArguments, Type};
+use syn::{DeriveInput, GenericParam, Generics, Lifetime, Type};
+
+use crate::crossing::parameters;
 
 /// The implementations for one item.
 pub fn derive(item: TokenStream) -> syn::Result<TokenStream> {
@@ -91,28 +93,14 @@ fn list_tail(item: &Item) -> Option<(&Field, &[Field])> {
         return None;
     };
     let (tail, heads) = fields.split_last()?;
-    let inner = only_parameter(only_parameter(&tail.ty, "Option")?, "Box")?;
+    let [boxed] = parameters(&tail.ty, "Option")?[..] else { return None };
+    let [inner] = parameters(boxed, "Box")?[..] else { return None };
     let Type::Path(path) = plain(inner) else {
         return None;
     };
     let name = &path.path.segments.last()?.ident;
     let is_list = (name == "Self" || *name == item.ident) && tail.with.is_none();
     is_list.then_some((tail, heads))
-}
-
-/// `T` of `name<T>`.
-fn only_parameter<'t>(ty: &'t Type, name: &str) -> Option<&'t Type> {
-    let Type::Path(path) = plain(ty) else {
-        return None;
-    };
-    let last = path.path.segments.last().filter(|segment| segment.ident == name)?;
-    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
-        return None;
-    };
-    match arguments.args.first()? {
-        GenericArgument::Type(inner) if arguments.args.len() == 1 => Some(inner),
-        _ => None,
-    }
 }
 
 /// A linked list, which may be too long for recursion: one loop over its nodes, either way.

@@ -34,44 +34,30 @@ pub trait Tag: Sized {
     }
 }
 
-impl Tag for i32 {
-    #[inline]
-    fn to_tag(&self) -> i32 {
-        *self
-    }
+macro_rules! tags {
+    ($($type:ty, $to:expr, $from:expr;)*) => {$(
+        impl Tag for $type {
+            #[inline]
+            fn to_tag(&self) -> i32 {
+                $to(*self)
+            }
 
-    #[inline]
-    fn from_tag(tag: i32) -> Option<Self> {
-        Some(tag)
-    }
-}
-
-impl Tag for u32 {
-    #[inline]
-    fn to_tag(&self) -> i32 {
-        self.cast_signed()
-    }
-
-    #[inline]
-    fn from_tag(tag: i32) -> Option<Self> {
-        Some(tag.cast_unsigned())
-    }
-}
-
-impl Tag for bool {
-    #[inline]
-    fn to_tag(&self) -> i32 {
-        (*self).into()
-    }
-
-    #[inline]
-    fn from_tag(tag: i32) -> Option<Self> {
-        match tag {
-            0 => Some(false),
-            1 => Some(true),
-            _ => None,
+            #[inline]
+            fn from_tag(tag: i32) -> Option<Self> {
+                $from(tag)
+            }
         }
-    }
+    )*};
+}
+
+tags! {
+    i32, i32::from, Some;
+    u32, u32::cast_signed, |tag: i32| Some(tag.cast_unsigned());
+    bool, i32::from, |tag| match tag {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    };
 }
 
 /// The error of an integer that selects no variant, which was just decoded.

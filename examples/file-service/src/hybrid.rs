@@ -126,20 +126,12 @@ pub(crate) fn answer(
         }
         Err(why) => Dispatched::BadArguments(why),
     };
-    let outcome = match dispatched {
-        Dispatched::Result => RESULT,
-        Dispatched::Exception => EXCEPTION,
-        _ => FAILED,
-    };
-    if let Some(why) = dispatched.failure() {
+    let too_large = || CallFailed::new(Kind::TooLarge, Ran::Yes);
+    let mut outcome = if matches!(dispatched, Dispatched::Exception) { EXCEPTION } else { RESULT };
+    if let Some(why) = dispatched.failure().or_else(|| (answer.len() > ANSWERS.most()).then(too_large)) {
+        outcome = FAILED;
         answer.truncate(4);
         write_failure(&mut answer, &why);
-    }
-    if answer.len() > ANSWERS.most() {
-        answer.truncate(4);
-        write_failure(&mut answer, &CallFailed::new(Kind::TooLarge, Ran::Yes));
-        answer[..4].copy_from_slice(&FAILED.to_be_bytes());
-        return answer;
     }
     answer[..4].copy_from_slice(&outcome.to_be_bytes());
     answer

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{self as xdr, Decode, Decoder, ErrorKind};
-use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+use serde_core::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Number, Value, json};
 
 use super::error::{Error, Path, UNDECLARED};
@@ -295,7 +295,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Charges for a name that comes from the description, with the entry of a map and its index.
-    fn charge_name<E: serde::ser::Error>(
+    fn charge_name<E: serde_core::ser::Error>(
         &self,
         name: &str,
         bytes: &mut Decoder<'_>,
@@ -305,7 +305,7 @@ impl<'a> Reader<'a> {
         self.charge(if self.kept { entry + name.len() } else { 0 }, bytes, at)
     }
 
-    fn charge<E: serde::ser::Error>(
+    fn charge<E: serde_core::ser::Error>(
         &self,
         cost: usize,
         bytes: &mut Decoder<'_>,
@@ -314,12 +314,16 @@ impl<'a> Reader<'a> {
         self.wrap(bytes.charge(cost), at)
     }
 
-    fn wrap<T, E: serde::ser::Error>(&self, result: Result<T, xdr::Error>, at: &Path<'_>) -> Result<T, E> {
+    fn wrap<T, E: serde_core::ser::Error>(
+        &self,
+        result: Result<T, xdr::Error>,
+        at: &Path<'_>,
+    ) -> Result<T, E> {
         result.map_err(|why| self.refuse(at.error(why.to_string())))
     }
 
     /// Ends the walk.
-    fn refuse<E: serde::ser::Error>(&self, why: Error) -> E {
+    fn refuse<E: serde_core::ser::Error>(&self, why: Error) -> E {
         self.refusal.replace(Some(why));
         E::custom("refused")
     }

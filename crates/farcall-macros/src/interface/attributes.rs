@@ -19,54 +19,34 @@ impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Options> {
         let farcall = syn::parse_quote!(::farcall);
         let mut options = Options { asynchronous: false, type_name: None, farcall, program: None };
-        let mut numbers = Numbers::default();
+        let (mut program, mut version): (Option<LitInt>, Option<LitInt>) = (None, None);
         while !input.is_empty() {
-            options.parse_one(input, &mut numbers)?;
+            let key = input.call(syn::Ident::parse_any)?;
+            match key.to_string().as_str() {
+                "async" => options.asynchronous = true,
+                "crate" => options.farcall = assigned(input, Path::parse_mod_style)?,
+                "name" => options.type_name = Some(type_name(&assigned(input, <LitStr as Parse>::parse)?)?),
+                "program" => program = Some(assigned(input, <LitInt as Parse>::parse)?),
+                "version" => version = Some(assigned(input, <LitInt as Parse>::parse)?),
+                _ => {
+                    let hint =
+                        "known are `async`, `name = \"…\"`, `crate = path`, `program = n` and `version = n`";
+                    return Err(refuse(&key, &format!("unknown option `{key}`"), hint));
+                }
+            }
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
         }
-        options.program = numbers.both()?;
-        Ok(options)
-    }
-}
-
-/// The two numbers of ONC RPC, as far as they were given.
-#[derive(Default)]
-struct Numbers {
-    program: Option<LitInt>,
-    version: Option<LitInt>,
-}
-
-impl Numbers {
-    fn both(self) -> Result<Option<(u32, u32)>> {
-        match (self.program, self.version) {
-            (None, None) => Ok(None),
-            (Some(program), Some(version)) => Ok(Some((program.base10_parse()?, version.base10_parse()?))),
+        options.program = match (program, version) {
+            (None, None) => None,
+            (Some(program), Some(version)) => Some((program.base10_parse()?, version.base10_parse()?)),
             (Some(alone), None) | (None, Some(alone)) => {
                 let hint = "ONC RPC calls by both: `program = n, version = n`";
-                Err(refuse(&alone, "a program and a version go together", hint))
+                return Err(refuse(&alone, "a program and a version go together", hint));
             }
-        }
-    }
-}
-
-impl Options {
-    fn parse_one(&mut self, input: ParseStream<'_>, numbers: &mut Numbers) -> Result<()> {
-        let key = input.call(syn::Ident::parse_any)?;
-        match key.to_string().as_str() {
-            "async" => self.asynchronous = true,
-            "crate" => self.farcall = assigned(input, Path::parse_mod_style)?,
-            "name" => self.type_name = Some(type_name(&assigned(input, <LitStr as Parse>::parse)?)?),
-            "program" => numbers.program = Some(assigned(input, <LitInt as Parse>::parse)?),
-            "version" => numbers.version = Some(assigned(input, <LitInt as Parse>::parse)?),
-            _ => {
-                let hint =
-                    "known are `async`, `name = \"…\"`, `crate = path`, `program = n` and `version = n`";
-                return Err(refuse(&key, &format!("unknown option `{key}`"), hint));
-            }
-        }
-        Ok(())
+        };
+        Ok(options)
     }
 }
 

@@ -2,9 +2,9 @@
 //! must be `Xdr`.
 
 use farcall_idl::stubs::plain;
-use syn::{GenericArgument, PathArguments, Result, Type};
+use syn::{Result, Type};
 
-use crate::crossing::{check, refuse};
+use crate::crossing::{check, parameters, refuse};
 
 /// What to write instead of a borrow within an argument.
 const OWNED: Option<&str> = Some("pass it by value, or by `&` alone");
@@ -35,21 +35,9 @@ pub fn check_result(ty: &Type) -> Result<()> {
 
 /// `T` and `E` of `…::Result<T, E>`, or of `…::Result<T>` alone.
 pub fn result_of(written: &Type) -> Option<(Type, Option<Type>)> {
-    let Type::Path(path) = plain(written) else {
-        return None;
-    };
-    let last = path.path.segments.last()?;
-    let PathArguments::AngleBracketed(parameters) = &last.arguments else {
-        return None;
-    };
-    if last.ident != "Result" || path.qself.is_some() {
-        return None;
-    }
-    match parameters.args.iter().collect::<Vec<_>>().as_slice() {
-        [GenericArgument::Type(result)] => Some((result.clone(), None)),
-        [GenericArgument::Type(result), GenericArgument::Type(exception)] => {
-            Some((result.clone(), Some(exception.clone())))
-        }
+    match parameters(written, "Result")?.as_slice() {
+        [result] => Some(((*result).clone(), None)),
+        [result, exception] => Some(((*result).clone(), Some((*exception).clone()))),
         _ => None,
     }
 }

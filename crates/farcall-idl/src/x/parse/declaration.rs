@@ -156,14 +156,10 @@ impl Parser<'_, '_> {
 
     fn fields(&mut self, open: Span) -> Parsed<Vec<Declaration>> {
         let mut fields = Vec::new();
-        loop {
-            let docs = self.leading_docs();
-            if self.takes(b'}')? {
-                return Ok(fields);
-            }
-            self.still_open(open)?;
+        while let Some(docs) = self.next_within(open)? {
             fields.push(self.field(docs)?);
         }
+        Ok(fields)
     }
 
     fn field(&mut self, docs: String) -> Parsed<Declaration> {
@@ -219,12 +215,7 @@ impl Parser<'_, '_> {
 
     fn arms(&mut self, switch: Declaration, open: Span) -> Parsed<BodyItem> {
         let mut union = UnionItem { switch, arms: Vec::new(), default: None };
-        loop {
-            let mut docs = self.leading_docs();
-            if self.takes(b'}')? {
-                return Ok(BodyItem::Union(Box::new(union)));
-            }
-            self.still_open(open)?;
+        while let Some(mut docs) = self.next_within(open)? {
             let labels_at = self.token.at;
             let (labels, default) = self.labels(&mut docs)?;
             let field_docs = self.leading_docs();
@@ -238,6 +229,7 @@ impl Parser<'_, '_> {
                 false => union.arms.push(ArmItem { labels, declaration: field, docs }),
             }
         }
+        Ok(BodyItem::Union(Box::new(union)))
     }
 
     /// `case a: case b:`; whether `default:` is among them, which then covers the others.
@@ -265,10 +257,15 @@ impl Parser<'_, '_> {
         }
     }
 
-    fn still_open(&self, open: Span) -> Parsed<()> {
+    /// What the comments before the next part say; nothing after the last part before the `}`.
+    fn next_within(&mut self, open: Span) -> Parsed<Option<String>> {
+        let docs = self.leading_docs();
+        if self.takes(b'}')? {
+            return Ok(None);
+        }
         match self.token.kind {
             Kind::End => self.refuse(open, "this `{` is not closed"),
-            _ => Ok(()),
+            _ => Ok(Some(docs)),
         }
     }
 
