@@ -101,11 +101,12 @@ impl File {
         Ok(result)
     }
 
-    fn withdraw_revision(&self, type_name: &Label, instance: &Label, revision: u64) -> Result<bool> {
-        let Some(directory) = Directory::open(&self.path)? else {
-            return Ok(false);
-        };
-        self.update(&directory, |table, _| Ok(table.remove_revision(type_name, instance, revision)))
+    /// Lets `remove` take an entry out, if there is a registry. Returns whether it did.
+    fn remove(&self, remove: impl FnOnce(&mut Table, &mut Judge) -> Result<bool>) -> Result<bool> {
+        match Directory::open(&self.path)? {
+            Some(directory) => self.update(&directory, remove),
+            None => Ok(false),
+        }
     }
 }
 
@@ -121,15 +122,12 @@ impl Registry for File {
         })?;
         let (registry, type_name, instance) = (self.clone(), entry.type_name.clone(), entry.instance.clone());
         Ok(Registration::new(entry.name(), move || {
-            registry.withdraw_revision(&type_name, &instance, own.revision())
+            registry.remove(|table, _| Ok(table.remove_revision(&type_name, &instance, own.revision())))
         }))
     }
 
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool> {
-        let Some(directory) = Directory::open(&self.path)? else {
-            return Ok(false);
-        };
-        self.update(&directory, |table, judge| {
+        self.remove(|table, judge| {
             refuse_taken(table.find(type_name, instance), &Owner::current(), judge)?;
             Ok(table.remove(type_name, instance))
         })
