@@ -1,7 +1,8 @@
 //! How a type crosses that is no collection, told in one place: its fewest bytes, its wire form, both ways.
 
 /// Implements the three traits for each type of a table. A row is
-/// `TYPE, fewest bytes, |types| wire form, |value, encoder| encode, |decoder| decode;`.
+/// `TYPE, fewest bytes, |types| wire form, |value, encoder| encode, |decoder| decode;`. Where the table stands,
+/// `Types` and `Type` are those of the module `schema`.
 macro_rules! crossing {
     ($($type:ty, $min:expr, |$types:pat_param| $form:expr,
         |$value:pat_param, $e:pat_param| $encode:expr, |$d:pat_param| $decode:expr;)*) => {$(
@@ -23,7 +24,7 @@ macro_rules! crossing {
         }
 
         impl $crate::Schema for $type {
-            fn schema($types: &mut $crate::schema::Types) -> $crate::schema::Type {
+            fn schema($types: &mut Types) -> Type {
                 $form
             }
         }

@@ -1,5 +1,6 @@
 //! Whether a part of a value is what somebody asks for: `status=NFS3ERR_STALE`.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -96,11 +97,11 @@ impl Watch for Finder<'_> {
         {
             return;
         }
-        let is_so = match value {
-            Value::String(text) => *text == self.question.wanted,
-            other => other.to_string() == self.question.wanted,
+        let text = match value {
+            Value::String(text) => Cow::Borrowed(text.as_str()),
+            other => Cow::Owned(other.to_string()),
         };
-        self.found.set(Some(is_so));
+        self.found.set(Some(text == self.question.wanted));
     }
 
     fn variant(&self, place: u32, arm: usize, tag: i32, at: &Path<'_>) {
