@@ -14,8 +14,8 @@ use farcall::env::{Env, Event, Received, Socket, SocketOptions, Time, Wait};
 
 use super::faults::nanos;
 use super::names::number;
-use super::state::{Ticket, Waits};
-use super::world::{Guard, Here, World, here};
+use super::state::{State, ThreadId, Ticket, Waits};
+use super::world::{Guard, World, here};
 use crate::net::Nanos;
 #[cfg(unix)]
 use readiness::{Connected, DATAGRAMS, Held, Listening, Sources, wait_any};
@@ -49,6 +49,13 @@ impl Outside {
             false => Err(io::Error::other("the process is gone")),
         }
     }
+
+    /// Opens a datagram socket; port 0 asks for any.
+    fn open(&self, port: u16, buffer: usize, trains: bool) -> io::Result<Udp> {
+        let opened = self.alive()?.open(self.process, port, buffer, trains);
+        let (id, address) = opened.ok_or(io::ErrorKind::AddrInUse)?;
+        Ok(Udp { world: self.world.clone(), id, address, buffer })
+    }
 }
 
 impl Env for Outside {
@@ -63,13 +70,7 @@ impl Env for Outside {
 
     /// Binds to the machine's only address, whatever address is asked for.
     fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
-        let mut state = self.alive()?;
-        let Some((id, address)) =
-            state.open(self.process, address.port(), options.buffer, !options.divisible)
-        else {
-            return Err(io::ErrorKind::AddrInUse.into());
-        };
-        Ok(Arc::new(Udp { world: self.world.clone(), id, address, buffer: options.buffer }))
+        Ok(Arc::new(self.open(address.port(), options.buffer, !options.divisible)?))
     }
 
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()> {
@@ -85,15 +86,14 @@ impl Env for Outside {
 
     #[cfg(unix)]
     fn connect(&self, to: &Address, _: &ConnectOptions) -> io::Result<Arc<dyn Stream>> {
-        let mut state = self.alive()?;
-        let world = self.world.clone();
         match to {
             Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
-            Address::Tcp(to) => Ok(Arc::new(Held { world, id: state.connect(self.process, *to) })),
+            Address::Tcp(to) => {
+                let id = self.alive()?.connect(self.process, *to);
+                Ok(Arc::new(Held { world: self.world.clone(), id }))
+            }
             Address::Udp(to) => {
-                let opened = state.open(self.process, 0, DATAGRAM_BUFFER, false);
-                let (id, _) = opened.ok_or(io::ErrorKind::AddrInUse)?;
-                Ok(Arc::new(Connected { world, id, to: *to }))
+                Ok(Arc::new(Connected { socket: self.open(0, DATAGRAM_BUFFER, false)?, to: *to }))
             }
         }
     }
@@ -158,6 +158,16 @@ struct Udp {
     buffer: usize,
 }
 
+impl Udp {
+    /// Waits until `look`, which looks into what has arrived, finds something.
+    fn wait_for<T>(&self, wait: Wait, look: impl FnMut(&mut State) -> Option<T>) -> Option<T> {
+        let thread = waiter(&self.world);
+        self.world.wait_for(thread, Waits::Datagram(self.address), most(wait), look, |state, ticket| {
+            state.await_datagram(self.id, ticket);
+        })
+    }
+}
+
 impl Socket for Udp {
     fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
         self.world.lock().send(self.id, to, datagram);
@@ -165,24 +175,8 @@ impl Socket for Udp {
     }
 
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<Received> {
-        let me = waiter(&self.world);
-        let mut state = self.world.go_on(self.world.lock(), me.thread);
-        let until = match wait {
-            Wait::No => Some(0),
-            Wait::Nanos(nanos) => Some(state.net.now().saturating_add(nanos)),
-            Wait::Forever => None,
-        };
-        loop {
-            if let Some(received) = state.fetch(self.id, buffer) {
-                return Ok(received);
-            }
-            if until.is_some_and(|until| until <= state.net.now()) {
-                return Ok(Received::TimedOut);
-            }
-            let ticket = state.ticket(me.thread);
-            state.await_datagram(self.id, ticket);
-            state = self.world.wait(state, me.thread, Waits::Datagram(self.address), until);
-        }
+        let received = self.wait_for(wait, |state| state.fetch(self.id, buffer));
+        Ok(received.unwrap_or(Received::TimedOut))
     }
 
     fn wake(&self) {
@@ -241,27 +235,26 @@ impl Event for Flag {
     }
 
     fn wait(&self, timeout: Option<Duration>) -> bool {
-        let me = waiter(&self.world);
-        let mut state = self.world.go_on(self.world.lock(), me.thread);
-        let until = timeout.map(|timeout| state.net.now().saturating_add(nanos(timeout)));
-        loop {
-            if std::mem::take(&mut self.inner().set) {
-                return true;
-            }
-            if until.is_some_and(|until| until <= state.net.now()) {
-                return false;
-            }
-            let ticket = state.ticket(me.thread);
-            self.inner().waiters.push(ticket);
-            state = self.world.wait(state, me.thread, Waits::Event, until);
-        }
+        let is_set = |_: &mut State| std::mem::take(&mut self.inner().set).then_some(());
+        let enlist = |_: &mut State, ticket| self.inner().waiters.push(ticket);
+        let thread = waiter(&self.world);
+        self.world.wait_for(thread, Waits::Event, timeout.map(nanos), is_set, enlist).is_some()
+    }
+}
+
+/// Returns how long a wait lasts at most, in nanoseconds.
+fn most(wait: Wait) -> Option<Nanos> {
+    match wait {
+        Wait::No => Some(0),
+        Wait::Nanos(nanos) => Some(nanos),
+        Wait::Forever => None,
     }
 }
 
 /// Returns the thread that is about to wait.
-fn waiter(world: &Arc<World>) -> Here {
+fn waiter(world: &Arc<World>) -> ThreadId {
     match here() {
-        Some(here) if Arc::ptr_eq(&here.world, world) => here,
+        Some(here) if Arc::ptr_eq(&here.world, world) => here.thread,
         _ => {
             panic!("a thread that the simulation did not start waits in it: start threads with `sim::spawn`")
         }

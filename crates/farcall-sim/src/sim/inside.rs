@@ -24,12 +24,7 @@ pub fn sleep(time: Duration) {
     if time.is_zero() {
         return world.yield_now(thread);
     }
-    let mut state = world.lock();
-    let until = state.net.now().saturating_add(nanos(time));
-    while state.net.now() < until {
-        state.ticket(thread);
-        state = world.wait(state, thread, Waits::Sleep, Some(until));
-    }
+    world.wait_for(thread, Waits::Sleep, Some(nanos(time)), |_| None::<()>, |_, _| {});
 }
 
 /// Returns the virtual time that has passed since the run began. It is the same in all processes, and stands

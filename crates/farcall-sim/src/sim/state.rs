@@ -72,6 +72,7 @@ pub(super) struct State {
 }
 
 /// A thread of a simulated process.
+#[derive(Default)]
 pub(super) struct Thread {
     pub(super) name: String,
     pub(super) process: usize,
@@ -88,9 +89,10 @@ pub(super) struct Thread {
 }
 
 /// The status of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Status {
     /// The thread runs, or could.
+    #[default]
     Ready,
     Waiting(Waits),
     Ended,
@@ -114,6 +116,7 @@ pub(super) enum Waits {
 }
 
 /// A process on a machine of its own.
+#[derive(Default)]
 pub(super) struct Machine {
     pub(super) name: String,
     pub(super) main: Option<Arc<Main>>,
@@ -334,16 +337,7 @@ impl State {
     /// Adds a thread that can run.
     pub(super) fn add_thread(&mut self, process: usize, name: &str, starter: Option<Ticket>) -> ThreadId {
         let thread = self.threads.len();
-        self.threads.push(Thread {
-            name: name.to_owned(),
-            process,
-            token: Arc::default(),
-            status: Status::Ready,
-            ticket: 0,
-            killed: false,
-            raised: 0,
-            starter,
-        });
+        self.threads.push(Thread { name: name.to_owned(), process, starter, ..Thread::default() });
         self.ready.push(thread);
         thread
     }
@@ -402,14 +396,8 @@ impl State {
             name: name.to_owned(),
             main: Some(main),
             server,
-            life: 0,
-            alive: false,
-            paused: false,
-            held: Vec::new(),
-            origin: 0,
-            env: None,
             next_port: PORTS,
-            mourners: Vec::new(),
+            ..Machine::default()
         });
         process
     }

@@ -14,7 +14,7 @@ use farcall::guard::ProcessGone;
 use farcall::names::Memory;
 
 use super::scheduler_token::SchedulerToken;
-use super::state::{Due, Main, State, Status, ThreadId, Waits};
+use super::state::{Due, Main, State, Status, ThreadId, Ticket, Waits};
 use crate::net::Nanos;
 
 /// A simulated world, which all its threads share.
@@ -235,17 +235,39 @@ impl World {
         self.leave(thread, Status::Ended);
     }
 
+    /// Waits until `look` finds something, and returns that; or returns `None` once `most` nanoseconds have
+    /// passed. `enlist` leaves the ticket of the wait where events present it after which `look` may find
+    /// something.
+    ///
+    /// Does not return when the process is gone.
+    pub(super) fn wait_for<T>(
+        &self,
+        thread: ThreadId,
+        why: Waits,
+        most: Option<Nanos>,
+        mut look: impl FnMut(&mut State) -> Option<T>,
+        mut enlist: impl FnMut(&mut State, Ticket),
+    ) -> Option<T> {
+        let mut state = self.go_on(self.lock(), thread);
+        let until = most.map(|most| state.net.now().saturating_add(most));
+        loop {
+            if let Some(found) = look(&mut state) {
+                return Some(found);
+            }
+            if until.is_some_and(|until| until <= state.net.now()) {
+                return None;
+            }
+            let ticket = state.ticket(thread);
+            enlist(&mut state, ticket);
+            state = self.wait(state, thread, why, until);
+        }
+    }
+
     /// Waits until an event wakes this thread, or until the time `until`. (An event wakes it by the ticket
     /// that the thread took before.)
     ///
     /// Does not return when the process is gone.
-    pub(super) fn wait<'a>(
-        &'a self,
-        state: Guard<'a>,
-        thread: ThreadId,
-        why: Waits,
-        until: Option<Nanos>,
-    ) -> Guard<'a> {
+    fn wait<'a>(&'a self, state: Guard<'a>, thread: ThreadId, why: Waits, until: Option<Nanos>) -> Guard<'a> {
         let mut state = self.go_on(state, thread);
         if let Some(until) = until {
             let ticket = state.present_ticket(thread);
@@ -354,23 +376,19 @@ impl World {
     /// Waits until nothing of a process runs.
     pub(super) fn wait_for_end(&self, process: usize) {
         let Some(Here { thread, .. }) = here() else { return };
-        let mut state = self.go_on(self.lock(), thread);
-        while state.has_threads(process) {
-            let ticket = state.ticket(thread);
+        let gone = |state: &mut State| (!state.has_threads(process)).then_some(());
+        self.wait_for(thread, Waits::Crash, None, gone, |state, ticket| {
             state.processes[process].mourners.push(ticket);
-            state = self.wait(state, thread, Waits::Crash, None);
-        }
+        });
     }
 
     /// Waits until all processes except servers have ended.
     pub(super) fn wait_for_all(&self) {
         let Some(Here { thread, .. }) = here() else { return };
-        let mut state = self.go_on(self.lock(), thread);
-        while state.any_to_wait_for() {
-            let ticket = state.ticket(thread);
+        let ended = |state: &mut State| (!state.any_to_wait_for()).then_some(());
+        self.wait_for(thread, Waits::Processes, None, ended, |state, ticket| {
             state.processes.iter_mut().for_each(|machine| machine.mourners.push(ticket));
-            state = self.wait(state, thread, Waits::Processes, None);
-        }
+        });
     }
 
     /// Notes a panic of the user's code.

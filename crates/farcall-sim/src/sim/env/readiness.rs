@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use farcall::env::{
-    Accepted, Alarm, Interest, Listener, PeerState, Poller, Received, Source, Stream, Wait, Wanted,
+    Accepted, Alarm, Interest, Listener, PeerState, Poller, Received, Socket as _, Source, Stream, Wait,
+    Wanted,
 };
 
-use super::waiter;
-use crate::net::Nanos;
+use super::{Udp, most, waiter};
 use crate::sim::faults::nanos;
 use crate::sim::state::{SourceId, State, Ticket, Waits};
 use crate::sim::world::World;
@@ -28,32 +28,15 @@ impl Drop for Held {
     }
 }
 
-/// Returns when a wait that begins now ends.
-pub(super) fn end_of(wait: Wait, now: Nanos) -> Option<Nanos> {
-    match wait {
-        Wait::No => Some(0),
-        Wait::Nanos(nanos) => Some(now.saturating_add(nanos)),
-        Wait::Forever => None,
-    }
-}
-
 impl Stream for Held {
     fn read(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
-        let me = waiter(&self.world);
-        let mut state = self.world.go_on(self.world.lock(), me.thread);
-        let until = end_of(wait, state.net.now());
-        loop {
-            match state.read(self.id, buffer) {
-                Err(io::ErrorKind::WouldBlock) => {}
-                read => return Ok(read?),
-            }
-            if until.is_some_and(|until| until <= state.net.now()) {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            let ticket = state.ticket(me.thread);
-            state.await_source(self.id, ticket);
-            state = self.world.wait(state, me.thread, Waits::Sources, until);
-        }
+        let arrived = |state: &mut State| match state.read(self.id, buffer) {
+            Err(io::ErrorKind::WouldBlock) => None,
+            read => Some(read),
+        };
+        let enlist = |state: &mut State, ticket| state.await_source(self.id, ticket);
+        let read = self.world.wait_for(waiter(&self.world), Waits::Sources, most(wait), arrived, enlist);
+        Ok(read.unwrap_or(Err(io::ErrorKind::WouldBlock))?)
     }
 
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -122,9 +105,7 @@ impl Listener for Listening {
 
 /// A datagram socket that speaks to one address.
 pub(super) struct Connected {
-    pub(super) world: Arc<World>,
-    /// The socket's place in the world.
-    pub(super) id: usize,
+    pub(super) socket: Udp,
     pub(super) to: SocketAddr,
 }
 
@@ -133,35 +114,28 @@ pub(super) const DATAGRAMS: u64 = 1 << 63;
 
 impl Stream for Connected {
     fn read(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
-        let me = waiter(&self.world);
-        let mut state = self.world.go_on(self.world.lock(), me.thread);
-        let until = end_of(wait, state.net.now());
-        loop {
-            match state.fetch(self.id, buffer) {
-                Some(Received::Datagrams { from, len, .. }) if from == self.to => return Ok(len),
-                Some(Received::Refused(to, _)) if to == self.to => {
-                    return Err(io::ErrorKind::ConnectionRefused.into());
+        let of_peer = |state: &mut State| {
+            loop {
+                match state.fetch(self.socket.id, buffer)? {
+                    Received::Datagrams { from, len, .. } if from == self.to => return Some(Ok(len)),
+                    Received::Refused(to, _) if to == self.to => {
+                        return Some(Err(io::ErrorKind::ConnectionRefused));
+                    }
+                    _ => {}
                 }
-                Some(_) => continue,
-                None => {}
             }
-            if until.is_some_and(|until| until <= state.net.now()) {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            let ticket = state.ticket(me.thread);
-            state.await_datagram(self.id, ticket);
-            state = self.world.wait(state, me.thread, Waits::Sources, until);
-        }
+        };
+        Ok(self.socket.wait_for(wait, of_peer).unwrap_or(Err(io::ErrorKind::WouldBlock))?)
     }
 
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-        self.world.lock().send(self.id, self.to, &bytes);
+        self.socket.send(self.to, &bytes)?;
         Ok(bytes.len())
     }
 
     fn shutdown(&self, _: Shutdown) {
-        self.world.lock().rouse(self.id);
+        self.socket.wake();
     }
 
     fn take_error(&self) -> io::Result<()> {
@@ -173,30 +147,22 @@ impl Stream for Connected {
     }
 
     fn source(&self) -> Source<'_> {
-        Source::Simulated(DATAGRAMS | self.id as u64)
-    }
-}
-
-impl Drop for Connected {
-    fn drop(&mut self) {
-        self.world.lock().close(self.id);
+        Source::Simulated(DATAGRAMS | self.socket.id as u64)
     }
 }
 
 /// Returns what a source is ready for.
-fn readiness(state: &mut State, source: &Source<'_>) -> Interest {
-    match number(source) {
-        id if id & DATAGRAMS != 0 => {
-            Interest { read: state.has_datagram((id & !DATAGRAMS) as usize), write: true }
-        }
-        id => state.readiness(id as usize),
+fn readiness(state: &mut State, source: u64) -> Interest {
+    match source & DATAGRAMS {
+        0 => state.readiness(source as usize),
+        _ => Interest { read: state.has_datagram((source & !DATAGRAMS) as usize), write: true },
     }
 }
 
-fn await_source(state: &mut State, source: &Source<'_>, ticket: Ticket) {
-    match number(source) {
-        id if id & DATAGRAMS != 0 => state.await_datagram((id & !DATAGRAMS) as usize, ticket),
-        id => state.await_source(id as usize, ticket),
+fn await_source(state: &mut State, source: u64, ticket: Ticket) {
+    match source & DATAGRAMS {
+        0 => state.await_source(source as usize, ticket),
+        _ => state.await_datagram((source & !DATAGRAMS) as usize, ticket),
     }
 }
 
@@ -213,21 +179,16 @@ fn both(a: Interest, b: Interest) -> Interest {
 
 /// Waits until one of these sources is ready, or `timeout` has passed.
 pub(super) fn wait_any(world: &Arc<World>, wanted: &mut [Wanted<'_>], timeout: Option<Duration>) {
-    let me = waiter(world);
-    let mut state = world.go_on(world.lock(), me.thread);
-    let until = timeout.map(|timeout| state.net.now().saturating_add(nanos(timeout)));
-    loop {
-        for one in wanted.iter_mut() {
-            one.ready = both(one.interest, readiness(&mut state, &one.source));
+    let sources: Vec<u64> = wanted.iter().map(|one| number(&one.source)).collect();
+    let ready = |state: &mut State| {
+        for (one, source) in wanted.iter_mut().zip(&sources) {
+            one.ready = both(one.interest, readiness(state, *source));
         }
-        let ready = wanted.iter().any(|one| one.ready != Interest::default());
-        if ready || until.is_some_and(|until| until <= state.net.now()) {
-            return;
-        }
-        let ticket = state.ticket(me.thread);
-        wanted.iter().for_each(|one| await_source(&mut state, &one.source, ticket));
-        state = world.wait(state, me.thread, Waits::Sources, until);
-    }
+        wanted.iter().any(|one| one.ready != Interest::default()).then_some(())
+    };
+    world.wait_for(waiter(world), Waits::Sources, timeout.map(nanos), ready, |state, ticket| {
+        sources.iter().for_each(|source| await_source(state, *source, ticket));
+    });
 }
 
 /// A poller of many sources.
@@ -280,32 +241,27 @@ impl Poller for Sources {
     }
 
     fn wait(&self) -> Option<(u64, Interest)> {
-        let me = waiter(&self.world);
-        let mut state = self.world.go_on(self.world.lock(), me.thread);
-        loop {
-            let ticket = state.ticket(me.thread);
-            {
-                let mut inner = self.inner();
-                if inner.woken {
-                    return None;
-                }
-                let mut ready = Vec::new();
-                for (key, (id, interest)) in &inner.armed {
-                    let source = Source::Simulated(*id);
-                    match both(*interest, readiness(&mut state, &source)) {
-                        none if none == Interest::default() => await_source(&mut state, &source, ticket),
-                        some => ready.push((*key, some)),
-                    }
-                }
-                if !ready.is_empty() {
-                    let one = ready[state.rng.index(ready.len())];
-                    inner.armed.entry(one.0).and_modify(|(_, interest)| *interest = Interest::default());
-                    return Some(one);
-                }
-                inner.waiters.push(ticket);
+        let ready = |state: &mut State| {
+            let mut inner = self.inner();
+            if inner.woken {
+                return Some(None);
             }
-            state = self.world.wait(state, me.thread, Waits::Sources, None);
-        }
+            let armed = inner.armed.iter();
+            let ready = armed.map(|(key, (id, interest))| (*key, both(*interest, readiness(state, *id))));
+            let ready: Vec<_> = ready.filter(|(_, ready)| *ready != Interest::default()).collect();
+            if ready.is_empty() {
+                return None;
+            }
+            let one = ready[state.rng.index(ready.len())];
+            inner.armed.entry(one.0).and_modify(|(_, interest)| *interest = Interest::default());
+            Some(Some(one))
+        };
+        let enlist = |state: &mut State, ticket| {
+            let mut inner = self.inner();
+            inner.armed.values().for_each(|(id, _)| await_source(state, *id, ticket));
+            inner.waiters.push(ticket);
+        };
+        self.world.wait_for(waiter(&self.world), Waits::Sources, None, ready, enlist).flatten()
     }
 
     fn wake(&self) {
