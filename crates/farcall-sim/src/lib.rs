@@ -39,6 +39,7 @@ mod bulk;
 mod check;
 mod client;
 mod clock;
+mod counts;
 mod ground;
 pub mod history;
 mod hostile;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use clap::{Args, Parser, Subcommand};
 use farcall_proto::{Mutant, Rule};
 use farcall_sim::net::{MICROS, Path, SECS};
-use farcall_sim::{Bulk, Soak, Summary, onc, run, shared_memory};
+use farcall_sim::{Bulk, Soak, Summary, model, onc, run, shared_memory};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// The packet exchange protocol of farcall under seeded faults.
@@ -96,55 +96,28 @@ struct BulkArgs {
     json: bool,
 }
 
-/// A rule that is broken on purpose.
-#[derive(Clone, Copy)]
-enum Broken {
-    Protocol(Rule),
-    SharedMemory(shared_memory::Rule),
-    Onc(onc::Rule),
+/// A rule that is broken on purpose: its name, and the fault of the protocol or of a model that breaks it.
+#[derive(Clone, Copy, Default)]
+struct Broken {
+    name: &'static str,
+    mutant: Mutant,
+    model: Option<model::Rule>,
 }
 
 impl Broken {
     fn all() -> impl Iterator<Item = Broken> {
-        let protocol = Rule::ALL.iter().copied().map(Broken::Protocol);
-        let memory = shared_memory::Rule::ALL.map(Broken::SharedMemory);
-        protocol.chain(memory).chain(onc::Rule::ALL.map(Broken::Onc))
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Broken::Protocol(rule) => rule.name(),
-            Broken::SharedMemory(rule) => rule.name(),
-            Broken::Onc(rule) => rule.name(),
-        }
-    }
-
-    fn mutant(self) -> Mutant {
-        match self {
-            Broken::Protocol(rule) => Mutant::of(rule),
-            Broken::SharedMemory(_) | Broken::Onc(_) => Mutant::NONE,
-        }
-    }
-
-    fn shared_memory(self) -> Option<shared_memory::Rule> {
-        match self {
-            Broken::Protocol(_) | Broken::Onc(_) => None,
-            Broken::SharedMemory(rule) => Some(rule),
-        }
-    }
-
-    fn onc(self) -> Option<onc::Rule> {
-        match self {
-            Broken::Protocol(_) | Broken::SharedMemory(_) => None,
-            Broken::Onc(rule) => Some(rule),
-        }
+        let protocol = Rule::ALL.iter().copied();
+        let protocol =
+            protocol.map(|rule| Broken { name: rule.name(), mutant: Mutant::of(rule), model: None });
+        let models = model::Rule::all();
+        protocol.chain(models.map(|(rule, name)| Broken { name, mutant: Mutant::NONE, model: Some(rule) }))
     }
 }
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Soak(args) if args.list_breaks => {
-            Broken::all().for_each(|rule| println!("{}", rule.name()));
+            Broken::all().for_each(|rule| println!("{}", rule.name));
             ExitCode::SUCCESS
         }
         Command::Soak(args) => soak(&args),
@@ -155,18 +128,18 @@ fn main() -> ExitCode {
 
 fn broken(name: &str) -> Result<Broken, String> {
     Broken::all()
-        .find(|rule| rule.name() == name)
+        .find(|rule| rule.name == name)
         .ok_or_else(|| "no such rule (soak --list-breaks names them)".into())
 }
 
 fn soak(args: &SoakArgs) -> ExitCode {
+    let Broken { mutant, model, .. } = args.broken.unwrap_or_default();
     let soak = Soak {
         seeds: args.seeds,
         calls: args.calls.unwrap_or(args.seeds.saturating_mul(1000)),
         from: args.from,
-        mutant: args.broken.map_or(Mutant::NONE, Broken::mutant),
-        broken: args.broken.and_then(Broken::shared_memory),
-        broken_onc: args.broken.and_then(Broken::onc),
+        mutant,
+        broken: model,
         threads: 0,
         first: args.first,
     };
@@ -228,7 +201,7 @@ fn tell(summary: &Summary, seconds: f64) {
 
 fn tell_failing(summary: &Summary, broken: Option<Broken>) {
     for failing in summary.failing.iter().take(5) {
-        let broken = broken.map(|rule| format!(" --break {}", rule.name())).unwrap_or_default();
+        let broken = broken.map(|rule| format!(" --break {}", rule.name)).unwrap_or_default();
         eprintln!("seed {}: {}", failing.seed, failing.violation);
         eprintln!(
             "  cargo run --release -p farcall-sim -- replay --seed {} --calls {}{broken} --verbose",
@@ -238,16 +211,15 @@ fn tell_failing(summary: &Summary, broken: Option<Broken>) {
 }
 
 fn replay(args: &ReplayArgs) -> ExitCode {
-    let mutant = args.broken.map_or(Mutant::NONE, Broken::mutant);
+    let (Broken { mutant, model, .. }, part) = (args.broken.unwrap_or_default(), args.calls.div_ceil(4));
     let report = run(args.seed, args.calls, mutant, args.verbose);
-    let memory =
-        shared_memory::run(args.seed, args.calls.div_ceil(4), args.broken.and_then(Broken::shared_memory));
+    let memory = shared_memory::run(args.seed, part, model);
     println!(
         "seed {}: {} calls, {} datagrams, trace hash {:016x}",
         report.seed, report.calls, report.datagrams, report.trace_hash
     );
     println!("through shared memory: {} calls, trace hash {:016x}", memory.tally.calls, memory.trace_hash);
-    let onc = onc::run(args.seed, args.calls.div_ceil(4), args.broken.and_then(Broken::onc));
+    let onc = onc::run(args.seed, part, model);
     println!("by ONC RPC: {} calls, trace hash {:016x}", onc.tally.calls, onc.trace_hash);
     let violations = [report.violation, memory.violation, onc.violation];
     violations.iter().flatten().for_each(|violation| println!("{violation}"));

@@ -38,17 +38,13 @@ impl Head {
 
     /// Appends the head to `out`.
     pub fn write(self, out: &mut Vec<u8>) {
-        [self.version, self.word, self.status]
-            .iter()
-            .for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+        put([self.version, self.word, self.status], out);
     }
 
     /// Reads a head from the front of `body`, and returns it with the rest.
     pub fn read(body: &[u8]) -> Option<(Head, &[u8])> {
-        let (version, rest) = word(body)?;
-        let (word_, rest) = word(rest)?;
-        let (status, rest) = word(rest)?;
-        Some((Head { version, word: word_, status }, rest))
+        let ([version, word, status], rest) = take(body)?;
+        Some((Head { version, word, status }, rest))
     }
 }
 
@@ -69,22 +65,24 @@ impl Post {
 
     /// Appends the beginning of a posted write to `out`.
     pub fn write(self, out: &mut Vec<u8>) {
-        [self.stream, self.number, self.import]
-            .iter()
-            .for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+        put([self.stream, self.number, self.import], out);
     }
 
     /// Reads the beginning of a posted write from the front of `bytes`, and returns it with the rest.
     pub fn read(bytes: &[u8]) -> Option<(Post, &[u8])> {
-        let (stream, rest) = word(bytes)?;
-        let (number, rest) = word(rest)?;
-        let (import, rest) = word(rest)?;
+        let ([stream, number, import], rest) = take(bytes)?;
         Some((Post { stream, number, import }, rest))
     }
 }
 
-fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    bytes.split_first_chunk().map(|(word, rest)| (u64::from_be_bytes(*word), rest))
+fn put(words: [u64; 3], out: &mut Vec<u8>) {
+    out.extend_from_slice(words.map(u64::to_be_bytes).as_flattened());
+}
+
+fn take(bytes: &[u8]) -> Option<([u64; 3], &[u8])> {
+    let (words, rest) = bytes.split_first_chunk::<24>()?;
+    let (words, []) = words.as_chunks::<8>() else { return None };
+    Some(([0, 1, 2].map(|at| u64::from_be_bytes(words[at])), rest))
 }
 
 /// The truth about the writes that one import has posted.

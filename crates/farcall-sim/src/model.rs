@@ -1,47 +1,85 @@
-//! The common part of the models of ONC RPC and of shared memory: how calls end, what a run reports, and the
-//! promises that both make.
+//! The common part of the models of ONC RPC and of shared memory: how calls end, what a run reports, the
+//! promises that both make, and the rules that each can break.
 
 use farcall_proto::Ran;
 
+use crate::counts::counts;
 use crate::oracle::Violation;
 use crate::rng::mix;
 
-/// Counts of the calls of a run, and of their outcomes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Calls made.
-    pub calls: u64,
-    /// Executions.
-    pub executed: u64,
-    /// Calls that returned.
-    pub returned: u64,
-    /// Calls that failed and were said not to have run.
-    pub no: u64,
-    /// Calls that failed and may have run.
-    pub maybe: u64,
-    /// Messages that were not executed because the server remembered their call.
-    pub remembered: u64,
-    /// Processes that died.
-    pub deaths: u64,
-    /// Streams that ended before their calls did.
-    pub broken: u64,
-}
-
-impl Tally {
-    /// Adds what another run counted.
-    pub fn add(&mut self, other: &Tally) {
-        self.calls += other.calls;
-        self.executed += other.executed;
-        self.returned += other.returned;
-        self.no += other.no;
-        self.maybe += other.maybe;
-        self.remembered += other.remembered;
-        self.deaths += other.deaths;
-        self.broken += other.broken;
+counts! {
+    /// Counts of the calls of a run, and of their outcomes.
+    Tally {
+        /// Calls made.
+        calls,
+        /// Executions.
+        executed,
+        /// Calls that returned.
+        returned,
+        /// Calls that failed and were said not to have run.
+        no,
+        /// Calls that failed and may have run.
+        maybe,
+        /// Messages that were not executed because the server remembered their call.
+        remembered,
+        /// Processes that died.
+        deaths,
+        /// Streams that ended before their calls did.
+        broken,
     }
 }
 
-/// The report of a run.
+/// A rule of one of the models that can be broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A caller says `No` of a request that the server had taken when it died.
+    TakenIgnored,
+    /// A slot whose request was given up is used again before it is answered.
+    SlotUsedAgain,
+    /// A cancelled call gives its caller the result that comes later.
+    LateResult,
+    /// A server goes on taking requests when its caller has seen it close the connection.
+    TakesAfterClose,
+    /// A server does not notice that a ring has a new use.
+    LaneNotRenewed,
+    /// A server executes a call that it remembers.
+    DuplicateRuns,
+    /// A server takes a call that is repeated on another connection for a new call, whatever became of the
+    /// first connection.
+    ConnectionForgets,
+    /// A client takes any reply for that to its oldest call.
+    RepliesMixed,
+    /// A client takes a refused datagram for proof that the call did not run.
+    RefusedSaysNo,
+    /// A client takes the end of a stream for proof that its calls did not run.
+    BrokenSaysNo,
+    /// A client takes the refusal of one of several copies of a call for proof that the call did not run.
+    RepeatedSaysNo,
+}
+
+/// Each rule, and its name for `--break`, which begins with that of its model.
+const RULES: [(Rule, &str); 11] = [
+    (Rule::TakenIgnored, "shm-taken-ignored"),
+    (Rule::SlotUsedAgain, "shm-slot-used-again"),
+    (Rule::LateResult, "shm-late-result"),
+    (Rule::TakesAfterClose, "shm-takes-after-close"),
+    (Rule::LaneNotRenewed, "shm-ring-not-renewed"),
+    (Rule::DuplicateRuns, "onc-duplicate-runs"),
+    (Rule::ConnectionForgets, "onc-connection-forgets"),
+    (Rule::RepliesMixed, "onc-replies-mixed"),
+    (Rule::RefusedSaysNo, "onc-refused-says-no"),
+    (Rule::BrokenSaysNo, "onc-broken-says-no"),
+    (Rule::RepeatedSaysNo, "onc-repeated-says-no"),
+];
+
+impl Rule {
+    /// Returns every rule with its name.
+    pub fn all() -> impl Iterator<Item = (Rule, &'static str)> {
+        RULES.into_iter()
+    }
+}
+
+/// The report of a run, and what it must know while the run goes on.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The counts.
@@ -50,6 +88,16 @@ pub struct Report {
     pub violation: Option<Violation>,
     /// A hash of everything that happened.
     pub trace_hash: u64,
+    /// The time of what happens now.
+    pub(crate) now: u64,
+    pub(crate) calls: Vec<Call>,
+}
+
+/// A call: the length of its arguments in bytes, and how it ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    len: usize,
+    ended: Option<Ended>,
 }
 
 /// How a call ended at its caller.
@@ -62,18 +110,52 @@ pub(crate) enum Ended {
 }
 
 impl Report {
-    /// Folds something that happened to `which` at that time into the trace.
-    pub(crate) fn trace(&mut self, at: u64, what: u64, which: usize) {
-        self.trace_hash = mix(self.trace_hash ^ mix(what << 48 ^ which as u64 ^ at << 8));
+    /// Notes a new call, with arguments of `len` bytes. Returns its number.
+    pub(crate) fn begin(&mut self, len: usize) -> usize {
+        self.tally.calls += 1;
+        self.trace(2, self.calls.len());
+        self.calls.push(Call { len, ended: None });
+        self.calls.len() - 1
     }
 
-    /// Notes that an invariant did not hold. Only the first is kept.
-    pub(crate) fn violated(&mut self, at: u64, rule: &'static str, what: String) {
-        self.violation.get_or_insert(Violation { rule, at, what });
+    /// Returns the arguments of a call.
+    pub(crate) fn arguments(&self, id: usize) -> Vec<u8> {
+        content(id, self.calls[id].len)
     }
 
-    /// Notes how the call `id` ended. `former` is how it had ended before.
-    pub(crate) fn ended(&mut self, at: u64, id: usize, ended: Ended, former: &mut Option<Ended>) {
+    /// Returns the call that has these arguments. Notes a violation if there is none.
+    pub(crate) fn called(&mut self, arguments: &[u8]) -> Option<usize> {
+        let id = arguments.first_chunk().map_or(usize::MAX, |id| u64::from_be_bytes(*id) as usize);
+        if self.calls.get(id).is_some_and(|call| arguments == content(id, call.len)) {
+            return Some(id);
+        }
+        self.violated("arguments-intact", format!("{} bytes of arguments are no call's", arguments.len()));
+        None
+    }
+
+    /// Folds something that happens to `which` into the trace.
+    pub(crate) fn trace(&mut self, what: u64, which: usize) {
+        self.trace_hash = mix(self.trace_hash ^ mix(what << 48 ^ which as u64 ^ self.now << 8));
+    }
+
+    /// Notes that an invariant does not hold. Only the first is kept.
+    pub(crate) fn violated(&mut self, rule: &'static str, what: String) {
+        self.violation.get_or_insert(Violation { rule, at: self.now, what });
+    }
+
+    /// Notes that a call returned `result`. `right` is the result of its execution, if it was executed as
+    /// often as it may be.
+    pub(crate) fn returned(&mut self, id: usize, result: &[u8], right: Option<&[u8]>) {
+        if right.is_none_or(|right| right != result) {
+            let (len, right) = (result.len(), right.map(<[u8]>::len));
+            let what = format!("call {id} returned {len} bytes that are not its own: {right:?}");
+            self.violated("result-is-the-executions", what);
+        }
+        self.ended(id, Ended::Returned);
+    }
+
+    /// Notes how a call ended.
+    pub(crate) fn ended(&mut self, id: usize, ended: Ended) {
         let code = match ended {
             Ended::Returned => {
                 self.tally.returned += 1;
@@ -89,18 +171,17 @@ impl Report {
             }
             Ended::Abandoned => 3,
         };
-        self.trace(at, 4 + code, id);
-        if former.replace(ended).is_some() {
-            self.violated(at, "ends-once", format!("call {id} ended twice"));
+        self.trace(4 + code, id);
+        if self.calls[id].ended.replace(ended).is_some() {
+            self.violated("ends-once", format!("call {id} ended twice"));
         }
     }
 
-    /// Checks in the end that no call ran of which its caller was told that it did not.
-    pub(crate) fn judge(&mut self, at: u64, calls: impl Iterator<Item = (Option<Ended>, bool)>) {
-        for (id, (ended, ran)) in calls.enumerate() {
-            if ended == Some(Ended::Failed(Ran::No)) && ran {
-                self.violated(at, "no-means-never", format!("call {id} was said not to have run, and did"));
-            }
+    /// Checks in the end that no call `ran` of which its caller was told that it did not.
+    pub(crate) fn judge(&mut self, ran: impl Fn(usize) -> bool) {
+        let told_no = |id: &usize| self.calls[*id].ended == Some(Ended::Failed(Ran::No));
+        if let Some(id) = (0..self.calls.len()).filter(told_no).find(|id| ran(*id)) {
+            self.violated("no-means-never", format!("call {id} was said not to have run, and did"));
         }
     }
 }

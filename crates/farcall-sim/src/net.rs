@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use crate::counts::counts;
 use crate::rng::Rng;
 
 /// Nanoseconds of virtual time.
@@ -24,7 +25,7 @@ const QUOTED: usize = 48;
 pub const SECS: Nanos = 1_000_000_000;
 
 /// One direction between two hosts. Chances are in parts per million.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Path {
     /// The time that any datagram takes.
     pub delay: Nanos,
@@ -65,25 +66,7 @@ pub struct Path {
 impl Path {
     /// A path without faults.
     pub fn clean(delay: Nanos) -> Path {
-        Path {
-            delay,
-            jitter: 0,
-            loss: 0,
-            duplicate: 0,
-            reorder: 0,
-            late: 0,
-            corrupt: 0,
-            spoof: 0,
-            forge: None,
-            impostor: false,
-            icmp: 0,
-            forged_icmp: 0,
-            mtu: usize::MAX,
-            rate: 0,
-            queue: 0,
-            cut_until: 0,
-            free_at: 0,
-        }
+        Path { delay, mtu: usize::MAX, ..Path::default() }
     }
 
     /// Removes every fault, but keeps delay, rate and size.
@@ -99,75 +82,58 @@ impl Path {
     }
 }
 
-macro_rules! faults {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// The number of faults of each sort.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Faults { $($(#[$doc])* pub $name: u64,)* }
-
-        impl Faults {
-            /// Returns each sort by name, with its count.
-            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($name), self.$name),)*].into_iter()
-            }
-
-            /// Adds the counts of another run.
-            pub fn add(&mut self, other: &Faults) {
-                $(self.$name += other.$name;)*
-            }
-        }
-    };
-}
-
-faults! {
-    /// Datagrams lost by chance.
-    lost,
-    /// Datagrams that came twice.
-    duplicated,
-    /// Copies that came seconds to hours later.
-    late,
-    /// Forged ICMP errors.
-    forged_icmp,
-    /// Datagrams overtaken by later ones.
-    reordered,
-    /// Datagrams changed on the way.
-    corrupted,
-    /// Copies that came from an address that did not send them.
-    spoofed,
-    /// Datagrams larger than their path lets pass.
-    oversize,
-    /// Datagrams dropped from a full queue.
-    congested,
-    /// Datagrams that met a partition.
-    partitioned,
-    /// Datagrams to a process that was dead, or to an address given up.
-    undeliverable,
-    /// One-way partitions.
-    partitions,
-    /// Servers that crashed and came back.
-    server_crashes,
-    /// Clients that crashed and came back.
-    client_crashes,
-    /// Processes stopped for a while: their clocks step forward.
-    clock_steps,
-    /// Clients stopped between reading their clock and sending.
-    gaps,
-    /// Machines that were paused with their clocks.
-    pauses,
-    /// Servers that were restored from a snapshot.
-    restorations,
-    /// Addresses that moved between two servers.
-    address_moves,
-    /// Clients that moved to another address in the middle of a conversation.
-    address_changes,
-    /// Exports withdrawn and offered anew.
-    reexports,
-    /// Paths that began to let only smaller datagrams pass.
-    mtu_changes,
-    /// Datagrams of peers that mean harm.
-    hostile,
-    /// Conversations that servers forgot.
-    evictions,
+counts! {
+    /// The number of faults of each sort.
+    Faults {
+        /// Datagrams lost by chance.
+        lost,
+        /// Datagrams that came twice.
+        duplicated,
+        /// Copies that came seconds to hours later.
+        late,
+        /// Forged ICMP errors.
+        forged_icmp,
+        /// Datagrams overtaken by later ones.
+        reordered,
+        /// Datagrams changed on the way.
+        corrupted,
+        /// Copies that came from an address that did not send them.
+        spoofed,
+        /// Datagrams larger than their path lets pass.
+        oversize,
+        /// Datagrams dropped from a full queue.
+        congested,
+        /// Datagrams that met a partition.
+        partitioned,
+        /// Datagrams to a process that was dead, or to an address given up.
+        undeliverable,
+        /// One-way partitions.
+        partitions,
+        /// Servers that crashed and came back.
+        server_crashes,
+        /// Clients that crashed and came back.
+        client_crashes,
+        /// Processes stopped for a while: their clocks step forward.
+        clock_steps,
+        /// Clients stopped between reading their clock and sending.
+        gaps,
+        /// Machines that were paused with their clocks.
+        pauses,
+        /// Servers that were restored from a snapshot.
+        restorations,
+        /// Addresses that moved between two servers.
+        address_moves,
+        /// Clients that moved to another address in the middle of a conversation.
+        address_changes,
+        /// Exports withdrawn and offered anew.
+        reexports,
+        /// Paths that began to let only smaller datagrams pass.
+        mtu_changes,
+        /// Datagrams of peers that mean harm.
+        hostile,
+        /// Conversations that servers forgot.
+        evictions,
+    }
 }
 
 /// An event that comes out of the network.

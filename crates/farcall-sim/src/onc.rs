@@ -21,53 +21,12 @@ use farcall::env::Time;
 use farcall_onc::model::{Calls, Line, Remembered};
 use farcall_onc::wire::record::{Limits, Records};
 
-use crate::model::{Ended, Report, content};
+pub use crate::model::Rule;
+use crate::model::{Ended, Report};
 use crate::net::{MILLIS, Nanos, SECS};
 use crate::rng::Rng;
 use callee::Callee;
 use caller::Caller;
-
-/// A rule of ONC RPC that can be broken on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// A server executes a call that it remembers.
-    DuplicateRuns,
-    /// A server takes a call that is repeated on another connection for a new call, whatever became of the
-    /// first connection.
-    ConnectionForgets,
-    /// A client takes any reply for that to its oldest call.
-    RepliesMixed,
-    /// A client takes a refused datagram for proof that the call did not run.
-    RefusedSaysNo,
-    /// A client takes the end of a stream for proof that its calls did not run.
-    BrokenSaysNo,
-    /// A client takes the refusal of one of several copies of a call for proof that the call did not run.
-    RepeatedSaysNo,
-}
-
-impl Rule {
-    /// All rules.
-    pub const ALL: [Rule; 6] = [
-        Rule::DuplicateRuns,
-        Rule::ConnectionForgets,
-        Rule::RepliesMixed,
-        Rule::RefusedSaysNo,
-        Rule::BrokenSaysNo,
-        Rule::RepeatedSaysNo,
-    ];
-
-    /// Returns the rule's name for `--break`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rule::DuplicateRuns => "onc-duplicate-runs",
-            Rule::ConnectionForgets => "onc-connection-forgets",
-            Rule::RepliesMixed => "onc-replies-mixed",
-            Rule::RefusedSaysNo => "onc-refused-says-no",
-            Rule::BrokenSaysNo => "onc-broken-says-no",
-            Rule::RepeatedSaysNo => "onc-repeated-says-no",
-        }
-    }
-}
 
 /// Runs `calls` calls under the faults that `seed` decides.
 pub fn run(seed: u64, calls: u64, broken: Option<Rule>) -> Report {
@@ -110,15 +69,7 @@ enum Event {
     Restart,
 }
 
-/// All facts about one call.
-#[derive(Default)]
-struct Record {
-    /// The length of its arguments, and of its result, in bytes.
-    len: usize,
-    runs: Vec<Run>,
-    ended: Option<Ended>,
-}
-
+/// One execution of a call.
 #[derive(Clone, Copy)]
 struct Run {
     /// The life of the server.
@@ -166,12 +117,12 @@ struct Model {
     rng: Rng,
     broken: Option<Rule>,
     report: Report,
-    now: Nanos,
     events: BTreeMap<(Nanos, u64), Event>,
     numbers: u64,
     faults: Faults,
     budget: u64,
-    records: Vec<Record>,
+    /// The executions of each call.
+    runs: Vec<Vec<Run>>,
     callers: Vec<Caller>,
     callee: Callee,
     links: Vec<Link>,
@@ -194,13 +145,12 @@ impl Model {
         Model {
             rng,
             broken,
-            report: Report::default(),
-            now: 1,
+            report: Report { now: 1, ..Report::default() },
             events: BTreeMap::new(),
             numbers: 0,
             faults,
             budget: calls,
-            records: Vec::new(),
+            runs: Vec::new(),
             callers,
             callee,
             links: Vec::new(),
@@ -214,14 +164,14 @@ impl Model {
         let most = 100_000 + self.budget * 1_000;
         for step in 0.. {
             let Some(((at, _), event)) = self.events.pop_first() else { break };
-            self.now = at;
+            self.report.now = at;
             CLOCK.set(Duration::from_nanos(at));
             self.happen(event);
             if self.budget == 0 && !self.settling {
                 self.settle();
             }
             if step > most {
-                self.violated("progress", "it goes on without end".into());
+                self.report.violated("progress", "it goes on without end".into());
             }
             if self.report.violation.is_some() {
                 return;
@@ -249,7 +199,7 @@ impl Model {
     }
 
     fn after(&mut self, delay: Nanos, event: Event) {
-        self.at(self.now + delay, event);
+        self.at(self.report.now + delay, event);
     }
 
     fn at(&mut self, at: Nanos, event: Event) {
@@ -258,7 +208,7 @@ impl Model {
     }
 
     fn time(&self) -> Time {
-        Time::from_nanos(self.now)
+        Time::from_nanos(self.report.now)
     }
 
     fn breaks(&self, rule: Rule) -> bool {
@@ -307,7 +257,7 @@ impl Model {
 
     /// Returns when the bytes sent on a stream now arrive: after those sent before.
     fn in_order(&mut self, link: usize, up: bool) -> Nanos {
-        let at = self.now + self.rng.spread(1, self.faults.delay);
+        let at = self.report.now + self.rng.spread(1, self.faults.delay);
         let last = &mut self.links[link].last[usize::from(up)];
         *last = at.max(*last);
         *last
@@ -363,14 +313,14 @@ impl Model {
     /// Notes and checks the execution of a call.
     fn ran(&mut self, id: usize, link: usize, copied: bool) {
         self.report.tally.executed += 1;
-        self.trace(3, id);
+        self.report.trace(3, id);
         let life = self.callee.life;
-        let former = self.records[id].runs.iter().rev().find(|run| run.life == life).copied();
+        let former = self.runs[id].iter().rev().find(|run| run.life == life).copied();
         if let Some(former) = former.filter(|former| self.must_be_remembered(former, link)) {
             let former = former.answered.map(|(at, _)| at);
-            self.violated("at-most-once", format!("call {id} runs again; it was answered {former:?}"));
+            self.report.violated("at-most-once", format!("call {id} runs again; it was answered {former:?}"));
         }
-        self.records[id].runs.push(Run { life, link, copied, answered: None });
+        self.runs[id].push(Run { life, link, copied, answered: None });
     }
 
     /// Returns whether the server promises to remember a call that ran, when it comes again by a link.
@@ -382,11 +332,8 @@ impl Model {
         }
         let Some((at, bytes)) = former.answered else { return true };
         let retention = self.callee.retention;
-        self.now - at < retention.time.as_nanos() as Nanos && self.callee.given - bytes < retention.bytes / 4
-    }
-
-    fn ended(&mut self, id: usize, ended: Ended) {
-        self.report.ended(self.now, id, ended, &mut self.records[id].ended);
+        self.report.now - at < retention.time.as_nanos() as Nanos
+            && self.callee.given - bytes < retention.bytes / 4
     }
 
     /// Ends the faults: the server runs, and has the program.
@@ -402,31 +349,17 @@ impl Model {
     fn judge(&mut self) {
         let open: usize = self.callers.iter().map(|caller| caller.open.len()).sum();
         if open > 0 {
-            self.violated("every-call-ends", format!("{open} calls have not ended"));
+            self.report.violated("every-call-ends", format!("{open} calls have not ended"));
         }
         // The network may have made two datagrams of one: a server without the program refused one of them,
         // and its next life, which has it, executed the other. RFC 5531 gives a client no means to know
         // (docs/onc.md).
-        let calls = self.records.iter().map(|call| (call.ended, call.runs.iter().any(|run| !run.copied)));
-        self.report.judge(self.now, calls);
-    }
-
-    fn trace(&mut self, what: u64, which: usize) {
-        self.report.trace(self.now, what, which);
-    }
-
-    fn violated(&mut self, rule: &'static str, what: String) {
-        self.report.violated(self.now, rule, what);
+        self.report.judge(|id| self.runs[id].iter().any(|run| !run.copied));
     }
 }
 
 fn records() -> Records {
     Records::new(Limits::default())
-}
-
-/// Returns the number of the call that these bytes belong to.
-fn id_of(bytes: &[u8]) -> usize {
-    bytes.first_chunk().map_or(usize::MAX, |id| u64::from_be_bytes(*id) as usize)
 }
 
 /// Makes a server's memory with the model's clock.
@@ -461,9 +394,9 @@ mod tests {
 
     #[test]
     fn every_broken_rule_of_onc_rpc_is_noticed() {
-        for rule in Rule::ALL {
+        for (rule, name) in Rule::all().filter(|(_, name)| name.starts_with("onc-")) {
             let caught = (0..300).any(|seed| run(seed, 200, Some(rule)).violation.is_some());
-            assert!(caught, "{} is not noticed", rule.name());
+            assert!(caught, "{name} is not noticed");
         }
     }
 }

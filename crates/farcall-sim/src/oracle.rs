@@ -9,6 +9,7 @@ use std::fmt;
 use farcall_proto::server::{CallKey, Incoming, Reading};
 use farcall_proto::{ACCESSES, Failure, Kind, READINGS, Ran, Trace};
 
+use crate::counts::counts;
 use crate::memory::{FORGOTTEN, Head, Import, POSTED, Post, READ, REFUSED};
 use crate::net::{MILLIS, Nanos, SECS};
 use crate::rng::mix;
@@ -33,9 +34,10 @@ impl fmt::Display for Violation {
 }
 
 /// The outcome of a call, as its caller knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// The call has not ended.
+    #[default]
     Open,
     /// The call returned a result or an exception.
     Returned,
@@ -46,7 +48,7 @@ pub enum State {
 }
 
 /// One logical call, as its caller meant it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Call {
     /// The calling machine.
     pub client: usize,
@@ -118,37 +120,8 @@ impl Call {
         args: usize,
         started: Nanos,
     ) -> Call {
-        Call {
-            client,
-            server,
-            export,
-            procedure,
-            args,
-            started,
-            deadline: None,
-            traced: false,
-            cancelled: false,
-            detached: false,
-            forsaken: false,
-            told: false,
-            state: State::Open,
-            executed: 0,
-            undone: 0,
-            unsettled: false,
-            refused: false,
-            nonce: 0,
-            result: 0,
-            exception: false,
-            version: 0,
-            done: 0,
-            head: Head::default(),
-            sent: started,
-            paused: 0,
-            executor: NOBODY,
-            excuse: Excuse::None,
-            import: None,
-            stream: 0,
-        }
+        let (sent, executor) = (started, NOBODY);
+        Call { client, server, export, procedure, args, started, sent, executor, ..Call::default() }
     }
 
     /// Returns whether the call accesses memory.
@@ -176,9 +149,10 @@ const NOBODY: usize = usize::MAX;
 
 /// The reason why a call may be reported as not run though it ran: facts that a client cannot know
 /// (docs/protocol.md 7.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Excuse {
     /// There is no reason.
+    #[default]
     None,
     /// The server that refuses its ticket began before the call was sent, and after its client last received
     /// from the former server, which lives nevertheless.
@@ -198,52 +172,37 @@ struct Life {
     paused: Nanos,
 }
 
-/// Counts of how calls ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcomes {
-    /// Calls that returned a result or an exception.
-    pub returned: u64,
-    /// Calls that failed with "did not run".
-    pub no: u64,
-    /// Calls that failed with "may have run".
-    pub maybe: u64,
-    /// Calls that failed with "ran".
-    pub yes: u64,
-    /// Calls whose caller died.
-    pub abandoned: u64,
-    /// Executions.
-    pub executed: u64,
-    /// Readings that were answered at once.
-    pub answered: u64,
-    /// Posted writes that were done.
-    pub posted: u64,
-    /// How often an importer was told that all its posted writes were done.
-    pub flushed: u64,
-    /// Calls that were reported as not run though they ran, to clients that could not know (docs/protocol.md
-    /// 7.4).
-    pub beyond_knowledge: u64,
-    /// Calls of restored servers that were executed again, or that were reported as not run though they ran.
-    pub undone: u64,
-}
-
-impl Outcomes {
-    /// Adds the counts of another run.
-    pub fn add(&mut self, other: &Outcomes) {
-        self.returned += other.returned;
-        self.no += other.no;
-        self.maybe += other.maybe;
-        self.yes += other.yes;
-        self.abandoned += other.abandoned;
-        self.executed += other.executed;
-        self.answered += other.answered;
-        self.posted += other.posted;
-        self.flushed += other.flushed;
-        self.beyond_knowledge += other.beyond_knowledge;
-        self.undone += other.undone;
+counts! {
+    /// Counts of how calls ended.
+    Outcomes {
+        /// Calls that returned a result or an exception.
+        returned,
+        /// Calls that failed with "did not run".
+        no,
+        /// Calls that failed with "may have run".
+        maybe,
+        /// Calls that failed with "ran".
+        yes,
+        /// Calls whose caller died.
+        abandoned,
+        /// Executions.
+        executed,
+        /// Readings that were answered at once.
+        answered,
+        /// Posted writes that were done.
+        posted,
+        /// How often an importer was told that all its posted writes were done.
+        flushed,
+        /// Calls that were reported as not run though they ran, to clients that could not know (docs/protocol.md
+        /// 7.4).
+        beyond_knowledge,
+        /// Calls of restored servers that were executed again, or that were reported as not run though they ran.
+        undone,
     }
 }
 
 /// The oracle of one run.
+#[derive(Default)]
 pub struct Oracle {
     salt: u64,
     /// Whether no fault happens in this run, so that no call has a reason to fail.
@@ -273,21 +232,8 @@ pub struct Oracle {
 impl Oracle {
     /// Makes an oracle that has seen nothing.
     pub fn new(salt: u64, calm: bool, patience: Nanos, servers: usize) -> Oracle {
-        Oracle {
-            salt,
-            calm,
-            patience,
-            may_give_up: false,
-            calls: Vec::new(),
-            violation: None,
-            imports: Vec::new(),
-            versions: vec![0; servers],
-            lives: Vec::new(),
-            living: vec![NOBODY; servers],
-            exports: HashMap::new(),
-            undone: Undone::default(),
-            counts: Outcomes::default(),
-        }
+        let (versions, living) = (vec![0; servers], vec![NOBODY; servers]);
+        Oracle { salt, calm, patience, versions, living, ..Oracle::default() }
     }
 
     /// Notes a new life of a server.

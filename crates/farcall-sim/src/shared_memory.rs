@@ -15,71 +15,32 @@ use farcall_shm::{
     RequestCursor, RequestId, SLOT_BODY_BYTES, Server, Status,
 };
 
+pub use crate::model::Rule;
 use crate::model::{Ended, Report, content};
 use crate::rng::{Rng, mix};
-
-/// A rule of shared memory that can be broken on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// A caller says `No` of a request that the server had taken when it died.
-    TakenIgnored,
-    /// A slot whose request was given up is used again before it is answered.
-    SlotUsedAgain,
-    /// A cancelled call gives its caller the result that comes later.
-    LateResult,
-    /// A server goes on taking requests when its caller has seen it close the connection.
-    TakesAfterClose,
-    /// A server does not notice that a ring has a new use.
-    LaneNotRenewed,
-}
-
-impl Rule {
-    /// All rules.
-    pub const ALL: [Rule; 5] = [
-        Rule::TakenIgnored,
-        Rule::SlotUsedAgain,
-        Rule::LateResult,
-        Rule::TakesAfterClose,
-        Rule::LaneNotRenewed,
-    ];
-
-    /// Returns the rule's name for `--break`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rule::TakenIgnored => "shm-taken-ignored",
-            Rule::SlotUsedAgain => "shm-slot-used-again",
-            Rule::LateResult => "shm-late-result",
-            Rule::TakesAfterClose => "shm-takes-after-close",
-            Rule::LaneNotRenewed => "shm-ring-not-renewed",
-        }
-    }
-}
 
 /// Runs `calls` calls under the faults that `seed` decides.
 pub fn run(seed: u64, calls: u64, broken: Option<Rule>) -> Report {
     let mut model = Model::new(seed, broken);
     // Each round is one step of a thread; a call needs about six.
     for _ in 0..calls.saturating_mul(40) {
-        if model.records.len() as u64 >= calls {
+        if model.report.tally.calls >= calls {
             break;
         }
         model.step();
     }
     model.settle();
-    model.report()
+    model.report
 }
 
 /// The code with which a server refuses a call: it did not run.
 const REFUSED: u8 = 0;
 
-/// All facts about one call.
+/// The executions of one call: how many there were, and the length of the last one's result in bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Record {
-    len: usize,
-    executed: u32,
-    /// The length of the result in bytes.
+struct Executed {
+    times: u32,
     result: usize,
-    ended: Option<Ended>,
 }
 
 /// A call that its caller waits for.
@@ -148,7 +109,7 @@ struct Model {
     rng: Rng,
     broken: Option<Rule>,
     connection: Connection,
-    records: Vec<Record>,
+    executed: Vec<Executed>,
     /// Chances in a million, drawn for the seed.
     death: u32,
     cancel: u32,
@@ -170,7 +131,7 @@ impl Model {
             rng,
             broken,
             connection: Connection::new(),
-            records: Vec::new(),
+            executed: Vec::new(),
             settling: false,
             report: Report::default(),
         }
@@ -178,19 +139,6 @@ impl Model {
 
     fn breaks(&self, rule: Rule) -> bool {
         self.broken == Some(rule)
-    }
-
-    /// Returns the time of this model: the number of calls made.
-    fn now(&self) -> u64 {
-        self.records.len() as u64
-    }
-
-    fn violated(&mut self, rule: &'static str, what: String) {
-        self.report.violated(self.now(), rule, what);
-    }
-
-    fn trace(&mut self, what: u64, id: usize) {
-        self.report.trace(self.now(), what, id);
     }
 
     /// Runs one step of one thread.
@@ -215,7 +163,7 @@ impl Model {
         let Some(slot) = self.connection.caller.claim() else { return };
         let server_has_it = self.connection.work.iter().any(|work| work.slot == slot);
         if server_has_it {
-            self.violated(
+            self.report.violated(
                 "slot-is-free",
                 format!("slot {slot} is used again while its last request is served"),
             );
@@ -225,17 +173,18 @@ impl Model {
         } else {
             64
         } as usize;
-        let id = self.records.len();
-        let arguments = content(id, len);
-        self.trace(1, id);
-        self.records.push(Record { len, ..Record::default() });
+        let id = self.report.begin(len);
+        // The time of this model is the number of calls made.
+        self.report.now = self.report.tally.calls;
+        self.executed.push(Executed::default());
+        let arguments = self.report.arguments(id);
         let ring =
             if len > SLOT_BODY_BYTES { self.connection.caller.argument_ring(Duration::ZERO) } else { None };
         let stage = match ring {
             Some(ring) => Stage::Filling(ring, arguments),
             None if len > SLOT_BODY_BYTES => {
                 self.connection.caller.release(slot);
-                return self.ended(id, Ended::Failed(Ran::No));
+                return self.report.ended(id, Ended::Failed(Ran::No));
             }
             None => Stage::Asked(self.connection.caller.call(slot, &call(), &arguments, None), None),
         };
@@ -276,7 +225,7 @@ impl Model {
         // A deadline may pass before the call is made; then the bytes in the ring belong to no call.
         if self.connection.closed || self.rng.chance(self.cancel) {
             self.connection.caller.release(slot);
-            self.ended(id, Ended::Failed(Ran::No));
+            self.report.ended(id, Ended::Failed(Ran::No));
             return None;
         }
         let most = self.rng.within(1, PART_BYTES as u64) as usize;
@@ -300,7 +249,7 @@ impl Model {
         }
         if self.connection.closed {
             let taken = self.connection.caller.is_taken(request) && !self.breaks(Rule::TakenIgnored);
-            self.ended(waiting.id, Ended::Failed(if taken { Ran::Maybe } else { Ran::No }));
+            self.report.ended(waiting.id, Ended::Failed(if taken { Ran::Maybe } else { Ran::No }));
             return None;
         }
         if !waiting.cancelled && self.rng.chance(self.cancel) {
@@ -309,7 +258,7 @@ impl Model {
             // A caller may wait for the server's answer to its cancel, or not.
             if self.rng.chance(500_000) {
                 self.leave(waiting.slot, request);
-                self.ended(waiting.id, Ended::Failed(Ran::Maybe));
+                self.report.ended(waiting.id, Ended::Failed(Ran::Maybe));
                 return None;
             }
         }
@@ -325,13 +274,13 @@ impl Model {
     ) -> Option<Stage> {
         if !self.connection.caller.is_answered(request) {
             if self.connection.closed {
-                self.ended(id, Ended::Failed(Ran::Yes));
+                self.report.ended(id, Ended::Failed(Ran::Yes));
                 return None;
             }
             return Some(Stage::Fetching { request, ring, body, len, expected });
         }
         if !self.connection.caller.is_part(request) {
-            self.violated("result-is-the-executions", format!("of call {id} a part is lacking"));
+            self.report.violated("result-is-the-executions", format!("of call {id} a part is lacking"));
         }
         ring.drain(part_of(&body), expected, &mut body);
         ring.fetched();
@@ -358,16 +307,16 @@ impl Model {
         let (id, slot, len) = (waiting.id, waiting.slot, len as usize);
         if let Status::Failed { ran, .. } = status {
             self.connection.caller.release(slot);
-            self.ended(id, Ended::Failed(if ran == REFUSED { Ran::No } else { Ran::Maybe }));
+            self.report.ended(id, Ended::Failed(if ran == REFUSED { Ran::No } else { Ran::Maybe }));
             return None;
         }
         if waiting.cancelled && !self.breaks(Rule::LateResult) {
             self.connection.caller.release(slot);
-            self.ended(id, Ended::Failed(Ran::Maybe));
+            self.report.ended(id, Ended::Failed(Ran::Maybe));
             return None;
         }
         if waiting.cancelled {
-            self.violated("cancelled-gets-nothing", format!("call {id} was cancelled and returned"));
+            self.report.violated("cancelled-gets-nothing", format!("call {id} was cancelled and returned"));
         }
         if len <= SLOT_BODY_BYTES {
             self.connection.caller.release(slot);
@@ -387,24 +336,8 @@ impl Model {
     }
 
     fn returned(&mut self, id: usize, body: &[u8]) {
-        let record = self.records[id];
-        if record.executed != 1 {
-            self.violated(
-                "returned-ran-once",
-                format!("call {id} returned and was executed {} times", record.executed),
-            );
-        }
-        if body != content(id, record.result) {
-            self.violated(
-                "result-is-the-executions",
-                format!("call {id} has {} bytes that are not its own", body.len()),
-            );
-        }
-        self.ended(id, Ended::Returned);
-    }
-
-    fn ended(&mut self, id: usize, ended: Ended) {
-        self.report.ended(self.now(), id, ended, &mut self.records[id].ended);
+        let Executed { times, result } = self.executed[id];
+        self.report.returned(id, body, (times == 1).then(|| content(id, result)).as_deref());
     }
 
     // The server
@@ -467,19 +400,15 @@ impl Model {
                 kept.retain(|(of, _)| *of != slot);
                 server.answer(slot, number, Status::Part, &[]);
             }
-            Request::Nonsense => self.violated("arguments-intact", "an honest caller wrote nonsense".into()),
+            Request::Nonsense => {
+                self.report.violated("arguments-intact", "an honest caller wrote nonsense".into())
+            }
         }
     }
 
     fn taken(&mut self, slot: usize, number: u64, arguments: &[u8]) {
-        let id = arguments.first_chunk().map_or(usize::MAX, |id| u64::from_be_bytes(*id) as usize);
-        if self.records.get(id).is_none_or(|record| arguments != content(id, record.len)) {
-            return self.violated(
-                "arguments-intact",
-                format!("{} bytes of arguments are no call's", arguments.len()),
-            );
-        }
-        self.trace(8, id);
+        let Some(id) = self.report.called(arguments) else { return };
+        self.report.trace(8, id);
         self.connection.work.push_back(Work { id, slot, number, running: false });
     }
 
@@ -501,11 +430,11 @@ impl Model {
         let (id, slot, number) = (work.id, work.slot, work.number);
         if !work.running {
             work.running = true;
-            self.trace(9, id);
+            self.report.trace(9, id);
             self.report.tally.executed += 1;
-            self.records[id].executed += 1;
-            if self.records[id].executed > 1 {
-                self.violated("at-most-once", format!("call {id} was executed again"));
+            self.executed[id].times += 1;
+            if self.executed[id].times > 1 {
+                self.report.violated("at-most-once", format!("call {id} was executed again"));
             }
             return;
         }
@@ -513,7 +442,7 @@ impl Model {
         let long = self.rng.chance(self.long);
         let len =
             if long { self.rng.spread(SLOT_BODY_BYTES as u64, 3 * PART_BYTES as u64) as usize } else { 32 };
-        self.records[id].result = len;
+        self.executed[id].result = len;
         let result = content(id, len);
         self.connection.server.answer(slot, number, Status::Result, &result);
         if len > SLOT_BODY_BYTES {
@@ -534,7 +463,7 @@ impl Model {
     fn caller_dies(&mut self) {
         self.report.tally.deaths += 1;
         for (waiting, _) in std::mem::take(&mut self.connection.waiting) {
-            self.ended(waiting.id, Ended::Abandoned);
+            self.report.ended(waiting.id, Ended::Abandoned);
         }
         self.connection = Connection::new();
     }
@@ -559,7 +488,7 @@ impl Model {
         }
         while self.connection.server_lives && !self.connection.waiting.is_empty() {
             let (waiting, _) = self.connection.waiting.remove(0);
-            self.violated("every-call-ends", format!("call {} has not ended", waiting.id));
+            self.report.violated("every-call-ends", format!("call {} has not ended", waiting.id));
         }
         if self.connection.server_lives {
             // Requests that were given up are answered, and their slots come back. The server is told first
@@ -572,16 +501,10 @@ impl Model {
             }
             let left = self.connection.caller.outstanding();
             if left > 0 {
-                self.violated("memory-returns", format!("{left} slots are not free in the end"));
+                self.report.violated("memory-returns", format!("{left} slots are not free in the end"));
             }
         }
-        let calls = self.records.iter().map(|call| (call.ended, call.executed > 0));
-        self.report.judge(self.now(), calls);
-    }
-
-    fn report(mut self) -> Report {
-        self.report.tally.calls = self.records.len() as u64;
-        self.report
+        self.report.judge(|id| self.executed[id].times > 0);
     }
 }
 
@@ -619,9 +542,9 @@ mod tests {
 
     #[test]
     fn every_broken_rule_of_shared_memory_is_noticed() {
-        for rule in Rule::ALL {
+        for (rule, name) in Rule::all().filter(|(_, name)| name.starts_with("shm-")) {
             let caught = (0..300).any(|seed| run(seed, 200, Some(rule)).violation.is_some());
-            assert!(caught, "{} is not noticed", rule.name());
+            assert!(caught, "{name} is not noticed");
         }
     }
 }

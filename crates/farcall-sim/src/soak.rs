@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use farcall::guard;
 use farcall_proto::Mutant;
 
 use crate::model::Tally;
@@ -26,10 +26,8 @@ pub struct Soak {
     pub from: u64,
     /// A deliberate fault of the protocol.
     pub mutant: Mutant,
-    /// A deliberate fault of shared memory.
-    pub broken: Option<shared_memory::Rule>,
-    /// A deliberate fault of ONC RPC.
-    pub broken_onc: Option<onc::Rule>,
+    /// A deliberate fault of one of the models.
+    pub broken: Option<model::Rule>,
     /// The number of threads; 0 is one for each processor.
     pub threads: usize,
     /// Whether to stop at the first seed that fails.
@@ -100,7 +98,7 @@ impl Soak {
                         done(&report);
                         let part = calls.div_ceil(4);
                         let memory = run_model_caught(|| shared_memory::run(seed, part, self.broken));
-                        let onc = run_model_caught(|| onc::run(seed, part, self.broken_onc));
+                        let onc = run_model_caught(|| onc::run(seed, part, self.broken));
                         let violations = [&report.violation, &memory.violation, &onc.violation];
                         let failed = violations.iter().any(|violation| violation.is_some());
                         if self.first && failed {
@@ -122,12 +120,8 @@ fn run_caught(seed: u64, calls: u64, mutant: Mutant) -> Report {
     caught(|| run(seed, calls, mutant, false)).unwrap_or_else(|violation| Report {
         seed,
         calls,
-        outcomes: Outcomes::default(),
-        faults: Faults::default(),
-        datagrams: 0,
-        elapsed: 0,
         violation: Some(violation),
-        trace_hash: 0,
+        ..Report::default()
     })
 }
 
@@ -138,10 +132,9 @@ fn run_model_caught(run: impl FnOnce() -> model::Report) -> model::Report {
 }
 
 fn caught<T>(run: impl FnOnce() -> T) -> Result<T, Violation> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-        Violation { rule: "no-panic", at: 0, what: text.unwrap_or_else(|| "a panic".into()) }
+    guard::run(run).map_err(|panic| {
+        let what = panic.message().unwrap_or("a panic").to_owned();
+        Violation { rule: "no-panic", at: 0, what }
     })
 }
 
@@ -180,13 +173,10 @@ impl Summary {
 
     /// Returns one line of JSON, the same for every run of the same seeds.
     pub fn json(&self) -> String {
-        let mut line = format!(r#"{{"seeds":{},"calls":{},"faults":{{"#, self.seeds, self.calls);
-        for (i, (name, count)) in self.faults.each().enumerate() {
-            let comma = if i > 0 { "," } else { "" };
-            let _ = write!(line, r#"{comma}"{name}":{count}"#);
-        }
+        let (seeds, calls, faults) = (self.seeds, self.calls, object(self.faults.each()));
+        let mut line = format!(r#"{{"seeds":{seeds},"calls":{calls},"faults":{faults}"#);
         let _ =
-            write!(line, r#"}},"violations":{},"trace_hash":"{:016x}""#, self.failing.len(), self.trace_hash);
+            write!(line, r#","violations":{},"trace_hash":"{:016x}""#, self.failing.len(), self.trace_hash);
         let o = &self.outcomes;
         let _ = write!(
             line,
@@ -205,16 +195,14 @@ impl Summary {
             self.datagrams,
             self.simulated_hours()
         );
-        let Tally { calls, executed, returned, deaths, .. } = self.shared_memory;
-        let _ = write!(
-            line,
-            r#","shared_memory":{{"calls":{calls},"executed":{executed},"returned":{returned},"deaths":{deaths}}}"#
-        );
-        let Tally { calls, executed, returned, remembered, deaths, broken, .. } = self.onc;
-        let _ = write!(
-            line,
-            r#","onc":{{"calls":{calls},"executed":{executed},"returned":{returned},"remembered":{remembered},"deaths":{deaths},"broken":{broken}}}}}"#
-        );
+        let (memory, onc) = (object(self.shared_memory.each()), object(self.onc.each()));
+        let _ = write!(line, r#","shared_memory":{memory},"onc":{onc}}}"#);
         line
     }
+}
+
+/// Returns counts as an object of JSON.
+fn object(counts: impl Iterator<Item = (&'static str, u64)>) -> String {
+    let members: Vec<String> = counts.map(|(name, count)| format!(r#""{name}":{count}"#)).collect();
+    format!("{{{}}}", members.join(","))
 }

@@ -14,7 +14,7 @@ use crate::rng::Rng;
 use crate::server::ServerNode;
 
 /// The report of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The run's seed.
     pub seed: u64,

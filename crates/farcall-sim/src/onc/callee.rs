@@ -8,7 +8,7 @@ use farcall_onc::server::Retention;
 use farcall_onc::wire::message::{Accepted, Call, Reply};
 use farcall_onc::wire::record;
 
-use super::{CALLED, Event, Model, Rule, content, id_of, remembered};
+use super::{CALLED, Event, Model, Rule, Run, remembered};
 use crate::net::{MILLIS, SECS};
 use crate::rng::Rng;
 
@@ -96,15 +96,9 @@ impl Model {
 
     fn called(&mut self, link: usize, message: &[u8], copied: bool) {
         let Ok((call, arguments)) = Call::parse(message) else {
-            return self.violated("arguments-intact", "what came is no call".into());
+            return self.report.violated("arguments-intact", "what came is no call".into());
         };
-        let id = id_of(arguments);
-        if self.records.get(id).is_none_or(|record| arguments != content(id, record.len)) {
-            return self.violated(
-                "arguments-intact",
-                format!("{} bytes of arguments are no call's", arguments.len()),
-            );
-        }
+        let Some(id) = self.report.called(arguments) else { return };
         if !self.callee.exported {
             return self.reply(link, &Reply::accepted(call.xid, Accepted::ProgUnavail));
         }
@@ -142,15 +136,13 @@ impl Model {
     /// Ends a procedure, and sends its reply.
     pub(super) fn done(&mut self, life: u64, job: u64) {
         let Some(job) = self.callee.jobs.remove(&job).filter(|_| self.callee.life == life) else { return };
-        let record = &mut self.records[job.id];
-        let result = content(job.id, record.len);
+        let result = self.report.arguments(job.id);
         if let Some(running) = job.running {
             self.callee.remembered.end(running, &result);
             let given = self.callee.given;
-            if let Some(run) =
-                record.runs.iter_mut().rev().find(|run| run.answered.is_none() && run.life == life)
-            {
-                run.answered = Some((self.now, given));
+            let open = |run: &&mut Run| run.answered.is_none() && run.life == life;
+            if let Some(run) = self.runs[job.id].iter_mut().rev().find(open) {
+                run.answered = Some((self.report.now, given));
             }
             self.callee.given += result.len() + ENTRY;
         }
@@ -188,7 +180,7 @@ impl Model {
             return;
         }
         self.report.tally.deaths += 1;
-        self.trace(1, self.callee.life as usize);
+        self.report.trace(1, self.callee.life as usize);
         self.callee.jobs.clear();
         for link in 0..self.links.len() {
             let known = &self.links[link];
@@ -224,7 +216,7 @@ impl Model {
         let mut message = Vec::new();
         let at = if stream { record::begin(&mut message) } else { 0 };
         call.write(&mut message);
-        message.extend(content(id, self.records[id].len));
+        message.extend(self.report.arguments(id));
         if stream {
             record::end(&mut message, at).expect("a short record");
         }

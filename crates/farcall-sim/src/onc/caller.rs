@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use farcall_onc::model::{Calls, Ended as Left, Line, judge};
 use farcall_proto::{Kind, Ran};
 
-use super::{Ended, Event, Link, Model, Record, Rule, content, records};
+use super::{Ended, Event, Link, Model, Rule, records};
 use crate::net::{MILLIS, Nanos, SECS};
 use crate::rng::Rng;
 
@@ -77,12 +77,10 @@ impl Model {
     }
 
     fn call(&mut self, client: usize) {
-        let id = self.records.len();
         let len = if self.rng.chance(20_000) { self.rng.spread(8, 20_000) } else { self.rng.within(8, 64) }
             as usize;
-        self.records.push(Record { len: len.next_multiple_of(4), ..Record::default() });
-        self.report.tally.calls += 1;
-        self.trace(2, id);
+        let id = self.report.begin(len.next_multiple_of(4));
+        self.runs.push(Vec::new());
         let xid = self.callers[client].xid;
         self.callers[client].xid = xid.wrapping_add(1);
         self.send(client, id, xid, false);
@@ -91,13 +89,13 @@ impl Model {
     /// Sends a call by the client's link, or by a new one.
     fn send(&mut self, client: usize, id: usize, xid: u32, again: bool) {
         let failed = if again { Ran::Maybe } else { Ran::No };
-        let Some(link) = self.link(client) else { return self.ended(id, Ended::Failed(failed)) };
+        let Some(link) = self.link(client) else { return self.report.ended(id, Ended::Failed(failed)) };
         let stream = self.links[link].stream;
         let message = self.message(id, xid, stream);
         let (now, pause) = (self.time(), std::time::Duration::from_millis(self.rng.within(250, 2_000)));
         let deadline = now + std::time::Duration::from_nanos(self.rng.spread(200 * MILLIS, 25 * SECS));
         if let Err(ran) = self.links[link].calls.start(now, xid, &message, deadline, pause) {
-            return self.ended(id, Ended::Failed(if again { Ran::Maybe } else { ran }));
+            return self.report.ended(id, Ended::Failed(if again { Ran::Maybe } else { ran }));
         }
         self.callers[client].open.push(Open { id, xid, link, may_have_run: again });
         match stream {
@@ -216,7 +214,7 @@ impl Model {
     fn set_timer(&mut self, link: usize) {
         let Some(timer) = self.links[link].calls.timer() else { return };
         let at = timer.as_nanos();
-        self.at(at.max(self.now + 1), Event::Timer(link));
+        self.at(at.max(self.report.now + 1), Event::Timer(link));
     }
 
     /// Takes out the calls of a link that have ended.
@@ -261,26 +259,19 @@ impl Model {
             }
         }
         // Whatever became of the last copy, an earlier one may have run.
-        self.ended(open.id, Ended::Failed(if open.may_have_run { Ran::Maybe } else { ran }));
+        self.report.ended(open.id, Ended::Failed(if open.may_have_run { Ran::Maybe } else { ran }));
     }
 
     fn returned(&mut self, id: usize, result: &[u8]) {
-        let own = content(id, self.records[id].len);
-        if result != own || self.records[id].runs.is_empty() {
-            let len = result.len();
-            self.violated(
-                "its-own-result",
-                format!("call {id} was given {len} bytes that are not its result"),
-            );
-        }
-        self.ended(id, Ended::Returned);
+        let right = (!self.runs[id].is_empty()).then(|| self.report.arguments(id));
+        self.report.returned(id, result, right.as_deref());
     }
 
     pub(super) fn kill_client(&mut self, client: usize) {
         self.report.tally.deaths += 1;
-        self.trace(1, 1_000 + client);
+        self.report.trace(1, 1_000 + client);
         for open in std::mem::take(&mut self.callers[client].open) {
-            self.ended(open.id, Ended::Abandoned);
+            self.report.ended(open.id, Ended::Abandoned);
         }
         // The client's ports and identifiers are new ones.
         self.callers[client].xid = self.rng.next() as u32;

@@ -1,14 +1,14 @@
 //! A short soak, that runs repeat, and that every broken rule is noticed.
 
 use farcall_proto::{Mutant, Rule};
-use farcall_sim::{Soak, Summary, onc};
+use farcall_sim::{Soak, Summary, model};
 
 /// Seeds after which a broken rule must have been noticed.
 const CAUGHT_WITHIN: u64 = 1000;
 
 fn soak(seeds: u64, mutant: Mutant, threads: usize, first: bool) -> Summary {
     let calls = seeds * if cfg!(debug_assertions) { 300 } else { 1000 };
-    Soak { seeds, calls, from: 0, mutant, broken: None, broken_onc: None, threads, first }.run(&|_| {})
+    Soak { seeds, calls, from: 0, mutant, broken: None, threads, first }.run(&|_| {})
 }
 
 #[test]
@@ -42,21 +42,11 @@ fn every_broken_rule_is_noticed() {
 }
 
 #[test]
-fn every_broken_rule_of_onc_rpc_is_noticed() {
-    for rule in onc::Rule::ALL {
-        let (seeds, calls) = (300, 300 * 400);
-        let broken_onc = Some(rule);
-        let soak = Soak {
-            seeds,
-            calls,
-            from: 0,
-            mutant: Mutant::NONE,
-            broken: None,
-            broken_onc,
-            threads: 0,
-            first: true,
-        };
-        assert!(!soak.run(&|_| {}).failing.is_empty(), "{} was not noticed", rule.name());
+fn every_broken_rule_of_the_models_is_noticed() {
+    for (rule, name) in model::Rule::all() {
+        let (seeds, calls, mutant, broken) = (300, 300 * 400, Mutant::NONE, Some(rule));
+        let soak = Soak { seeds, calls, from: 0, mutant, broken, threads: 0, first: true };
+        assert!(!soak.run(&|_| {}).failing.is_empty(), "{name} was not noticed");
     }
 }
 
