@@ -9,7 +9,6 @@ mod faults;
 mod inside;
 mod names;
 mod panics;
-mod scheduler_token;
 mod state;
 mod world;
 
@@ -121,7 +120,11 @@ impl Sim {
 
     /// Cuts the path from one process to another, that way only.
     pub fn cut(&self, from: &Process, to: &Process) {
-        self.set_cut(from, to, Nanos::MAX);
+        let mut state = self.world.lock();
+        let facts = [12, from.index as u64, to.index as u64];
+        let names = [from, to].map(|p| state.processes[p.index].name.clone());
+        state.note(&facts, || format!("nothing passes from {} to {}", names[0], names[1]));
+        state.net.path(from.index, to.index).cut_until = Nanos::MAX;
     }
 
     /// Ends every partition and every cut. Other faults stay.
@@ -129,14 +132,6 @@ impl Sim {
         let mut state = self.world.lock();
         state.note(&[11], || "partitions end".to_owned());
         state.net.paths().iter_mut().for_each(|path| path.cut_until = 0);
-    }
-
-    fn set_cut(&self, from: &Process, to: &Process, until: Nanos) {
-        let mut state = self.world.lock();
-        let facts = [12, from.index as u64, to.index as u64];
-        let names = [from, to].map(|p| state.processes[p.index].name.clone());
-        state.note(&facts, || format!("nothing passes from {} to {}", names[0], names[1]));
-        state.net.path(from.index, to.index).cut_until = until;
     }
 
     /// Makes starts of farcall's threads fail in any process from now on, by this chance from 0 to 1, as in

@@ -7,12 +7,12 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use farcall::env::{Env, Received};
+use farcall::System;
+use farcall::env::{Env, Event, Received};
 use farcall_proto::dump::dump;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::faults::Faults;
-use super::scheduler_token::SchedulerToken;
 use crate::net::{Nanos, Net, Path, SECS, Step, address, host};
 use crate::rng::{Rng, mix};
 #[cfg(unix)]
@@ -72,11 +72,11 @@ pub(super) struct State {
 }
 
 /// A thread of a simulated process.
-#[derive(Default)]
 pub(super) struct Thread {
     pub(super) name: String,
     pub(super) process: usize,
-    pub(super) token: Arc<SchedulerToken>,
+    /// Set when the thread receives the token: it runs until it gives the token away.
+    pub(super) token: Arc<dyn Event>,
     pub(super) status: Status,
     /// The number of its present or last wait.
     ticket: u64,
@@ -89,10 +89,9 @@ pub(super) struct Thread {
 }
 
 /// The status of a thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Status {
     /// The thread runs, or could.
-    #[default]
     Ready,
     Waiting(Waits),
     Ended,
@@ -337,7 +336,16 @@ impl State {
     /// Adds a thread that can run.
     pub(super) fn add_thread(&mut self, process: usize, name: &str, starter: Option<Ticket>) -> ThreadId {
         let thread = self.threads.len();
-        self.threads.push(Thread { name: name.to_owned(), process, starter, ..Thread::default() });
+        self.threads.push(Thread {
+            name: name.to_owned(),
+            process,
+            token: System.event(),
+            status: Status::Ready,
+            ticket: 0,
+            killed: false,
+            raised: 0,
+            starter,
+        });
         self.ready.push(thread);
         thread
     }

@@ -1,4 +1,5 @@
-//! The simulated world of a test's processes, and the token that goes from thread to thread in it.
+//! The simulated world of a test's processes, and the token that goes from thread to thread in it: a thread
+//! runs while it has the token, so only one thread runs at a time.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -10,10 +11,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use farcall::System;
+use farcall::env::{Env as _, Event};
 use farcall::guard::ProcessGone;
 use farcall::names::Memory;
 
-use super::scheduler_token::SchedulerToken;
 use super::state::{Due, Main, State, Status, ThreadId, Ticket, Waits};
 use crate::net::Nanos;
 
@@ -25,7 +26,7 @@ pub(super) struct World {
     /// Threads of the operating system, one for each of `State::threads`.
     handles: Mutex<Vec<(ThreadId, JoinHandle<()>)>>,
     /// Receives the token when the run is over.
-    supervisor: SchedulerToken,
+    supervisor: Arc<dyn Event>,
     /// How often the token was given.
     handed: AtomicU64,
     /// How long, in real time, a thread may keep the token.
@@ -62,7 +63,7 @@ impl World {
             state: Mutex::new(State::new(seed, verbose)),
             names: Memory::new(),
             handles: Mutex::default(),
-            supervisor: SchedulerToken::default(),
+            supervisor: System.event(),
             handed: AtomicU64::new(0),
             patience,
             lost: AtomicBool::new(false),
@@ -90,7 +91,7 @@ impl World {
     /// Waits until everything is over.
     fn supervise(&self) {
         let mut handed = self.handed.load(Ordering::Relaxed);
-        while !self.supervisor.take_within(self.patience) {
+        while !self.supervisor.wait(Some(self.patience)) {
             let now = self.handed.load(Ordering::Relaxed);
             if now != std::mem::replace(&mut handed, now) {
                 continue;
@@ -298,7 +299,7 @@ impl World {
         }
         let token = state.threads[thread].token.clone();
         self.give(state, next);
-        token.take();
+        token.wait(None);
         self.unless_lost();
         self.lock()
     }
@@ -308,13 +309,13 @@ impl World {
         match next {
             None => {
                 drop(state);
-                self.supervisor.give();
+                self.supervisor.set();
             }
             Some(next) => {
                 state.running = next;
                 let token = state.threads[next].token.clone();
                 drop(state);
-                token.give();
+                token.set();
             }
         }
     }
@@ -322,7 +323,7 @@ impl World {
     fn take_token(&self, state: Guard<'_>, thread: ThreadId) {
         let token = state.threads[thread].token.clone();
         drop(state);
-        token.take();
+        token.wait(None);
         self.unless_lost();
     }
 
