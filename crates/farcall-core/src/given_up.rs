@@ -2,10 +2,10 @@
 //! registered.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::guard;
 use crate::notice::Notice;
+use crate::{guard, lock};
 
 /// Whether a started call was given up, and the notices to tell when it is.
 #[derive(Default)]
@@ -22,12 +22,12 @@ impl GivenUp {
     /// Registers a notice that is told when the call is given up. The caller checks afterwards whether the
     /// call was given up before.
     pub(crate) fn notify(&self, notice: &Arc<Notice>) {
-        self.notices().push(notice.clone());
+        lock(&self.notices).push(notice.clone());
     }
 
     /// Removes a notice that `notify` registered.
     pub(crate) fn forget(&self, notice: &Arc<Notice>) {
-        self.notices().retain(|other| !Arc::ptr_eq(other, notice));
+        lock(&self.notices).retain(|other| !Arc::ptr_eq(other, notice));
     }
 
     /// Gives the call up, and wakes its procedure.
@@ -35,14 +35,9 @@ impl GivenUp {
         // Relaxed suffices: a notice that is registered before the lock below is taken is told. One that is
         // registered after it sees the flag, because the lock orders the two.
         self.is_given_up.store(true, Ordering::Relaxed);
-        let told = std::mem::take(&mut *self.notices());
+        let told = std::mem::take(&mut *lock(&self.notices));
         for waker in told.iter().filter_map(|notice| notice.tell()) {
             guard::run_alone("a waker", || waker.wake());
         }
-    }
-
-    fn notices(&self) -> MutexGuard<'_, Vec<Arc<Notice>>> {
-        // No code panics while this lock is held.
-        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

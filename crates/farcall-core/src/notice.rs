@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::{CallKey, Time};
+use crate::{CallKey, Time, lock};
 
 /// Wakes one task or thread when a call is given up.
 #[derive(Debug)]
@@ -129,9 +129,4 @@ impl Notices {
         drop(calls);
         told.iter().filter_map(|notice| notice.tell()).collect()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code panics while this lock is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

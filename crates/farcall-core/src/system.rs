@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 #[cfg(unix)]
 use crate::env::{Address, Alarm, ConnectOptions, Listener, Poller, Stream, Wanted};
 use crate::env::{Env, Event, Socket, SocketOptions, Time};
+use crate::lock;
 #[cfg(unix)]
 use crate::sockets;
 use crate::udp;
@@ -121,7 +122,7 @@ struct FlagState {
 
 impl Event for Flag {
     fn set(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.set = true;
         let awaited = state.waiting > 0;
         drop(state);
@@ -133,7 +134,7 @@ impl Event for Flag {
     fn wait(&self, timeout: Option<Duration>) -> bool {
         // A timeout that overflows the clock is no limit.
         let end = timeout.and_then(|t| Instant::now().checked_add(t));
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         while !state.set {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {

@@ -1,10 +1,11 @@
 //! A condition variable for threads that wait through an [`Env`].
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::{Env, Event};
+use crate::lock;
 
 /// A condition variable, used with a mutex as [`std::sync::Condvar`] is. A wait may end for no reason.
 #[derive(Default)]
@@ -23,33 +24,29 @@ impl Condition {
         timeout: Option<Duration>,
     ) -> (MutexGuard<'a, T>, bool) {
         let event = thread_event(env);
-        self.waiting().push(event.clone());
+        lock(&self.waiting).push(event.clone());
         drop(guard);
         let mut notified = event.wait(timeout);
         {
-            let mut waiting = self.waiting();
+            let mut waiting = lock(&self.waiting);
             match waiting.iter().position(|other| Arc::ptr_eq(other, &event)) {
                 Some(place) => drop(waiting.remove(place)),
                 None => notified = true,
             }
         }
-        (mutex.lock().unwrap_or_else(PoisonError::into_inner), notified)
+        (lock(mutex), notified)
     }
 
     /// Wakes one waiting thread, the one that began to wait last.
     pub fn notify_one(&self) {
-        let event = self.waiting().pop();
+        let event = lock(&self.waiting).pop();
         event.iter().for_each(|event| event.set());
     }
 
     /// Wakes all waiting threads.
     pub fn notify_all(&self) {
-        let events = std::mem::take(&mut *self.waiting());
+        let events = std::mem::take(&mut *lock(&self.waiting));
         events.iter().for_each(|event| event.set());
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Vec<Arc<dyn Event>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,7 +9,7 @@
 
 mod asynchronous;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -23,7 +23,7 @@ use crate::context::enter_near;
 use crate::given_up::GivenUp;
 use crate::workers::{Jobs, Refused};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, Ran, System, guard};
+use crate::{CallFailed, Kind, Ran, System, guard, lock};
 
 /// A user-stub bound to a server in this process.
 ///
@@ -165,14 +165,9 @@ enum Stage {
 }
 
 impl<T: ?Sized> Job<T> {
-    fn progress(&self) -> MutexGuard<'_, Progress> {
-        // Nothing panics while it is held.
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Moves on to `next` if the job has not begun, and gives its arguments.
     fn begin(&self, next: Stage) -> Option<Vec<u8>> {
-        let mut progress = self.progress();
+        let mut progress = lock(&self.progress);
         let Stage::Queued(arguments) = &mut progress.stage else {
             return None;
         };
@@ -182,7 +177,7 @@ impl<T: ?Sized> Job<T> {
     }
 
     fn wake(&self) {
-        let waker = self.progress().waker.take();
+        let waker = lock(&self.progress).waker.take();
         self.ended.notify_all();
         if let Some(waker) = waker {
             guard::run_alone("a waker", || waker.wake());
@@ -200,7 +195,7 @@ impl<T: ?Sized + Interface> Job<T> {
             execute(&*self.server, self.procedure, arguments)
         };
         let late = {
-            let mut progress = self.progress();
+            let mut progress = lock(&self.progress);
             match progress.stage {
                 Stage::Running => {
                     progress.stage = Stage::Ended(ended);
@@ -226,7 +221,7 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
         // If no thread has come to it yet, do not wait for one: all of them may be waiting, for calls such as
         // this.
         self.job.run();
-        let mut progress = self.job.progress();
+        let mut progress = lock(&self.job.progress);
         while matches!(progress.stage, Stage::Running) {
             progress = self.job.ended.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
@@ -238,7 +233,7 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        let mut progress = self.job.progress();
+        let mut progress = lock(&self.job.progress);
         let Some(ended) = progress.take() else {
             progress.waker = Some(context.waker().clone());
             return Poll::Pending;
@@ -251,7 +246,7 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
     fn cancel(&mut self) {
         let cancelled = |ran| Stage::Ended(Ended::failed(CallFailed::new(Kind::Cancelled, ran)));
         {
-            let mut progress = self.job.progress();
+            let mut progress = lock(&self.job.progress);
             progress.stage = match &progress.stage {
                 Stage::Queued(_) => cancelled(Ran::No),
                 Stage::Running => cancelled(Ran::Maybe),

@@ -8,7 +8,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
+
+use crate::lock;
 
 /// The host's address at which each peer asks.
 #[derive(Default)]
@@ -39,23 +41,18 @@ impl Answers {
         }
         if *self.usual.get_or_init(|| at) != at {
             self.has_others.store(true, Ordering::Relaxed);
-            return self.lock().put(from, at);
+            return lock(&self.others).put(from, at);
         }
         if self.has_others.load(Ordering::Relaxed) {
-            self.lock().remove(&from);
+            lock(&self.others).remove(&from);
         }
     }
 
     /// Returns the address from which to answer `to`, or `None` if it is unknown or of the other family.
     pub(super) fn source(&self, to: &SocketAddr) -> Option<IpAddr> {
-        let other = if self.has_others.load(Ordering::Relaxed) { self.lock().get(to) } else { None };
+        let other = if self.has_others.load(Ordering::Relaxed) { lock(&self.others).get(to) } else { None };
         let source = other.or_else(|| self.usual.get().copied())?;
         (source.is_ipv4() == to.is_ipv4()).then_some(source)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Others> {
-        // Nothing panics while it is held.
-        self.others.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,7 +109,7 @@ mod tests {
             answers.note(peer(number), at[1]);
             assert_eq!(answers.source(&peer(number)), Some(at[1]));
         }
-        let others = answers.lock();
+        let others = lock(&answers.others);
         assert!(others.recent.len() + others.before.len() <= 2 * MAX_OTHERS);
     }
 }

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use farcall::{CallFailed, Kind, Ran};
+use farcall::{CallFailed, Kind, Ran, lock};
 
 use crate::wire::auth::{AuthStat, Flavor, OpaqueAuth, Sys};
 
@@ -131,7 +131,7 @@ impl Authenticator for AuthSys {
     #[inline]
     fn seal(&self, message: &mut Vec<u8>, _: usize, again: bool) -> Result<Seal, CallFailed> {
         if again && self.has_short.load(Ordering::Relaxed) {
-            message.extend_from_slice(&self.short.lock().unwrap_or_else(PoisonError::into_inner));
+            message.extend_from_slice(&lock(&self.short));
             return Ok(SHORT);
         }
         message.extend_from_slice(&self.full);
@@ -146,7 +146,7 @@ impl Authenticator for AuthSys {
         _: Seal,
     ) -> Result<Cow<'a, [u8]>, CallFailed> {
         if verifier.flavor() == Flavor::SHORT {
-            let mut short = self.short.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut short = lock(&self.short);
             short.clear();
             verifier.write(&mut short);
             OpaqueAuth::NONE.write(&mut short);

@@ -3,9 +3,9 @@
 
 use std::borrow::Cow;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use farcall::CallFailed;
+use farcall::{CallFailed, lock};
 
 use super::auth::{Authenticator, Seal, not_believed};
 use crate::wire::auth::{AuthStat, OpaqueAuth};
@@ -36,7 +36,7 @@ impl Resealer {
     /// a lost datagram.
     pub(crate) fn another(&self) -> Option<Vec<u8>> {
         let (mut message, arguments) = {
-            let call = self.lock();
+            let call = lock(&self.call);
             (call.header.clone(), call.arguments.clone())
         };
         let write = || {
@@ -47,17 +47,13 @@ impl Resealer {
         };
         farcall::guard::run(write).is_ok_and(|written| written.is_ok()).then_some(message)
     }
-
-    fn lock(&self) -> MutexGuard<'_, Plain> {
-        self.call.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Authenticator for Resealer {
     fn seal(&self, message: &mut Vec<u8>, header: usize, again: bool) -> Result<Seal, CallFailed> {
         let plain = message.get(header..).unwrap_or_default().to_vec();
         let seal = self.auth.seal(message, header, again)?;
-        let mut call = self.lock();
+        let mut call = lock(&self.call);
         call.header = plain;
         if call.seals.len() == MAX_SEALS {
             call.seals.remove(0);
@@ -67,7 +63,7 @@ impl Authenticator for Resealer {
     }
 
     fn protect(&self, message: &mut Vec<u8>, arguments: usize, seal: Seal) -> Result<(), CallFailed> {
-        self.lock().arguments = message.get(arguments..).unwrap_or_default().to_vec();
+        lock(&self.call).arguments = message.get(arguments..).unwrap_or_default().to_vec();
         self.auth.protect(message, arguments, seal)
     }
 
@@ -79,7 +75,7 @@ impl Authenticator for Resealer {
         _: Seal,
     ) -> Result<Cow<'a, [u8]>, CallFailed> {
         let mut opened = Err(not_believed("it answers no call"));
-        for seal in mem::take(&mut self.lock().seals).into_iter().rev() {
+        for seal in mem::take(&mut lock(&self.call).seals).into_iter().rev() {
             opened = self.auth.open(verifier, result, seal);
             if opened.is_ok() {
                 break;

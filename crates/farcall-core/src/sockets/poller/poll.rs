@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::{descriptor, flags};
 use crate::env::{Alarm as _, Interest, Poller, Source};
+use crate::lock;
 use crate::sockets::SystemAlarm;
 
 /// The sockets of a poller, and the turn of its threads.
@@ -102,8 +103,4 @@ impl Poller for SystemPoller {
         self.closed.store(true, Ordering::Release);
         self.alarm.ring();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,10 +8,11 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use farcall::env::{Alarm, Env, Interest, Time, Wanted};
+use farcall::lock;
 
 use super::Link;
 
@@ -46,7 +47,7 @@ pub(super) fn look_after(link: &Arc<Link>, unlisted: bool) {
         return;
     };
     if unlisted {
-        service.newcomers().push(link.clone());
+        lock(&service.newcomers).push(link.clone());
     }
     service.wake();
 }
@@ -75,7 +76,7 @@ impl Service {
     /// refuses that.
     fn of(env: &Arc<dyn Env>) -> Option<Arc<Service>> {
         static SERVICES: Mutex<Vec<Weak<Service>>> = Mutex::new(Vec::new());
-        let mut services = SERVICES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut services = lock(&SERVICES);
         services.retain(|service| service.strong_count() > 0);
         let mut living = services.iter().filter_map(Weak::upgrade);
         if let Some(service) = living.find(|service| Arc::ptr_eq(&service.env, env)) {
@@ -101,16 +102,12 @@ impl Service {
         }
     }
 
-    fn newcomers(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
-        self.newcomers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn live(&self) {
         let mut links: Vec<Tended> = Vec::new();
         let mut nap = NAP;
         loop {
             self.sleeping.store(true, Ordering::Release);
-            links.extend(self.newcomers().drain(..).map(Tended::new));
+            links.extend(lock(&self.newcomers).drain(..).map(Tended::new));
             let now = self.env.now();
             links.retain_mut(|tended| tended.tend(now));
             let time = match links.iter().any(|tended| tended.quiet < QUIET_LOOKS) {
