@@ -22,15 +22,6 @@ pub struct Calls {
     refusals: Refusals,
 }
 
-/// How a call ended, as far as its link knows.
-#[derive(Debug)]
-pub enum Ended {
-    /// This reply came; its call was sent more than once.
-    Answered(Vec<u8>, bool),
-    /// No reply came.
-    Lost(Kind, Ran),
-}
-
 impl Calls {
     /// Makes the calls of a UDP address.
     pub fn datagrams() -> Calls {
@@ -145,30 +136,24 @@ impl Calls {
         self.table.timer
     }
 
-    /// How a call ended, if it has.
-    pub fn fetch(&mut self, xid: u32) -> Option<Ended> {
-        Some(match self.table.fetch(xid)? {
-            Ok(body) => {
-                let message = match body.kept {
-                    Kept::Short(bytes) => bytes,
-                    Kept::Long(bytes) => bytes.to_vec(),
-                };
-                Ended::Answered(message, body.repeated)
+    /// How a call ended, if it has: its result, or the kind of failure and whether the call ran. `once` takes
+    /// it for sent once, whether it was or not.
+    pub fn fetch(&mut self, xid: u32, once: bool) -> Option<Result<Vec<u8>, (Kind, Ran)>> {
+        let body = match self.table.fetch(xid)? {
+            Ok(body) => body,
+            Err(error) => return Some(Err((error.kind, error.ran))),
+        };
+        let message = match &body.kept {
+            Kept::Short(bytes) => bytes,
+            Kept::Long(bytes) => &bytes[..],
+        };
+        Some(match Reply::parse(message).map(|reply| reply.answer) {
+            Ok(Answer::Accepted { outcome: Accepted::Success(result), .. }) => Ok(result.to_vec()),
+            Ok(answer) => {
+                let (kind, ran, _) = refusal(&answer, body.repeated && !once);
+                Err((kind, ran))
             }
-            Err(error) => Ended::Lost(error.kind, error.ran),
+            Err(_) => Err((Kind::BadResult, Ran::Maybe)),
         })
     }
-}
-
-/// Returns the result in a reply.
-///
-/// # Errors
-/// The reply has no result: the kind of failure, and whether the call ran.
-pub fn judge(message: &[u8], repeated: bool) -> Result<&[u8], (Kind, Ran)> {
-    let reply = Reply::parse(message).map_err(|_| (Kind::BadResult, Ran::Maybe))?;
-    if let Answer::Accepted { outcome: Accepted::Success(result), .. } = reply.answer {
-        return Ok(result);
-    }
-    let (kind, ran, _) = refusal(&reply.answer, repeated);
-    Err((kind, ran))
 }

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use farcall_onc::model::{Calls, Ended as Left, Line, judge};
+use farcall_onc::model::{Calls, Line};
 use farcall_proto::{Kind, Ran};
 
 use super::{Ended, Event, Link, Model, Rule, records};
@@ -219,10 +219,10 @@ impl Model {
 
     /// Takes out the calls of a link that have ended.
     fn collect(&mut self, link: usize) {
-        let client = self.links[link].client;
+        let (client, once) = (self.links[link].client, self.breaks(Rule::RepeatedSaysNo));
         let mut place = 0;
         while let Some(open) = self.callers[client].open.get(place) {
-            let left = if open.link == link { self.links[link].calls.fetch(open.xid) } else { None };
+            let left = if open.link == link { self.links[link].calls.fetch(open.xid, once) } else { None };
             match left {
                 None => place += 1,
                 Some(left) => {
@@ -234,15 +234,10 @@ impl Model {
     }
 
     /// Reports the outcome of a call, unless the client sends the call once more.
-    fn finish(&mut self, client: usize, open: &Open, left: Left) {
+    fn finish(&mut self, client: usize, open: &Open, left: Result<Vec<u8>, (Kind, Ran)>) {
         let (kind, mut ran) = match left {
-            Left::Answered(message, repeated) => {
-                match judge(&message, repeated && !self.breaks(Rule::RepeatedSaysNo)) {
-                    Ok(result) => return self.returned(open.id, result),
-                    Err(failed) => failed,
-                }
-            }
-            Left::Lost(kind, ran) => (kind, ran),
+            Ok(result) => return self.returned(open.id, &result),
+            Err(failed) => failed,
         };
         let stream = self.links[open.link].stream;
         if kind == Kind::Deadline {
