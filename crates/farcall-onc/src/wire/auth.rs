@@ -307,7 +307,8 @@ fn word(bytes: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_be_bytes(*word), rest))
 }
 
-fn put<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
+/// Appends words as RFC 4506 encodes them.
+pub(super) fn put<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
     out.extend_from_slice(words.map(u32::to_be_bytes).as_flattened());
 }
 

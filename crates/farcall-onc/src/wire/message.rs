@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::auth::{AuthStat, OpaqueAuth};
+use super::auth::{AuthStat, OpaqueAuth, put};
 
 /// The version of the protocol that RFC 5531 describes, and the only one in use.
 pub const RPC_VERSION: u32 = 2;
@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let words = [self.xid, CALL, RPC_VERSION, self.program, self.version, self.procedure];
-        out.extend_from_slice(words.map(u32::to_be_bytes).as_flattened());
+        put(out, words);
         self.credential.write(out);
         self.verifier.write(out);
     }
@@ -272,10 +272,6 @@ impl Rejected {
             Rejected::AuthError(stat) => put(out, [1, stat.0]),
         }
     }
-}
-
-fn put<const N: usize>(out: &mut Vec<u8>, words: [u32; N]) {
-    out.extend_from_slice(words.map(u32::to_be_bytes).as_flattened());
 }
 
 /// Where and why bytes are not the message that they should be.
