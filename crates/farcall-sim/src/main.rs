@@ -167,36 +167,10 @@ fn progress(soak: &Soak, quiet: bool) -> ProgressBar {
     ProgressBar::new(soak.calls).with_style(style)
 }
 
+/// Tells what the line of JSON does not say.
 fn tell(summary: &Summary, seconds: f64) {
-    let o = &summary.outcomes;
-    eprintln!(
-        "{} calls over {} seeds in {seconds:.1} s ({:.0} calls per second): {} datagrams, {} simulated hours",
-        summary.calls,
-        summary.seeds,
-        summary.calls as f64 / seconds,
-        summary.datagrams,
-        summary.simulated_hours(),
-    );
-    eprintln!(
-        "executed {}; returned {}, did not run {}, may have run {}, ran {}, caller died {}",
-        o.executed, o.returned, o.no, o.maybe, o.yes, o.abandoned
-    );
-    eprintln!(
-        "readings answered at once {}, posted writes done {}, said to be done {} times; beyond a client's knowledge {}; \
-         undone and done again {}",
-        o.answered, o.posted, o.flushed, o.beyond_knowledge, o.undone
-    );
-    let memory = summary.shared_memory;
-    eprintln!(
-        "through shared memory: {} calls, {} executed, {} returned, {} deaths",
-        memory.calls, memory.executed, memory.returned, memory.deaths
-    );
-    let onc = summary.onc;
-    eprintln!(
-        "by ONC RPC: {} calls, {} executed, {} remembered, {} returned, {} deaths, {} streams broken",
-        onc.calls, onc.executed, onc.remembered, onc.returned, onc.deaths, onc.broken
-    );
-    eprintln!("violations: {} {:?}", summary.failing.len(), summary.broken());
+    let rate = summary.calls as f64 / seconds;
+    eprintln!("{seconds:.1} s, {rate:.0} calls per second; violations: {:?}", summary.broken());
 }
 
 fn tell_failing(summary: &Summary, broken: Option<Broken>) {
