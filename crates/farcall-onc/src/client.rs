@@ -49,9 +49,8 @@
 //! link       one connection                 table    who waits for what, and who receives
 //! carrier    sockets, and the seam for TLS  auth     credentials, and the seam for RPCSEC_GSS
 //! find       who has a program, and where   rpcbind  a host's port mapper, as its clients use it
-//! resealer   calls whose copies differ      gather   a thread that waits for any of several calls
-//! refusals   a port that takes no datagrams incoming what has come, and for whom it is
-//!                                           timers   when a thread that waits must act
+//! resealer   calls whose copies differ      refusals a port that takes no datagrams
+//! incoming   what has come, and for whom    timers   when a thread that waits must act
 //! ```
 
 mod address;
@@ -59,7 +58,6 @@ pub mod auth;
 mod bound;
 pub mod carrier;
 mod find;
-mod gather;
 mod incoming;
 pub(crate) mod link;
 pub(crate) mod model;
@@ -378,11 +376,6 @@ struct Connection {
 }
 
 impl Connection {
-    #[inline]
-    fn is_datagrams(&self) -> bool {
-        self.datagrams
-    }
-
     #[inline]
     fn xid(&self) -> u32 {
         self.next.fetch_add(1, Ordering::Relaxed)

@@ -75,7 +75,7 @@ impl Target {
         call: &Call<'_>,
         may_repeat: bool,
     ) -> Result<Seal, CallFailed> {
-        let datagrams = self.client.connection.is_datagrams();
+        let datagrams = self.client.connection.datagrams;
         let start = if datagrams { 0 } else { record::begin(message) };
         let header = message.len();
         let words =
@@ -299,7 +299,7 @@ impl Target {
     /// Whether each copy of a call is sealed anew.
     #[inline]
     fn is_numbered(&self) -> bool {
-        self.client.settings.numbered && self.client.connection.is_datagrams()
+        self.client.settings.numbered && self.client.connection.datagrams
     }
 
     /// What one such call is made with.

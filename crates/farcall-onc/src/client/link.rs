@@ -4,7 +4,14 @@
 //! A thread that waits for a reply leads or follows ([`Lead`](farcall::wait::Lead)): the leader receives for
 //! all threads that wait at the link. Bytes that several threads send at once leave in one system call: a
 //! thread that finds another one sending leaves its bytes in the send queue.
+//!
+//! ```text
+//! reader     what a link receives into
+//! gather     a thread that waits for any of several calls
+//! service    the thread that does what no caller does
+//! ```
 
+mod gather;
 mod reader;
 mod service;
 
@@ -43,7 +50,7 @@ pub(crate) trait Back: Send + Sync {
 pub(crate) struct Link {
     env: Arc<dyn Env>,
     me: Weak<Link>,
-    carrier: Box<dyn Carrier>,
+    pub(super) carrier: Box<dyn Carrier>,
     datagrams: bool,
     back: Option<Arc<dyn Back>>,
     table: Mutex<Table>,
@@ -421,7 +428,7 @@ impl Link {
                 self.leave(false, &event);
                 return outcome;
             }
-            if self.accept_lead(&event) {
+            if self.receiving.lead.accept(&event) {
                 return None;
             }
             let now = self.env.now();
@@ -522,16 +529,6 @@ impl Link {
     /// Whether no thread leads.
     pub(crate) fn is_unled(&self) -> bool {
         self.receiving.lead.is_free()
-    }
-
-    /// Takes the lead, or follows: see [`Lead::join`].
-    pub(crate) fn join(&self, event: &Arc<dyn Event>) -> bool {
-        self.receiving.lead.join(event)
-    }
-
-    /// Whether the lead was passed to this thread, which followed.
-    pub(crate) fn accept_lead(&self, event: &Arc<dyn Event>) -> bool {
-        self.receiving.lead.accept(event)
     }
 
     fn send_again(&self, timers: &mut Timers<'_>, now: Time) {
@@ -693,7 +690,7 @@ impl Link {
     }
 
     /// Takes in something that has come, a refusal too, as one who leads; false if there was nothing.
-    pub(crate) fn take_some(self: &Arc<Self>) -> bool {
+    fn take_some(self: &Arc<Self>) -> bool {
         let former = LEADS.replace(true);
         let mut reader = self.receiving.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let came = self.receive(&mut reader, Wait::No, None);
@@ -702,7 +699,7 @@ impl Link {
     }
 
     /// Leads, or follows, no longer.
-    pub(crate) fn leave(&self, leads: bool, event: &Arc<dyn Event>) {
+    fn leave(&self, leads: bool, event: &Arc<dyn Event>) {
         match leads {
             true => self.receiving.lead.pass(),
             false => self.receiving.lead.leave(event),
@@ -714,14 +711,10 @@ impl Link {
         &self.env
     }
 
-    pub(crate) fn me(&self) -> Option<Arc<Link>> {
-        self.me.upgrade()
-    }
-
     /// Waits until something has come or `until`, as one who leads; the alarm ends the wait. Where the system
     /// has no descriptors for an alarm, it ends soon: then whoever waits looks for what an alarm would have
     /// told.
-    pub(crate) fn watch(&self, alarm: Option<&dyn Alarm>, until: Option<Time>) {
+    fn watch(&self, alarm: Option<&dyn Alarm>, until: Option<Time>) {
         const SOON: Duration = Duration::from_millis(10);
         let until = [until, self.due()].into_iter().flatten().min();
         let time = until.map(|until| until.since(self.env.now()));
@@ -737,12 +730,8 @@ impl Link {
     }
 
     /// What wakes one who gathers here.
-    pub(crate) fn alarm(&self) -> Option<&Arc<dyn Alarm>> {
+    fn alarm(&self) -> Option<&Arc<dyn Alarm>> {
         self.alarm.get_or_init(|| self.env.alarm().ok()).as_ref()
-    }
-
-    pub(crate) fn carrier(&self) -> &dyn Carrier {
-        &*self.carrier
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
@@ -766,7 +755,7 @@ impl Link {
 
 /// Whether this thread may wait for a call: a thread that receives for others would wait for itself.
 #[inline]
-pub(crate) fn may_wait() -> Result<(), TransportError> {
+fn may_wait() -> Result<(), TransportError> {
     if !LEADS.get() {
         return Ok(());
     }
@@ -777,7 +766,7 @@ pub(crate) fn may_wait() -> Result<(), TransportError> {
 /// Says that this thread waits from now on, to the worker pool that it may belong to. Other threads take over
 /// what it has read and not served.
 #[inline]
-pub(crate) fn begin_wait() -> Result<WaitGuard, TransportError> {
+fn begin_wait() -> Result<WaitGuard, TransportError> {
     may_wait()?;
     serving::try_wait_guard().map_err(|why| TransportError::new(why.kind(), why.ran(), why.detail()))
 }

@@ -54,7 +54,7 @@ fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
     // then.
     server.write_all(&[0xff; 4]).unwrap();
     // It is there in a moment: the system may carry it later than it takes it.
-    let came = PollFd::from_borrowed_fd(link.carrier().descriptor(), PollFlags::IN);
+    let came = PollFd::from_borrowed_fd(link.carrier.descriptor(), PollFlags::IN);
     poll(&mut [came], None).unwrap();
     let now = client.connection.env.now();
     client.connection.lock().stale = now;
@@ -112,7 +112,7 @@ fn the_system_ends_a_connection_to_a_machine_that_is_gone() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = Client::connect(&format!("tcp://{}", listener.local_addr().unwrap())).unwrap();
     let link = client.connection.lock().link.clone();
-    let socket = link.carrier().descriptor();
+    let socket = link.carrier.descriptor();
     assert!(sockopt::socket_keepalive(socket).unwrap());
     let after = sockopt::tcp_keepidle(socket).unwrap() + sockopt::tcp_keepintvl(socket).unwrap() * 3;
     assert_eq!((after.as_secs(), sockopt::tcp_keepcnt(socket).unwrap()), (60, 3));

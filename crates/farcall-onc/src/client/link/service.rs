@@ -130,7 +130,7 @@ impl Service {
     fn sleep(&self, links: &mut [Tended], time: Option<Duration>) {
         let mut wanted = vec![Wanted::new(self.alarm.source(), Interest::READ)];
         wanted.extend(links.iter().filter_map(Tended::wanted));
-        let holds = links.iter().any(|tended| tended.interest.read && tended.link.carrier().holds());
+        let holds = links.iter().any(|tended| tended.interest.read && tended.link.carrier.holds());
         let _ = self.env.wait_any(&mut wanted, if holds { Some(Duration::ZERO) } else { time });
         let ready: Vec<Interest> = wanted.iter().skip(1).map(|wanted| wanted.ready).collect();
         self.sleeping.store(false, Ordering::Release);
@@ -195,7 +195,7 @@ impl Tended {
     }
 
     fn wanted(&self) -> Option<Wanted<'_>> {
-        let wanted = Wanted::new(self.link.carrier().source(), self.interest);
+        let wanted = Wanted::new(self.link.carrier.source(), self.interest);
         (self.interest != Interest::default()).then_some(wanted)
     }
 
@@ -205,7 +205,7 @@ impl Tended {
         }
         let overdue = self.link.due().is_some_and(|due| due <= now);
         // A thread that leads now hears of it too.
-        if self.interest.read && (ready.read || self.link.carrier().holds() || overdue) {
+        if self.interest.read && (ready.read || self.link.carrier.holds() || overdue) {
             self.link.look();
         }
     }

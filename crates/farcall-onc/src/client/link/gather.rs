@@ -7,23 +7,23 @@ use farcall::CallFailed;
 use farcall::env::{Alarm, Event, Time, thread_event};
 use farcall::wait::{Interrupt, ReadyList, WaitPoint};
 
-use super::link::{Link, begin_wait, may_wait};
-use super::table::TransportError;
+use super::{Link, begin_wait, may_wait};
+use crate::client::table::TransportError;
 
 impl WaitPoint for Link {
     fn now(&self) -> Time {
-        self.env().now()
+        self.env.now()
     }
 
     fn wait(&self, ready: &ReadyList, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
         /// No two waits have the same seat: each has an interrupt of its own.
         static SEAT: AtomicUsize = AtomicUsize::new(1);
         let _waiting = begin_wait().map_err(failed)?;
-        let Some(link) = self.me() else { return Ok(()) };
+        let Some(link) = self.me.upgrade() else { return Ok(()) };
         link.send_held();
         ready.wait_with(
             SEAT.fetch_add(1, Ordering::Relaxed),
-            || Arc::new(Seated { event: thread_event(link.env()), alarm: link.alarm().cloned() }),
+            || Arc::new(Seated { event: thread_event(&link.env), alarm: link.alarm().cloned() }),
             || link.gather(&|| ready.count() >= enough, until),
         );
         Ok(())
@@ -31,7 +31,7 @@ impl WaitPoint for Link {
 
     fn look(&self) -> Result<(), CallFailed> {
         may_wait().map_err(failed)?;
-        let Some(link) = self.me() else { return Ok(()) };
+        let Some(link) = self.me.upgrade() else { return Ok(()) };
         link.send_held();
         link.look();
         Ok(())
@@ -46,13 +46,13 @@ impl Link {
     /// Waits until it is over, or `until`: as the leader, or as one that follows. Whoever knows that it is
     /// over interrupts it.
     fn gather(self: &Arc<Self>, over: &dyn Fn() -> bool, until: Option<Time>) {
-        let event = thread_event(self.env());
-        let mut leads = self.join(&event);
-        let late = || until.is_some_and(|until| until <= self.env().now());
+        let event = thread_event(&self.env);
+        let mut leads = self.receiving.lead.join(&event);
+        let late = || until.is_some_and(|until| until <= self.env.now());
         while !over() && !late() {
-            leads = leads || self.accept_lead(&event);
+            leads = leads || self.receiving.lead.accept(&event);
             if !leads || self.lock().broken.is_some() {
-                event.wait(until.map(|until| until.since(self.env().now())));
+                event.wait(until.map(|until| until.since(self.env.now())));
             } else if !self.take_some() {
                 self.watch(self.alarm().map(|alarm| &**alarm), until);
             }
