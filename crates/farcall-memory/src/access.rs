@@ -188,6 +188,21 @@ pub(super) const MAX_ARGUMENT_BYTES: usize = MAX_ACCESS_BYTES + (64 << 10);
 /// The most bytes that the arguments need to describe a range.
 pub(super) const RANGE_NAME_BYTES: usize = 16;
 
+/// Checks that memory of `size` bytes has `len` bytes at an offset.
+#[inline]
+pub(super) fn check_range(size: u64, offset: u64, len: u64) -> Result<(), Refused> {
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(Refused::OutOfRange(size).into()),
+    }
+}
+
+/// Checks that a word may begin at an offset.
+#[inline]
+pub(super) fn check_alignment(offset: u64) -> Result<(), Refused> {
+    if offset.is_multiple_of(8) { Ok(()) } else { Err(Refused::NotAWord.into()) }
+}
+
 /// Returns the failure of an access that is too long.
 #[cold]
 pub(super) fn too_long(len: usize) -> CallFailed {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::Memory;
-use crate::access::Refused;
+use crate::access::{Refused, check_alignment};
 use crate::runtime::MemoryRuntime;
 use farcall_core::env::{Env, Event, Time};
 use farcall_core::{CallFailed, Error, Kind, Ran, Result, lock};
@@ -169,7 +169,8 @@ impl Watched {
 }
 
 fn load(memory: &dyn Memory, offset: u64) -> crate::Result<u64> {
-    if offset.is_multiple_of(8) { memory.load(offset) } else { Err(Refused::NotAWord.into()) }
+    check_alignment(offset)?;
+    memory.load(offset)
 }
 
 /// Converts the error of an access into a failure.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
-use crate::access::{AccessClient, Refused, Rights, TYPE};
+use crate::access::{AccessClient, Refused, Rights, TYPE, check_alignment, check_range};
 use crate::carrier::Carrier;
 use crate::runtime::{ImportedMemory, MemoryRuntime};
 use crate::served::Served;
@@ -131,16 +131,11 @@ impl Remote {
         if !self.rights.contains(right) {
             return Err(Refused::NotPermitted.into());
         }
-        match offset.checked_add(len as u64) {
-            Some(end) if end <= self.size => Ok(()),
-            _ => Err(Refused::OutOfRange(self.size).into()),
-        }
+        check_range(self.size, offset, len as u64)
     }
 
     fn check_word(&self, offset: u64) -> Result<()> {
-        if !offset.is_multiple_of(8) {
-            return Err(Refused::NotAWord.into());
-        }
+        check_alignment(offset)?;
         self.check(offset, 8, Rights::CAS)
     }
 }

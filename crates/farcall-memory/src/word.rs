@@ -1,6 +1,6 @@
 //! A word of a segment as an atomic number.
 
-use crate::access::Refused;
+use crate::access::{check_alignment, check_range};
 use crate::{Memory, Result};
 use farcall_core::{CallFailed, Kind, Ran};
 
@@ -31,7 +31,7 @@ impl<M: Memory> Word<M> {
     /// Returns the word at an offset that eight divides.
     ///
     /// # Errors
-    /// [`Refused`] when there is no word at the offset.
+    /// [`Refused`](crate::Refused) when there is no word at the offset.
     pub fn new(memory: M, offset: u64) -> Result<Word<M>> {
         check_words(&memory, offset, 8)?;
         Ok(Word { memory, offset })
@@ -100,11 +100,6 @@ impl<M: Memory> Word<M> {
 
 /// Checks that the memory has `len` bytes at that offset, and that a word begins there.
 pub(super) fn check_words(memory: &impl Memory, offset: u64, len: u64) -> Result<()> {
-    if !offset.is_multiple_of(8) {
-        return Err(Refused::NotAWord.into());
-    }
-    match offset.checked_add(len) {
-        Some(end) if end <= memory.size() => Ok(()),
-        _ => Err(Refused::OutOfRange(memory.size()).into()),
-    }
+    check_alignment(offset)?;
+    check_range(memory.size(), offset, len)
 }

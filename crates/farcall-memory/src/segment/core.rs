@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use super::area::Area;
 use super::{Notify, Settings};
 use crate::Result;
-use crate::access::{Refused, Rights};
+use crate::access::{Refused, Rights, check_alignment, check_range};
 use crate::notice::Notices;
 use crate::posted::{Faults, Streams};
 use crate::runtime::Accessor;
@@ -127,16 +127,11 @@ impl Core {
     }
 
     pub(super) fn check_range(&self, offset: u64, len: usize) -> Result<()> {
-        match self.area.has(offset, len) {
-            true => Ok(()),
-            false => Err(Refused::OutOfRange(self.size()).into()),
-        }
+        check_range(self.size(), offset, len as u64)
     }
 
     pub(super) fn check_word(&self, offset: u64) -> Result<()> {
-        if !offset.is_multiple_of(8) {
-            return Err(Refused::NotAWord.into());
-        }
+        check_alignment(offset)?;
         self.check_range(offset, 8)
     }
 
