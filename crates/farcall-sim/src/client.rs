@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use farcall_proto::client::{self, CallId, CallProgress, Conversation, Lone, Outcome};
 use farcall_proto::fuzzing::kinds::{MTU_ECHO, RESULT, SELECT, STATE, WELCOME};
-use farcall_proto::{Failure, Kind, Route, Time, route};
+use farcall_proto::{Failure, Kind, Route, Rule, Time, route};
 
 use self::posting::Import;
 use crate::clock::Clock;
@@ -302,7 +302,9 @@ impl ClientNode {
             let server = g.rng.index(self.conversations.len());
             if g.rng.chance(g.plan.gap) {
                 self.gap = g.rng.spread(MICROS, 100 * SECS);
-                self.later = if g.plan.departs_late { 0 } else { self.gap };
+                // A deliberate fault: the client reads the clock only after it has sent.
+                let departs_late = g.plan.client.mutant.breaks(Rule::DepartedLate);
+                self.later = if departs_late { 0 } else { self.gap };
             }
             self.use_server(g, server);
             self.settle(g);

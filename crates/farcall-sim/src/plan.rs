@@ -91,8 +91,6 @@ pub struct Plan {
     /// Whether servers address refusals of tickets to conversation zero, as those of another implementation
     /// may.
     pub anonymous: bool,
-    /// Whether clients read the clock only after sending: a deliberate fault.
-    pub departs_late: bool,
     /// Calls that follow the end of another at once, in parts per million.
     pub chain: u32,
 }
@@ -144,7 +142,6 @@ impl Plan {
                 (false, true),
             ]),
             secret: false,
-            departs_late: mutant.breaks(Rule::DepartedLate),
             chain: rng.pick(&[0, 300_000, 900_000]),
         };
         plan.client.loopback = plan.loopback.0;
