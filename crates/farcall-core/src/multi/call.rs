@@ -43,22 +43,13 @@ impl<T, E, M> Multi<T, E, M> {
     #[doc(hidden)]
     #[inline]
     pub fn new(members: Members, prepared: Prepared<T, E>) -> Self {
-        Multi {
-            members,
-            prepared: InlineVec::One(prepared),
-            settings: Settings::default(),
-            kind: PhantomData,
-        }
+        Multi::of(members, InlineVec::One(prepared))
     }
 
-    /// Returns a call of each member with the arguments at the member's index.
-    pub(super) fn of_each(members: Members, prepared: Vec<Prepared<T, E>>) -> Self {
-        Multi {
-            members,
-            prepared: InlineVec::Many(prepared),
-            settings: Settings::default(),
-            kind: PhantomData,
-        }
+    /// Returns a call of each member with the arguments at the member's index, or with the only ones.
+    #[inline]
+    pub(super) fn of(members: Members, prepared: InlineVec<Prepared<T, E>>) -> Self {
+        Multi { members, prepared, settings: Settings::default(), kind: PhantomData }
     }
 
     /// Bounds how long the caller waits for replies. Members that have not replied by then are not waited

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::call::Multi;
+use super::inline_vec::InlineVec;
 use super::membership::{Fixed, Living};
 use super::prepared::Prepared;
 use crate::stub::{Client, Member, Members};
@@ -99,8 +100,8 @@ impl<C: Client, M> Group<C, M> {
             .iter()
             .enumerate()
             .map(|(index, member)| arguments(index, member.name(), C::Prepare::default()));
-        let prepared = prepared.collect();
-        Multi::of_each(members, prepared)
+        let prepared = InlineVec::Many(prepared.collect());
+        Multi::of(members, prepared)
     }
 
     /// Returns the present members.
