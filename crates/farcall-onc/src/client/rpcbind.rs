@@ -12,10 +12,9 @@ use super::carrier::Address;
 use super::{Builder, Client, spelled};
 use crate::portmap::address::{from_universal, netid, to_universal};
 use crate::portmap::protocol::{
-    AddressEntry, Mapping, Portmap, PortmapClient, Rpcb, Rpcbind3, Rpcbind3Client, Rpcbind4, Rpcbind4Client,
-    TCP, UDP,
+    AddressEntry, Mapping, Portmap, PortmapClient, Rpcb, Rpcbind4, Rpcbind4Client, TCP, UDP,
 };
-use crate::portmap::{PORT, SOCKET};
+use crate::portmap::{PORT, PROGRAM, SOCKET};
 
 /// The port mapper of a host.
 ///
@@ -43,8 +42,8 @@ pub struct Rpcbind {
 
 /// One of its versions.
 enum Version {
-    Four(Rpcbind4Client),
-    Three(Rpcbind3Client),
+    /// Version 4, or 3, which has the first of its procedures.
+    Rpcbind(Rpcbind4Client, u32),
     Two(PortmapClient),
 }
 
@@ -107,9 +106,8 @@ impl Rpcbind {
         // What GETADDR says is of the network by which it was asked (RFC 1833 section 2.2.1).
         let same = self.place.is_some() && stream == self.stream;
         let text = self.ask(|rpcbind| match rpcbind {
-            Version::Four(rpcbind) if same => rpcbind.get_address(wanted.clone()),
-            Version::Three(rpcbind) if same => rpcbind.get_address(wanted.clone()),
-            Version::Four(rpcbind) if self.place.is_some() => {
+            Version::Rpcbind(rpcbind, _) if same => rpcbind.get_address(wanted.clone()),
+            Version::Rpcbind(rpcbind, 4) if self.place.is_some() => {
                 let all = rpcbind.get_address_list(wanted.clone())?.all;
                 Ok(all
                     .into_iter()
@@ -117,8 +115,7 @@ impl Rpcbind {
                     .map(|entry| entry.address)
                     .unwrap_or_default())
             }
-            Version::Four(rpcbind) => Ok(among(rpcbind.dump()?.all, &wanted)),
-            Version::Three(rpcbind) => Ok(among(rpcbind.dump()?.all, &wanted)),
+            Version::Rpcbind(rpcbind, _) => Ok(among(rpcbind.dump()?.all, &wanted)),
             Version::Two(portmap) => {
                 let protocol = if stream { TCP } else { UDP };
                 let port = portmap.get_port(Mapping { program, version, protocol, port: 0 })?;
@@ -141,10 +138,10 @@ impl Rpcbind {
         let wanted = Rpcb { program, version, ..Rpcb::default() };
         // GETADDRLIST says those of the family by which it was asked.
         let listed = self.ask(|rpcbind| match rpcbind {
-            Version::Four(rpcbind) if self.place.is_some() => {
+            Version::Rpcbind(rpcbind, 4) if self.place.is_some() => {
                 rpcbind.get_address_list(wanted.clone()).map(|list| Some(list.all))
             }
-            Version::Four(_) | Version::Three(_) | Version::Two(_) => Ok(None),
+            Version::Rpcbind(..) | Version::Two(_) => Ok(None),
         })?;
         if let Some(listed) = listed {
             return Ok(listed);
@@ -159,8 +156,7 @@ impl Rpcbind {
     /// If the host has no port mapper.
     pub fn entries(&self) -> Result<Vec<Rpcb>, CallFailed> {
         self.ask(|rpcbind| match rpcbind {
-            Version::Four(rpcbind) => Ok(rpcbind.dump()?.all),
-            Version::Three(rpcbind) => Ok(rpcbind.dump()?.all),
+            Version::Rpcbind(rpcbind, _) => Ok(rpcbind.dump()?.all),
             Version::Two(portmap) => Ok(portmap.dump()?.all.into_iter().filter_map(as_entry).collect()),
         })
     }
@@ -182,8 +178,7 @@ impl Rpcbind {
         let protocol = if stream { TCP } else { UDP };
         let mapping = Mapping { program, version, protocol, port: address.port().into() };
         self.ask(|rpcbind| match rpcbind {
-            Version::Four(rpcbind) => rpcbind.set(entry.clone()),
-            Version::Three(rpcbind) => rpcbind.set(entry.clone()),
+            Version::Rpcbind(rpcbind, _) => rpcbind.set(entry.clone()),
             Version::Two(portmap) => portmap.set(mapping),
         })
     }
@@ -197,8 +192,7 @@ impl Rpcbind {
         let owner = rustix::process::geteuid().as_raw().to_string();
         let entry = Rpcb { program, version, owner, ..Rpcb::default() };
         self.ask(|rpcbind| match rpcbind {
-            Version::Four(rpcbind) => rpcbind.unset(entry.clone()),
-            Version::Three(rpcbind) => rpcbind.unset(entry.clone()),
+            Version::Rpcbind(rpcbind, _) => rpcbind.unset(entry.clone()),
             Version::Two(portmap) => portmap.unset(Mapping { program, version, protocol: 0, port: 0 }),
         })
     }
@@ -230,8 +224,7 @@ impl Rpcbind {
         loop {
             let newest = self.newest.load(Ordering::Relaxed);
             let version = match newest {
-                4 => Version::Four(self.client.bind::<dyn Rpcbind4>()),
-                3 => Version::Three(self.client.bind::<dyn Rpcbind3>()),
+                3 | 4 => Version::Rpcbind(self.client.channel("Rpcbind", PROGRAM, newest).into(), newest),
                 _ => Version::Two(self.client.bind::<dyn Portmap>()),
             };
             let why = match ask(&version) {
