@@ -337,13 +337,10 @@ impl Builder {
         let mut xid = [0; 4];
         self.env.entropy(&mut xid);
         let connection = Connection {
-            env: self.env.clone(),
+            builder: self.clone(),
             dial: Box::new(dial),
             datagrams,
             address: address.clone(),
-            reconnect: self.reconnect,
-            limits: self.limits,
-            back: self.back.clone(),
             link: Mutex::new(Current { link, stale: self.env.now() + IDLE, dialling: false }),
             dialled: Condition::default(),
             next: AtomicU32::new(u32::from_ne_bytes(xid)),
@@ -360,13 +357,11 @@ impl std::fmt::Debug for Builder {
 
 /// A server, and the link to it.
 struct Connection {
-    env: Arc<dyn Env>,
+    /// What made it.
+    builder: Builder,
     dial: Box<dyn Dial>,
     datagrams: bool,
     address: Arc<str>,
-    reconnect: bool,
-    limits: Limits,
-    back: Option<Arc<dyn Back>>,
     link: Mutex<Current>,
     /// One thread has ended making a new link.
     dialled: Condition,
@@ -383,7 +378,7 @@ impl Connection {
 
     /// Whether a call that failed may find another link.
     fn may_renew(&self) -> bool {
-        self.reconnect && !self.datagrams
+        self.builder.reconnect && !self.datagrams
     }
 
     /// The link, a new one if the last is broken and one can be made until then.
@@ -399,7 +394,7 @@ impl Connection {
             current = self.lock();
         }
         current.stale = now + IDLE;
-        if current.link.is_usable(!self.reconnect) {
+        if current.link.is_usable(!self.builder.reconnect) {
             return Ok(current.link.clone());
         }
         self.renew(current, until)
@@ -413,19 +408,19 @@ impl Connection {
         mut current: MutexGuard<'a, Current>,
         until: Option<Time>,
     ) -> Result<Arc<Link>, TransportError> {
-        if !self.reconnect {
+        if !self.builder.reconnect {
             let broken = current.link.lock().broken.clone();
             return Err(broken.unwrap_or_else(|| unreachable_by("the connection has ended")));
         }
-        let left = || until.map(|until| until.since(self.env.now()));
+        let left = || until.map(|until| until.since(self.builder.env.now()));
         let late = || TransportError::new(Kind::Deadline, Ran::No, "connection");
         while mem::replace(&mut current.dialling, true) {
             let left = left();
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(late());
             }
-            current = self.dialled.wait(&self.env, &self.link, current, left).0;
-            if current.link.is_usable(!self.reconnect) {
+            current = self.dialled.wait(&self.builder.env, &self.link, current, left).0;
+            if current.link.is_usable(!self.builder.reconnect) {
                 return Ok(current.link.clone());
             }
         }
@@ -438,7 +433,13 @@ impl Connection {
             io::ErrorKind::TimedOut => late(),
             _ => unreachable_by(&why.to_string()),
         })?;
-        let link = Link::new(self.env.clone(), carrier, self.datagrams, self.limits, self.back.clone());
+        let link = Link::new(
+            self.builder.env.clone(),
+            carrier,
+            self.datagrams,
+            self.builder.limits,
+            self.builder.back.clone(),
+        );
         self.lock().link = link.clone();
         drop(dialling);
         Ok(link)

@@ -55,15 +55,14 @@ enum Attempt {
 
 impl Target {
     fn options(&self, call: &Call<'_>) -> CallOptions {
-        let now = self.client.connection.env.now();
+        let now = self.client.connection.builder.env.now();
         let within = match (call.within, farcall::context().remaining()) {
             (Some(asked), Some(left)) => Some(asked.min(left)),
             (asked, left) => asked.or(left),
         };
         let patience = if within.is_none() { self.client.settings.patience } else { None };
-        let within = within.or(patience);
-        let deadline = within.map(|time| now + time);
-        CallOptions { deadline, now, within, patience, pause: self.client.settings.retransmit }
+        let deadline = within.or(patience).map(|time| now + time);
+        CallOptions { deadline, now, patience, pause: self.client.settings.retransmit }
     }
 
     /// Appends the message of a call.
@@ -285,7 +284,7 @@ impl Target {
             if why.kind() == Kind::NotPermitted {
                 xid = connection.xid();
             }
-            let options = options.at(connection.env.now());
+            let options = CallOptions { now: connection.builder.env.now(), ..*options };
             match self.attempt(message, call, &options, xid, false, sink) {
                 Ok(Attempt::Done) => return Ok(()),
                 Ok(Attempt::IdInUse) => break,

@@ -252,8 +252,7 @@ impl Link {
         self.flush(table);
         drop(former);
         let now = self.env.now();
-        let within = deadline.map(|deadline| deadline.since(now));
-        let options = CallOptions { deadline, now, within, patience: None, pause: Duration::ZERO };
+        let options = CallOptions { deadline, now, patience: None, pause: Duration::ZERO };
         self.await_reply(&own, &options, leads, None)
     }
 

@@ -372,22 +372,22 @@ impl Table {
     /// Nothing more can come, by this reason: all calls have ended. Who is to be told.
     pub(crate) fn fail(&mut self, kind: Kind, why: Arc<str>) -> Vec<Watcher> {
         self.broken = Some(TransportError::new(kind, Ran::No, why.clone()));
-        let send_queue = &self.send_queue;
-        let under_way = self.calls.iter().filter(|(_, entry)| entry.outcome.is_none());
-        let all: Vec<(u32, Ran)> =
-            under_way.map(|(xid, entry)| (*xid, send_queue.may_have_run(entry.end))).collect();
-        let ended =
-            all.into_iter().map(|(xid, ran)| self.end(xid, Err(TransportError::new(kind, ran, why.clone()))));
-        let watchers = ended.collect();
+        let watchers = self.end_each(|ran| TransportError::new(kind, ran, why.clone()));
         self.send_queue.out = Vec::new();
         watchers
     }
 
     /// All calls under way end, by this reason. Who is to be told.
     pub(crate) fn end_all(&mut self, error: &TransportError) -> Vec<Watcher> {
-        let all: Vec<u32> =
-            self.calls.iter().filter(|(_, e)| e.outcome.is_none()).map(|(xid, _)| *xid).collect();
-        all.into_iter().map(|xid| self.end(xid, Err(error.clone()))).collect()
+        self.end_each(|_| error.clone())
+    }
+
+    /// Ends each call under way by the error for whether it may have run.
+    fn end_each(&mut self, error: impl Fn(Ran) -> TransportError) -> Vec<Watcher> {
+        let under_way = self.calls.iter().filter(|(_, entry)| entry.outcome.is_none());
+        let all: Vec<(u32, TransportError)> =
+            under_way.map(|(xid, entry)| (*xid, error(self.send_queue.may_have_run(entry.end)))).collect();
+        all.into_iter().map(|(xid, error)| self.end(xid, Err(error))).collect()
     }
 
     /// Acts on the timers of calls that no thread minds. Who is to be told, and what is to be sent again.

@@ -56,7 +56,7 @@ fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
     // It is there in a moment: the system may carry it later than it takes it.
     let came = PollFd::from_borrowed_fd(link.carrier.descriptor(), PollFlags::IN);
     poll(&mut [came], None).unwrap();
-    let now = client.connection.env.now();
+    let now = client.connection.builder.env.now();
     client.connection.lock().stale = now;
     drop(client.connection.link(now + Duration::from_nanos(1), None));
     assert_eq!(calling.woken.load(Ordering::SeqCst), 1);

@@ -12,8 +12,6 @@ use super::table::Outcome;
 pub(crate) struct CallOptions {
     pub(crate) deadline: Option<Time>,
     pub(crate) now: Time,
-    /// The time from `now` to the deadline.
-    pub(crate) within: Option<Duration>,
     /// The client's own patience, if the caller did not say how long the call may take.
     pub(crate) patience: Option<Duration>,
     /// How long to wait before a datagram is sent again.
@@ -21,19 +19,11 @@ pub(crate) struct CallOptions {
 }
 
 impl CallOptions {
-    /// The options of an attempt that begins at this time.
-    pub(super) fn at(&self, now: Time) -> CallOptions {
-        CallOptions { now, within: self.deadline.map(|deadline| deadline.since(now)), ..*self }
-    }
-
     #[inline]
     pub(super) fn first_wait(&self, timers: &Timers<'_>) -> Wait {
-        match (self.within, timers.datagram) {
-            (Some(within), None) => Wait::For(within),
-            (None, None) => Wait::Forever,
-            (Some(within), Some(_)) => Wait::For(within.min(self.pause)),
-            (None, Some(_)) => Wait::For(self.pause),
-        }
+        let within = self.deadline.map(|deadline| deadline.since(self.now));
+        let pause = timers.datagram.map(|_| self.pause);
+        [within, pause].into_iter().flatten().min().map_or(Wait::Forever, Wait::For)
     }
 }
 
