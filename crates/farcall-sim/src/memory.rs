@@ -76,7 +76,7 @@ impl Post {
 }
 
 fn put(words: [u64; 3], out: &mut Vec<u8>) {
-    out.extend_from_slice(words.map(u64::to_be_bytes).as_flattened());
+    words.iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
 }
 
 fn take(bytes: &[u8]) -> Option<([u64; 3], &[u8])> {
