@@ -38,49 +38,44 @@ impl Watch {
         intercept::Call::new(&self.interface, procedure, None, context::inherited().1)
     }
 
-    /// Tells the interceptors how a call ended, after the sink has returned. Interceptors may make calls. A
-    /// sink must not, because the reply may still lie in the shared receive buffer.
-    fn end(&self, procedure: &str, since: Time, told: Option<Told>) {
-        let outcome = match &told {
-            Some(Told::Result) => Outcome::Result,
-            Some(Told::Exception) => Outcome::Exception,
-            Some(Told::Failed(why)) => Outcome::Failed(why),
-            None => return,
+    /// Tells the interceptors that a call begins. Returns the time, or why it does not begin.
+    fn begin(&self, procedure: &str) -> Result<Time, CallFailed> {
+        self.interceptors.before(&self.call(procedure))?;
+        Ok(self.env.now())
+    }
+
+    /// Runs `ask`, and tells the interceptors how the call ended if `ask` gave the reply to its sink. They are
+    /// told after that sink has returned. Interceptors may make calls. A sink must not, because the reply may
+    /// still lie in the receive buffer.
+    fn hear<R>(&self, procedure: &str, since: Time, sink: Sink<'_>, ask: impl FnOnce(Sink<'_>) -> R) -> R {
+        // Whether it is a result, or else an exception.
+        let mut ended: Option<Result<bool, CallFailed>> = None;
+        let asked = ask(&mut |reply| {
+            ended = Some(match &reply {
+                Reply::Result(_) | Reply::ResultOf(..) => Ok(true),
+                Reply::Exception(_) => Ok(false),
+                Reply::Failed(why) => Err(why.clone()),
+            });
+            sink(reply);
+        });
+        let outcome = match &ended {
+            Some(Ok(true)) => Outcome::Result,
+            Some(Ok(false)) => Outcome::Exception,
+            Some(Err(why)) => Outcome::Failed(why),
+            None => return asked,
         };
         self.interceptors.after(&self.call(procedure), outcome, self.env.now().since(since));
-    }
-}
-
-/// How a call ended, without what it brought.
-enum Told {
-    Result,
-    Exception,
-    Failed(CallFailed),
-}
-
-impl Told {
-    fn of(reply: &Reply<'_>) -> Told {
-        match reply {
-            Reply::Result(_) | Reply::ResultOf(..) => Told::Result,
-            Reply::Exception(_) => Told::Exception,
-            Reply::Failed(why) => Told::Failed(why.clone()),
-        }
+        asked
     }
 }
 
 impl Channel for Watched {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
-        let name = &call.procedure.name;
-        if let Err(why) = self.watch.interceptors.before(&self.watch.call(name)) {
-            return sink(Reply::Failed(why));
+        let name = call.procedure.name;
+        match self.watch.begin(name) {
+            Ok(since) => self.watch.hear(name, since, sink, |sink| self.channel.call(call, sink)),
+            Err(why) => sink(Reply::Failed(why)),
         }
-        let since = self.watch.env.now();
-        let mut told = None;
-        self.channel.call(call, &mut |reply| {
-            told = Some(Told::of(&reply));
-            sink(reply);
-        });
-        self.watch.end(name, since, told);
     }
 
     fn post(&self, bytes: &[u8]) -> bool {
@@ -88,11 +83,11 @@ impl Channel for Watched {
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
-        if let Err(why) = self.watch.interceptors.before(&self.watch.call(call.procedure.name)) {
-            return Box::new(why);
+        let (watch, procedure) = (self.watch.clone(), call.procedure.name);
+        match watch.begin(procedure) {
+            Ok(since) => Box::new(Flight { watch, procedure, since, call: self.channel.start(call) }),
+            Err(why) => Box::new(why),
         }
-        let (watch, procedure, since) = (self.watch.clone(), call.procedure.name, self.watch.env.now());
-        Box::new(Flight { watch, procedure, since, call: self.channel.start(call) })
     }
 
     fn start_at(
@@ -102,13 +97,17 @@ impl Channel for Watched {
         ready: &ReadyList,
         member: u32,
     ) -> Box<dyn PendingCall> {
-        if let Err(why) = self.watch.interceptors.before(&self.watch.call(call.procedure.name)) {
-            ready.token(member).mark_ready();
-            return Box::new(why);
+        let (watch, procedure) = (self.watch.clone(), call.procedure.name);
+        match watch.begin(procedure) {
+            Ok(since) => {
+                let call = self.channel.start_at(call, wait_point, ready, member);
+                Box::new(Flight { watch, procedure, since, call })
+            }
+            Err(why) => {
+                ready.token(member).mark_ready();
+                Box::new(why)
+            }
         }
-        let (watch, procedure, since) = (self.watch.clone(), call.procedure.name, self.watch.env.now());
-        let call = self.channel.start_at(call, wait_point, ready, member);
-        Box::new(Flight { watch, procedure, since, call })
     }
 
     fn wait_point(&self) -> Arc<dyn WaitPoint> {
@@ -125,37 +124,15 @@ struct Flight {
     call: Box<dyn PendingCall>,
 }
 
-impl Flight {
-    /// Asks for the reply by `ask`, and tells the interceptors if it has come.
-    fn tell(
-        &mut self,
-        sink: Sink<'_>,
-        ask: impl FnOnce(&mut dyn PendingCall, Sink<'_>) -> Poll<()>,
-    ) -> Poll<()> {
-        let Flight { watch, procedure, since, call } = self;
-        let mut told = None;
-        let polled = ask(&mut **call, &mut |reply| {
-            told = Some(Told::of(&reply));
-            sink(reply);
-        });
-        watch.end(procedure, *since, told);
-        polled
-    }
-}
-
 impl PendingCall for Flight {
     fn wait(self: Box<Self>, sink: Sink<'_>) {
         let Flight { watch, procedure, since, call } = *self;
-        let mut told = None;
-        call.wait(&mut |reply| {
-            told = Some(Told::of(&reply));
-            sink(reply);
-        });
-        watch.end(procedure, since, told);
+        watch.hear(procedure, since, sink, |sink| call.wait(sink));
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        self.tell(sink, |call, sink| call.poll(context, sink))
+        let Flight { watch, procedure, since, call } = self;
+        watch.hear(procedure, *since, sink, |sink| call.poll(context, sink))
     }
 
     fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
@@ -169,7 +146,8 @@ impl PendingCall for Flight {
         member: u32,
         sink: Sink<'_>,
     ) -> Poll<()> {
-        self.tell(sink, |call, sink| call.poll_at(wait_point, ready, member, sink))
+        let Flight { watch, procedure, since, call } = self;
+        watch.hear(procedure, *since, sink, |sink| call.poll_at(wait_point, ready, member, sink))
     }
 
     fn waits_for_itself(&self) -> bool {
