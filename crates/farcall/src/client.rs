@@ -13,7 +13,6 @@
 //! peer             a server endpoint and the conversation with it;  owners: who waits for what in it
 //! waiter           a thread that waits;  result_slot: where outcomes stay until they are fetched
 //! awake            whether polling pays
-//! receive_buffers  buffers in which results stay until they are fetched
 //! ```
 //!
 //! Locks, in the order in which they may be held together: `active`, then a peer's. Nobody is woken
@@ -30,7 +29,6 @@ mod gathered;
 mod own_call;
 mod owners;
 mod peer;
-mod receive_buffers;
 mod request;
 mod result_slot;
 mod service;
@@ -47,9 +45,8 @@ use farcall_proto::client::Conversation;
 use farcall_proto::{ClientConfig, Spares};
 
 pub(crate) use bind::Asking;
-pub(crate) use brief::{Brief, Takers};
 pub(crate) use peer::Peer;
-pub(crate) use request::{CallRequest, Outgoing};
+pub(crate) use request::CallRequest;
 pub(crate) use result_slot::Taker;
 pub(crate) use started::Started;
 

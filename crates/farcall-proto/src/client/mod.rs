@@ -81,6 +81,17 @@ pub enum Outcome<'a> {
     Failed(Failure),
 }
 
+impl Outcome<'_> {
+    /// Copies the body, so that the outcome may outlive its datagram.
+    pub fn into_owned(self) -> Outcome<'static> {
+        match self {
+            Outcome::Result(body) => Outcome::Result(Cow::Owned(body.into_owned())),
+            Outcome::Exception(body) => Outcome::Exception(Cow::Owned(body.into_owned())),
+            Outcome::Failed(failure) => Outcome::Failed(failure),
+        }
+    }
+}
+
 /// A server's answer about a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {

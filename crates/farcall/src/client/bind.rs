@@ -8,9 +8,10 @@ use std::task::{Poll, Waker};
 use farcall_proto::client::Bound;
 use farcall_proto::{Failure, Time};
 
-use super::bind_answers::{Answer, Asker, BindAnswers};
+use super::bind_answers::{Answer, BindAnswers};
 use super::caller::{Caller, Tools};
 use super::owners::Owner;
+use super::waiter::Watcher;
 use super::{Endpoint, Peer};
 use crate::CallFailed;
 
@@ -25,7 +26,7 @@ impl Endpoint {
     ) -> Result<(), CallFailed> {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
-        let binds = BindAnswers::new(Asker::Thread(caller.waiter.clone()));
+        let binds = BindAnswers::new(Watcher::Thread(caller.waiter.clone()));
         let (tokens, mut first) = self.ask(peers, &binds, &mut caller.tools);
         for _ in peers {
             self.set_timer(first.take());
@@ -126,7 +127,7 @@ impl<'a> Asking<'a> {
         let endpoint = self.endpoint;
         endpoint.check_process()?;
         let service = endpoint.service()?;
-        let binds = BindAnswers::new(Asker::Task(waker.clone()));
+        let binds = BindAnswers::new(Watcher::Task(waker.clone()));
         let mut caller = Caller::take(&endpoint.env);
         let (tokens, timer) = endpoint.ask(self.peers, &binds, &mut caller.tools);
         caller.keep();

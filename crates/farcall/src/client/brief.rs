@@ -19,23 +19,7 @@ use crate::sys::fork;
 use crate::wait::NEVER;
 use crate::xdr::Decoder;
 
-/// A call whose arguments are short, and encoded. It has no deadline and no trace.
-#[derive(Clone, Copy)]
-pub(crate) struct Brief<'a> {
-    /// As it was bound.
-    pub(crate) export: u64,
-    pub(crate) procedure: u32,
-    pub(crate) arguments: &'a [u8],
-}
-
-/// Who takes the result of a brief call: first `short`, as it is encoded; what that does not take, and any
-/// other reply, `sink`.
-pub(crate) struct Takers<'a> {
-    pub(crate) short: &'a mut dyn FnMut(&[u8]) -> bool,
-    pub(crate) sink: Sink<'a>,
-}
-
-/// How a brief call ended for its endpoint: its reply was given to the takers, or this failure is all that
+/// How a brief call ended for its endpoint: its reply was given, or this failure is all that
 /// there is.
 pub(crate) type Ended = Result<(), Failure>;
 
@@ -58,21 +42,28 @@ impl Drop for Alone<'_> {
 }
 
 impl Endpoint {
-    /// Calls and waits; `None` if the call cannot be brief, and nothing was done. Not for a thread that
-    /// serves a call.
+    /// Calls a procedure of an export and waits; the arguments are short, and encoded. `None` if the call
+    /// cannot be brief, and nothing was done. Not for a thread that serves a call.
+    ///
+    /// A result is given to `short` first, as it is encoded. What that does not take, and any other reply,
+    /// `sink` takes.
     #[inline(always)]
     pub(crate) fn call_briefly(
         &self,
         peer: &Arc<Peer>,
-        brief: &Brief<'_>,
-        takers: Takers<'_>,
+        callee: (u64, u32),
+        arguments: &[u8],
+        short: &mut dyn FnMut(&[u8]) -> bool,
+        sink: Sink<'_>,
     ) -> Option<Ended> {
         if self.generation != fork::generation() {
             return None;
         }
         let mut caller = Caller::take(&self.env);
-        let ended =
-            if caller.is_nested() { None } else { self.exchange(&mut caller.tools, peer, brief, takers) };
+        let ended = match caller.is_nested() {
+            true => None,
+            false => self.exchange(&mut caller.tools, peer, callee, arguments, short, sink),
+        };
         caller.keep();
         ended
     }
@@ -82,17 +73,18 @@ impl Endpoint {
         &self,
         tools: &mut Tools,
         peer: &Arc<Peer>,
-        brief: &Brief<'_>,
-        Takers { short, sink }: Takers<'_>,
+        callee: (u64, u32),
+        arguments: &[u8],
+        short: &mut dyn FnMut(&[u8]) -> bool,
+        sink: Sink<'_>,
     ) -> Option<Ended> {
         let alone = Alone::lead(self)?;
-        let Brief { export, procedure, arguments } = *brief;
         let brief = {
             let state = &mut *peer.lock();
             if !state.listed || tools.buffer.is_empty() {
                 return None;
             }
-            state.conversation.start_lone((export, procedure), arguments, &mut tools.out)?
+            state.conversation.start_lone(callee, arguments, &mut tools.out)?
         };
         // Before it leaves: no call may seem to have left later than it did (docs/protocol.md 7.2).
         let sent = if brief.timed || self.timers.any() { Some(self.env.now()) } else { None };
@@ -154,7 +146,8 @@ impl Endpoint {
             Outcome::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
             Outcome::Failed(failure) => failed = Some(failure),
         };
-        let mut mine = OwnCall::begun(peer, id, take);
+        let mut mine = OwnCall::new(peer, take);
+        mine.id = Some(id);
         let now: Time = self.env.now();
         self.take_in(now, received, &mut reception, Some(&mut mine), tools);
         if !mine.done {

@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use farcall_proto::{Failure, Time};
+use farcall_proto::Time;
 
 use super::caller::{Caller, Tools};
 use super::own_call::{OwnCall, Taker};
 use super::owners::{Owner, Owners};
-use super::request::{CallRequest, Outgoing};
+use super::request::CallRequest;
 use super::waiter::Waiter;
 use super::{Endpoint, Peer};
 use crate::CallFailed;
@@ -24,43 +24,38 @@ impl Endpoint {
     pub(crate) fn call(
         &self,
         peer: &Arc<Peer>,
-        outgoing: &Outgoing<'_>,
+        export: u64,
+        request: &CallRequest<'_>,
         sink: Taker<'_>,
     ) -> Result<(), CallFailed> {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
         // It may take long, and who does it must not lead.
-        self.encode(outgoing, tools)?;
+        self.encode(request, tools)?;
         let mut attendance = self.attend(waiter);
         let mut mine = OwnCall::new(peer, sink);
         // The leader takes its own outcome in, and nobody else needs to know whose it is.
         let begun = match attendance.leads() {
             true => self
-                .begin_usual(&mut mine, outgoing, tools)
-                .or_else(|| self.begin(&mut mine, outgoing, None, tools)),
-            false => self.begin(&mut mine, outgoing, Some(Owner::Thread(waiter.clone())), tools),
+                .begin_usual(&mut mine, (export, request), tools)
+                .or_else(|| self.begin(&mut mine, (export, request), None, tools)),
+            false => self.begin(&mut mine, (export, request), Some(waiter), tools),
         };
         if let Some((now, timer)) = begun {
-            attendance.until_mine(tools, now, timer, &mut mine, &|| waiter.has_outcome());
+            attendance.until_either(tools, now, timer, Some(&mut mine), &|| waiter.slot.is_over());
         }
         // What follows may take long, and somebody else is to lead meanwhile.
         drop(attendance);
         match mine.done {
             true => mine.finish(),
-            false => self.fetch(waiter, &mut *mine.sink),
+            false => {
+                waiter.slot.give(&mut |outcome, _| (mine.sink)(outcome));
+                waiter.slot.renew();
+            }
         }
         caller.keep();
         Ok(())
-    }
-
-    /// Gives the outcome that another thread left to the sink.
-    fn fetch(&self, waiter: &Waiter, sink: Taker<'_>) {
-        let mut kept = waiter.take();
-        if let Some(outcome) = kept.take() {
-            sink(outcome);
-        }
-        waiter.give_back(kept);
     }
 
     /// Starts the usual call of a leader, whose arguments are encoded, and sends it. The clock is read before
@@ -71,16 +66,16 @@ impl Endpoint {
     fn begin_usual(
         &self,
         mine: &mut OwnCall<'_>,
-        outgoing: &Outgoing<'_>,
+        (export, request): (u64, &CallRequest<'_>),
         tools: &mut Tools,
     ) -> Option<(Time, Time)> {
-        let CallRequest { procedure, deadline: None, trace: None, .. } = *outgoing.request else {
+        let CallRequest { procedure, deadline: None, trace: None, .. } = *request else {
             return None;
         };
         let Tools { arguments, out, .. } = tools;
         let (lone, unlisted) = {
             let state = &mut *mine.peer.lock();
-            let lone = state.conversation.start_lone((outgoing.export, procedure.number), arguments, out)?;
+            let lone = state.conversation.start_lone((export, procedure.number), arguments, out)?;
             (lone, !std::mem::replace(&mut state.listed, true))
         };
         if unlisted {
@@ -102,16 +97,17 @@ impl Endpoint {
     fn begin(
         &self,
         mine: &mut OwnCall<'_>,
-        outgoing: &Outgoing<'_>,
-        owner: Option<Owner>,
+        (export, request): (u64, &CallRequest<'_>),
+        owner: Option<&Arc<Waiter>>,
         tools: &mut Tools,
     ) -> Option<(Time, Time)> {
         let (now, peer) = (self.env.now(), mine.peer);
         let (timer, sent, unlisted) = {
             let state = &mut *peer.lock();
             mine.owned = owner.is_some();
-            let token = owner.map_or(Owners::NOBODY, |owner| state.owners.add(owner));
-            match state.conversation.start(|| now, &outgoing.call(token), &mut tools.arguments) {
+            let token =
+                owner.map_or(Owners::NOBODY, |waiter| state.owners.add(Owner::Thread(waiter.clone())));
+            match state.conversation.start(|| now, &request.of(export, token), &mut tools.arguments) {
                 Ok(id) => mine.id = Some(id),
                 Err(failure) => {
                     state.owners.take(token);
@@ -150,7 +146,7 @@ impl Endpoint {
 
     /// Encodes the arguments into `tools`, while no lock is held.
     #[inline(always)]
-    pub(super) fn encode(&self, outgoing: &Outgoing<'_>, tools: &mut Tools) -> Result<(), Refused> {
+    pub(super) fn encode(&self, request: &CallRequest<'_>, tools: &mut Tools) -> Result<(), CallFailed> {
         let Tools { arguments, usual_arguments, .. } = tools;
         // They are expected to be as long as the last.
         if *usual_arguments > LONG
@@ -160,8 +156,7 @@ impl Endpoint {
         }
         arguments.clear();
         arguments.reserve((*usual_arguments).min(LONG));
-        (outgoing.request.encode)(&mut Encoder::new(arguments))
-            .map_err(|why| Refused::Arguments(bad_arguments(why)))?;
+        (request.encode)(&mut Encoder::new(arguments)).map_err(bad_arguments)?;
         *usual_arguments = arguments.len();
         Ok(())
     }
@@ -183,21 +178,4 @@ impl Endpoint {
         self.set_timer(Some(deadline));
         false
     }
-}
-
-impl From<Refused> for CallFailed {
-    fn from(refused: Refused) -> CallFailed {
-        match refused {
-            Refused::Arguments(why) => why,
-            Refused::Call(failure) => failure.into(),
-        }
-    }
-}
-
-/// Why a call did not even begin.
-pub(super) enum Refused {
-    /// What this side found wrong.
-    Arguments(CallFailed),
-    /// What the conversation says.
-    Call(Failure),
 }

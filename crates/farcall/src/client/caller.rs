@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::Peer;
-use super::receive_buffers::ReceiveBuffers;
 use super::waiter::{Waiter, Wakes};
 use crate::env::Env;
 use crate::{CallFailed, Kind, Ran, depart};
@@ -28,7 +27,6 @@ pub(super) struct Tools {
     pub(super) usual_arguments: usize,
     /// Room for what arrives, once the thread has led.
     pub(super) buffer: Box<[u8]>,
-    pub(super) lent: ReceiveBuffers,
     pub(super) wakes: Wakes,
     /// Room for the peers whose calls are sent.
     pub(super) peers: Vec<Arc<Peer>>,
@@ -41,7 +39,6 @@ impl Tools {
             arguments: Vec::new(),
             usual_arguments: 0,
             buffer: Box::default(),
-            lent: ReceiveBuffers::default(),
             wakes: Wakes::default(),
             peers: Vec::new(),
         }

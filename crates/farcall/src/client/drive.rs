@@ -14,7 +14,6 @@ use super::caller::Tools;
 use super::own_call::{OwnCall, deliver};
 use super::owners::Owners;
 use super::peer::PeerState;
-use super::receive_buffers::{self, Train};
 use super::waiter::Waiter;
 use super::{Endpoint, Peer};
 use crate::depart::{Departing, depart};
@@ -24,6 +23,9 @@ use crate::wait::NEVER;
 
 /// The most datagrams to take from the socket while timers are due: the rest waits its turn.
 const DRAIN: usize = 1024;
+
+/// The length of the buffer that is received into: longer than any datagram, so that none is cut.
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// How long to keep off a socket that fails in a way that we do not know.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -45,7 +47,7 @@ impl<'a> Reception<'a> {
         let (earliest, look) = (endpoint.begin_lead(timer), look.unwrap_or(NEVER));
         let mut buffer = std::mem::take(&mut tools.buffer);
         if buffer.is_empty() {
-            buffer = receive_buffers::buffer();
+            buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
         }
         Reception { endpoint, buffer, earliest, look }
     }
@@ -148,21 +150,9 @@ impl Attendance<'_> {
     }
 
     /// Waits until a call of this thread has ended, by itself or by `done`: as the leader, or as a follower.
-    /// `timer` is one that was not told to [`Endpoint::set_timer`].
+    /// `timer` is one that was not told to [`Endpoint::set_timer`]. The time.
     #[inline(always)]
-    pub(super) fn until_mine(
-        &mut self,
-        tools: &mut Tools,
-        now: Time,
-        timer: Time,
-        mine: &mut OwnCall<'_>,
-        done: &dyn Fn() -> bool,
-    ) {
-        self.until_either(tools, now, timer, Some(mine), done);
-    }
-
-    #[inline(always)]
-    fn until_either(
+    pub(super) fn until_either(
         &mut self,
         tools: &mut Tools,
         mut now: Time,
@@ -289,16 +279,10 @@ impl Endpoint {
     ) {
         match *received {
             Ok(Received::Datagrams { ref from, len, each }) => {
-                let started = self.busy.load(Ordering::Relaxed) > 0;
-                let shared = if started { tools.lent.share(&mut reception.buffer, len) } else { None };
                 for place in train(len, each) {
-                    let datagram = &shared.as_deref().unwrap_or(&reception.buffer)[place];
-                    let (timer, listed) =
-                        self.accept(time, from, datagram, shared.as_ref(), mine.as_deref_mut(), tools);
+                    let datagram = &reception.buffer[place];
+                    let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), tools);
                     self.expect(&mut reception.earliest, timer, listed);
-                }
-                if let Some(train) = shared {
-                    reception.buffer = tools.lent.next(train);
                 }
             }
             Ok(Received::TimedOut) if time >= reception.earliest => {
@@ -353,14 +337,12 @@ impl Endpoint {
         }
     }
 
-    /// Takes in a datagram, perhaps of a train that may be lent. Returns its conversation's next timer, and
-    /// whether the peer is listed.
+    /// Takes in a datagram. Returns its conversation's next timer, and whether the peer is listed.
     fn accept(
         &self,
         now: Time,
         from: &SocketAddr,
         datagram: &[u8],
-        train: Option<&Train>,
         mut mine: Option<&mut OwnCall<'_>>,
         tools: &mut Tools,
     ) -> (Option<Time>, bool) {
@@ -381,9 +363,8 @@ impl Endpoint {
             let busy = owners.any_started();
             // Calls that were left wait on, unless there is something else to be sent.
             let left = if state.left { state.conversation.ready() } else { 0 };
-            let sink = &mut |event: Event<'_>| {
-                deliver(peer, owners, event, (datagram, train), mine.as_deref_mut(), wakes)
-            };
+            let sink =
+                &mut |event: Event<'_>| deliver(peer, owners, event, datagram, mine.as_deref_mut(), wakes);
             state.conversation.receive(now, datagram, sink);
             self.count_busy(busy, owners);
             let quiet = state.conversation.is_quiet(left);
@@ -558,8 +539,7 @@ impl Endpoint {
             }
             let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
             let busy = owners.any_started();
-            let sink =
-                &mut |event: Event<'_>| deliver(peer, owners, event, (&[], None), mine.as_deref_mut(), wakes);
+            let sink = &mut |event: Event<'_>| deliver(peer, owners, event, &[], mine.as_deref_mut(), wakes);
             state.conversation.handle_timeout(now, sink);
             self.count_busy(busy, owners);
         }

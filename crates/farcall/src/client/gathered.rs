@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::call::Refused;
 use super::caller::Caller;
-use super::request::Outgoing;
 use super::waiter::{Waiter, Watcher};
 use super::{Endpoint, Peer, Started};
 use crate::CallFailed;
@@ -20,35 +18,9 @@ const CLOSE: Duration = Duration::from_micros(50);
 const REST: Duration = Duration::from_micros(50);
 
 impl Started {
-    /// Starts a call for a thread that will wait at this endpoint: its token is rung when the call has ended.
-    ///
-    /// # Errors
-    /// What is known at once; nothing was sent.
-    pub(crate) fn start_at(
-        endpoint: &Arc<Endpoint>,
-        peer: &Arc<Peer>,
-        outgoing: &Outgoing<'_>,
-        (ready, member): (&ReadyList, u32),
-    ) -> Result<Started, CallFailed> {
-        endpoint.check_process()?;
-        let mut caller = Caller::take(&endpoint.env);
-        let watcher = Watcher::Gatherer(ready.token(member));
-        let begun = endpoint.begin_started(None, peer, outgoing, watcher, &mut caller.tools);
-        caller.keep();
-        begun.map_err(Refused::into)
-    }
-
     /// Has the token rung when the call has ended; false if it has.
     pub(crate) fn poll_at(&self, endpoint: &Endpoint, peer: &Peer, token: ReadyToken) -> bool {
         self.watch(endpoint, peer, Watcher::Gatherer(token)).is_some()
-    }
-
-    /// Lets a call that was gathered go on when nobody waits at the endpoint any more.
-    pub(crate) fn leave(&self, endpoint: &Arc<Endpoint>) {
-        // Where there can be no thread, whoever next waits there carries it on.
-        if let Ok(service) = endpoint.service() {
-            endpoint.engage(service);
-        }
     }
 }
 

@@ -9,7 +9,6 @@ use farcall_proto::{Failure, Time};
 
 use super::Peer;
 use super::owners::{Owner, Owners};
-use super::receive_buffers::Train;
 use super::waiter::Wakes;
 use crate::env::place;
 
@@ -54,11 +53,6 @@ impl<'a> OwnCall<'a> {
         OwnCall { peer, id: None, owned: false, lone: None, sink, done: false, landed: None }
     }
 
-    /// One that has begun already.
-    pub(super) fn begun(peer: &'a Arc<Peer>, id: CallId, sink: Taker<'a>) -> OwnCall<'a> {
-        OwnCall { peer, id: Some(id), owned: false, lone: None, sink, done: false, landed: None }
-    }
-
     #[inline]
     fn land(&mut self, outcome: Outcome<'_>, datagram: &[u8]) {
         let here = match &outcome {
@@ -66,7 +60,7 @@ impl<'a> OwnCall<'a> {
             Outcome::Exception(body) => place(datagram, body).map(Landed::Exception),
             Outcome::Failed(_) => None,
         };
-        self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(into_owned(outcome)))));
+        self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(outcome.into_owned()))));
     }
 
     /// Takes the call from the fast path: something else than its result has happened.
@@ -139,99 +133,36 @@ impl<'a> OwnCall<'a> {
     }
 }
 
-fn into_owned(outcome: Outcome<'_>) -> Outcome<'static> {
-    match outcome {
-        Outcome::Result(body) => Outcome::Result(Cow::Owned(body.into_owned())),
-        Outcome::Exception(body) => Outcome::Exception(Cow::Owned(body.into_owned())),
-        Outcome::Failed(failure) => Outcome::Failed(failure),
-    }
-}
-
-/// The end of a call, which its caller waits for, perhaps for ever: it can only be [delivered](End::deliver).
-#[must_use = "the caller waits for the end of the call: deliver it"]
-struct End<'e, 'a> {
-    id: CallId,
-    token: u64,
-    outcome: Outcome<'a>,
-    arguments: &'e mut Vec<u8>,
-    #[cfg(debug_assertions)]
-    undelivered: Undelivered,
-}
-
-/// What an [`End`] has until it is delivered, where assertions are checked.
-#[cfg(debug_assertions)]
-struct Undelivered;
-
-#[cfg(debug_assertions)]
-impl Drop for Undelivered {
-    fn drop(&mut self) {
-        assert!(std::thread::panicking(), "the end of a call was dropped, and its caller waits for ever");
-    }
-}
-
-/// All that wait for ends in one conversation: owners by token, and the receiving thread itself, whichever
-/// call it waits for.
-struct Callers<'c, 'a> {
-    peer: &'c Peer,
-    owners: &'c mut Owners,
-    mine: Option<&'c mut OwnCall<'a>>,
-}
-
-impl End<'_, '_> {
-    /// Gives the end of a call to its caller, by whatever route its datagram came: the receiving thread, or
-    /// another thread. An end whose caller's thread panicked while it led is dropped.
-    #[inline(always)]
-    fn deliver(
-        self,
-        callers: Callers<'_, '_>,
-        (datagram, train): (&[u8], Option<&Train>),
-        wakes: &mut Wakes,
-    ) {
-        let End { id, token, outcome, arguments, .. } = self;
-        #[cfg(debug_assertions)]
-        std::mem::forget(self.undelivered);
-        let Callers { peer, owners, mine } = callers;
-        let owner = owners.take(token);
-        if let Some(mine) = mine.filter(|mine| mine.id == Some(id) && mine.peer.id == peer.id) {
-            return mine.land(outcome, datagram);
-        }
-        match owner {
-            Some(Owner::Thread(waiter)) => {
-                waiter.put(outcome);
-                wakes.waiters.push(waiter);
-            }
-            Some(Owner::Started(slot, watcher)) => {
-                slot.end(outcome, arguments, train);
-                wakes.add(watcher);
-            }
-            None if token == Owners::NOBODY && owners.was_abandoned(id) => {}
-            Some(Owner::Bind(..)) | None => debug_assert!(false, "a call ended that nobody had made"),
-        }
-    }
-}
-
-/// Takes an event of a peer to its owner. The event comes from a datagram, perhaps of a train that may be
-/// lent, or from a timer. `mine` is the receiving thread's call, to this peer or another.
+/// Takes an event of a peer to its owner. The event comes from a datagram, or from a timer. `mine` is the
+/// receiving thread's call, to this peer or another. The end of a call whose caller's thread panicked while it
+/// led is dropped.
 #[inline(always)]
 pub(super) fn deliver(
     peer: &Peer,
     owners: &mut Owners,
     event: Event<'_>,
-    datagram: (&[u8], Option<&Train>),
+    datagram: &[u8],
     mine: Option<&mut OwnCall<'_>>,
     wakes: &mut Wakes,
 ) {
     match event {
         Event::Ended { id, token, outcome, arguments } => {
-            let end = End {
-                id,
-                token,
-                outcome,
-                arguments,
-                #[cfg(debug_assertions)]
-                undelivered: Undelivered,
-            };
-            end.deliver(Callers { peer, owners, mine }, datagram, wakes);
+            let owner = owners.take(token);
+            if let Some(mine) = mine.filter(|mine| mine.id == Some(id) && mine.peer.id == peer.id) {
+                return mine.land(outcome, datagram);
+            }
+            match owner {
+                Some(Owner::Thread(waiter)) => {
+                    waiter.slot.end(outcome, arguments);
+                    wakes.waiters.push(waiter);
+                }
+                Some(Owner::Started(slot, watcher)) => {
+                    slot.end(outcome, arguments);
+                    wakes.add(watcher);
+                }
+                None if token == Owners::NOBODY && owners.was_abandoned(id) => {}
+                Some(Owner::Bind(..)) | None => debug_assert!(false, "a call ended that nobody had made"),
+            }
         }
         Event::Bound { token, answer } => match owners.take(token) {
             Some(Owner::Bind(binds, which)) => binds.end(which, answer, wakes),

@@ -5,7 +5,7 @@ use farcall_proto::{Time, Trace};
 
 use crate::stub::{EncodeArguments, Procedure};
 
-/// A call that is to be made, with what it needs to be repeated.
+/// A call that is to be made, with what it needs to be repeated. It may be made of one export after another.
 #[derive(Clone, Copy)]
 pub(crate) struct CallRequest<'a> {
     pub(crate) procedure: &'a Procedure,
@@ -17,19 +17,11 @@ pub(crate) struct CallRequest<'a> {
     pub(crate) encode: EncodeArguments<'a>,
 }
 
-/// A call that is to be made of this export.
-#[derive(Clone, Copy)]
-pub(crate) struct Outgoing<'a> {
-    /// As it was bound.
-    pub(crate) export: u64,
-    pub(crate) request: &'a CallRequest<'a>,
-}
-
-impl Outgoing<'_> {
-    /// As the conversation takes it.
+impl CallRequest<'_> {
+    /// The call of this export, as the conversation takes it.
     #[inline]
-    pub(super) fn call(&self, token: u64) -> Call {
-        let CallRequest { procedure, deadline, trace, .. } = *self.request;
-        Call { export: self.export, procedure: procedure.number, deadline, trace, token }
+    pub(super) fn of(&self, export: u64, token: u64) -> Call {
+        let CallRequest { procedure, deadline, trace, .. } = *self;
+        Call { export, procedure: procedure.number, deadline, trace, token }
     }
 }

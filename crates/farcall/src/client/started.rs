@@ -7,15 +7,14 @@ use std::task::{Context, Poll};
 
 use farcall_proto::client::{CallId, CallProgress};
 
-use super::call::Refused;
 use super::caller::{Caller, Tools};
 use super::owners::Owner;
-use super::request::Outgoing;
+use super::request::CallRequest;
 use super::result_slot::{ResultSlot, Taker};
 use super::service::Service;
 use super::waiter::Watcher;
 use super::{Endpoint, Peer};
-use crate::wait::Duty;
+use crate::wait::{Duty, ReadyToken};
 use crate::{CallFailed, Kind, Ran};
 
 /// So many bytes of long arguments the calls may have that were started of one server and have not ended,
@@ -31,21 +30,26 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Starts a call. Never blocks.
+    /// Starts a call. Never blocks. A thread that gathers the ends of several calls at this endpoint gives
+    /// a token, which is marked when the call has ended.
     ///
     /// # Errors
     /// What is known at once; nothing was sent.
     pub(crate) fn start(
         endpoint: &Arc<Endpoint>,
         peer: &Arc<Peer>,
-        outgoing: &Outgoing<'_>,
+        call: (u64, &CallRequest<'_>),
+        gatherer: Option<ReadyToken>,
     ) -> Result<Started, CallFailed> {
         endpoint.check_process()?;
-        let service = endpoint.service()?;
+        let (service, watcher) = match gatherer {
+            Some(token) => (None, Watcher::Gatherer(token)),
+            None => (Some(&**endpoint.service()?), Watcher::Nobody),
+        };
         let mut caller = Caller::take(&endpoint.env);
-        let begun = endpoint.begin_started(Some(service), peer, outgoing, Watcher::Nobody, &mut caller.tools);
+        let begun = endpoint.begin_started(service, peer, call, watcher, &mut caller.tools);
         caller.keep();
-        begun.map_err(Refused::into)
+        begun
     }
 
     /// Blocks until the outcome has come.
@@ -132,7 +136,11 @@ impl Started {
             endpoint.set_timer(timer);
             caller.keep();
         }
-        self.leave(endpoint);
+        // Nobody may wait at the endpoint any more. Where there can be no thread, whoever next waits there
+        // carries the call on.
+        if let Ok(service) = endpoint.service() {
+            endpoint.engage(service);
+        }
     }
 
     /// Asks the server to give the call up.
@@ -156,11 +164,11 @@ impl Endpoint {
         &self,
         service: Option<&Service>,
         peer: &Arc<Peer>,
-        outgoing: &Outgoing<'_>,
+        (export, request): (u64, &CallRequest<'_>),
         watcher: Watcher,
         tools: &mut Tools,
-    ) -> Result<Started, Refused> {
-        self.encode(outgoing, tools)?;
+    ) -> Result<Started, CallFailed> {
+        self.encode(request, tools)?;
         let mut state = peer.lock();
         if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {
             return Err(too_many_bytes());
@@ -172,11 +180,11 @@ impl Endpoint {
         let clock = || *now.get_or_init(|| self.env.now());
         // While tasks wait, the service thread receives.
         let clocked = self.tasks.load(Ordering::Relaxed) > 0;
-        let id = match state.conversation.start(clock, &outgoing.call(token), &mut tools.arguments) {
+        let id = match state.conversation.start(clock, &request.of(export, token), &mut tools.arguments) {
             Ok(id) => id,
             Err(failure) => {
                 state.owners.take(token);
-                return Err(Refused::Call(failure));
+                return Err(failure.into());
             }
         };
         self.count_busy(was_busy, &state.owners);
@@ -187,7 +195,7 @@ impl Endpoint {
             if first {
                 self.leave(service, peer, tools);
             }
-            self.set_timer(outgoing.request.deadline);
+            self.set_timer(request.deadline);
         } else {
             if !std::mem::replace(&mut state.listed, true) {
                 drop(state);
@@ -224,9 +232,9 @@ impl Endpoint {
 }
 
 #[cold]
-fn too_many_bytes() -> Refused {
+fn too_many_bytes() -> CallFailed {
     let why = format!("long arguments of {MOST_BYTES} bytes are outstanding");
-    Refused::Arguments(CallFailed::new(Kind::Overloaded, Ran::No).because(why))
+    CallFailed::new(Kind::Overloaded, Ran::No).because(why)
 }
 
 #[cfg(test)]
@@ -236,7 +244,6 @@ mod tests {
 
     use super::*;
     use crate::System;
-    use crate::client::CallRequest;
     use crate::env::{Env, SocketOptions};
     use crate::stub::Procedure;
     use crate::xdr::Encoder;
@@ -259,7 +266,7 @@ mod tests {
             };
             let encode = |e: &mut Encoder<'_>| e.opaque(&vec![0; len]);
             let request = CallRequest { procedure: &procedure, deadline: None, trace: None, encode: &encode };
-            Started::start(&endpoint, &peer, &Outgoing { export: 1, request: &request })
+            Started::start(&endpoint, &peer, (1, &request), None)
         };
         let half = start(MOST_BYTES / 2).unwrap();
         let _other = start(MOST_BYTES / 2).unwrap();

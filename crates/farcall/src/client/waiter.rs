@@ -1,13 +1,10 @@
 //! A thread that waits for an outcome: where others leave it, and who is woken when a call ends.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use farcall_proto::client::Outcome;
-
-use super::result_slot::BufferedOutcome;
+use super::result_slot::ResultSlot;
 use crate::env::{Env, Event};
 use crate::guard;
 use crate::wait::{Parker, ReadyToken};
@@ -15,9 +12,8 @@ use crate::wait::{Parker, ReadyToken};
 /// A thread that waits, seen by the others.
 pub(super) struct Waiter {
     event: Arc<dyn Event>,
-    /// There is an outcome in `kept`.
-    full: AtomicBool,
-    kept: Mutex<BufferedOutcome>,
+    /// Where the outcome of its call comes to while another thread receives.
+    pub(super) slot: ResultSlot,
 }
 
 impl Parker for Waiter {
@@ -28,41 +24,17 @@ impl Parker for Waiter {
 
 impl Waiter {
     pub(super) fn new(env: &dyn Env) -> Arc<Waiter> {
-        Arc::new(Waiter { event: env.event(), full: AtomicBool::new(false), kept: Mutex::default() })
+        Arc::new(Waiter { event: env.event(), slot: ResultSlot::default() })
     }
 
     /// Waits until somebody wakes it, perhaps without reason, or `most` has passed.
     pub(super) fn wait(&self, most: Option<Duration>) {
         self.event.wait(most);
     }
-
-    pub(super) fn put(&self, outcome: Outcome<'_>) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).put(outcome);
-        self.full.store(true, Ordering::Release);
-    }
-
-    #[inline]
-    pub(super) fn has_outcome(&self) -> bool {
-        self.full.load(Ordering::Acquire)
-    }
-
-    /// What was put; nothing left.
-    pub(super) fn take(&self) -> BufferedOutcome {
-        self.full.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Gives the buffer of what was taken back, unless it is a large one: a thread keeps it for ever.
-    pub(super) fn give_back(&self, kept: BufferedOutcome) {
-        if kept.is_large() {
-            return;
-        }
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = kept;
-    }
 }
 
 /// Who waits for a call that was started.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) enum Watcher {
     #[default]
     Nobody,

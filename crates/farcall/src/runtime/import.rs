@@ -15,7 +15,7 @@ use super::attempt::Attempt;
 use super::bind::{Candidate, Target, parse};
 use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
-use crate::client::{Brief, CallRequest, Outgoing, Takers};
+use crate::client::CallRequest;
 use crate::context;
 use crate::retry::{Retry, Step};
 use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
@@ -84,9 +84,7 @@ struct Shared(Arc<Importer>);
 
 impl Channel for Shared {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
-        let (deadline, trace) = self.0.inherit(&call);
-        let request = CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode };
-        self.0.call(&request, sink);
+        self.0.call(&self.0.request(&call), sink);
     }
 
     fn call_briefly(
@@ -103,8 +101,8 @@ impl Channel for Shared {
         if builtin::waits_for_itself(target.export, procedure.number) {
             return false;
         }
-        let brief = Brief { export: target.export, procedure: procedure.number, arguments };
-        match target.endpoint.call_briefly(&target.peer, &brief, Takers { short, sink }) {
+        let callee = (target.export, procedure.number);
+        match target.endpoint.call_briefly(&target.peer, callee, arguments, short, sink) {
             Some(Ok(())) => true,
             Some(Err(failure)) => {
                 self.0.repeat_encoded(target.clone(), failure, procedure, arguments, sink);
@@ -115,9 +113,7 @@ impl Channel for Shared {
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
-        let (deadline, trace) = self.0.inherit(&call);
-        let request = CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode };
-        started::start(&self.0, &request)
+        started::start(&self.0, &self.0.request(&call))
     }
 
     fn post(&self, bytes: &[u8]) -> bool {
@@ -132,9 +128,7 @@ impl Channel for Shared {
         ready: &ReadyList,
         member: u32,
     ) -> Box<dyn PendingCall> {
-        let (deadline, trace) = self.0.inherit(&call);
-        let request = CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode };
-        started::start_at(&self.0, &request, wait_point, ready, member)
+        started::start_at(&self.0, &self.0.request(&call), wait_point, ready, member)
     }
 
     fn wait_point(&self) -> Arc<dyn WaitPoint> {
@@ -146,11 +140,13 @@ impl Channel for Shared {
 }
 
 impl Importer {
-    /// The deadline, and the trace, of a call that is made now: its own, or those of the call that
-    /// is being served.
-    fn inherit(&self, call: &Call<'_>) -> (Option<Time>, Option<crate::Trace>) {
+    /// A call that is made now. Its deadline and its trace are its own, or those of the call that is being
+    /// served.
+    #[inline(always)]
+    fn request<'a>(&self, call: &Call<'a>) -> CallRequest<'a> {
         let (inherited, trace) = context::inherited();
-        (sooner(&self.inner, call.within, inherited), trace)
+        let deadline = sooner(&self.inner, call.within, inherited);
+        CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode }
     }
 
     /// Calls, and repeats the call elsewhere while it may be repeated.
@@ -238,14 +234,13 @@ impl Importer {
         }
         builtin::may_call(target.export, request.procedure.number)?;
         let mut failed = None;
-        let outgoing = Outgoing { export: target.export, request };
         let take = &mut |outcome: Outcome<'_>| failed = give(target, outcome, sink);
         let carried = match &target.link {
-            Some(link) => link.call(&outgoing, take)?,
+            Some(link) => link.call((target.export, request), take)?,
             None => false,
         };
         if !carried {
-            target.endpoint.call(&target.peer, &outgoing, take)?;
+            target.endpoint.call(&target.peer, target.export, request, take)?;
         }
         Ok(failed)
     }

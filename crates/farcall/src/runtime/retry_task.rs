@@ -8,15 +8,15 @@ use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
-use super::import::Importer;
-use super::sent::{SentCall, give, send};
+use super::import::{Importer, give};
+use super::sent::SentCall;
 use super::tasks::{Room, Tasks};
 use crate::Trace;
 use crate::client::CallRequest;
 use crate::env::{Event, Time};
 use crate::retry::Retry;
 use crate::stub::{Procedure, Reply, Sink, bad_arguments, no_reply};
-use crate::xdr::{Decoder, Encoder};
+use crate::xdr::Encoder;
 use crate::{CallFailed, Kind, Ran, guard};
 
 /// A call with its arguments encoded: what it takes to make it again.
@@ -77,11 +77,8 @@ struct State {
     task: Option<Waker>,
 }
 
-enum Ending {
-    Result(Vec<u8>),
-    Exception(Vec<u8>),
-    Failed(CallFailed),
-}
+/// A result or an exception, and from whom; or why the call failed at last.
+type Ending = Result<(Outcome<'static>, Arc<Target>), CallFailed>;
 
 impl RetryTask {
     /// Has the call made; again, if it was attempted before.
@@ -104,18 +101,12 @@ impl RetryTask {
 
     async fn run(&self, call: &EncodedCall, failed: Option<Failed>) {
         let mut retry = Retry::default();
-        if let Err(why) = self.attempts(call, failed, &mut retry).await {
-            self.end(Reply::Failed(retry.of_all(why)));
-        }
+        let ended = self.attempts(call, failed, &mut retry).await;
+        self.end(ended.map_err(|why| retry.of_all(why)));
     }
 
     /// Binds if need be, and calls, while that may help.
-    async fn attempts(
-        &self,
-        call: &EncodedCall,
-        mut failed: Option<Failed>,
-        retry: &mut Retry,
-    ) -> Result<(), CallFailed> {
+    async fn attempts(&self, call: &EncodedCall, mut failed: Option<Failed>, retry: &mut Retry) -> Ending {
         let EncodedCall { importer, procedure, .. } = call;
         loop {
             if let Some((target, failure)) = failed {
@@ -129,10 +120,10 @@ impl RetryTask {
             }
             let target = importer.target_later(retry.avoid(), || self.is_wanted(call)).await;
             let target = target.map_err(|why| retry.no_server_found(why))?;
-            failed = self.attempt(call, target).await?;
-            if failed.is_none() {
-                return Ok(());
-            }
+            failed = match self.attempt(call, &target).await? {
+                Outcome::Failed(failure) => Some((target, failure)),
+                outcome => return Ok((outcome, target)),
+            };
         }
     }
 
@@ -147,9 +138,13 @@ impl RetryTask {
         }
     }
 
-    /// Calls once. A failure that may be repaired is returned.
-    async fn attempt(&self, call: &EncodedCall, target: Arc<Target>) -> Result<Option<Failed>, CallFailed> {
-        let started = call.with_trip(|request| send(&target, request))?;
+    /// Calls once.
+    async fn attempt(
+        &self,
+        call: &EncodedCall,
+        target: &Arc<Target>,
+    ) -> Result<Outcome<'static>, CallFailed> {
+        let started = call.with_trip(|request| SentCall::start(target, request))?;
         // Either this sees that it was cancelled meanwhile, or whoever cancels sees what to cancel.
         let (cancelled, detached) = {
             let mut state = self.lock();
@@ -157,19 +152,17 @@ impl RetryTask {
             (state.cancelled, state.detached)
         };
         if cancelled {
-            started.cancel(&target);
+            started.cancel(target);
         } else if detached {
-            started.detach(&target, false);
+            started.detach(target, false);
         }
-        let mut failed = None;
+        let mut ended = None;
         let waited = poll_fn(|context| {
-            let taker = &mut |outcome: Outcome<'_>, _: &[u8]| {
-                failed = give(&target, outcome, &[], &mut |reply| self.end(reply))
-            };
-            started.poll(&target, context, taker)
+            let taker = &mut |outcome: Outcome<'_>, _: &[u8]| ended = Some(outcome.into_owned());
+            started.poll(target, context, taker)
         });
         waited.await?;
-        Ok(failed.map(|(failure, _)| (target, failure)))
+        ended.ok_or_else(no_reply)
     }
 
     pub(super) fn detach(&self) {
@@ -198,15 +191,7 @@ impl RetryTask {
         }
     }
 
-    fn end(&self, reply: Reply<'_>) {
-        let rest = |mut decoder: Decoder<'_>| {
-            decoder.opaque(decoder.remaining()).map(<[u8]>::to_vec).unwrap_or_default()
-        };
-        let ending = match reply {
-            Reply::Result(decoder) | Reply::ResultOf(decoder, _) => Ending::Result(rest(decoder)),
-            Reply::Exception(decoder) => Ending::Exception(rest(decoder)),
-            Reply::Failed(why) => Ending::Failed(why),
-        };
+    fn end(&self, ending: Ending) {
         let waker = {
             let mut state = self.lock();
             if std::mem::replace(&mut state.over, true) {
@@ -232,8 +217,9 @@ impl RetryTask {
         }
         let _waiting = crate::serving::wait_guard();
         loop {
-            if let Some(ending) = self.take() {
-                return ending.give(sink);
+            let ending = self.lock().ending.take();
+            if let Some(ending) = ending {
+                return give_ending(ending, sink);
             }
             self.ended.wait(None);
         }
@@ -255,12 +241,8 @@ impl RetryTask {
                 }
             }
         };
-        ending.give(sink);
+        give_ending(ending, sink);
         Poll::Ready(())
-    }
-
-    fn take(&self) -> Option<Ending> {
-        self.lock().ending.take()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -268,13 +250,11 @@ impl RetryTask {
     }
 }
 
-impl Ending {
-    fn give(self, sink: Sink<'_>) {
-        match self {
-            Ending::Result(body) => sink(Reply::Result(Decoder::new(&body))),
-            Ending::Exception(body) => sink(Reply::Exception(Decoder::new(&body))),
-            Ending::Failed(why) => sink(Reply::Failed(why)),
-        }
+fn give_ending(ending: Ending, sink: Sink<'_>) {
+    match ending {
+        // A failure among the outcomes was repaired, or described.
+        Ok((outcome, target)) => drop(give(&target, outcome, sink)),
+        Err(why) => sink(Reply::Failed(why)),
     }
 }
 
@@ -283,6 +263,6 @@ struct End(Arc<RetryTask>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        self.0.end(Reply::Failed(no_reply()));
+        self.0.end(Err(no_reply()));
     }
 }

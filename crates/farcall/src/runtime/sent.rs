@@ -3,13 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use farcall_proto::Failure;
-use farcall_proto::client::Outcome;
-
 use super::bind::Target;
-use super::import;
-use crate::client::{self, CallRequest, Outgoing, Taker};
-use crate::stub::Sink;
+use crate::client::{self, CallRequest, Taker};
 use crate::{CallFailed, shm};
 
 /// A call that was sent, by what carries it.
@@ -19,25 +14,22 @@ pub(super) enum SentCall {
     Memory(Arc<shm::Started>),
 }
 
-/// Sends a call to a server that it is bound to.
-///
-/// # Errors
-/// What is known at once; nothing was sent.
-pub(super) fn send(target: &Target, request: &CallRequest<'_>) -> Result<SentCall, CallFailed> {
-    if !target.has(request.procedure.number) {
-        return Err(target.refusal(request.procedure));
-    }
-    SentCall::start(target, &Outgoing { export: target.export, request })
-}
-
 impl SentCall {
-    fn start(target: &Target, outgoing: &Outgoing<'_>) -> Result<SentCall, CallFailed> {
+    /// Sends a call to a server that it is bound to.
+    ///
+    /// # Errors
+    /// What is known at once; nothing was sent.
+    pub(super) fn start(target: &Target, request: &CallRequest<'_>) -> Result<SentCall, CallFailed> {
+        if !target.has(request.procedure.number) {
+            return Err(target.refusal(request.procedure));
+        }
+        let call = (target.export, request);
         if let Some(link) = &target.link
-            && let Some(started) = shm::Started::start(link, outgoing)?
+            && let Some(started) = shm::Started::start(link, call)?
         {
             return Ok(SentCall::Memory(started));
         }
-        client::Started::start(&target.endpoint, &target.peer, outgoing).map(SentCall::Datagrams)
+        client::Started::start(&target.endpoint, &target.peer, call, None).map(SentCall::Datagrams)
     }
 
     pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<(), CallFailed> {
@@ -74,14 +66,4 @@ impl SentCall {
             SentCall::Memory(started) => started.cancel(),
         }
     }
-}
-
-/// Gives a result or an exception to the sink; a failure is returned, with the arguments.
-pub(super) fn give(
-    target: &Target,
-    outcome: Outcome<'_>,
-    arguments: &[u8],
-    sink: Sink<'_>,
-) -> Option<(Failure, Vec<u8>)> {
-    import::give(target, outcome, sink).map(|failure| (failure, arguments.to_vec()))
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
-use super::import::{Importer, describe};
+use super::import::{Importer, describe, give};
 use super::retry_task::{EncodedCall, RetryTask};
-use super::sent::{SentCall, give, send};
+use super::sent::SentCall;
 use crate::Trace;
-use crate::client::{self, CallRequest, Outgoing};
+use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
 use crate::stub::{PendingCall, Procedure, Reply, Sink};
@@ -32,19 +33,18 @@ struct Called {
     name: &'static str,
     number: u32,
     idempotent: bool,
-    blocking: bool,
 }
 
 impl Called {
     fn new(procedure: &Procedure) -> Called {
-        let Procedure { number, name, idempotent, blocking, .. } = *procedure;
-        Called { name, number, idempotent, blocking }
+        let Procedure { number, name, idempotent, .. } = *procedure;
+        Called { name, number, idempotent }
     }
 
-    /// The procedure, without its deadline, which is the call's by now.
+    /// The procedure, without its deadline, which is the call's by now, and without what concerns its server.
     fn procedure(self) -> Procedure {
-        let Called { name, number, idempotent, blocking } = self;
-        Procedure { number, name, idempotent, blocking, uncancelled: false, deadline: None }
+        let Called { name, number, idempotent } = self;
+        Procedure { number, name, idempotent, blocking: false, uncancelled: false, deadline: None }
     }
 }
 
@@ -73,9 +73,9 @@ pub(super) fn start_at(
         ready.token(member).mark_ready();
         return start(importer, request);
     };
-    let outgoing = Outgoing { export: target.export, request };
     let may_call = builtin::may_call(target.export, request.procedure.number);
-    let start = || client::Started::start_at(&target.endpoint, &target.peer, &outgoing, (ready, member));
+    let (call, token) = ((target.export, request), Some(ready.token(member)));
+    let start = || client::Started::start(&target.endpoint, &target.peer, call, token);
     match may_call.and_then(|()| start()) {
         Ok(started) => {
             let stage = Stage::Sent(SentCall::Datagrams(started), target.clone());
@@ -98,7 +98,7 @@ fn is_at(target: &Target, wait_point: &Arc<dyn WaitPoint>) -> bool {
 /// task does that: both wait for answers, which nobody who starts a call does.
 pub(super) fn start(importer: &Arc<Importer>, request: &CallRequest<'_>) -> Box<dyn PendingCall> {
     let stage = match importer.bound.first().cloned().or_else(|| importer.bound.get()) {
-        Some(target) => send(&target, request).map(|started| Stage::Sent(started, target)),
+        Some(target) => SentCall::start(&target, request).map(|started| Stage::Sent(started, target)),
         None => EncodedCall::new(importer, request)
             .and_then(|call| RetryTask::begin(call, None))
             .map(Stage::Retried),
@@ -128,10 +128,9 @@ impl ImportedCall {
 
     /// What it takes to make the call again, with the arguments that its first attempt gave back.
     fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
-        let ImportedCall { importer, procedure, deadline, trace, .. } = self;
-        let (importer, procedure, trace) =
-            (importer.clone(), procedure.procedure(), trace.as_deref().copied());
-        EncodedCall { importer, procedure, arguments, deadline: *deadline, trace }
+        let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
+        let trace = self.trace.as_deref().copied();
+        EncodedCall { importer, procedure, arguments, deadline: self.deadline, trace }
     }
 }
 
@@ -143,8 +142,9 @@ impl PendingCall for ImportedCall {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Sent(started, target) => {
                 let mut failed = None;
-                let mut taker =
-                    |outcome: Outcome<'_>, arguments: &[u8]| failed = give(&target, outcome, arguments, sink);
+                let mut taker = |outcome: Outcome<'_>, arguments: &[u8]| {
+                    failed = give_or_keep(&target, outcome, arguments, sink)
+                };
                 if let Err(why) = started.wait(&target, &mut taker) {
                     return sink(Reply::Failed(why));
                 }
@@ -163,7 +163,7 @@ impl PendingCall for ImportedCall {
         let polled = match &self.stage {
             Stage::Sent(started, target) => {
                 let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| {
-                    failed = give(target, outcome, arguments, sink)
+                    failed = give_or_keep(target, outcome, arguments, sink)
                 };
                 let polled = started.poll(target, context, taker);
                 polled.map(|waited| waited.unwrap_or_else(|why| sink(Reply::Failed(why))))
@@ -282,4 +282,14 @@ impl Drop for ImportedCall {
     fn drop(&mut self) {
         self.cancel();
     }
+}
+
+/// Gives a result or an exception to the sink; a failure is returned, with the arguments.
+fn give_or_keep(
+    target: &Target,
+    outcome: Outcome<'_>,
+    arguments: &[u8],
+    sink: Sink<'_>,
+) -> Option<(Failure, Vec<u8>)> {
+    give(target, outcome, sink).map(|failure| (failure, arguments.to_vec()))
 }

@@ -5,7 +5,7 @@ use farcall_proto::client::Outcome;
 use super::link::{Claim, Link, Scratch, give};
 use super::long::Long;
 use crate::CallFailed;
-use crate::client::Outgoing;
+use crate::client::CallRequest;
 use crate::stub::bad_arguments;
 use crate::xdr::Encoder;
 
@@ -14,22 +14,22 @@ impl Link {
     /// if the call failed before anything was sent; then `sink` gets nothing.
     pub(crate) fn call(
         &self,
-        outgoing: &Outgoing<'_>,
+        (export, request): (u64, &CallRequest<'_>),
         sink: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<bool, CallFailed> {
         self.check_process()?;
         crate::serving::may_wait()?;
         let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
         let mut scratch = Scratch::take();
-        let mut long = Long::new(self, outgoing.request.deadline);
-        (outgoing.request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long))
-            .map_err(bad_arguments)?;
-        let sent =
-            long.finish(&scratch.bytes).and_then(|rest| self.send(claim, outgoing, rest, long.ring.as_mut()));
+        let mut long = Long::new(self, request.deadline);
+        (request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long)).map_err(bad_arguments)?;
+        let sent = long
+            .finish(&scratch.bytes)
+            .and_then(|rest| self.send(claim, (export, request), rest, long.ring.as_mut()));
         let waiting = crate::serving::wait_guard();
         let ended = match sent {
-            Ok(id) => match self.wait(id, outgoing.request.deadline) {
-                Ok(()) => self.receive(id, outgoing.request.deadline, &mut scratch.bytes),
+            Ok(id) => match self.wait(id, request.deadline) {
+                Ok(()) => self.receive(id, request.deadline, &mut scratch.bytes),
                 Err(stop) => Err(self.lose(id, stop)),
             },
             Err(failure) => Err(failure),

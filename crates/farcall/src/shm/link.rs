@@ -21,7 +21,7 @@ use super::proof::Question;
 use super::service::{Connection, Service};
 use super::watch::{Broken, FIRST_NAP, LONGEST_NAP, Watch};
 use super::{brisk, spin};
-use crate::client::{Outgoing, Peer};
+use crate::client::{CallRequest, Peer};
 use crate::env::{Env, Time};
 use crate::sys::fork;
 use crate::{CallFailed, stats};
@@ -134,21 +134,21 @@ impl Link {
     pub(super) fn send(
         &self,
         claim: Claim<'_>,
-        outgoing: &Outgoing<'_>,
+        (export, request): (u64, &CallRequest<'_>),
         arguments: &[u8],
         ring: Option<&mut ArgumentRing>,
     ) -> Result<RequestId, Failure> {
         if let Some(broken) = self.watch.broken() {
             return Err(unreachable(broken, Ran::No));
         }
-        let within = match outgoing.request.deadline {
+        let within = match request.deadline {
             None => None,
             Some(deadline) => match deadline.since(self.env.now()) {
                 Duration::ZERO => return Err(Failure::new(Kind::Deadline, Ran::No)),
                 left => Some(left),
             },
         };
-        let trace = outgoing.request.trace.map(|trace| {
+        let trace = request.trace.map(|trace| {
             let mut bytes = [0; 24];
             bytes[..16].copy_from_slice(&trace.trace);
             bytes[16..].copy_from_slice(&trace.span);
@@ -158,8 +158,7 @@ impl Link {
         if ring.is_some() {
             self.long.store(true, Ordering::Relaxed);
         }
-        let call =
-            Call { export: outgoing.export, procedure: outgoing.request.procedure.number, within, trace };
+        let call = Call { export, procedure: request.procedure.number, within, trace };
         Ok(self.caller.call(claim.keep(), &call, arguments, ring))
     }
 

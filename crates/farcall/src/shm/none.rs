@@ -9,7 +9,7 @@ use farcall_proto::ClientConfig;
 use farcall_proto::client::Outcome;
 
 use crate::CallFailed;
-use crate::client::{Outgoing, Peer, Taker};
+use crate::client::{CallRequest, Peer, Taker};
 use crate::env::Env;
 use crate::server::Server;
 use farcall_memory::{Carrier, Facts, SharedMemory, SharingTerms};
@@ -89,13 +89,20 @@ impl Link {
         match self.0 {}
     }
 
-    pub(crate) fn call(&self, _: &Outgoing<'_>, _: &mut dyn FnMut(Outcome<'_>)) -> Result<bool, CallFailed> {
+    pub(crate) fn call(
+        &self,
+        _: (u64, &CallRequest<'_>),
+        _: &mut dyn FnMut(Outcome<'_>),
+    ) -> Result<bool, CallFailed> {
         match self.0 {}
     }
 }
 
 impl Started {
-    pub(crate) fn start(link: &Arc<Link>, _: &Outgoing<'_>) -> Result<Option<Arc<Started>>, CallFailed> {
+    pub(crate) fn start(
+        link: &Arc<Link>,
+        _: (u64, &CallRequest<'_>),
+    ) -> Result<Option<Arc<Started>>, CallFailed> {
         match link.0 {}
     }
 

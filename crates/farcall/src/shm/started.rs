@@ -13,7 +13,7 @@ use super::link::{Claim, Link, Scratch, Stop, give};
 use super::long::Kept;
 use super::service::{AwaitedCall, Service};
 use crate::CallFailed;
-use crate::client::{Outgoing, Taker};
+use crate::client::{CallRequest, Taker};
 use crate::env::Time;
 use crate::stub::bad_arguments;
 use crate::xdr::Encoder;
@@ -38,19 +38,18 @@ impl Started {
     /// Returns `None` if it would have to wait for a slot, or for room for long arguments.
     pub(crate) fn start(
         link: &Arc<Link>,
-        outgoing: &Outgoing<'_>,
+        (export, request): (u64, &CallRequest<'_>),
     ) -> Result<Option<Arc<Started>>, CallFailed> {
         link.check_process()?;
         let Some(claim) = Claim::new(&link.caller) else { return Ok(None) };
         let mut scratch = Scratch::take();
         let mut kept = Kept::new(link);
-        (outgoing.request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept))
-            .map_err(bad_arguments)?;
+        (request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept)).map_err(bad_arguments)?;
         let Ok(rest) = kept.finish(&scratch.bytes) else { return Ok(None) };
-        let id = link.send(claim, outgoing, rest, kept.long.ring.as_mut())?;
+        let id = link.send(claim, (export, request), rest, kept.long.ring.as_mut())?;
         let (ring, arguments) = (kept.held(), kept.bytes);
         scratch.keep();
-        let (link, deadline, handover) = (link.clone(), outgoing.request.deadline, Handover::new());
+        let (link, deadline, handover) = (link.clone(), request.deadline, Handover::new());
         Ok(Some(Arc::new(Started { link, id, deadline, arguments, ring, handover })))
     }
 
