@@ -59,7 +59,7 @@ pub use farcall_core::{
 };
 #[doc(hidden)]
 pub use farcall_core::{fair, guard};
-use farcall_core::{notice, retry, self_wait, serving, sys, wait, workers};
+use farcall_core::{lock, notice, retry, self_wait, serving, sys, wait, workers};
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
 pub use runtime::{

@@ -9,18 +9,18 @@
 //! group       the instances of a type, followed in the registry
 //! memory      what segments and clerks need of a runtime
 //! started     its started calls;  sent: by what carries them;  retry_task: those that must be bound first, or made again
-//! attempt     a bind that they wait for;  tasks: the threads that do all this
+//! question    what many wait for, as a bind that is under way;  tasks: the threads that do all this
 //! watched     interceptors around it
 //! ```
 
 mod advertise;
-mod attempt;
 mod bind;
 mod bound;
 mod export;
 mod group;
 mod import;
 mod memory;
+mod question;
 mod resolve;
 mod retry_task;
 mod sent;
@@ -46,12 +46,12 @@ use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
 use crate::multi::{Fixed, Group, Roster};
-use crate::server::{Limits, Server, Task};
+use crate::server::{Server, Task};
 use crate::shm::{Host, Link, Offers, Watcher};
 use crate::stats::Stats;
 use crate::stub::{self, AsyncServer, Binding};
 use crate::sys::fork;
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, lock};
 use farcall_memory::clerk::Locator;
 use resolve::Resolver;
 use settings::Settings;
@@ -201,6 +201,28 @@ pub fn import_each<T: ?Sized + stub::Interface>(names: &[&str]) -> crate::Result
 }
 
 impl Runtime {
+    fn new(
+        env: Arc<dyn Env>,
+        settings: Settings,
+        registry: Arc<dyn Registry>,
+        calls: Interceptors,
+        serving: Interceptors,
+    ) -> Runtime {
+        Runtime(Arc::new(Inner {
+            tasks: Tasks::new(&*env),
+            env,
+            settings,
+            registry,
+            calls,
+            serving,
+            generation: fork::generation(),
+            offers: Arc::default(),
+            resolver: Arc::default(),
+            locator: Mutex::default(),
+            state: Mutex::default(),
+        }))
+    }
+
     /// A builder with the default settings.
     pub fn builder() -> Builder {
         Builder::new()
@@ -215,7 +237,7 @@ impl Runtime {
         if let Some(inner) = CURRENT.with_borrow(|current| current.as_ref().and_then(Weak::upgrade)) {
             return Ok(Runtime(inner));
         }
-        let mut default = DEFAULT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut default = lock(&DEFAULT);
         if let Some(runtime) = &*default {
             if runtime.0.generation == fork::generation() {
                 return Ok(runtime.clone());
@@ -418,18 +440,10 @@ impl Inner {
         }
         let socket = self.env.bind(address, &SocketOptions { answers: true, ..self.socket_options() });
         let socket = socket.map_err(|why| CallFailed::local(&format!("binding {address}"), why))?;
-        let limits = Limits {
-            workers: self.settings.workers,
-            threads: self.settings.threads,
-            queue: self.settings.queue,
-            queue_time: self.settings.queue_time,
-            queue_bytes: self.settings.queue_bytes,
-            slow: self.settings.slow,
-            spins: !self.settings.spin.is_zero(),
-        };
         let current = Arc::downgrade(self);
         let inside = Box::new(move |body: &mut dyn FnMut()| enter(current.clone(), body));
-        let server = Server::new(self.env.clone(), socket, ServerConfig::default(), limits, inside);
+        let server =
+            Server::new(self.env.clone(), socket, ServerConfig::default(), self.settings.limits, inside);
         let server = server.map_err(|why| CallFailed::local("starting a thread", why))?;
         if self.settings.describe {
             server.export_counters(self.random(), self.random());
@@ -477,7 +491,7 @@ impl Inner {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -48,7 +48,7 @@ mod workers;
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Transmit};
@@ -70,7 +70,7 @@ use crate::env::{Env, Event, Socket};
 use crate::notice::{Notice, Notices};
 use crate::sys::fork;
 use crate::workers::{Pace, Pool, Replacement, Threads, start};
-use crate::{CallFailed, stats};
+use crate::{CallFailed, lock, stats};
 use counter_segment::CounterSegment;
 use external::Offers;
 use farcall_memory::Accessor;
@@ -448,7 +448,7 @@ impl Server {
 
     fn lock(&self) -> MutexGuard<'_, Core> {
         // No code of the user's runs while this lock is held.
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.core)
     }
 }
 

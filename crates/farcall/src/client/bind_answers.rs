@@ -1,12 +1,13 @@
 //! The answers of servers that were asked for an export, as they come.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use farcall_proto::Failure;
 use farcall_proto::client::Bound;
 
 use super::waiter::{Wakes, Watcher};
+use crate::lock;
 
 pub(super) type Answer = Result<Bound, Failure>;
 
@@ -29,21 +30,17 @@ impl BindAnswers {
     }
 
     pub(super) fn end(&self, which: usize, answer: Answer, wakes: &mut Wakes) {
-        self.lock().push_back((which, answer));
+        lock(&self.answers).push_back((which, answer));
         wakes.add(self.asker.clone());
     }
 
     /// The next answer that has come.
     pub(super) fn fetch(&self) -> Option<(usize, Answer)> {
-        self.lock().pop_front()
+        lock(&self.answers).pop_front()
     }
 
     /// Whether there is one to fetch.
     pub(super) fn any(&self) -> bool {
-        !self.lock().is_empty()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(usize, Answer)>> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        !lock(&self.answers).is_empty()
     }
 }

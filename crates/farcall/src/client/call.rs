@@ -1,7 +1,7 @@
 //! A call that its thread waits for, and how any thread waits.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use farcall_proto::Time;
 
@@ -11,10 +11,10 @@ use super::owners::{Owner, Owners};
 use super::request::CallRequest;
 use super::waiter::Waiter;
 use super::{Endpoint, Peer};
-use crate::CallFailed;
 use crate::stub::bad_arguments;
 use crate::wait::NEVER;
 use crate::xdr::Encoder;
+use crate::{CallFailed, lock};
 
 /// The room of arguments longer than that is used again by other calls.
 const LONG: usize = 16 << 10;
@@ -163,7 +163,7 @@ impl Endpoint {
 
     /// Adds a peer to those that may have timers.
     pub(super) fn list(&self, peer: &Arc<Peer>) {
-        let mut active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut active = lock(&self.active);
         active.push(peer.clone());
         self.active_count.store(active.len(), Ordering::Relaxed);
     }

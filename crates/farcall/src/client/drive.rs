@@ -18,6 +18,7 @@ use super::waiter::Waiter;
 use super::{Endpoint, Peer};
 use crate::depart::{Departing, depart};
 use crate::env::{Received, Wait, train};
+use crate::lock;
 use crate::serving::WaitGuard;
 use crate::wait::NEVER;
 
@@ -460,7 +461,7 @@ impl Endpoint {
         if !self.flush_signal.has_queued() {
             return false;
         }
-        let (now, unsent) = (self.env.now(), self.unsent.lock().unwrap_or_else(PoisonError::into_inner));
+        let (now, unsent) = (self.env.now(), lock(&self.unsent));
         // Who left some may say so when somebody else has sent them: then there are none, and that is to be
         // forgotten.
         !unsent.is_empty() && unsent.iter().all(|peer| now.since(peer.lock().flushed) < within)
@@ -471,7 +472,7 @@ impl Endpoint {
         if !self.flush_signal.take() {
             return false;
         }
-        std::mem::swap(&mut *self.unsent.lock().unwrap_or_else(PoisonError::into_inner), &mut tools.peers);
+        std::mem::swap(&mut *lock(&self.unsent), &mut tools.peers);
         let now = self.env.now();
         for peer in tools.peers.drain(..) {
             peer.lock().left = false;
@@ -503,14 +504,14 @@ impl Endpoint {
 
     /// Acts on the timers that are due, lets go of peers that have none, and returns the next one.
     fn run_timers(&self, now: Time, mut mine: Option<&mut OwnCall<'_>>, tools: &mut Tools) -> Time {
-        let mut active = std::mem::take(&mut *self.active.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut active = std::mem::take(&mut *lock(&self.active));
         let mut earliest = NEVER;
         active.retain(|peer| {
             let timer = self.run_timer(now, peer, mine.as_deref_mut(), tools);
             earliest = earliest.min(timer.unwrap_or(NEVER));
             timer.is_some()
         });
-        let mut newer = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut newer = lock(&self.active);
         newer.append(&mut active);
         self.active_count.store(newer.len(), Ordering::Relaxed);
         drop(newer);

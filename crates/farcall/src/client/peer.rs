@@ -1,13 +1,13 @@
 //! One server endpoint as the client knows it: its address, the conversation with it, who waits.
 
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use farcall_proto::client::Conversation;
 use farcall_proto::{Holder, Time};
 
 use super::owners::Owners;
-use crate::stats;
+use crate::{lock, stats};
 
 /// A server endpoint.
 pub(crate) struct Peer {
@@ -68,6 +68,6 @@ impl Peer {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, PeerState> {
         // Nothing of a user's runs while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

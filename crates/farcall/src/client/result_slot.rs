@@ -1,11 +1,13 @@
 //! Where the outcome of a call stays until its caller fetches it.
 
 use std::borrow::Cow;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use farcall_proto::client::Outcome;
 use farcall_proto::server::Finish;
+
+use crate::lock;
 
 /// Longer bodies stand in a buffer, shorter ones in the outcome itself.
 const MAX_INLINE_BYTES: usize = 64;
@@ -99,7 +101,7 @@ impl ResultSlot {
     #[inline]
     pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
         debug_assert!(!self.is_over(), "a call ends once");
-        self.lock().put(outcome, arguments);
+        lock(&self.kept).put(outcome, arguments);
         self.over.store(true, Ordering::Release);
     }
 
@@ -112,7 +114,7 @@ impl ResultSlot {
     /// lock after the end.
     #[inline]
     pub(super) fn give(&self, taker: Taker<'_>) {
-        if let Some((outcome, arguments)) = self.lock().take() {
+        if let Some((outcome, arguments)) = lock(&self.kept).take() {
             taker(outcome, &arguments);
         }
     }
@@ -121,15 +123,10 @@ impl ResultSlot {
     /// because the thread keeps the slot for ever.
     pub(super) fn renew(&self) {
         self.over.store(false, Ordering::Relaxed);
-        let mut kept = self.lock();
+        let mut kept = lock(&self.kept);
         if kept.long.capacity() > MAX_KEPT_BYTES {
             kept.long = Vec::new();
         }
-    }
-
-    #[inline]
-    fn lock(&self) -> MutexGuard<'_, BufferedOutcome> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

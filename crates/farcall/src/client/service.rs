@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use super::Endpoint;
@@ -18,6 +18,7 @@ use super::caller::{Caller, Tools};
 use super::drive::Attendance;
 use super::waiter::Waiter;
 use crate::env::Env;
+use crate::lock;
 use crate::wait::{Duty, Parker};
 
 /// The longest that a call may be left unsent by others: less than a thread may have to wait for a processor.
@@ -55,7 +56,7 @@ impl Service {
     #[cold]
     fn start(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> io::Result<()> {
         // Nobody counts on a thread that another is still trying to start.
-        let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one = lock(&self.starting);
         if self.running.load(Ordering::Acquire) {
             return Ok(());
         }

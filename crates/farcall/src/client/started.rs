@@ -1,8 +1,8 @@
 //! A call under way without a thread: its outcome, and whoever asks for it.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
 use farcall_proto::client::{CallId, CallProgress};
@@ -15,7 +15,7 @@ use super::service::Service;
 use super::waiter::Watcher;
 use super::{Endpoint, Peer};
 use crate::wait::{Duty, ReadyToken};
-use crate::{CallFailed, Kind, Ran};
+use crate::{CallFailed, Kind, Ran, lock};
 
 /// So many bytes of long arguments the calls may have that were started of one server and have not ended,
 /// unless there is only one.
@@ -214,7 +214,7 @@ impl Endpoint {
     /// A peer has calls that wait to be sent.
     #[inline(never)]
     fn leave(&self, service: &Service, peer: &Arc<Peer>, tools: &mut Tools) {
-        self.unsent.lock().unwrap_or_else(PoisonError::into_inner).push(peer.clone());
+        lock(&self.unsent).push(peer.clone());
         self.left.fetch_add(1, Ordering::Relaxed);
         match self.flush_signal.note_queued() {
             Duty::Nothing => {}

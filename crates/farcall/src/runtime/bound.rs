@@ -1,9 +1,10 @@
 //! What an importer is bound to: read by every call, changed when a binding breaks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::bind::Target;
+use crate::lock;
 
 /// A binding, or none. The first ones are read without a lock, which each call would take: they stay
 /// where they are put. A name that was bound more often costs its callers a lock.
@@ -34,12 +35,12 @@ impl Binding {
 
     /// The binding, if there is one.
     pub(super) fn get(&self) -> Option<Arc<Target>> {
-        self.lock().target.clone()
+        lock(&self.state).target.clone()
     }
 
     /// Binds, unless another thread has done so meanwhile; the binding.
     pub(super) fn set(&self, target: Arc<Target>) -> Arc<Target> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(target) = &state.target {
             return target.clone();
         }
@@ -55,13 +56,9 @@ impl Binding {
 
     /// Forgets a binding that broke.
     pub(super) fn break_off(&self, target: &Arc<Target>) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.target.take_if(|bound| Arc::ptr_eq(bound, target)).is_some() {
             self.current.store(0, Ordering::Release);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

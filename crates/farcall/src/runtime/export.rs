@@ -20,13 +20,8 @@ use farcall_memory::AccessHandler;
 /// finished, and those that come later fail as not exported, `Ran::No`.
 #[must_use = "dropping an Export takes the offer back; `wait()` keeps it for ever"]
 pub struct Export {
-    offer: Arc<Offer>,
     runtime: Runtime,
     registration: Option<Registration>,
-}
-
-/// What is offered, apart from the handle of it.
-struct Offer {
     server: Arc<Server>,
     /// Where callers find it.
     address: SocketAddr,
@@ -100,8 +95,8 @@ fn offer<T: ?Sized + Interface>(
     let name = format!("{type_name}/{instance}");
     let mut entry = Entry::new(type_name, instance, address.into(), id);
     entry.fingerprints = fingerprints.iter().map(listed).collect();
-    let offer = Arc::new(Offer { server, address, exported, name, entry, ended: inner.env.event() });
-    Ok(Export { offer, runtime: runtime.clone(), registration: None })
+    let (runtime, ended) = (runtime.clone(), inner.env.event());
+    Ok(Export { runtime, registration: None, server, address, exported, name, entry, ended })
 }
 
 impl Inner {
@@ -141,28 +136,27 @@ impl Export {
     /// # Errors
     /// In a child of the process that exported.
     pub fn wait(self) -> crate::Result<()> {
-        self.offer.server.check_process()?;
-        self.offer.ended.wait(None);
+        self.server.check_process()?;
+        self.ended.wait(None);
         Ok(())
     }
 
     /// What ends [`Export::wait`], from another thread.
     pub fn stopper(&self) -> Stopper {
-        Stopper(self.offer.ended.clone())
+        Stopper(self.ended.clone())
     }
 
     /// Takes the offer back, and waits until the calls that have begun are finished, but no longer
     /// than `time`. True if they are.
     pub fn drain(mut self, time: Duration) -> bool {
         self.take_back();
-        let Offer { exported, .. } = &*self.offer;
-        exported.wait_idle(&*self.runtime.0.env, time)
+        self.exported.wait_idle(&*self.runtime.0.env, time)
     }
 
     /// Where it can be called: the address that is published
     /// ([`Builder::advertise`](crate::Builder::advertise)).
     pub fn address(&self) -> SocketAddr {
-        self.offer.address
+        self.address
     }
 
     /// Returns what this server answers to a process that meets it through shared memory and says `hello`.
@@ -170,11 +164,7 @@ impl Export {
     #[doc(hidden)]
     #[cfg(target_os = "linux")]
     pub fn answer_meeting(&self, hello: &[u8]) -> Option<[u8; 16]> {
-        Some(crate::shm::answer(
-            &self.offer.server,
-            &farcall_shm::Hello::from_bytes(hello)?,
-            self.offer.server.address(),
-        ))
+        Some(crate::shm::answer(&self.server, &farcall_shm::Hello::from_bytes(hello)?, self.server.address()))
     }
 
     pub(crate) fn runtime(&self) -> &Runtime {
@@ -184,17 +174,17 @@ impl Export {
     /// What is offered.
     #[cfg(feature = "tokio")]
     pub(super) fn exported(&self) -> &Arc<Exported> {
-        &self.offer.exported
+        &self.exported
     }
 
     /// Its identifier.
     pub(crate) fn id(&self) -> u64 {
-        self.offer.exported.id
+        self.exported.id
     }
 
     /// What it is called, as in `Store/ebbets`.
     pub fn name(&self) -> &str {
-        &self.offer.name
+        &self.name
     }
 
     /// Its name without a registry, as in `udp://127.0.0.1:7000/Store/ebbets`.
@@ -205,13 +195,13 @@ impl Export {
     /// Tells the registry. Last, so that whoever finds the name is served; if it fails, dropping takes the
     /// offer back.
     fn list(&mut self) -> Result<(), CallFailed> {
-        self.registration = Some(self.publish(&self.offer.entry)?);
+        self.registration = Some(self.publish(&self.entry)?);
         Ok(())
     }
 
     /// Tells the registry of it, as another instance, until the registration is dropped.
     pub(crate) fn list_as(&self, instance: Label) -> Result<Registration, CallFailed> {
-        let mut entry = self.offer.entry.clone();
+        let mut entry = self.entry.clone();
         entry.instance = instance;
         self.publish(&entry)
     }
@@ -224,7 +214,7 @@ impl Export {
     fn take_back(&mut self) {
         // First the name, so that nobody finds what is no longer there.
         drop(self.registration.take());
-        self.offer.server.withdraw(self.offer.exported.id);
+        self.server.withdraw(self.exported.id);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farcall_names::{Address, Entry, Label, Name};
@@ -14,7 +14,7 @@ use super::{Inner, Runtime};
 use crate::env::Time;
 use crate::multi::{Fixed, Group, Member, Members, Roster};
 use crate::stub::Interface;
-use crate::{CallFailed, Kind, Ran, context, idl};
+use crate::{CallFailed, Kind, Ran, context, idl, lock};
 
 /// How long to wait for members that do not answer when they are bound. Later they cost nobody but
 /// themselves: each is bound by its first call.
@@ -118,7 +118,7 @@ impl Default for Known {
 impl Roster for Follower {
     /// A registry that fails now may not fail later: until then the members are those that it knew.
     fn members(&self) -> Members {
-        self.follow().unwrap_or_else(|_| self.lock().members.clone())
+        self.follow().unwrap_or_else(|_| lock(&self.known).members.clone())
     }
 }
 
@@ -129,7 +129,7 @@ impl Follower {
         let registry = &self.inner.registry;
         let version = registry.version().map_err(failed)?;
         let known = {
-            let known = self.lock();
+            let known = lock(&self.known);
             if known.version == Some(version) {
                 return Ok(known.members.clone());
             }
@@ -137,7 +137,7 @@ impl Follower {
         };
         let entries = registry.instances(&self.type_name).map_err(failed)?;
         let members = self.renew(&known, &entries)?;
-        *self.lock() = Known { version: Some(version), members: members.clone() };
+        *lock(&self.known) = Known { version: Some(version), members: members.clone() };
         Ok(members)
     }
 
@@ -165,9 +165,5 @@ impl Follower {
             Member::new(name, binding_to(&self.inner, instance, self.interface.clone(), target))
         };
         Ok(Members::new(entries.iter().map(member).collect()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

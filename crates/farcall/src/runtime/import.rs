@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,17 +11,18 @@ use farcall_names::Name;
 use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Spares, Time};
 
-use super::attempt::Attempt;
 use super::bind::{Candidate, Target, parse};
+use super::question::{Answering, Question};
+use super::tasks::Tasks;
 use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
 use crate::client::CallRequest;
 use crate::context;
 use crate::retry::{Retry, Step};
-use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink};
+use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink, no_reply};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
-use crate::{CallFailed, Kind, builtin, idl};
+use crate::{CallFailed, Kind, Ran, builtin, idl, lock};
 
 /// An imported interface.
 pub(super) struct Importer {
@@ -29,8 +30,8 @@ pub(super) struct Importer {
     name: Name,
     interface: Cow<'static, idl::Interface>,
     pub(super) bound: bound::Binding,
-    /// What started calls wait for while there is no binding.
-    attempt: Mutex<Option<Arc<Attempt>>>,
+    /// What started calls wait for while there is no binding: who is asked to be bound to.
+    attempt: Mutex<Option<(Vec<Candidate>, Arc<Question<Arc<Target>>>)>>,
     /// One more than the datagrams that had come from the server when a deadline last passed.
     silent_at: AtomicU64,
 }
@@ -270,18 +271,37 @@ impl Importer {
             return Ok(target);
         }
         let candidates = self.inner.candidates_later(&self.name, avoid, &over).await?;
-        Attempt::join(self, candidates)?.wait(over).await
+        self.ask(candidates)?.wait(over).await
     }
 
-    /// Binds, for all who wait for that.
-    pub(super) async fn bind_later(&self, candidates: &[Candidate]) -> Result<Arc<Target>, CallFailed> {
-        let target = self.inner.bind_later(&self.name, &self.interface, candidates.to_vec()).await?;
-        Ok(self.bound.set(Arc::new(target)))
-    }
-
-    /// The attempt to bind that is under way.
-    pub(super) fn attempt(&self) -> MutexGuard<'_, Option<Arc<Attempt>>> {
-        self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Binds to one of the candidates. Returns the attempt that is under way, if it asks the same ones. An
+    /// attempt ends when somebody answers, or nobody has for as long as a caller is patient. Only in a step
+    /// of a task.
+    ///
+    /// # Errors
+    /// There can be no thread.
+    fn ask(self: &Arc<Self>, candidates: Vec<Candidate>) -> Result<Arc<Question<Arc<Target>>>, CallFailed> {
+        let question = {
+            let mut attempt = lock(&self.attempt);
+            if let Some((_, question)) = attempt.as_ref().filter(|(asked, _)| *asked == candidates) {
+                return Ok(question.clone());
+            }
+            let question = Arc::<Question<Arc<Target>>>::default();
+            *attempt = Some((candidates.clone(), question.clone()));
+            question
+        };
+        let (importer, asked) = (self.clone(), question.clone());
+        let forget =
+            move || drop(lock(&importer.attempt).take_if(|(_, current)| Arc::ptr_eq(current, &asked)));
+        let mut answering = Answering::new(&question, no_reply().but_ran(Ran::No), forget);
+        let importer = self.clone();
+        let bind = async move {
+            let target = importer.inner.bind_later(&importer.name, &importer.interface, candidates).await;
+            answering.find(target.map(|target| importer.bound.set(Arc::new(target))));
+        };
+        let spawned = Tasks::spawn(&self.inner, None, Box::pin(bind));
+        spawned.map_err(|why| CallFailed::local("starting a thread", why))?;
+        Ok(question)
     }
 
     /// What a call whose deadline has come before there was a binding fails with.
@@ -298,26 +318,7 @@ impl Importer {
         }
     }
 
-    /// What follows a failed attempt. Forgets the binding if it broke.
-    fn next(
-        &self,
-        retry: &mut Retry,
-        target: &Arc<Target>,
-        failure: &Failure,
-        procedure: &Procedure,
-    ) -> Step {
-        if failure.kind == Kind::Deadline {
-            self.unbind_if_silent(target);
-        }
-        let has_other = || self.has_other(target.address);
-        let step = retry.next((failure.kind, failure.ran), procedure.idempotent, target.address, has_other);
-        if step != Step::Fail {
-            self.bound.break_off(target);
-        }
-        step
-    }
-
-    /// Whether a call whose attempt has failed is to be attempted again.
+    /// Whether a call whose attempt has failed is to be attempted again. Forgets the binding if it broke.
     ///
     /// # Errors
     /// It is not: what the last attempt failed with.
@@ -328,7 +329,14 @@ impl Importer {
         failure: Failure,
         procedure: &Procedure,
     ) -> Result<(), CallFailed> {
-        let step = self.next(retry, target, &failure, procedure);
+        if failure.kind == Kind::Deadline {
+            self.unbind_if_silent(target);
+        }
+        let has_other = || self.has_other(target.address);
+        let step = retry.next((failure.kind, failure.ran), procedure.idempotent, target.address, has_other);
+        if step != Step::Fail {
+            self.bound.break_off(target);
+        }
         let why = || describe(failure, procedure, target.address);
         if step != Step::Repeat {
             return Err(why());
@@ -342,16 +350,6 @@ impl Importer {
         let Name::Type(type_name) = &self.name else { return false };
         let entries = self.inner.registry.instances(type_name).unwrap_or_default();
         entries.iter().any(|entry| entry.address != address.into())
-    }
-
-    /// Whether a started call is to be made again after its first attempt failed.
-    pub(super) fn worth_repeating(
-        &self,
-        target: &Arc<Target>,
-        failure: &Failure,
-        procedure: &Procedure,
-    ) -> bool {
-        self.next(&mut Retry::default(), target, failure, procedure) == Step::Repeat
     }
 }
 

@@ -12,11 +12,10 @@ use farcall_memory::{
 };
 use farcall_names::{Label, Registration, Registry};
 
+use super::Runtime;
 use super::bind::parse;
 use super::export::{Export, export_unlisted};
 use super::import::binding_to;
-use super::tasks::Tasks;
-use super::{Inner, Runtime};
 use crate::env::Env;
 use crate::idl;
 use crate::intercept::Interceptors;
@@ -97,19 +96,8 @@ impl ClerkRuntime for Runtime {
         let mut settings = self.0.settings.clone();
         settings.address.set_port(0);
         settings.advertise.iter_mut().for_each(|address| address.set_port(0));
-        Arc::new(Runtime(Arc::new(Inner {
-            env: self.0.env.clone(),
-            settings,
-            registry: self.0.registry.clone(),
-            calls: Interceptors::default(),
-            serving: Interceptors::default(),
-            generation: self.0.generation,
-            tasks: Tasks::new(&*self.0.env),
-            offers: Arc::default(),
-            resolver: Arc::default(),
-            locator: Mutex::default(),
-            state: Mutex::default(),
-        })))
+        let (env, registry) = (self.0.env.clone(), self.0.registry.clone());
+        Arc::new(Runtime::new(env, settings, registry, Interceptors::default(), Interceptors::default()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The task that makes a started call which must be bound first, or which failed and is made again.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use farcall_proto::Failure;
@@ -17,7 +17,7 @@ use crate::env::{Event, Time};
 use crate::retry::Retry;
 use crate::stub::{Procedure, Reply, Sink, bad_arguments, no_reply};
 use crate::xdr::Encoder;
-use crate::{CallFailed, Kind, Ran, guard};
+use crate::{CallFailed, Kind, Ran, guard, lock};
 
 /// A call with its arguments encoded: what it takes to make it again.
 pub(super) struct EncodedCall {
@@ -95,7 +95,7 @@ impl RetryTask {
             ours.0.run(&call, failed).await;
         };
         let task = Tasks::spawn(&inner, deadline, Box::pin(steps));
-        call_task.lock().task = Some(task.map_err(|why| CallFailed::local("starting a thread", why))?);
+        lock(&call_task.state).task = Some(task.map_err(|why| CallFailed::local("starting a thread", why))?);
         Ok(call_task)
     }
 
@@ -129,7 +129,7 @@ impl RetryTask {
 
     /// Whether somebody still waits for the call to be made.
     fn is_wanted(&self, call: &EncodedCall) -> Result<(), CallFailed> {
-        if self.lock().cancelled {
+        if lock(&self.state).cancelled {
             return Err(CallFailed::new(Kind::Cancelled, Ran::No));
         }
         match call.deadline {
@@ -147,7 +147,7 @@ impl RetryTask {
         let started = call.with_trip(|request| SentCall::start(target, request))?;
         // Either this sees that it was cancelled meanwhile, or whoever cancels sees what to cancel.
         let (cancelled, detached) = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             state.started = Some((started.clone(), target.clone()));
             (state.cancelled, state.detached)
         };
@@ -167,7 +167,7 @@ impl RetryTask {
 
     pub(super) fn detach(&self) {
         let started = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             state.detached = true;
             state.started.clone()
         };
@@ -178,7 +178,7 @@ impl RetryTask {
 
     pub(super) fn cancel(&self) {
         let (started, task) = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             state.cancelled = true;
             (state.started.clone(), state.task.take())
         };
@@ -193,7 +193,7 @@ impl RetryTask {
 
     fn end(&self, ending: Ending) {
         let waker = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             if std::mem::replace(&mut state.over, true) {
                 return;
             }
@@ -208,7 +208,7 @@ impl RetryTask {
 
     /// The export that the call is made to, while there is a binding.
     pub(super) fn export(&self) -> Option<u64> {
-        self.lock().started.as_ref().map(|(_, target)| target.export)
+        lock(&self.state).started.as_ref().map(|(_, target)| target.export)
     }
 
     pub(super) fn wait(&self, sink: Sink<'_>) {
@@ -217,7 +217,7 @@ impl RetryTask {
         }
         let _waiting = crate::serving::wait_guard();
         loop {
-            let ending = self.lock().ending.take();
+            let ending = lock(&self.state).ending.take();
             if let Some(ending) = ending {
                 return give_ending(ending, sink);
             }
@@ -230,7 +230,7 @@ impl RetryTask {
         // it had started.
         let waker = context.waker().clone();
         let ending = {
-            let mut state = self.lock();
+            let mut state = lock(&self.state);
             match state.ending.take() {
                 Some(ending) => ending,
                 None => {
@@ -243,10 +243,6 @@ impl RetryTask {
         };
         give_ending(ending, sink);
         Poll::Ready(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

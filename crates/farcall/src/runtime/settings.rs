@@ -3,18 +3,17 @@
 use std::fmt;
 use std::net::{AddrParseError, IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use farcall_names::{File, Memory, Registry, canonical};
 
 use super::advertise::names_one_host;
-use super::tasks::Tasks;
-use super::{CURRENT, Inner, Runtime, State};
+use super::{CURRENT, Runtime};
 use crate::System;
 use crate::env::Env;
 use crate::intercept::{Interceptor, Interceptors};
-use crate::sys::fork;
+use crate::server::Limits;
 use crate::{CallFailed, Kind, Ran};
 
 #[derive(Clone, Debug)]
@@ -24,16 +23,11 @@ pub(super) struct Settings {
     pub(super) advertise: Option<SocketAddr>,
     pub(super) open: bool,
     pub(super) spin: Duration,
-    /// 0 until the runtime is built: by the number of processors.
-    pub(super) workers: usize,
-    pub(super) threads: usize,
-    pub(super) queue: usize,
-    pub(super) queue_bytes: usize,
-    pub(super) queue_time: Duration,
+    /// The number of workers is 0 until the runtime is built: by the number of processors.
+    pub(super) limits: Limits,
     pub(super) patience: Duration,
     pub(super) full_patience: bool,
     pub(super) socket_buffer: usize,
-    pub(super) slow: Option<Duration>,
     pub(super) describe: bool,
     pub(super) shared_memory: bool,
 }
@@ -55,15 +49,18 @@ impl Builder {
             advertise: None,
             open: false,
             spin: Duration::ZERO,
-            workers: 0,
-            threads: 1024,
-            queue: 1024,
-            queue_bytes: 64 << 20,
-            queue_time: Duration::from_secs(10),
+            limits: Limits {
+                workers: 0,
+                threads: 1024,
+                queue: 1024,
+                queue_bytes: 64 << 20,
+                queue_time: Duration::from_secs(10),
+                slow: None,
+                spins: false,
+            },
             patience: Duration::from_secs(10),
             full_patience: false,
             socket_buffer: 4 << 20,
-            slow: None,
             describe: true,
             shared_memory: true,
         };
@@ -124,7 +121,7 @@ impl Builder {
     /// procedures share by a [`Mutex`](std::sync::Mutex), whatever the number of workers.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Builder {
-        self.settings.workers = workers.max(1);
+        self.settings.limits.workers = workers.max(1);
         self
     }
 
@@ -135,7 +132,7 @@ impl Builder {
     /// at least one more than workers. `FARCALL_THREADS`.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Builder {
-        self.settings.threads = threads;
+        self.settings.limits.threads = threads;
         self
     }
 
@@ -143,7 +140,7 @@ impl Builder {
     /// By default 1024. `FARCALL_QUEUE`.
     #[must_use]
     pub fn queue(mut self, calls: usize) -> Builder {
-        self.settings.queue = calls;
+        self.settings.limits.queue = calls;
         self
     }
 
@@ -151,14 +148,14 @@ impl Builder {
     /// `FARCALL_QUEUE_MS`, milliseconds.
     #[must_use]
     pub fn queue_time(mut self, time: Duration) -> Builder {
-        self.settings.queue_time = time;
+        self.settings.limits.queue_time = time;
         self
     }
 
     /// How many bytes of arguments may wait for a worker. By default 64 MiB. `FARCALL_QUEUE_BYTES`.
     #[must_use]
     pub fn queue_bytes(mut self, bytes: usize) -> Builder {
-        self.settings.queue_bytes = bytes;
+        self.settings.limits.queue_bytes = bytes;
         self
     }
 
@@ -210,7 +207,7 @@ impl Builder {
     /// standard error with their time split. By default none is. `FARCALL_SLOW_MS`, milliseconds.
     #[must_use]
     pub fn slow(mut self, slow: Duration) -> Builder {
-        self.settings.slow = Some(slow);
+        self.settings.limits.slow = Some(slow);
         self
     }
 
@@ -253,29 +250,15 @@ impl Builder {
         self.settings.override_from(&|name| env.variable(name))?;
         self.settings.address = canonical(self.settings.address);
         self.settings.check_advertised()?;
-        if self.settings.workers == 0 {
-            self.settings.workers = (2 * env.processors()).max(4);
+        if self.settings.limits.workers == 0 {
+            self.settings.limits.workers = (2 * env.processors()).max(4);
         }
         let registry: Arc<dyn Registry> = match env.variable("FARCALL_REGISTRY") {
             Some(place) if place == "memory" => Arc::new(Memory::new()),
             Some(place) if !place.is_empty() => Arc::new(File::at(place)),
             _ => registry.unwrap_or_else(|| Arc::new(File::of_user())),
         };
-        let state = Mutex::new(State::default());
-        let generation = fork::generation();
-        Ok(Runtime(Arc::new(Inner {
-            calls: self.calls,
-            serving: self.serving,
-            tasks: Tasks::new(&*env),
-            env,
-            settings: self.settings,
-            registry,
-            generation,
-            offers: Arc::default(),
-            resolver: Arc::default(),
-            locator: Mutex::default(),
-            state,
-        })))
+        Ok(Runtime::new(env, self.settings, registry, self.calls, self.serving))
     }
 }
 
@@ -293,9 +276,9 @@ impl Settings {
         let mut advertise = None;
         read("FARCALL_ADVERTISE").set_some(&mut advertise)?;
         self.advertise = advertise.map(|Advertised(address)| address).or(self.advertise);
-        read("FARCALL_THREADS").set(&mut self.threads)?;
-        read("FARCALL_QUEUE").set(&mut self.queue)?;
-        read("FARCALL_QUEUE_BYTES").set(&mut self.queue_bytes)?;
+        read("FARCALL_THREADS").set(&mut self.limits.threads)?;
+        read("FARCALL_QUEUE").set(&mut self.limits.queue)?;
+        read("FARCALL_QUEUE_BYTES").set(&mut self.limits.queue_bytes)?;
         read("FARCALL_SOCKET_BUFFER").set(&mut self.socket_buffer)?;
         let (mut open, mut describe) = (u8::from(self.open), u8::from(self.describe));
         let (mut spin, mut patience, mut slow, mut workers, mut queue_time) = (None, None, None, None, None);
@@ -308,13 +291,14 @@ impl Settings {
         read("FARCALL_PATIENCE_MS").set_some(&mut patience)?;
         read("FARCALL_QUEUE_MS").set_some(&mut queue_time)?;
         read("FARCALL_SLOW_MS").set_some(&mut slow)?;
-        self.slow = slow.map(Duration::from_millis).or(self.slow);
+        self.limits.slow = slow.map(Duration::from_millis).or(self.limits.slow);
         self.open = open != 0;
         self.describe = describe != 0;
         self.spin = spin.map_or(self.spin, Duration::from_micros);
-        self.queue_time = queue_time.map_or(self.queue_time, Duration::from_millis);
+        self.limits.spins = !self.spin.is_zero();
+        self.limits.queue_time = queue_time.map_or(self.limits.queue_time, Duration::from_millis);
         self.patience = patience.map_or(self.patience, Duration::from_millis);
-        self.workers = workers.map_or(self.workers, |workers: usize| workers.max(1));
+        self.limits.workers = workers.map_or(self.limits.workers, |workers: usize| workers.max(1));
         Ok(())
     }
 
@@ -394,7 +378,7 @@ mod tests {
         let inner = outer.enter(|| Builder::new().build()).unwrap();
         assert!(Arc::ptr_eq(&outer.0.env, &inner.0.env));
         assert!(Arc::ptr_eq(&outer.0.registry, &inner.0.registry));
-        assert!(inner.0.settings.workers >= 4);
+        assert!(inner.0.settings.limits.workers >= 4);
     }
 
     fn overridden(name: &'static str, value: &str) -> Result<Settings, CallFailed> {
@@ -406,7 +390,7 @@ mod tests {
     #[test]
     fn variables_override() {
         assert_eq!(overridden("FARCALL_SPIN_US", "50").unwrap().spin, Duration::from_micros(50));
-        assert_eq!(overridden("FARCALL_WORKERS", "0").unwrap().workers, 1);
+        assert_eq!(overridden("FARCALL_WORKERS", "0").unwrap().limits.workers, 1);
         assert_eq!(overridden("FARCALL_ADDRESS", "[::1]:7").unwrap().address, "[::1]:7".parse().unwrap());
         assert!(overridden("FARCALL_OPEN", "1").unwrap().open);
         assert!(!overridden("FARCALL_OPEN", "").unwrap().open);

@@ -14,6 +14,7 @@ use crate::Trace;
 use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
+use crate::retry::Retry;
 use crate::stub::{PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Ran, builtin, self_wait};
@@ -179,11 +180,12 @@ impl PendingCall for ImportedCall {
             return Poll::Ready(());
         };
         let procedure = self.procedure.procedure();
-        let why = describe(failure.clone(), &procedure, target.address);
-        if !self.importer.worth_repeating(&target, &failure, &procedure) {
+        let again = self.importer.try_again(&mut Retry::default(), &target, failure.clone(), &procedure);
+        if let Err(why) = again {
             sink(Reply::Failed(why));
             return Poll::Ready(());
         }
+        let why = describe(failure.clone(), &procedure, target.address);
         // Where there can be no thread the first attempt was the only one.
         let Ok(task) = RetryTask::begin(self.encoded(arguments), Some((target, failure))) else {
             sink(Reply::Failed(why));

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use super::Inner;
 use crate::env::{Env, Event, Time};
-use crate::{CallFailed, Kind, Ran, guard};
+use crate::{CallFailed, Kind, Ran, guard, lock};
 
 /// Threads, at most: as many tasks may be held up at once.
 const MOST_THREADS: usize = 256;
@@ -196,7 +196,7 @@ impl Tasks {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

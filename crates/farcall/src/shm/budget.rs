@@ -2,8 +2,9 @@
 //! has a share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use crate::lock;
 use crate::workers::Quota;
 
 /// A budget of connections, bytes or threads.
@@ -57,10 +58,6 @@ impl Budget {
 
     pub(super) fn share(self: &Arc<Self>, process: i32) -> Share {
         Share { budget: self.clone(), process }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -125,7 +122,7 @@ impl Share {
 
     /// Takes `more` from the budget. Returns false, and takes nothing, if the share does not allow it.
     pub(super) fn take(&self, more: usize) -> bool {
-        let mut taken = self.budget.lock();
+        let mut taken = lock(&self.budget.taken);
         let (after, may) = self.with(&taken, more);
         if may {
             taken.put(self.process, after);
@@ -146,7 +143,7 @@ impl Share {
 
     /// Gives `less` back to the budget.
     pub(super) fn give(&self, less: usize) {
-        let (budget, mut taken) = (&*self.budget, self.budget.lock());
+        let (budget, mut taken) = (&*self.budget, lock(&self.budget.taken));
         let Some(before) = taken.by.remove(&self.process) else { return };
         let less = less.min(before);
         let after = before - less;
@@ -165,7 +162,7 @@ impl Quota for Share {
     }
 
     fn overdraw(&self) {
-        let mut taken = self.budget.lock();
+        let mut taken = lock(&self.budget.taken);
         let (after, _) = self.with(&taken, 1);
         taken.put(self.process, after);
     }
@@ -175,7 +172,7 @@ impl Quota for Share {
     }
 
     fn is_taken(&self) -> bool {
-        !self.with(&self.budget.lock(), 1).1
+        !self.with(&lock(&self.budget.taken), 1).1
     }
 }
 
@@ -200,7 +197,7 @@ mod tests {
         for share in [first, second, third] {
             share.give(usize::MAX);
         }
-        let taken = budget.lock();
+        let taken = lock(&budget.taken);
         assert_eq!((taken.all, taken.pooled, taken.by.len()), (0, 0, 0));
     }
 
@@ -214,7 +211,7 @@ mod tests {
         share.give_back();
         assert!(share.is_taken() && !share.take(1));
         (0..6).for_each(|_| share.give_back());
-        let taken = budget.lock();
+        let taken = lock(&budget.taken);
         assert_eq!((taken.all, taken.pooled, taken.by.len()), (0, 0, 0));
     }
 
@@ -224,6 +221,6 @@ mod tests {
         while all(&budget.share(1)) + all(&budget.share(2)) > 0 {}
         let gets: Vec<usize> = (3..30).map(|process| all(&budget.share(process))).collect();
         assert!(gets[..12].iter().all(|gets| *gets >= 4), "{gets:?}");
-        assert!(budget.lock().all <= 128);
+        assert!(lock(&budget.taken).all <= 128);
     }
 }

@@ -1,13 +1,12 @@
 //! One caller's memory at the server's end, with the arguments and results that its slots cannot hold.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-
-use farcall_shm::BulkProducer;
 
 use super::large::Large;
 use crate::env::Env;
+use crate::lock;
 
 pub(super) struct Bulk {
     pub(super) env: Arc<dyn Env>,
@@ -23,15 +22,6 @@ pub(super) struct Bulk {
 impl Bulk {
     pub(super) fn new(env: Arc<dyn Env>, memory: farcall_shm::Server, large: Large, brisk: Duration) -> Bulk {
         Bulk { env, memory, brisk, large: Mutex::new(large), kept: AtomicUsize::new(0) }
-    }
-
-    /// Takes an idle ring for a result, if there is one.
-    pub(super) fn idle_ring(&self) -> Option<BulkProducer> {
-        self.large().idle_ring()
-    }
-
-    pub(super) fn give_ring_back(&self, producer: BulkProducer) {
-        self.large().give_ring_back(producer);
     }
 
     /// Whether any result waits to be fetched.
@@ -59,6 +49,6 @@ impl Bulk {
     }
 
     pub(super) fn large(&self) -> MutexGuard<'_, Large> {
-        self.large.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.large)
     }
 }

@@ -2,10 +2,11 @@
 //! for that thread only for a bounded time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::env::Env;
+use crate::lock;
 
 /// The most such threads in the whole process. When all are blocked, further work of this kind is not done.
 const MAX_THREADS: usize = 16;
@@ -27,7 +28,7 @@ pub(crate) fn elsewhere<T: Send + 'static>(
     let over = event.clone();
     let run = move || {
         let met = meet();
-        let late = match &mut *place.lock().unwrap_or_else(PoisonError::into_inner) {
+        let late = match &mut *lock(&place) {
             Some(place) => std::mem::replace(place, met),
             None => met,
         };
@@ -41,5 +42,5 @@ pub(crate) fn elsewhere<T: Send + 'static>(
     }
     let _waiting = crate::serving::wait_guard();
     event.wait(Some(most));
-    given.lock().unwrap_or_else(PoisonError::into_inner).take().flatten()
+    lock(&given).take().flatten()
 }

@@ -1,4 +1,4 @@
-//! Wakes the host's thread, and says whether the host has stopped.
+//! Wakes a thread that waits for sockets, and tells it to end: the host's, or the one that watches exporters.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ impl HostSignal {
         Ok(HostSignal { alarm: Alarm::new()?, stopped: AtomicBool::new(false) })
     }
 
-    /// Wakes the host's thread, because a session needs it.
+    /// Wakes the thread, because a session needs it.
     pub(super) fn wake(&self) {
         self.alarm.set();
     }

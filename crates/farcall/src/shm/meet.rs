@@ -6,13 +6,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use farcall_shm::{CallMemory, Hello, MAX_HELLO_BYTES, Wants};
 
 use super::proof::answer;
 use super::session::{Means, Session};
-use crate::workers;
+use crate::{lock, workers};
 
 /// A meeting with one caller.
 pub(super) struct Meeting {
@@ -31,11 +31,11 @@ pub(super) struct Met(Mutex<Vec<(u64, Option<Arc<Session>>)>>);
 
 impl Met {
     pub(super) fn take(&self) -> Vec<(u64, Option<Arc<Session>>)> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.0))
     }
 
     fn add(&self, name: u64, session: Option<Arc<Session>>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, session));
+        lock(&self.0).push((name, session));
     }
 }
 

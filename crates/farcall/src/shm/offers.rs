@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use farcall_shm::{PROOF_BYTES, UnixChannel};
 
 use super::mapped::{self, SharedMapping};
+use crate::lock;
 use farcall_memory::{SharedMemory, SharingTerms, words};
 
 /// The segments of a runtime that may be mapped, by the identifiers of their exports.
@@ -41,18 +42,15 @@ impl Offers {
         proof: &[u8; PROOF_BYTES],
         channel: &UnixChannel,
     ) -> bool {
-        let offer = self.lock().get(&export).and_then(|(mapping, hears)| Some((mapping.upgrade()?, *hears)));
+        let offer =
+            lock(&self.0).get(&export).and_then(|(mapping, hears)| Some((mapping.upgrade()?, *hears)));
         offer.is_some_and(|(mapping, hears)| mapping.pass(generation, hears, proof, channel))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Offer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SharedMemory for Owner {
     fn offer(&self, export: u64) {
-        let mut offers = self.offers.lock();
+        let mut offers = lock(&self.offers.0);
         offers.retain(|_, (mapping, _)| mapping.strong_count() > 0);
         offers.insert(export, (Arc::downgrade(&self.mapping), self.hears));
     }

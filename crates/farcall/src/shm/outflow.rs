@@ -48,7 +48,7 @@ impl<'p> Outflow<'p> {
 
     fn producer(&mut self, expected: usize) -> Option<&mut BulkProducer> {
         if !std::mem::replace(&mut self.asked, true) {
-            let mut producer = self.bulk.idle_ring()?;
+            let mut producer = self.bulk.large().idle_ring()?;
             producer.begin();
             self.bulk.memory.start_result(self.slot, self.number, &producer, expected as u64);
             self.producer = Some(producer);
@@ -65,7 +65,7 @@ impl<'p> Outflow<'p> {
     pub(super) fn end(self) {
         if let Some(producer) = self.producer {
             self.bulk.memory.end_result(self.slot, producer.len());
-            self.bulk.give_ring_back(producer);
+            self.bulk.large().give_ring_back(producer);
         }
     }
 }

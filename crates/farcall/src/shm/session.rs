@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use farcall_proto::server::{CallKey, Finish, Incoming};
@@ -22,6 +22,7 @@ use super::large::{Large, MAX_KEPT_BYTES};
 use super::outflow::Outflow;
 use super::{brisk, spin};
 use crate::context::CallServer;
+use crate::lock;
 use crate::server::{Back, Caller, Server, Work};
 use crate::workers::{Carrier, Pace, Plan, Pool, Rare, Rested, Watch, Worker, replace};
 
@@ -107,7 +108,7 @@ impl Session {
     /// Takes no more requests. A request that was not taken never runs.
     pub(super) fn close(&self) {
         let resting = {
-            let state = self.lock();
+            let state = lock(&self.state);
             self.closed.store(true, Ordering::SeqCst);
             state.pool.resting()
         };
@@ -139,7 +140,7 @@ impl Session {
     /// is what the watchdog saw before, if it watches over the receiver.
     pub(super) fn look(self: &Arc<Self>, watch: &mut Option<Watch>) {
         let replacement = {
-            let pool = &mut self.lock().pool;
+            let pool = &mut lock(&self.state).pool;
             match watch {
                 _ if !pool.is_guarded() => {
                     *watch = None;
@@ -214,11 +215,6 @@ impl Session {
     fn key(&self, slot: usize, number: u64) -> CallKey {
         CallKey { conversation: self.id, activity: slot as u32, sequence: number }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No code of the user's runs while this lock is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Back for Session {
@@ -240,7 +236,7 @@ impl Carrier for Session {
     }
 
     fn with_pool<R>(&self, act: impl FnOnce(&mut Pool) -> R) -> R {
-        act(&mut self.lock().pool)
+        act(&mut lock(&self.state).pool)
     }
 
     fn live(self: &Arc<Self>, worker: &Arc<Worker>) {
@@ -293,7 +289,9 @@ impl<'p> Receiver<'p> {
                 Next::Again => {}
                 Next::Wait => self.wait(),
                 Next::Rest => match self.worker.rest(&|| self.session.is_closed()) {
-                    Rested::Idle | Rested::Over if self.session.lock().pool.retire(&self.worker) => return,
+                    Rested::Idle | Rested::Over if lock(&self.session.state).pool.retire(&self.worker) => {
+                        return;
+                    }
                     // If the pool does not list it as resting, it was called at the last moment.
                     Rested::Called | Rested::Idle | Rested::Over => {}
                 },
@@ -306,7 +304,7 @@ impl<'p> Receiver<'p> {
     #[inline]
     fn next(&mut self) -> Next {
         let session = self.session;
-        let mut state = session.lock();
+        let mut state = lock(&session.state);
         if std::mem::take(&mut self.executed) {
             state.pool.done(&self.worker);
             if state.pool.rest(&self.worker) {

@@ -1,13 +1,14 @@
 //! Tells the caller's end whether the server is still there: its end of the socket closes when it dies, and
 //! while it lives it answers probes.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use farcall_shm::{Received, UnixChannel};
 
 use crate::env::Time;
+use crate::lock;
 
 /// A probe, and its answer.
 pub(super) const PROBE: &[u8] = b"?";
@@ -63,7 +64,7 @@ impl Watch {
 
     /// Looks whether the server is there, and sends a probe if none is outstanding.
     pub(super) fn look(&self, now: Time) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&self.asked);
         let Asked { channel, since } = &mut *asked;
         let Some(channel) = channel else { return };
         let broken = match self.receive(channel, since) {

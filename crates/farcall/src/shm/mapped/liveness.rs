@@ -3,11 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use farcall_shm::{Alarm, EpollSet, UnixChannel};
+use farcall_shm::{EpollSet, UnixChannel};
 
 use crate::env::Env;
+use crate::lock;
+use crate::shm::host_signal::HostSignal;
 use crate::sys::fork;
 
 /// Watches exporters in a thread, which ends when the watcher is stopped.
@@ -18,8 +20,7 @@ pub(crate) struct Watcher {
 
 struct Shared {
     epoll: EpollSet,
-    alarm: Alarm,
-    stopped: AtomicBool,
+    signal: HostSignal,
     next: AtomicU64,
     exporters: Mutex<HashMap<u64, Weak<Exporter>>>,
 }
@@ -45,20 +46,18 @@ impl Watcher {
     pub(crate) fn new(env: &Arc<dyn Env>) -> std::io::Result<Watcher> {
         let shared = Arc::new(Shared {
             epoll: EpollSet::new()?,
-            alarm: Alarm::new()?,
-            stopped: AtomicBool::new(false),
+            signal: HostSignal::new()?,
             next: AtomicU64::new(ALARM + 1),
             exporters: Mutex::default(),
         });
-        shared.epoll.add(&shared.alarm, ALARM)?;
+        shared.epoll.add(&shared.signal.alarm, ALARM)?;
         let body = shared.clone();
         env.spawn("farcall-ties", Box::new(move || body.live()))?;
         Ok(Watcher { shared, env: env.clone() })
     }
 
     pub(crate) fn stop(&self) {
-        self.shared.stopped.store(true, Ordering::Release);
-        self.shared.alarm.set();
+        self.shared.signal.stop();
     }
 
     pub(super) fn env(&self) -> &Arc<dyn Env> {
@@ -71,7 +70,7 @@ impl Watcher {
         let name = shared.next.fetch_add(1, Ordering::Relaxed);
         let exporter =
             Arc::new(Exporter { channel, gone: AtomicBool::new(false), process: fork::generation() });
-        shared.lock().insert(name, Arc::downgrade(&exporter));
+        lock(&shared.exporters).insert(name, Arc::downgrade(&exporter));
         let liveness = Liveness { exporter, name, shared: shared.clone() };
         shared.epoll.add(&liveness.exporter.channel, name)?;
         Ok(liveness)
@@ -81,11 +80,11 @@ impl Watcher {
 impl Shared {
     fn live(&self) {
         let mut ready = Vec::new();
-        while !self.stopped.load(Ordering::Acquire) {
+        while !self.signal.is_stopped() {
             self.epoll.wait(None, &mut ready);
             for name in ready.drain(..) {
                 if name == ALARM {
-                    self.alarm.clear();
+                    self.signal.alarm.clear();
                 } else if let Some(exporter) = self.exporter(name) {
                     // An exporter sends nothing more, so it has ended or breaks the rules.
                     exporter.gone.store(true, Ordering::Release);
@@ -96,11 +95,7 @@ impl Shared {
     }
 
     fn exporter(&self, name: u64) -> Option<Arc<Exporter>> {
-        self.lock().get(&name).and_then(Weak::upgrade)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Weak<Exporter>>> {
-        self.exporters.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.exporters).get(&name).and_then(Weak::upgrade)
     }
 }
 
@@ -126,7 +121,7 @@ impl Drop for Liveness {
     fn drop(&mut self) {
         // The epoll set forgets a socket that is closed.
         if self.is_ours() {
-            self.shared.lock().remove(&self.name);
+            lock(&self.shared.exporters).remove(&self.name);
         }
     }
 }

@@ -1,0 +1,101 @@
+//! A question that is under way: all who ask the same wait for the same answer.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use crate::{CallFailed, lock};
+
+/// What is found out, or why it is not.
+pub(super) type Answer<T> = Result<T, CallFailed>;
+
+/// A question whose answer is a `T`.
+pub(super) struct Question<T>(Mutex<State<T>>);
+
+struct State<T> {
+    answer: Option<Answer<T>>,
+    /// Who waits for it.
+    waiting: BTreeMap<u64, Waker>,
+    last: u64,
+}
+
+impl<T> Default for Question<T> {
+    fn default() -> Question<T> {
+        Question(Mutex::new(State { answer: None, waiting: BTreeMap::new(), last: 0 }))
+    }
+}
+
+impl<T: Clone> Question<T> {
+    /// Waits for the answer, until `over` says that nobody needs it any more.
+    pub(super) async fn wait(&self, over: impl Fn() -> Result<(), CallFailed>) -> Answer<T> {
+        let asker = self.ask();
+        poll_fn(|context| {
+            over()?;
+            asker.poll(context)
+        })
+        .await
+    }
+
+    /// One more who waits for the answer.
+    pub(super) fn ask(&self) -> Asker<'_, T> {
+        let mut state = lock(&self.0);
+        state.last += 1;
+        Asker { question: self, number: state.last }
+    }
+}
+
+/// One of those who wait for an answer.
+pub(super) struct Asker<'a, T> {
+    question: &'a Question<T>,
+    number: u64,
+}
+
+impl<T: Clone> Asker<'_, T> {
+    /// The answer, if it is there; else `context` is woken when it is.
+    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Answer<T>> {
+        let mut state = lock(&self.question.0);
+        if let Some(answer) = &state.answer {
+            return Poll::Ready(answer.clone());
+        }
+        state.waiting.insert(self.number, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Asker<'_, T> {
+    fn drop(&mut self) {
+        lock(&self.question.0).waiting.remove(&self.number);
+    }
+}
+
+/// Answers a question when it is dropped, however the task or the thread ends that finds the answer out.
+pub(super) struct Answering<T, F: FnMut()> {
+    question: Arc<Question<T>>,
+    answer: Option<Answer<T>>,
+    forget: F,
+}
+
+impl<T, F: FnMut()> Answering<T, F> {
+    /// Answers `unanswered` unless an answer is found. Runs `forget` before, so that whoever comes then asks
+    /// anew.
+    pub(super) fn new(question: &Arc<Question<T>>, unanswered: CallFailed, forget: F) -> Answering<T, F> {
+        Answering { question: question.clone(), answer: Some(Err(unanswered)), forget }
+    }
+
+    pub(super) fn find(&mut self, answer: Answer<T>) {
+        self.answer = Some(answer);
+    }
+}
+
+impl<T, F: FnMut()> Drop for Answering<T, F> {
+    fn drop(&mut self) {
+        (self.forget)();
+        let waiting = {
+            let mut state = lock(&self.question.0);
+            state.answer = self.answer.take();
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_values().for_each(Waker::wake);
+    }
+}
