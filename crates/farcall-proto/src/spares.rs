@@ -1,8 +1,10 @@
 //! Keeps long buffers to be used again, so that a long message needs no fresh memory. They are few, of
 //! bounded size, and are freed when none was asked for in the last second.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
+
+use farcall_base::lock;
 
 use crate::Time;
 
@@ -34,7 +36,7 @@ impl Spares {
     /// Returns an empty buffer for about `len` bytes: the shortest that is long enough, or else the longest
     /// there is.
     pub fn take(&self, now: Time, len: usize) -> Option<Vec<u8>> {
-        let mut kept = self.lock();
+        let mut kept = lock(&self.kept);
         kept.asked = now;
         let fitness = |buffer: &Vec<u8>| match buffer.capacity() {
             enough if enough >= len => (0, enough),
@@ -55,7 +57,7 @@ impl Spares {
     #[inline(never)]
     fn keep(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        let mut kept = self.lock();
+        let mut kept = lock(&self.kept);
         let bytes: usize = kept.buffers.iter().map(Vec::capacity).sum();
         if kept.buffers.len() < MOST && bytes + buffer.capacity() <= MOST_BYTES {
             kept.buffers.push(buffer);
@@ -64,14 +66,10 @@ impl Spares {
 
     /// Frees all buffers if none was asked for in the last second.
     pub fn trim(&self, now: Time) {
-        let mut kept = self.lock();
+        let mut kept = lock(&self.kept);
         if now.since(kept.asked) >= IDLE {
             *kept = Kept::default();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

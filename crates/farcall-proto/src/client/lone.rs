@@ -52,7 +52,7 @@ impl Conversation {
         (self.timers.check, self.transfers.fragments) = (NEVER, false);
         self.slots.next_sequence += 1;
         self.stats.calls += 1;
-        let (patience, (export, procedure)) = (self.patience_for(callee), callee);
+        let (patience, (export, procedure)) = (self.usual.lengthen(self.patience(), callee), callee);
         let timed = procedure < READINGS || self.path.round_trip.wants(sequence);
         let mut lone = Lone { callee, sequence, patience, bytes: 0, timed };
         let mut writer = Writer::new(out, BASE_DATAGRAM, target);

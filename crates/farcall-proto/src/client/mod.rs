@@ -285,17 +285,6 @@ impl Conversation {
         self.slots.room().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Asks the server which export answers to `name` (`Type` or `Type/instance`; an empty name asks only
-    /// whether the server is there). Ends with [`Event::Bound`]. The server keeps nothing of it.
-    pub fn bind(&mut self, now: Time, name: &str, token: u64) {
-        self.session.bind(now, name, token, self.config.min_retransmit);
-    }
-
-    /// Drops the question that [`Conversation::bind`] asked with this token. There will be no answer.
-    pub fn forget_bind(&mut self, token: u64) {
-        self.session.forget_bind(token);
-    }
-
     /// Starts a call. [`Conversation::transmit`] then writes what is to be sent. The clock is read only if
     /// the time matters. The arguments are taken, and an empty buffer that was used before is left in their
     /// place.

@@ -79,8 +79,10 @@ impl Conversation {
             let Ok(raw) = raw else { return self.reject() };
             // Most frames are whole results. A result is not read into a `Frame`, because that has room for
             // the longest kind and would be copied.
-            if arrival.ours && raw.is_result() {
-                let Ok((head, part)) = raw.result() else { return self.reject() };
+            if arrival.ours
+                && let Some(result) = raw.result()
+            {
+                let Ok((head, part)) = result else { return self.reject() };
                 self.session.heard(arrival.now);
                 match part.fragment {
                     None => {
@@ -128,7 +130,9 @@ impl Conversation {
             return None;
         }
         self.slots.at_mut(position.activity).timing.mentioned = true;
-        self.session.answered();
+        if let Some(granted) = &mut self.session.granted {
+            granted.known = true;
+        }
         Some(position.activity)
     }
 

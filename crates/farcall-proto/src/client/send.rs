@@ -1,9 +1,8 @@
 //! Writes what a conversation has to send into its next datagram. Frames that are ready together share a
 //! datagram; none waits for others.
 
+use super::Conversation;
 use super::slots::{Stage, Want};
-use super::{Call, Conversation};
-use crate::scheme::Scheme;
 use crate::transfer::Next;
 use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, Writer};
 use crate::{Time, nanos};
@@ -235,9 +234,10 @@ impl Conversation {
             return Written::All;
         }
         let meta = Meta {
-            detached: slot.detached,
+            deadline: slot.call.deadline.map(|deadline| nanos(deadline.since(now))),
+            trace: slot.call.trace,
             patience: self.keep_alive.told_patience,
-            ..meta(now, &slot.call)
+            detached: slot.detached,
         };
         let head = slot.head(activity, meta);
         if slot.sending.is_none() {
@@ -252,7 +252,8 @@ impl Conversation {
             let ticket =
                 self.session.granted.as_ref().map_or(0, |granted| wire::FRAME_HEAD + granted.ticket.len());
             let before = ticket + wire::FRAME_HEAD + 12;
-            if slot.args.len() <= whole_room(self.mtu.datagram, self.seal.scheme, &head.meta, before) {
+            let overhead = wire::call_overhead(self.seal.scheme) + head.meta.len() + before;
+            if overhead + slot.args.len() <= self.mtu.datagram {
                 return Written::NoRoom;
             }
             slot.sending = Some(self.path.begin(slot.args.len()));
@@ -298,13 +299,4 @@ impl Conversation {
         self.wake_next();
         Written::Part
     }
-}
-
-fn meta(now: Time, call: &Call) -> Meta {
-    Meta { deadline: call.deadline.map(|d| nanos(d.since(now))), trace: call.trace, ..Meta::default() }
-}
-
-/// Returns how many bytes of arguments fit a datagram with one call, behind `before` bytes of other frames.
-fn whole_room(datagram: usize, scheme: Scheme, meta: &Meta, before: usize) -> usize {
-    datagram.saturating_sub(wire::call_overhead(scheme) + meta.len() + before)
 }

@@ -80,14 +80,6 @@ impl Session {
         !self.requests.is_empty()
     }
 
-    /// Notes that the server has answered in this conversation.
-    #[inline]
-    pub fn answered(&mut self) {
-        if let Some(granted) = &mut self.granted {
-            granted.known = true;
-        }
-    }
-
     /// Notes that the server has answered a call that was sent at `sent`, if that is known, and not sent
     /// again.
     #[inline(always)]
@@ -111,14 +103,6 @@ impl Session {
         if self.requests.is_empty() {
             self.ask(now, String::new(), None, None, interval);
         }
-    }
-
-    pub fn bind(&mut self, now: Time, name: &str, token: u64, interval: Duration) {
-        self.ask(now, name.to_owned(), Some(token), None, interval);
-    }
-
-    pub fn forget_bind(&mut self, token: u64) {
-        self.requests.retain(|r| r.token != Some(token));
     }
 
     /// Asks the server whether the conversation's ticket is still good and, if it is not, for another one.
@@ -172,6 +156,17 @@ impl Session {
 }
 
 impl Conversation {
+    /// Asks the server which export answers to `name` (`Type` or `Type/instance`; an empty name asks only
+    /// whether the server is there). Ends with [`Event::Bound`]. The server keeps nothing of it.
+    pub fn bind(&mut self, now: Time, name: &str, token: u64) {
+        self.session.ask(now, name.to_owned(), Some(token), None, self.config.min_retransmit);
+    }
+
+    /// Drops the question that [`Conversation::bind`] asked with this token. There will be no answer.
+    pub fn forget_bind(&mut self, token: u64) {
+        self.session.requests.retain(|r| r.token != Some(token));
+    }
+
     /// Returns the identity under which the server knows this conversation, and what the incarnation that
     /// gave its ticket answers to a question; `None` without a ticket.
     pub fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {

@@ -154,7 +154,7 @@ impl Slots {
             self.all.reserve_exact(1);
         }
         self.free = self.all.len() as u32;
-        self.all.push(Slot::empty(call));
+        self.all.push(Slot { call, next_ready: NONE, prev: NONE, next: NONE, ..Slot::default() });
     }
 
     /// Gives a call an activity, which then has the call to send. Takes the arguments in exchange for the
@@ -398,9 +398,5 @@ impl Slot {
             _ if self.sending.is_some() => Want::PROBE,
             _ => Want::CALL,
         }
-    }
-
-    fn empty(call: Call) -> Slot {
-        Slot { call, next_ready: NONE, prev: NONE, next: NONE, ..Slot::default() }
     }
 }

@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use super::slots::{Stage, Want};
-use super::usual::Callee;
 use super::{Conversation, Event, Outcome};
 use crate::config::interval;
 use crate::{Failure, Kind, Ran, Rule, Time, nanos};
@@ -173,12 +172,6 @@ impl Conversation {
         slot.receiving = None;
         slot.restart_timer(now, patience);
         self.timers.check = self.timers.check.min(slot.timing.due);
-    }
-
-    /// Returns how long to wait for this call's first answer, in nanoseconds.
-    #[inline(always)]
-    pub(super) fn patience_for(&self, callee: Callee) -> u64 {
-        self.usual.lengthen(self.patience(), callee)
     }
 
     /// Returns how long to wait for a first answer, in nanoseconds.

@@ -114,7 +114,8 @@ impl Server {
         // Since the first fragment the export may have been withdrawn, and the last fragment may name another
         // one.
         if !self.accepts(head, args.len()) {
-            return self.object(visit.now, place, head, args.len());
+            let why = self.objection(head, args.len());
+            return self.refuse(visit.now, place, head.position, why);
         }
         if asked {
             self.reply_running(place, head.position);

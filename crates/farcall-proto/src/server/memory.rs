@@ -20,7 +20,7 @@ use crate::{ACCESSES, Failure, Kind, Mutant, Ran, Rule, ServerConfig, Time};
 pub(super) const ASSEMBLY: usize = 256;
 
 /// Activities that may have something held, or are not idle long enough to give their memory back.
-const MAX_WORKS: usize = 1 << 18;
+pub(super) const MAX_WORKS: usize = 1 << 18;
 
 /// Activities beyond the first that are remembered, at the least, of all conversations together.
 const LEAST_SLOTS: usize = 1 << 16;
@@ -61,7 +61,6 @@ const LOOKS_FOR_AN_ACK: u64 = 256;
 /// A list of a host's may have so many entries that are of no use any more.
 pub(super) const LIST_SLACK: usize = 64;
 
-const SPARE_WORKS: usize = 1024;
 const SPARE_BUFFERS: usize = 1024;
 pub(super) const SPARE_BYTES: usize = crate::spares::SHORTEST;
 
@@ -187,16 +186,14 @@ impl Server {
     fn drop_work(&mut self, place: usize, activity: u32) {
         let entry = self.table.at_mut(place);
         let Some(more) = &mut entry.more else { return };
-        let Some(mut work) = more.activities.home(activity).and_then(Option::take) else { return };
-        (work.queued, work.waiting, work.progressed) = (false, false, false);
+        if more.activities.home(activity).and_then(Option::take).is_none() {
+            return;
+        }
         more.works -= 1;
         more.recount(&mut self.hosts, Kept::Calls, 1, 0);
         if more.works == 0 && more.activities.is_empty() {
             self.hosts.leave(more.host, &more.kept);
             entry.more = None;
-        }
-        if self.spare.works.len() < SPARE_WORKS {
-            self.spare.works.push(work);
         }
     }
 
@@ -316,20 +313,15 @@ impl Server {
         }
     }
 
-    /// Keeps held results within their budgets when the result of `latest` has been added. The oldest of the
-    /// host that has most go first.
+    /// Keeps results within their budgets when the result of `latest` has been added, or has begun to be sent
+    /// in fragments. The oldest of the host that has most go first.
     #[inline]
     pub(super) fn enforce_held(&mut self, now: Time, latest: (u64, u32)) {
         if self.hosts.total(Kept::Results) > self.config.held_budget
-            || self.hosts.total(Kept::Sending) > self.config.held_budget
+            || self.hosts.total(Kept::Sending) > self.config.held_budget.min(self.config.sending_budget)
         {
             self.shed(now, latest);
         }
-    }
-
-    /// Keeps the calls with anything kept within bounds when `latest` has become one.
-    pub(super) fn enforce_calls(&mut self, latest: (u64, u32)) {
-        self.shed_kept(Kept::Calls, MAX_WORKS, latest);
     }
 
     #[cold]
@@ -340,7 +332,7 @@ impl Server {
 
     /// Lets go of results held of calls that are over, of the host that has most. Conversations within their
     /// least share are spared if others of the host hold more.
-    fn shed_kept(&mut self, kind: Kept, budget: usize, latest: (u64, u32)) {
+    pub(super) fn shed_kept(&mut self, kind: Kept, budget: usize, latest: (u64, u32)) {
         let looks = (2 * self.hosts.listed).min(LOOKS);
         for look in 0..looks {
             if self.hosts.total(kind) <= budget {
@@ -361,13 +353,6 @@ impl Server {
             } else {
                 self.hosts.list(host, (conversation, activity));
             }
-        }
-    }
-
-    /// Keeps results that are sent in fragments within their budget when `latest` has begun to be sent.
-    pub(super) fn enforce_sending(&mut self, now: Time, latest: (u64, u32)) {
-        if self.hosts.total(Kept::Sending) > self.config.sending_budget {
-            self.shed(now, latest);
         }
     }
 

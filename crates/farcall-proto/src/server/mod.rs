@@ -277,9 +277,6 @@ struct Sweep {
 /// Memory that is used again.
 #[derive(Default)]
 struct Spare {
-    /// Boxed, because they go back into a conversation without being moved.
-    #[allow(clippy::vec_box)]
-    works: Vec<Box<Work>>,
     buffers: Vec<Vec<u8>>,
     long: Spares,
     /// The number of calls whose arguments are arriving in fragments, and the bytes of used buffers that

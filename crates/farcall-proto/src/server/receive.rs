@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use super::hosts::Kept;
-use super::memory::{LIST_SLACK, SPARE_BYTES};
-use super::more::More;
+use super::memory::{LIST_SLACK, MAX_WORKS, SPARE_BYTES};
 use super::send::{Answer, Reply};
 use super::silence::limit;
 use super::work::{GIVEN_UP, Last, Phase, Work};
@@ -144,8 +143,8 @@ impl Server {
         while goes_on && let Some(raw) = frames.next()? {
             // Most frames are calls. A call is not read into a `Frame`, because that has room for the longest
             // kind and would be copied.
-            goes_on = if raw.is_call() {
-                let (head, part) = raw.call()?;
+            goes_on = if let Some(call) = raw.call() {
+                let (head, part) = call?;
                 let Some(place) = self.place_of(visit) else { break };
                 self.on_call(visit, place, &head, part);
                 !self.answers.inquiries.are_spent()
@@ -250,7 +249,8 @@ impl Server {
         if !self.accepts(head, part.total()) {
             let before = self.table.at(place).last(head.position.activity);
             self.supersede(visit, place, head.position.activity);
-            self.object(visit.now, place, head, part.total());
+            let why = self.objection(head, part.total());
+            self.refuse(visit.now, place, head.position, why);
             if self.config.mutant.breaks(Rule::RefusalUnrecorded) {
                 self.set_last(place, head.position.activity, before);
             }
@@ -344,14 +344,8 @@ impl Server {
         !self.draining && self.is_exported(head.export) && total <= self.config.max_arguments as usize
     }
 
-    /// Refuses a call that is not accepted.
-    pub(super) fn object(&mut self, now: Time, place: usize, head: &CallHead, total: usize) {
-        let failure = self.objection(head, total);
-        self.refuse(now, place, head.position, failure);
-    }
-
     /// Why a call is not accepted.
-    fn objection(&self, head: &CallHead, total: usize) -> Failure {
+    pub(super) fn objection(&self, head: &CallHead, total: usize) -> Failure {
         if self.draining {
             return Failure::new(Kind::Draining, Ran::No);
         }
@@ -582,16 +576,12 @@ impl Server {
     /// Remembers what an activity did last. Grows the conversation to that activity.
     #[inline]
     pub(super) fn set_last(&mut self, place: usize, activity: u32, last: Last) {
-        match activity {
-            0 => self.table.at_mut(place).last = last,
-            _ => self.set_slot(place, activity, last),
+        let entry = self.table.at_mut(place);
+        if activity == 0 {
+            entry.last = last;
+            return;
         }
-    }
-
-    #[inline]
-    fn set_slot(&mut self, place: usize, activity: u32, last: Last) {
-        let more = self.table.at_mut(place).more.as_mut();
-        match more.and_then(|more| more.activities.used_mut(activity)) {
+        match entry.more.as_mut().and_then(|more| more.activities.used_mut(activity)) {
             Some(former) => *former = last,
             None => self.set_first(place, activity, last),
         }
@@ -600,24 +590,16 @@ impl Server {
     /// Remembers what an activity did last, and counts the place that it takes if it is new.
     #[inline(never)]
     fn set_first(&mut self, place: usize, activity: u32, last: Last) {
-        let mutant = self.config.mutant;
-        let more = self.more(place);
+        let Server { table, hosts, config, .. } = self;
+        let entry = table.at_mut(place);
+        let id = entry.id;
+        let more = entry.more_or_new(hosts);
         let before = more.activities.cost();
-        more.activities.set_first(activity, last, mutant);
-        let cost = more.activities.cost();
-        if cost != before {
-            self.count_activities(place, before, cost);
-        }
-    }
-
-    /// (Activities that stood apart cost less when the row has reached them.)
-    fn count_activities(&mut self, place: usize, before: usize, cost: usize) {
-        let entry = self.table.at_mut(place);
-        let Some(more) = &mut entry.more else { return };
-        more.recount(&mut self.hosts, Kept::Activities, before, cost);
+        more.activities.set_first(activity, last, config.mutant);
+        // (Activities that stood apart cost less when the row has reached them.)
+        more.recount(hosts, Kept::Activities, before, more.activities.cost());
         if before == 0 {
-            let (id, place) = (entry.id, more.host);
-            let Server { hosts, table, .. } = self;
+            let place = more.host;
             let host = hosts.at_mut(place);
             host.wide.push_back(id);
             // Those that were forgotten, or have moved, are in the list still.
@@ -625,15 +607,6 @@ impl Server {
                 host.wide.retain(|id| table.of_host(*id, place).is_some());
             }
         }
-    }
-
-    /// What there is of a conversation while it is not idle, made if there is none.
-    fn more(&mut self, place: usize) -> &mut More {
-        let entry = self.table.at_mut(place);
-        if entry.more.is_none() {
-            entry.more = Some(Box::new(More::new(self.hosts.enter(entry.host()))));
-        }
-        self.table.at_mut(place).more.as_mut().expect("what was made")
     }
 
     /// What is happening to an activity's last call. It is over if nothing is kept of it.
@@ -660,18 +633,17 @@ impl Server {
         if self.sweep.due.is_none() {
             self.sweep.due = Some(now + self.config.hold.min(limit(PATIENCE)));
         }
-        let work = self.spare.works.pop().unwrap_or_default();
-        let more = self.more(place);
+        let Server { table, hosts, .. } = self;
+        let entry = table.at_mut(place);
+        let call = (entry.id, activity);
+        let more = entry.more_or_new(hosts);
         more.works += 1;
         if let Some(home) = more.activities.home(activity) {
-            *home = Some(work);
+            *home = Some(Box::default());
         }
-        let entry = self.table.at_mut(place);
-        if let Some(more) = &mut entry.more {
-            more.recount(&mut self.hosts, Kept::Calls, 0, 1);
-            self.hosts.list(more.host, (entry.id, activity));
-        }
-        self.enforce_calls((self.table.at(place).id, activity));
+        more.recount(hosts, Kept::Calls, 0, 1);
+        hosts.list(more.host, call);
+        self.shed_kept(Kept::Calls, MAX_WORKS, call);
     }
 
     /// Refuses a call for good: its number is consumed and the refusal is held like a result.

@@ -11,7 +11,7 @@ use super::{CallKey, Finish, Insert, Server, Transmit};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::transfer::Next;
 use crate::wire::{
-    self, FRAME_HEAD, Fragment, Part, Position, Progress, RESULT_HEAD, ResultHead, Status, Target, Writer,
+    self, FRAME_HEAD, Fragment, Position, Progress, RESULT_HEAD, ResultHead, Status, Target, Writer,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
@@ -142,7 +142,7 @@ impl Server {
             } else {
                 let mut writer = Writer::new(out, datagram, target);
                 let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
-                if writer.result_if_fits(&head, &work.payload) {
+                if writer.result(&head, &work.payload) {
                     write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
                     written = Some(writer.finish(self.numbers.take()));
                     long = None;
@@ -339,7 +339,6 @@ impl Server {
             more.recount(&mut self.hosts, Kept::Results, total, 0);
             more.recount(&mut self.hosts, Kept::Sending, 0, total);
         }
-        self.enforce_sending(now, (self.table.at(place).id, activity));
     }
 
     /// Queues a result that has something to send.
@@ -447,7 +446,10 @@ impl Server {
     pub(super) fn reply_failure(&mut self, place: usize, position: Position, failure: Failure) {
         let mut body = Vec::new();
         let status = wire::write_failure(&failure, &mut body);
-        let answer = frames(|writer| writer.result(&ResultHead { position, status }, Part::whole(&body)));
+        let answer = frames(|writer| {
+            let fits = writer.result(&ResultHead { position, status }, &body);
+            debug_assert!(fits, "a failure is short");
+        });
         self.reply_to(place, Answer::Shared(answer));
     }
 
@@ -563,6 +565,6 @@ impl Work {
         let Phase::Done(status) = self.phase else {
             return false;
         };
-        writer.result_if_fits(&ResultHead { position: self.position, status }, &self.payload)
+        writer.result(&ResultHead { position: self.position, status }, &self.payload)
     }
 }

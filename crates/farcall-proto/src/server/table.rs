@@ -7,7 +7,7 @@
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
 
-use super::hosts::HostName;
+use super::hosts::{HostName, Hosts};
 use super::more::More;
 use super::work::{Last, Work};
 use crate::BASE_DATAGRAM;
@@ -153,6 +153,12 @@ impl Entry {
     /// Returns the host that the client is on.
     pub fn host(&self) -> HostName {
         HostName::of(self.ip)
+    }
+
+    /// Returns what there is of the conversation while it is not idle, made if there is none.
+    pub fn more_or_new(&mut self, hosts: &mut Hosts) -> &mut More {
+        let host = self.host();
+        self.more.get_or_insert_with(|| Box::new(More::new(hosts.enter(host))))
     }
 
     pub fn move_to(&mut self, from: &SocketAddr) {

@@ -119,28 +119,16 @@ impl<'a> Frames<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// Whether it is a CALL, which [`Raw::call`] reads.
+    /// The call and its arguments; `None` if the frame is no CALL.
     #[inline]
-    pub fn is_call(&self) -> bool {
-        self.kind == CALL
+    pub fn call(&self) -> Option<Result<(CallHead, Part<'a>), Malformed>> {
+        if self.kind == CALL { Some(CallHead::read(self.flags, self.body)) } else { None }
     }
 
-    /// The call and its arguments, if the frame is a CALL.
-    #[inline]
-    pub fn call(&self) -> Result<(CallHead, Part<'a>), Malformed> {
-        CallHead::read(self.flags, self.body)
-    }
-
-    /// Whether it is a RESULT, which [`Raw::result`] reads.
-    #[inline]
-    pub fn is_result(&self) -> bool {
-        self.kind == RESULT
-    }
-
-    /// The result and its bytes, if the frame is a RESULT.
+    /// The result and its bytes; `None` if the frame is no RESULT.
     #[inline(always)]
-    pub fn result(&self) -> Result<(ResultHead, Part<'a>), Malformed> {
-        ResultHead::read(self.flags, self.body)
+    pub fn result(&self) -> Option<Result<(ResultHead, Part<'a>), Malformed>> {
+        if self.kind == RESULT { Some(ResultHead::read(self.flags, self.body)) } else { None }
     }
 
     /// The bytes of the frame's body.
@@ -157,8 +145,8 @@ impl<'a> Raw<'a> {
             WELCOME => Frame::Welcome(Welcome::read(body)?),
             STALE => Frame::Stale(Stale::read(body)?),
             TICKET => Frame::Ticket(Ticket::read(&mut { body })?),
-            CALL => self.call().map(|(head, part)| Frame::Call(head, part))?,
-            RESULT => self.result().map(|(head, part)| Frame::Result(head, part))?,
+            CALL => CallHead::read(flags, body).map(|(head, part)| Frame::Call(head, part))?,
+            RESULT => ResultHead::read(flags, body).map(|(head, part)| Frame::Result(head, part))?,
             SELECT => Select::read(flags, body).map(|(position, select)| Frame::Select(position, select))?,
             kind => return short::read(kind, flags, body),
         }))

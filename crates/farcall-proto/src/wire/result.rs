@@ -85,20 +85,12 @@ impl Writer<'_> {
         self.room().saturating_sub(RESULT_HEAD + FRAGMENT_FIELDS)
     }
 
-    #[inline(always)]
-    pub fn result(&mut self, head: &ResultHead, part: Part<'_>) {
-        let (flags, fields) = part::layout(part.fragment);
-        let mut body = self.result_body(head, flags, fields + part.bytes.len(), 0);
-        part::write_fields(&mut body, part.fragment);
-        body.bytes(part.bytes);
-    }
-
     /// Writes a whole result or exception, if it fits.
     #[inline(always)]
-    pub fn result_if_fits(&mut self, head: &ResultHead, bytes: &[u8]) -> bool {
+    pub fn result(&mut self, head: &ResultHead, bytes: &[u8]) -> bool {
         let fits = self.fits(RESULT_HEAD + bytes.len());
         if fits {
-            self.result(head, Part::whole(bytes));
+            self.result_body(head, 0, bytes.len(), 0).bytes(bytes);
         }
         fits
     }

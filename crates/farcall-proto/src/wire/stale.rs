@@ -18,13 +18,8 @@ pub(crate) enum StaleReason {
 
 impl StaleReason {
     pub(super) fn of(number: u32) -> Result<StaleReason, Malformed> {
-        match number {
-            1 => Ok(StaleReason::Incarnation),
-            2 => Ok(StaleReason::Horizon),
-            3 => Ok(StaleReason::Address),
-            4 => Ok(StaleReason::Full),
-            _ => Err(Malformed),
-        }
+        let known = [StaleReason::Incarnation, StaleReason::Horizon, StaleReason::Address, StaleReason::Full];
+        known.into_iter().find(|reason| *reason as u32 == number).ok_or(Malformed)
     }
 }
 

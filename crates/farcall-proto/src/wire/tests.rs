@@ -123,8 +123,7 @@ fn the_fast_readers_of_a_whole_result_agree_with_the_general_reader() {
     for (scheme, status) in SCHEMES.into_iter().flat_map(|scheme| statuses.map(|status| (scheme, status))) {
         let body = b"eight by";
         let head = ResultHead { position: POSITION, status };
-        let part = Part { fragment: None, bytes: body };
-        let result = written(scheme, 1200, |writer| writer.result(&head, part));
+        let result = written(scheme, 1200, |writer| assert!(writer.result(&head, body)));
         let mut returned = 0;
         for other in std::iter::once(result.clone()).chain(neighbours(&result, scheme)) {
             let expected = match only_frame(&other) {
@@ -154,7 +153,7 @@ fn the_fast_readers_take_a_call_and_a_result_as_long_as_a_frame_can_be() {
         let bytes = vec![7; len];
         let result = written(scheme, 65_600, |writer| {
             let head = ResultHead { position: POSITION, status: Status::Result };
-            writer.result(&head, Part { fragment: None, bytes: &bytes[RESULT_HEAD..] });
+            assert!(writer.result(&head, &bytes[RESULT_HEAD..]));
         });
         let (_, frames) = open(&result, Direction::ToServer, |_| None, true).unwrap();
         assert_eq!(ResultHead::only(frames).map(|(_, body)| body.len()), Some(len - RESULT_HEAD));
@@ -172,8 +171,7 @@ fn a_result_that_is_written_around_its_body_equals_an_ordinary_result() {
     for (scheme, len) in SCHEMES.into_iter().flat_map(|scheme| [0, 4, 40].map(|len| (scheme, len))) {
         let body = &[7; 40][..len];
         let head = ResultHead { position: POSITION, status: Status::Result };
-        let part = Part { fragment: None, bytes: body };
-        let expected = written(scheme, 1200, |writer| writer.result(&head, part));
+        let expected = written(scheme, 1200, |writer| assert!(writer.result(&head, body)));
         let around = written(scheme, 100, |writer| {
             let filled = writer.result_by(&head, |room| {
                 assert_eq!(room.len(), 100 - 44 - 8);
@@ -234,7 +232,10 @@ fn calls_and_results_fill_their_datagrams_and_are_read_back_with_any_metadata() 
         let mut room = 0;
         let result = written(Scheme::Local, limit, |writer| {
             room = if fragment.is_some() { writer.fragment_room() } else { writer.room() - RESULT_HEAD };
-            writer.result(&head, Part { fragment, bytes: &bytes[..room] });
+            match fragment {
+                None => assert!(writer.result(&head, &bytes[..room])),
+                Some(part) => drop(writer.result_fragment(&head, part, [&bytes[..room], &[], &[]], false)),
+            }
         });
         assert_eq!(result.len(), limit);
         let Some((_, Frame::Result(read, part))) = only_frame(&result) else { panic!("{fragment:?}") };
@@ -410,7 +411,7 @@ fn each_flag_has_its_meaning_and_unknown_flags_have_none() {
     let is_whole = |kind: u8, flags: u8| {
         let result = frame(kind, flags, &[0, 0, 0, 1, 0]);
         let raw = first(&result);
-        raw.is_result() && raw.result().is_ok_and(|(_, part)| part.fragment.is_none())
+        matches!(raw.result(), Some(Ok((_, part))) if part.fragment.is_none())
     };
     assert_eq!([is_whole(RESULT, 0), is_whole(RESULT, 2), is_whole(STATE, 0)], [true, false, false]);
 }
