@@ -463,7 +463,7 @@ impl Inner {
     fn watcher(&self) -> Option<Arc<Watcher>> {
         let mut state = self.lock();
         if state.watcher.is_none() {
-            state.watcher = Watcher::new(&self.env).ok().map(Arc::new);
+            state.watcher = Watcher::spawn(&self.env).ok().map(Arc::new);
         }
         state.watcher.clone()
     }

@@ -167,7 +167,7 @@ impl Core {
     fn line_up(&mut self, work: Work) -> Vec<Work> {
         let usual = work.usual_result();
         let held = usual > 0 && !self.may_begin(work.call.key, usual);
-        self.watch_queue(work.arrived());
+        self.watch_queue(work.arrived);
         self.queue.push(work, held)
     }
 
@@ -195,14 +195,18 @@ impl Core {
 
     /// Returns the pace of the waiting call that may begin next.
     fn next_pace(&mut self) -> Option<Pace> {
-        let pool = &self.pool;
-        self.queue.next_pace(|work| pool.may_begin(work.host(), work.pace()))
+        if self.turn() { Some(self.queue.front()?.pace()) } else { None }
     }
 
     /// Takes the waiting call that may begin next out of the queue.
     fn next_waiting(&mut self) -> Option<Work> {
+        if self.turn() { self.queue.pop() } else { None }
+    }
+
+    /// Gives the turn to the waiting call that may begin next. Returns whether there is one.
+    fn turn(&mut self) -> bool {
         let pool = &self.pool;
-        self.queue.pop(|work| pool.may_begin(work.host(), work.pace()))
+        self.queue.turn_to(usize::MAX, |work| pool.may_begin(work.host(), work.pace()))
     }
 
     /// Returns the failure of a call that finds every thread of the server waiting.
@@ -216,7 +220,7 @@ impl Core {
     /// Whether a call whose result will be long may be executed now.
     #[cold]
     fn may_begin(&mut self, key: CallKey, usual: usize) -> bool {
-        !self.queue.holds(key.conversation) && self.protocol.may_execute(key, usual)
+        !self.queue.holds(Caller::Conversation(key.conversation)) && self.protocol.may_execute(key, usual)
     }
 
     /// Lets held calls wait for a worker, if their clients have fetched enough results. Returns whether there
@@ -225,7 +229,7 @@ impl Core {
         let mut any = false;
         while let Some(conversation) = self.protocol.next_with_room() {
             let may = |work: &Work| self.protocol.may_execute(work.call.key, work.usual_result());
-            any |= self.queue.admit(conversation, may);
+            any |= self.queue.admit(Caller::Conversation(conversation), may);
         }
         any
     }
@@ -326,7 +330,7 @@ impl Server {
 
     /// Exports an interface.
     pub(crate) fn export(&self, offer: proto::Export, exported: Arc<Exported>) {
-        self.offer(&exported);
+        self.write_offers().exports.add(exported.clone());
         let mut core = self.lock();
         core.protocol.export(offer);
         core.exports.add(exported);
@@ -337,7 +341,7 @@ impl Server {
         if self.generation != fork::generation() {
             return;
         }
-        self.take_back(id);
+        self.write_offers().exports.remove(id);
         let mut core = self.lock();
         core.protocol.withdraw(id);
         core.exports.remove(id);
@@ -346,7 +350,7 @@ impl Server {
     /// Refuses every new call, and waits at most `time` until all calls that have begun are finished. Returns
     /// whether they are.
     pub(crate) fn drain(&self, time: Duration) -> bool {
-        self.refuse_offers();
+        self.write_offers().draining = true;
         let exports = {
             let mut core = self.lock();
             core.protocol.drain();

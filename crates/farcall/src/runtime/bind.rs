@@ -232,11 +232,7 @@ impl Inner {
             let peer = |which: &usize| (endpoint.peer(instances[*which].0), instances[*which].1.clone());
             let peers: Vec<(Arc<Peer>, String)> = now.iter().map(peer).collect();
             endpoint.bind(&peers, Some(deadline), &mut |place, answer| {
-                let address = peers[place].0.address();
-                if let Ok((export, refused)) = self.judge(address, answer, interface) {
-                    let (endpoint, peer, link) = (endpoint.clone(), peers[place].0.clone(), None);
-                    targets[now[place]] = Some(Target { endpoint, peer, address, export, link, refused });
-                }
+                targets[now[place]] = self.judge(&endpoint, &peers[place].0, answer, interface).ok();
                 false
             })?;
             left = later;
@@ -322,13 +318,15 @@ impl Inner {
         Ok(entries.iter().filter_map(candidate).collect())
     }
 
-    /// Whether an exporter will do; then its identifier, and the procedures that must not be called there.
+    /// Whether an exporter will do.
     fn judge(
         &self,
-        address: SocketAddr,
+        endpoint: &Arc<Endpoint>,
+        peer: &Arc<Peer>,
         answer: Result<Bound, Failure>,
         interface: &idl::Interface,
-    ) -> Result<(u64, Vec<Refused>), CallFailed> {
+    ) -> Result<Target, CallFailed> {
+        let address = peer.address();
         let bound = answer.map_err(|failure| {
             let detail = match &failure.detail[..] {
                 "" => address.to_string(),
@@ -346,7 +344,9 @@ impl Inner {
             let name = interface.by_number(number).map_or("", |procedure| &procedure.name);
             Refused { number, procedure: format!("{}.{name}", interface.name), why }
         };
-        Ok((bound.export, idl::refusals(interface, &theirs).into_iter().map(refused).collect()))
+        let refused = idl::refusals(interface, &theirs).into_iter().map(refused).collect();
+        let (endpoint, peer) = (endpoint.clone(), peer.clone());
+        Ok(Target { endpoint, peer, address, export: bound.export, link: None, refused })
     }
 }
 
@@ -389,10 +389,8 @@ impl Poll<'_> {
 
     /// Whether that will do.
     fn hear(&mut self, peer: &Arc<Peer>, answer: Result<Bound, Failure>) -> bool {
-        let (endpoint, address) = (self.endpoint.clone(), peer.address());
-        match self.inner.judge(address, answer, self.interface) {
-            Ok((export, refused)) => {
-                let target = Target { endpoint, peer: peer.clone(), address, export, link: None, refused };
+        match self.inner.judge(&self.endpoint, peer, answer, self.interface) {
+            Ok(target) => {
                 let good = !target.differs();
                 if good || self.bound.is_none() {
                     self.bound = Some(target);

@@ -31,7 +31,7 @@ pub(crate) struct Work {
     which: Option<usize>,
     arguments: Arguments,
     /// When the call came, or began to wait for a worker.
-    arrived: Time,
+    pub(super) arrived: Time,
     /// Where the outcome goes, if the call did not come by the socket.
     pub(crate) back: Option<Arc<dyn Back>>,
 }
@@ -156,16 +156,6 @@ impl Work {
         }
     }
 
-    /// Notes that the call waits for a worker from now on.
-    pub(crate) fn waits(&mut self, now: Time) {
-        self.arrived = now;
-    }
-
-    /// Returns the time since which the call has waited.
-    pub(super) fn arrived(&self) -> Time {
-        self.arrived
-    }
-
     /// Records how long the call waited for a worker, now that it is executed.
     pub(super) fn waited(&self, now: Time) {
         if let Some(which) = self.which {
@@ -283,7 +273,7 @@ impl Work {
     #[cold]
     fn log_if_slow(&self, slow: Duration, known: &Known, ran: Duration, queued: Duration) {
         if ran + queued >= slow {
-            let (name, from) = (known.name(), self.call.from);
+            let (name, from) = (known.facts.name, self.call.from);
             let line = format!(
                 "farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}"
             );

@@ -71,7 +71,7 @@ impl Exports {
 
 /// What the server knows of a procedure: its declaration, its usual running time, its counters.
 pub(super) struct Known {
-    facts: Procedure,
+    pub(super) facts: Procedure,
     /// The usual running time: a moving average in nanoseconds, in which the latest run counts an eighth.
     average: AtomicU64,
     /// How often the procedure ran, up to `TRIALS`.
@@ -131,10 +131,6 @@ impl Known {
         self.counters.results.load(Ordering::Relaxed).is_multiple_of(ONE_IN) || !self.is_quick()
     }
 
-    pub(super) fn name(&self) -> &'static str {
-        self.facts.name
-    }
-
     /// Counts the end of a call of this procedure.
     #[inline]
     pub(super) fn count(&self, dispatched: &Dispatched) {
@@ -144,11 +140,6 @@ impl Known {
             _ => &self.counters.failures,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Whether the procedure's future runs on after its call was given up.
-    pub(super) fn is_uncancelled(&self) -> bool {
-        self.facts.uncancelled
     }
 
     /// Notes how long a run took.

@@ -8,15 +8,15 @@ use farcall_proto::server::{CallKey, Incoming};
 use farcall_proto::{Failure, Kind, Ran, Time};
 
 use super::call::{Origin, Work};
-use super::exported::{Exported, Exports};
-use super::{Caller, Server};
+use super::exported::Exports;
+use super::{Caller, Server, queue};
 use crate::workers::Pace;
 
 /// The exports, and whether they still take new calls.
 #[derive(Default)]
 pub(super) struct Offers {
-    exports: Exports,
-    draining: bool,
+    pub(super) exports: Exports,
+    pub(super) draining: bool,
 }
 
 impl Server {
@@ -62,7 +62,7 @@ impl Server {
     /// Queues a call, or hands it to a worker at once. The call knows where its outcome goes.
     pub(crate) fn hand_in(self: &Arc<Self>, mut work: Work) {
         let now = self.now();
-        work.waits(now);
+        work.arrived = now;
         let (refused, assignee, alarm) = {
             let mut core = self.lock();
             let core = &mut *core;
@@ -73,11 +73,11 @@ impl Server {
                 && !core.pool.is_full()
                 && core.pool.may_begin(work.host(), pace)
             {
-                core.queue.pass(work);
+                core.queue.add(work);
                 Vec::new()
             } else {
                 let lacking = core.queue.push(work, false);
-                lacking.into_iter().map(|work| (work, core.queue.full())).collect()
+                lacking.into_iter().map(|work| (work, queue::full(&core.queue))).collect()
             };
             core.watch_queue(now);
             (refused, core.assign_queue(), core.alarm())
@@ -130,23 +130,11 @@ impl Server {
         work.exported.end();
     }
 
-    pub(super) fn offer(&self, exported: &Arc<Exported>) {
-        self.write_offers().exports.add(exported.clone());
-    }
-
-    pub(super) fn take_back(&self, id: u64) {
-        self.write_offers().exports.remove(id);
-    }
-
-    pub(super) fn refuse_offers(&self) {
-        self.write_offers().draining = true;
-    }
-
     fn read_offers(&self) -> RwLockReadGuard<'_, Offers> {
         self.offers.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_offers(&self) -> RwLockWriteGuard<'_, Offers> {
+    pub(super) fn write_offers(&self) -> RwLockWriteGuard<'_, Offers> {
         self.offers.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

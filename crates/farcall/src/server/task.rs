@@ -79,7 +79,7 @@ impl Serving {
             notice.watch(cx.waker());
             return notice.is_told();
         }
-        if self.exported.known(self.which).is_uncancelled() {
+        if self.exported.known(self.which).facts.uncancelled {
             return false;
         }
         let notice = Notice::new(self.call.deadline);

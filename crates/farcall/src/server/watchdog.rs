@@ -20,7 +20,7 @@ use farcall_proto::{Failure, Kind, Ran};
 
 use crate::workers::{Rare, Replacement, Watch, replace};
 
-use super::{Assignee, Caller, Core, QUEUE_LOOK_EVERY, Server};
+use super::{Assignee, Caller, Core, QUEUE_LOOK_EVERY, Server, queue};
 use crate::env::Time;
 
 /// The watchdog stops watching when fewer than 8 calls come between two looks, 8 times in a row.
@@ -96,7 +96,7 @@ impl Server {
             core.pool.park_long();
             let before = core.queue.len();
             while late.len() < MAX_REFUSED_PER_LOOK
-                && let Some(work) = core.queue.pop_late(now, self.limits.queue_time)
+                && let Some(work) = queue::pop_late(&mut core.queue, now, self.limits.queue_time)
             {
                 late.push(work);
             }

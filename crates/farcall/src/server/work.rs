@@ -21,7 +21,7 @@ use deferred::{ALARM, Deferred, USER_CODE};
 use send::Outgoing;
 
 use super::call::{Origin, Work};
-use super::{Caller, Core, Server, counter_segment};
+use super::{Caller, Core, Server, counter_segment, queue};
 use crate::env::{Received, Wait, train};
 use crate::workers::{Pace, Plan, Replacement, Rested, Worker, replace};
 use farcall_proto::ACCESSES;
@@ -430,7 +430,7 @@ impl<'s> Receiver<'s> {
             let Some(work) = core.batch.front() else { return self.next_waiting(core) };
             match core.pool.plan(&self.worker, work.host(), Pace::Quick, self.now) {
                 Plan::Queue => {
-                    core.queue.unpop(core.batch.pop_front()?);
+                    core.queue.put_back(core.batch.pop_front()?);
                     return None;
                 }
                 Plan::Refuse => {
@@ -455,7 +455,7 @@ impl<'s> Receiver<'s> {
             let work = core.next_waiting()?;
             match core.pool.plan(&self.worker, work.host(), work.pace(), self.now) {
                 Plan::Queue => {
-                    core.queue.unpop(work);
+                    core.queue.put_back(work);
                     return None;
                 }
                 Plan::Refuse => self.refuse_stuck(core, work),
@@ -481,9 +481,9 @@ impl<'s> Receiver<'s> {
 
     fn queue(&mut self, core: &mut Core, mut work: Work) {
         work.keep_arguments(&self.buffers.received);
-        work.waits(self.now);
+        work.arrived = self.now;
         let lacking = core.line_up(work);
-        self.refused.extend(lacking.into_iter().map(|work| (work, core.queue.full())));
+        self.refused.extend(lacking.into_iter().map(|work| (work, queue::full(&core.queue))));
     }
 
     /// Refuses a call for which there is no thread.

@@ -1,6 +1,5 @@
 //! Stands for the shared-memory driver on systems that have none: every call goes by UDP.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -18,11 +17,13 @@ use farcall_memory::{Carrier, Facts, SharedMemory, SharingTerms};
 #[derive(Default)]
 pub(crate) struct Offers;
 
-/// There is none.
-pub(crate) struct Watcher(Infallible);
+/// What there is none of: each stands for a type of the driver.
+pub(crate) enum Nothing {}
 
-/// There is none.
-pub(crate) struct Link(Infallible);
+pub(crate) type Host = Nothing;
+pub(crate) type Link = Nothing;
+pub(crate) type Started = Nothing;
+pub(crate) type Watcher = Nothing;
 
 /// Why there is no connection.
 pub(crate) enum NoLink {
@@ -33,25 +34,9 @@ pub(crate) enum NoLink {
     Unproven,
 }
 
-/// There is none.
-pub(crate) struct Started(Infallible);
-
-/// There is none.
-pub(crate) struct Host(Infallible);
-
 impl Offers {
     pub(crate) fn share(&self, _: usize, _: SharingTerms) -> Option<Box<dyn SharedMemory>> {
         None
-    }
-}
-
-impl Watcher {
-    pub(crate) fn new(_: &Arc<dyn Env>) -> std::io::Result<Watcher> {
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
-
-    pub(crate) fn stop(&self) {
-        match self.0 {}
     }
 }
 
@@ -66,7 +51,15 @@ pub(crate) fn map(
     served
 }
 
-impl Link {
+impl Nothing {
+    pub(crate) fn spawn(_: &Arc<dyn Env>) -> std::io::Result<Watcher> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn new(_: &Arc<Server>, _: &Arc<Offers>, _: Duration) -> std::io::Result<Host> {
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
     pub(crate) fn connect(
         _: &Arc<dyn Env>,
         _: &Arc<Peer>,
@@ -77,16 +70,27 @@ impl Link {
         Err(NoLink::NotOffered)
     }
 
+    pub(crate) fn start(
+        link: &Arc<Link>,
+        _: (u64, &CallRequest<'_>),
+    ) -> Result<Option<Arc<Started>>, CallFailed> {
+        match **link {}
+    }
+
+    pub(crate) fn stop(&self) {
+        match *self {}
+    }
+
     pub(crate) fn is_sound(&self) -> bool {
-        match self.0 {}
+        match *self {}
     }
 
     pub(crate) fn answers(&self) -> u64 {
-        match self.0 {}
+        match *self {}
     }
 
     pub(crate) fn stats(&self) -> crate::stats::Link {
-        match self.0 {}
+        match *self {}
     }
 
     pub(crate) fn call(
@@ -94,41 +98,22 @@ impl Link {
         _: (u64, &CallRequest<'_>),
         _: &mut dyn FnMut(Outcome<'_>),
     ) -> Result<bool, CallFailed> {
-        match self.0 {}
-    }
-}
-
-impl Started {
-    pub(crate) fn start(
-        link: &Arc<Link>,
-        _: (u64, &CallRequest<'_>),
-    ) -> Result<Option<Arc<Started>>, CallFailed> {
-        match link.0 {}
+        match *self {}
     }
 
     pub(crate) fn wait(&self, _: Taker<'_>) -> Result<(), CallFailed> {
-        match self.0 {}
+        match *self {}
     }
 
     pub(crate) fn poll(&self, _: &mut Context<'_>, _: Taker<'_>) -> Poll<Result<(), CallFailed>> {
-        match self.0 {}
+        match *self {}
     }
 
     pub(crate) fn cancel(&self) {
-        match self.0 {}
+        match *self {}
     }
 
     pub(crate) fn detach(&self) {
-        match self.0 {}
-    }
-}
-
-impl Host {
-    pub(crate) fn new(_: &Arc<Server>, _: &Arc<Offers>, _: Duration) -> std::io::Result<Host> {
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
-
-    pub(crate) fn stop(&self) {
-        match self.0 {}
+        match *self {}
     }
 }

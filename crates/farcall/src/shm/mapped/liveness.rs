@@ -43,7 +43,7 @@ const ALARM: u64 = 0;
 
 impl Watcher {
     /// Starts the thread.
-    pub(crate) fn new(env: &Arc<dyn Env>) -> std::io::Result<Watcher> {
+    pub(crate) fn spawn(env: &Arc<dyn Env>) -> std::io::Result<Watcher> {
         let shared = Arc::new(Shared {
             epoll: EpollSet::new()?,
             signal: HostSignal::new()?,
