@@ -134,8 +134,8 @@ impl<'a> OwnCall<'a> {
 }
 
 /// Takes an event of a peer to its owner. The event comes from a datagram, or from a timer. `mine` is the
-/// receiving thread's call, to this peer or another. The end of a call whose caller's thread panicked while it
-/// led is dropped.
+/// receiving thread's call, to this peer or another. The end of a call is dropped if its caller's thread
+/// panicked while it led.
 #[inline(always)]
 pub(super) fn deliver(
     peer: &Peer,

@@ -44,9 +44,9 @@ impl Watch {
         Ok(self.env.now())
     }
 
-    /// Runs `ask`, and tells the interceptors how the call ended if `ask` gave the reply to its sink. They are
-    /// told after that sink has returned. Interceptors may make calls. A sink must not, because the reply may
-    /// still lie in the receive buffer.
+    /// Runs `ask`, and tells the interceptors how the call ended if `ask` gave the reply to its sink. They
+    /// are told after that sink has returned. Interceptors may make calls. A sink must not, because the reply
+    /// may still lie in the receive buffer.
     fn hear<R>(&self, procedure: &str, since: Time, sink: Sink<'_>, ask: impl FnOnce(Sink<'_>) -> R) -> R {
         // Whether it is a result, or else an exception.
         let mut ended: Option<Result<bool, CallFailed>> = None;
