@@ -24,6 +24,9 @@ use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, builtin, idl, lock};
 
+/// An attempt to bind that is under way.
+type Attempt = Arc<Question<Arc<Target>>>;
+
 /// An imported interface.
 pub(super) struct Importer {
     pub(super) inner: Arc<Inner>,
@@ -31,7 +34,7 @@ pub(super) struct Importer {
     interface: Cow<'static, idl::Interface>,
     pub(super) bound: bound::Binding,
     /// What started calls wait for while there is no binding: who is asked to be bound to.
-    attempt: Mutex<Option<(Vec<Candidate>, Arc<Question<Arc<Target>>>)>>,
+    attempt: Mutex<Option<(Vec<Candidate>, Attempt)>>,
     /// One more than the datagrams that had come from the server when a deadline last passed.
     silent_at: AtomicU64,
 }
@@ -280,13 +283,13 @@ impl Importer {
     ///
     /// # Errors
     /// There can be no thread.
-    fn ask(self: &Arc<Self>, candidates: Vec<Candidate>) -> Result<Arc<Question<Arc<Target>>>, CallFailed> {
+    fn ask(self: &Arc<Self>, candidates: Vec<Candidate>) -> Result<Attempt, CallFailed> {
         let question = {
             let mut attempt = lock(&self.attempt);
             if let Some((_, question)) = attempt.as_ref().filter(|(asked, _)| *asked == candidates) {
                 return Ok(question.clone());
             }
-            let question = Arc::<Question<Arc<Target>>>::default();
+            let question = Attempt::default();
             *attempt = Some((candidates.clone(), question.clone()));
             question
         };

@@ -23,10 +23,10 @@ const MAX_ADDRESSES: usize = 16;
 
 /// The questions that are under way.
 #[derive(Default)]
-pub(super) struct Resolver(Mutex<HashMap<(Host, u16), Arc<Question<Addresses>>>>);
+pub(super) struct Resolver(Mutex<HashMap<(Host, u16), Resolution>>);
 
-type Addresses = Vec<SocketAddr>;
-type Answer = super::question::Answer<Addresses>;
+type Resolution = Arc<Question<Vec<SocketAddr>>>;
+type Answer = super::question::Answer<Vec<SocketAddr>>;
 
 impl Inner {
     /// The addresses of a host, in the order in which they are to be tried. Waits until the deadline, or for
@@ -61,8 +61,8 @@ impl Inner {
     }
 
     /// The question that is under way, or a new one.
-    fn question(&self, (host, port): (&Host, u16)) -> Result<Arc<Question<Addresses>>, CallFailed> {
-        let (key, question) = ((host.clone(), port), Arc::<Question<Addresses>>::default());
+    fn question(&self, (host, port): (&Host, u16)) -> Result<Resolution, CallFailed> {
+        let (key, question) = ((host.clone(), port), Resolution::default());
         {
             let mut questions = lock(&self.resolver.0);
             if let Some(question) = questions.get(&key) {
