@@ -41,6 +41,7 @@ mod client;
 mod depart;
 pub mod dynamic;
 pub mod memory;
+mod receive_buffers;
 mod runtime;
 // Some of it only shared memory uses.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]

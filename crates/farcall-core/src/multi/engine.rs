@@ -20,8 +20,7 @@ use crate::{CallFailed, Ran, Result, self_wait};
 /// loses replies when the socket's buffer is full (Satyanarayanan & Siegel 1990, section V-A).
 const CALLS_PER_LOOK: usize = 8;
 
-/// How many replies a wait collects at most before it ends. A caller that needs more replies than this rests
-/// once before it waits.
+/// How many replies a wait collects at most before it ends.
 const MAX_REPLIES_PER_WAIT: usize = 32;
 
 /// How many bytes of a socket's buffer the smallest reply takes, the kernel's book-keeping included.
@@ -111,7 +110,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
     /// members have replied or the time is up. The caller needs `needed` more replies before it can stop: the
     /// engine may collect several of them before it returns the first.
     pub(super) fn next(&mut self, needed: usize) -> Option<(usize, Result<T, E>)> {
-        let (mut calls, mut has_rested) = (0, false);
+        let mut calls = 0;
         loop {
             if let Some(reply) = self.take() {
                 return Some(reply);
@@ -132,12 +131,6 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
                 return None;
             }
             let needed = needed.min(self.outstanding);
-            if needed > MAX_REPLIES_PER_WAIT && !has_rested {
-                self.wait_point.rest();
-                let _ = self.wait_point.look();
-                has_rested = true;
-                continue;
-            }
             let enough = if self.called == self.members.len() { needed.min(MAX_REPLIES_PER_WAIT) } else { 1 };
             let stuck = || self.calls.iter().flatten().all(|call| call.waits_for_itself());
             if let Err(why) = self_wait::wait(&*self.wait_point, (&self.ready, enough), self.wake_at(), stuck)

@@ -24,9 +24,6 @@ pub trait WaitPoint: Send + Sync {
     /// As [`WaitPoint::wait`].
     fn look(&self) -> Result<(), CallFailed>;
 
-    /// Sleeps a moment, so that replies arrive without waking anybody.
-    fn rest(&self) {}
-
     /// How many bytes of replies can arrive before any thread takes them in.
     fn room(&self) -> usize;
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Peer;
 use super::waiter::{Waiter, Wakes};
 use crate::env::Env;
+use crate::receive_buffers::ReceiveBuffers;
 use crate::{CallFailed, Kind, Ran, depart};
 
 /// What a thread needs to call, kept from one call to the next.
@@ -27,6 +28,8 @@ pub(super) struct Tools {
     pub(super) usual_arguments: usize,
     /// Room for what arrives, once the thread has led.
     pub(super) buffer: Box<[u8]>,
+    /// Earlier receive buffers, which results that came in them share.
+    pub(super) shared_buffers: ReceiveBuffers,
     pub(super) wakes: Wakes,
     /// Room for the peers whose calls are sent.
     pub(super) peers: Vec<Arc<Peer>>,
@@ -39,6 +42,7 @@ impl Tools {
             arguments: Vec::new(),
             usual_arguments: 0,
             buffer: Box::default(),
+            shared_buffers: ReceiveBuffers::default(),
             wakes: Wakes::default(),
             peers: Vec::new(),
         }

@@ -19,14 +19,12 @@ use super::{Endpoint, Peer};
 use crate::depart::{Departing, depart};
 use crate::env::{Received, Wait, train};
 use crate::lock;
+use crate::receive_buffers::{ReceiveBuffers, SharedBuffer};
 use crate::serving::WaitGuard;
 use crate::wait::NEVER;
 
 /// The most datagrams to take from the socket while timers are due: the rest waits its turn.
 const DRAIN: usize = 1024;
-
-/// The length of the buffer that is received into: longer than any datagram, so that none is cut.
-const BUFFER_BYTES: usize = 64 << 10;
 
 /// How long to keep off a socket that fails in a way that we do not know.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -48,7 +46,7 @@ impl<'a> Reception<'a> {
         let (earliest, look) = (endpoint.begin_lead(timer), look.unwrap_or(NEVER));
         let mut buffer = std::mem::take(&mut tools.buffer);
         if buffer.is_empty() {
-            buffer = vec![0; BUFFER_BYTES].into_boxed_slice();
+            buffer = ReceiveBuffers::buffer();
         }
         Reception { endpoint, buffer, earliest, look }
     }
@@ -280,9 +278,13 @@ impl Endpoint {
     ) {
         match *received {
             Ok(Received::Datagrams { ref from, len, each }) => {
+                let started = self.busy.load(Ordering::Relaxed) > 0;
+                let shared =
+                    if started { tools.shared_buffers.share(&mut reception.buffer, len) } else { None };
                 for place in train(len, each) {
-                    let datagram = &reception.buffer[place];
-                    let (timer, listed) = self.accept(time, from, datagram, mine.as_deref_mut(), tools);
+                    let datagram = &shared.as_deref().unwrap_or(&reception.buffer)[place];
+                    let (timer, listed) =
+                        self.accept(time, from, (datagram, shared.as_ref()), mine.as_deref_mut(), tools);
                     self.expect(&mut reception.earliest, timer, listed);
                 }
             }
@@ -338,12 +340,13 @@ impl Endpoint {
         }
     }
 
-    /// Takes in a datagram. Returns its conversation's next timer, and whether the peer is listed.
+    /// Takes in a datagram, and the receive buffer that it is in if results may share that. Returns its
+    /// conversation's next timer, and whether the peer is listed.
     fn accept(
         &self,
         now: Time,
         from: &SocketAddr,
-        datagram: &[u8],
+        (datagram, buffer): (&[u8], Option<&SharedBuffer>),
         mut mine: Option<&mut OwnCall<'_>>,
         tools: &mut Tools,
     ) -> (Option<Time>, bool) {
@@ -364,8 +367,9 @@ impl Endpoint {
             let busy = owners.any_started();
             // Calls that were left wait on, unless there is something else to be sent.
             let left = if state.left { state.conversation.ready() } else { 0 };
-            let sink =
-                &mut |event: Event<'_>| deliver(peer, owners, event, datagram, mine.as_deref_mut(), wakes);
+            let sink = &mut |event: Event<'_>| {
+                deliver(peer, owners, event, (datagram, buffer), mine.as_deref_mut(), wakes)
+            };
             state.conversation.receive(now, datagram, sink);
             self.count_busy(busy, owners);
             let quiet = state.conversation.is_quiet(left);
@@ -540,7 +544,8 @@ impl Endpoint {
             }
             let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
             let busy = owners.any_started();
-            let sink = &mut |event: Event<'_>| deliver(peer, owners, event, &[], mine.as_deref_mut(), wakes);
+            let sink =
+                &mut |event: Event<'_>| deliver(peer, owners, event, (&[], None), mine.as_deref_mut(), wakes);
             state.conversation.handle_timeout(now, sink);
             self.count_busy(busy, owners);
         }

@@ -13,10 +13,6 @@ use crate::wait::{Interrupt, Parker, ReadyList, ReadyToken, WaitPoint};
 /// Replies that come so soon one after the other are worth staying awake for.
 const CLOSE: Duration = Duration::from_micros(50);
 
-/// So long one who waits for very many replies sleeps, whatever comes; systems make more of it, as much again
-/// or so.
-const REST: Duration = Duration::from_micros(50);
-
 impl Started {
     /// Has the token rung when the call has ended; false if it has.
     pub(crate) fn poll_at(&self, endpoint: &Endpoint, peer: &Peer, token: ReadyToken) -> bool {
@@ -64,14 +60,6 @@ impl WaitPoint for Endpoint {
         self.attend(waiter).look(tools);
         caller.keep();
         Ok(())
-    }
-
-    fn rest(&self) {
-        let caller = Caller::take(&self.env);
-        if !caller.is_nested() {
-            caller.waiter.wait(Some(REST));
-        }
-        caller.keep();
     }
 
     fn room(&self) -> usize {

@@ -11,6 +11,7 @@ use super::Peer;
 use super::owners::{Owner, Owners};
 use super::waiter::Wakes;
 use crate::env::place;
+use crate::receive_buffers::SharedBuffer;
 
 /// Takes an outcome.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>);
@@ -133,15 +134,15 @@ impl<'a> OwnCall<'a> {
     }
 }
 
-/// Takes an event of a peer to its owner. The event comes from a datagram, or from a timer. `mine` is the
-/// receiving thread's call, to this peer or another. The end of a call is dropped if its caller's thread
+/// Takes an event of a peer to its owner. The event comes from a timer, or from a datagram, with the receive
+/// buffer that started calls may share. `mine` is the receiving thread's call, to this peer or another. The end of a call is dropped if its caller's thread
 /// panicked while it led.
 #[inline(always)]
 pub(super) fn deliver(
     peer: &Peer,
     owners: &mut Owners,
     event: Event<'_>,
-    datagram: &[u8],
+    (datagram, buffer): (&[u8], Option<&SharedBuffer>),
     mine: Option<&mut OwnCall<'_>>,
     wakes: &mut Wakes,
 ) {
@@ -153,11 +154,11 @@ pub(super) fn deliver(
             }
             match owner {
                 Some(Owner::Thread(waiter)) => {
-                    waiter.slot.end(outcome, arguments);
+                    waiter.slot.end(outcome, arguments, None);
                     wakes.waiters.push(waiter);
                 }
                 Some(Owner::Started(slot, watcher)) => {
-                    slot.end(outcome, arguments);
+                    slot.end(outcome, arguments, buffer);
                     wakes.add(watcher);
                 }
                 None if token == Owners::NOBODY && owners.was_abandoned(id) => {}

@@ -7,10 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use farcall_proto::client::Outcome;
 use farcall_proto::server::Finish;
 
+use crate::env::place;
 use crate::lock;
+use crate::receive_buffers::SharedBuffer;
 
 /// Longer bodies stand in a buffer, shorter ones in the outcome itself.
 const MAX_INLINE_BYTES: usize = 64;
+
+/// A shorter body is copied even if it could stay in the receive buffer.
+const MIN_SHARED_BYTES: usize = 1 << 10;
 
 /// The largest buffer that is used again. Longer bodies have one of their own.
 const MAX_KEPT_BYTES: usize = 64 << 10;
@@ -25,20 +30,23 @@ struct BufferedOutcome {
     len: u32,
     short: [u8; MAX_INLINE_BYTES],
     long: Vec<u8>,
+    /// The receive buffer that the body is still in, and where it begins there.
+    shared: Option<(SharedBuffer, u32)>,
 }
 
 impl Default for BufferedOutcome {
     fn default() -> BufferedOutcome {
-        BufferedOutcome { finish: None, len: 0, short: [0; MAX_INLINE_BYTES], long: Vec::new() }
+        BufferedOutcome { finish: None, len: 0, short: [0; MAX_INLINE_BYTES], long: Vec::new(), shared: None }
     }
 }
 
 impl BufferedOutcome {
-    /// Keeps an outcome. A long body is copied to `long`. If `long` is too small, it takes over the buffer of
-    /// `arguments`, which a call that succeeded no longer needs. A failure has no body: the arguments of the
-    /// call that failed stand in its place.
+    /// Keeps an outcome. A long body stays in its receive buffer if that may be shared. Otherwise it is copied
+    /// to `long`. If `long` is too small, it takes over the buffer of `arguments`, which a call that
+    /// succeeded no longer needs. A failure has no body: the arguments of the call that failed stand in its
+    /// place.
     #[inline]
-    fn put(&mut self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
+    fn put(&mut self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, buffer: Option<&SharedBuffer>) {
         let (finish, body) = match outcome {
             Outcome::Result(body) => (Finish::Result, body),
             Outcome::Exception(body) => (Finish::Exception, body),
@@ -53,6 +61,12 @@ impl BufferedOutcome {
             body if body.len() <= MAX_INLINE_BYTES => self.short[..body.len()].copy_from_slice(&body),
             Cow::Owned(body) => self.long = body,
             Cow::Borrowed(body) => {
+                if let Some(buffer) = buffer.filter(|_| body.len() >= MIN_SHARED_BYTES)
+                    && let Some(place) = place(buffer, body)
+                {
+                    self.shared = Some((buffer.clone(), place.start as u32));
+                    return;
+                }
                 // A very large buffer is not taken over: it would stay allocated as long as the thread or the
                 // result lives.
                 let room = arguments.capacity();
@@ -76,10 +90,12 @@ impl BufferedOutcome {
         if let Finish::Failed(failure) = finish {
             return Some((Outcome::Failed(*failure), std::mem::take(&mut self.long)));
         }
-        let body = match self.len as usize {
-            len if len <= MAX_INLINE_BYTES => Cow::Borrowed(&self.short[..len]),
-            len if len <= MAX_KEPT_BYTES => Cow::Borrowed(&self.long[..]),
-            _ => Cow::Owned(std::mem::take(&mut self.long)),
+        let len = self.len as usize;
+        let body = match &self.shared {
+            _ if len <= MAX_INLINE_BYTES => Cow::Borrowed(&self.short[..len]),
+            Some((buffer, at)) => Cow::Borrowed(&buffer[*at as usize..][..len]),
+            None if len <= MAX_KEPT_BYTES => Cow::Borrowed(&self.long[..]),
+            None => Cow::Owned(std::mem::take(&mut self.long)),
         };
         let is_result = matches!(finish, Finish::Result);
         Some((if is_result { Outcome::Result(body) } else { Outcome::Exception(body) }, Vec::new()))
@@ -99,9 +115,9 @@ pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
 impl ResultSlot {
     /// The outcome has come.
     #[inline]
-    pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>) {
+    pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, buffer: Option<&SharedBuffer>) {
         debug_assert!(!self.is_over(), "a call ends once");
-        lock(&self.kept).put(outcome, arguments);
+        lock(&self.kept).put(outcome, arguments, buffer);
         self.over.store(true, Ordering::Release);
     }
 
@@ -139,10 +155,10 @@ mod tests {
         let body = [7; 100];
         let result = || Outcome::Result(Cow::Borrowed(&body));
         let (mut kept, mut arguments) = (BufferedOutcome::default(), Vec::with_capacity(8 << 20));
-        kept.put(result(), &mut arguments);
+        kept.put(result(), &mut arguments, None);
         assert!(kept.long.capacity() <= MAX_KEPT_BYTES && arguments.capacity() >= 8 << 20);
         let (mut kept, mut arguments) = (BufferedOutcome::default(), Vec::with_capacity(4096));
-        kept.put(result(), &mut arguments);
+        kept.put(result(), &mut arguments, None);
         assert!(kept.long.capacity() >= 4096, "little room is used again");
         assert!(matches!(kept.take(), Some((Outcome::Result(taken), _)) if taken[..] == body));
     }

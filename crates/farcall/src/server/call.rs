@@ -18,6 +18,7 @@ use super::task::Serving;
 use crate::context;
 use crate::env::place;
 use crate::guard;
+use crate::receive_buffers::SharedBuffer;
 use crate::stub::{Dispatched, catch, panicked};
 use crate::workers::Pace;
 use crate::xdr::{Decoder, Encoder};
@@ -36,14 +37,11 @@ pub(crate) struct Work {
     pub(crate) back: Option<Arc<dyn Back>>,
 }
 
-/// Received bytes that several calls share.
-pub(super) type Train = Arc<Box<[u8]>>;
-
 enum Arguments {
     /// A range of the buffer of the worker that received them.
     Received(Range<usize>),
     /// A range of received bytes, which the calls in them share: the worker's former buffer, or a copy.
-    Shared(Train, Range<usize>),
+    Shared(SharedBuffer, Range<usize>),
     Kept(Vec<u8>),
 }
 
@@ -150,9 +148,9 @@ impl Work {
 
     /// Keeps the arguments of one of many calls that came together. The calls share the received bytes
     /// without a copy, because they are executed soon.
-    pub(super) fn share_arguments(&mut self, train: &Train) {
+    pub(super) fn share_arguments(&mut self, buffer: &SharedBuffer) {
         if let Arguments::Received(range) = &self.arguments {
-            self.arguments = Arguments::Shared(train.clone(), range.clone());
+            self.arguments = Arguments::Shared(buffer.clone(), range.clone());
         }
     }
 
@@ -202,7 +200,7 @@ impl Work {
         }
         let arguments = match &self.arguments {
             Arguments::Received(range) => &buffer[range.clone()],
-            Arguments::Shared(train, range) => &train[range.clone()],
+            Arguments::Shared(buffer, range) => &buffer[range.clone()],
             Arguments::Kept(bytes) => bytes,
         };
         if let (Some(spawn), Some(which)) = (self.exported.elsewhere(), self.which) {

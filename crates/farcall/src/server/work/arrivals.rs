@@ -7,48 +7,28 @@ use std::sync::Arc;
 use farcall_proto::ACCESSES;
 use farcall_proto::server::{CallKey, Incoming};
 
-use crate::server::call::{Origin, Train, Work};
+use crate::receive_buffers::{ReceiveBuffers, SharedBuffer};
+use crate::server::call::{Origin, Work};
 use crate::server::exported::Exported;
-
-/// A shorter datagram batch is copied. A longer one keeps the worker's receive buffer, and the worker takes
-/// another.
-const MIN_SHARED_BYTES: usize = 8 << 10;
-/// The most receive buffers that a worker has out for calls to share.
-const MAX_SHARED_BUFFERS: usize = 4;
 
 /// A worker's receive buffers.
 pub(super) struct Buffers {
     pub(super) received: Box<[u8]>,
     /// Earlier receive buffers, which calls that came in them share.
-    shared: Vec<Train>,
+    shared: ReceiveBuffers,
 }
 
 impl Buffers {
     pub(super) fn new() -> Buffers {
-        Buffers { received: buffer(), shared: Vec::new() }
+        Buffers { received: ReceiveBuffers::buffer(), shared: ReceiveBuffers::default() }
     }
 
-    /// Returns the first `len` received bytes, for the calls in them to share. Long ones are not copied: they
+    /// Returns the first `len` received bytes, for the calls in them to share. Few bytes are copied. More
     /// keep the buffer, and the worker takes another.
-    pub(super) fn share(&mut self, len: usize) -> Train {
-        let copy = |buffer: &[u8]| Arc::new(Box::from(&buffer[..len]));
-        if len < MIN_SHARED_BYTES {
-            return copy(&self.received);
-        }
-        let returned = self.shared.iter().position(|train| Arc::strong_count(train) == 1);
-        let returned = returned.and_then(|place| Arc::try_unwrap(self.shared.swap_remove(place)).ok());
-        if returned.is_none() && self.shared.len() == MAX_SHARED_BUFFERS {
-            return copy(&self.received);
-        }
-        let train = Arc::new(std::mem::replace(&mut self.received, returned.unwrap_or_else(buffer)));
-        self.shared.push(train.clone());
-        train
+    pub(super) fn share(&mut self, len: usize) -> SharedBuffer {
+        let shared = self.shared.share(&mut self.received, len);
+        shared.unwrap_or_else(|| Arc::new(Box::from(&self.received[..len])))
     }
-}
-
-/// Returns a buffer for all that one system call receives.
-fn buffer() -> Box<[u8]> {
-    vec![0; 64 << 10].into_boxed_slice()
 }
 
 /// The calls, accesses and cancels in the datagrams that a worker received last. All but `current` is empty

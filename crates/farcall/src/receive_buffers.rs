@@ -1,0 +1,62 @@
+//! Receive buffers that calls and results share with the thread that received them, instead of being copied.
+
+use std::sync::Arc;
+
+/// A receive buffer, and those that still read what came in it.
+pub(crate) type SharedBuffer = Arc<Box<[u8]>>;
+
+/// The length of a receive buffer: more than one system call receives.
+const BUFFER_BYTES: usize = 64 << 10;
+/// Fewer bytes that came together are copied.
+const MIN_SHARED_BYTES: usize = 8 << 10;
+/// The most receive buffers that one thread has out at a time.
+const MAX_SHARED_BUFFERS: usize = 4;
+
+/// The receive buffers that a thread has shared. It uses each one again when nothing reads it any more.
+#[derive(Default)]
+pub(crate) struct ReceiveBuffers(Vec<SharedBuffer>);
+
+impl ReceiveBuffers {
+    /// Returns a new receive buffer.
+    pub(crate) fn buffer() -> Box<[u8]> {
+        vec![0; BUFFER_BYTES].into_boxed_slice()
+    }
+
+    /// Shares the receive buffer in which `len` bytes came together, and puts another in its place. Returns
+    /// `None`, and changes nothing, if the bytes are too few, or if too many buffers are out.
+    pub(crate) fn share(&mut self, received: &mut Box<[u8]>, len: usize) -> Option<SharedBuffer> {
+        if len < MIN_SHARED_BYTES {
+            return None;
+        }
+        let unread = self.0.iter().position(|buffer| Arc::strong_count(buffer) == 1);
+        let unread = unread.and_then(|place| Arc::try_unwrap(self.0.swap_remove(place)).ok());
+        if unread.is_none() && self.0.len() == MAX_SHARED_BUFFERS {
+            return None;
+        }
+        let next = unread.unwrap_or_else(ReceiveBuffers::buffer);
+        let shared = Arc::new(std::mem::replace(received, next));
+        self.0.push(shared.clone());
+        Some(shared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_used_again_when_nothing_reads_it_any_more() {
+        let (mut buffers, mut received) = (ReceiveBuffers::default(), ReceiveBuffers::buffer());
+        assert!(buffers.share(&mut received, MIN_SHARED_BYTES - 1).is_none(), "few bytes are copied");
+        let mut readers = Vec::new();
+        for n in 1..=MAX_SHARED_BUFFERS {
+            received[0] = n as u8;
+            readers.push(buffers.share(&mut received, MIN_SHARED_BYTES).unwrap());
+        }
+        assert!(buffers.share(&mut received, MIN_SHARED_BYTES).is_none(), "too many are out");
+        readers.remove(1);
+        received[0] = 9;
+        let shared = buffers.share(&mut received, MIN_SHARED_BYTES).unwrap();
+        assert_eq!((shared[0], received[0]), (9, 2), "the second buffer takes the place of the shared one");
+    }
+}
