@@ -28,15 +28,24 @@ struct BufferedOutcome {
     /// The body's length, which has 32 bits on the wire. A body of at most [`MAX_INLINE_BYTES`] is in
     /// `short`.
     len: u32,
+    /// Where the body begins in `shared`.
+    at: u32,
     short: [u8; MAX_INLINE_BYTES],
     long: Vec<u8>,
-    /// The receive buffer that the body is still in, and where it begins there.
-    shared: Option<(SharedBuffer, u32)>,
+    /// The receive buffer that the body is still in.
+    shared: Option<SharedBuffer>,
 }
 
 impl Default for BufferedOutcome {
     fn default() -> BufferedOutcome {
-        BufferedOutcome { finish: None, len: 0, short: [0; MAX_INLINE_BYTES], long: Vec::new(), shared: None }
+        BufferedOutcome {
+            finish: None,
+            len: 0,
+            at: 0,
+            short: [0; MAX_INLINE_BYTES],
+            long: Vec::new(),
+            shared: None,
+        }
     }
 }
 
@@ -64,7 +73,7 @@ impl BufferedOutcome {
                 if let Some(buffer) = buffer.filter(|_| body.len() >= MIN_SHARED_BYTES)
                     && let Some(place) = place(buffer, body)
                 {
-                    self.shared = Some((buffer.clone(), place.start as u32));
+                    (self.shared, self.at) = (Some(buffer.clone()), place.start as u32);
                     return;
                 }
                 // A very large buffer is not taken over: it would stay allocated as long as the thread or the
@@ -93,7 +102,7 @@ impl BufferedOutcome {
         let len = self.len as usize;
         let body = match &self.shared {
             _ if len <= MAX_INLINE_BYTES => Cow::Borrowed(&self.short[..len]),
-            Some((buffer, at)) => Cow::Borrowed(&buffer[*at as usize..][..len]),
+            Some(buffer) => Cow::Borrowed(&buffer[self.at as usize..][..len]),
             None if len <= MAX_KEPT_BYTES => Cow::Borrowed(&self.long[..]),
             None => Cow::Owned(std::mem::take(&mut self.long)),
         };
