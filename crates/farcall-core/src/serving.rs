@@ -15,16 +15,10 @@ pub trait WorkerPool: Send + Sync {
     fn may_wait(&self) -> Result<(), CallFailed>;
     /// Says that this thread begins to wait, and does not count as a worker meanwhile. Returns false if it
     /// waits already.
-    fn begin_wait(&self) -> bool;
-    /// Begins a wait if this thread may wait, in one step: however many threads ask at once, no more wait
-    /// than may. Returns as [`WorkerPool::begin_wait`] does.
     ///
     /// # Errors
-    /// As [`WorkerPool::may_wait`].
-    fn try_begin_wait(&self) -> Result<bool, CallFailed> {
-        self.may_wait()?;
-        Ok(self.begin_wait())
-    }
+    /// As [`WorkerPool::may_wait`], when `limited`: however many threads ask at once, no more wait than may.
+    fn begin_wait(&self, limited: bool) -> Result<bool, CallFailed>;
     /// Says that this thread waits no longer.
     fn end_wait(&self);
 }
@@ -103,7 +97,7 @@ pub fn may_wait() -> Result<(), CallFailed> {
 /// count as a worker meanwhile, and another receives if need be.
 #[inline(always)]
 pub fn wait_guard() -> WaitGuard {
-    WaitGuard(pool().filter(|pool| pool.begin_wait()))
+    WaitGuard(pool().filter(|pool| pool.begin_wait(false).unwrap_or(false)))
 }
 
 /// Begins a wait as [`wait_guard`] does, if this thread may wait.
@@ -113,7 +107,7 @@ pub fn wait_guard() -> WaitGuard {
 #[inline(always)]
 pub fn try_wait_guard() -> Result<WaitGuard, CallFailed> {
     let Some(pool) = pool() else { return Ok(WaitGuard(None)) };
-    let begins = pool.try_begin_wait()?;
+    let begins = pool.begin_wait(true)?;
     Ok(WaitGuard(begins.then_some(pool)))
 }
 

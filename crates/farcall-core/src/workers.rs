@@ -4,6 +4,7 @@
 //! pool      which threads of a carrier receive, execute and rest, and the budget of threads of a server
 //! carrier   what a pool asks of its carrier, and how a thread is started
 //! watch     what the watchdog of a pool finds
+//! usual     how long a procedure takes, and so whether it is quick
 //! jobs      threads that run what they are given, where nobody receives
 //! ```
 //!
@@ -28,6 +29,7 @@ mod jobs;
 mod pool;
 #[cfg(test)]
 mod tests;
+mod usual;
 mod watch;
 
 mod sync {
@@ -37,5 +39,6 @@ mod sync {
 
 pub use carrier::{Carrier, replace, run, start};
 pub use jobs::{Job, Jobs, Refused};
-pub use pool::{Pace, Plan, Pool, Quota, Replacement, Rested, Threads, Worker};
-pub use watch::{Rare, Watch};
+pub use pool::{MayNotWait, Pace, Plan, Pool, Quota, Replacement, Rested, Threads, Worker};
+pub use usual::UsualTime;
+pub use watch::{Found, Habit, Watch};

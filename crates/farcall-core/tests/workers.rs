@@ -64,7 +64,7 @@ use loom::thread::{self, JoinHandle};
 
 use env::{Event, Time};
 use pool::{Pace, Plan, Pool, Replacement, Rested, Threads, Worker};
-use watch::{Rare, Watch};
+use watch::{Habit, Watch};
 
 /// An event. Of waits with a time limit so many are over at once if nothing has happened; the others last.
 struct Flag {
@@ -107,8 +107,8 @@ struct Call {
     is_deferred_work: bool,
 }
 
-/// When calls are too rare for the watchdog.
-const RARE: Rare = Rare { calls: 8, looks: 8 };
+/// How the watchdog looks after the pool.
+const HABIT: Habit = Habit { nap: Duration::from_micros(100), calls: 8, looks: 8, finds_long: false };
 
 const QUICK: Call = Call { pace: Pace::Quick, waits_for: None, says_so: false, is_deferred_work: false };
 const ANY: Call = Call { pace: Pace::Any, ..QUICK };
@@ -253,20 +253,11 @@ impl Server {
 
     /// `Server::run_watchdog`: the watchdog's life.
     fn run_watchdog(self: Arc<Self>) {
+        let mut watch = Watch::new(HABIT);
         while !self.is_stopped() {
-            if !self.core.lock().unwrap().pool.is_guarded() {
-                self.watchdog.wait(None);
-                continue;
-            }
-            let mut watch = Watch::new(&self.core.lock().unwrap().pool, RARE);
-            while !watch.is_over() {
-                self.watchdog.wait(Some(watch.nap()));
-                if self.is_stopped() {
-                    return;
-                }
-                let replacement = watch.look(&mut self.core.lock().unwrap().pool);
-                replacement.into_iter().for_each(|replacement| self.replace(replacement));
-            }
+            let found = watch.look(&mut self.core.lock().unwrap().pool);
+            found.replacement.into_iter().for_each(|replacement| self.replace(replacement));
+            self.watchdog.wait(watch.nap());
         }
     }
 
@@ -350,12 +341,12 @@ impl Server {
         if !says_so {
             return self.wait_for(other);
         }
-        if self.core.lock().unwrap().pool.is_last() {
+        if self.core.lock().unwrap().pool.may_wait().is_err() {
             return;
         }
         let (replacement, wake) = {
             let mut core = self.core.lock().unwrap();
-            assert!(core.pool.begin_wait(worker));
+            assert!(core.pool.begin_wait(worker, false).unwrap());
             match core.pool.replace_waiting() {
                 None if !core.queue.is_empty() => core.assign_queue(&self.calls),
                 replacement => (replacement, false),
@@ -397,7 +388,7 @@ impl Core {
     ) -> Option<(usize, Plan)> {
         loop {
             let call = self.queue.pop_front()?;
-            match self.pool.plan(worker, 0, calls[call].pace, Time::default()) {
+            match self.pool.plan(worker, 0, calls[call].pace, Time::default) {
                 Plan::Queue => {
                     self.queue.push_front(call);
                     return None;
@@ -474,4 +465,11 @@ fn whoever_ends_because_it_rested_for_long_was_not_called() {
 fn a_thread_that_ran_deferred_work_receives_again_even_if_no_call_may_begin() {
     let pool = || Pool::new(1, Threads::new(4)).in_pairs();
     check_pool(1, pool, 0, [ANY.waits_for(2), BLOCKING, DEFERRED_WORK]);
+}
+
+/// The thread that waits is not part of the budget, which has room for one more then.
+#[test]
+fn a_thread_that_waits_beside_the_budget_is_replaced() {
+    let pool = || Pool::new(usize::MAX, Threads::besides_waiting(1, 2)).always_in_pairs();
+    check_pool(1, pool, 0, [QUICK.calls(1), QUICK.calls(2), QUICK]);
 }

@@ -70,14 +70,14 @@ use crate::wire::record;
 use datagrams::Datagrams;
 use duplicates::Duplicates;
 use mapper::{Mapper, Offered};
-use pool::Pool;
+use pool::Workers;
 use programs::Programs;
 use shorts::Shorts;
 use streams::{StreamLimits, Streams};
 
 /// Programs that are being served, until it is dropped.
 pub struct Server {
-    pool: Arc<Pool>,
+    workers: Arc<Workers>,
     streams: Option<Arc<Streams>>,
     programs: Arc<Programs>,
     addresses: Vec<(Transport, SocketAddr)>,
@@ -159,7 +159,7 @@ impl Drop for Server {
         self.each_place(|mapper, program, version, stream, address| {
             mapper.unregister(program, version, stream, address);
         });
-        self.pool.stop();
+        self.workers.stop();
         if let Some(streams) = &self.streams {
             streams.close();
         }
@@ -405,10 +405,10 @@ impl ServerBuilder {
         self.programs.duplicates = self.retention.map(Duplicates::new);
         let (env, spin) = (System::current(), self.limits.spin);
         let programs = Arc::new(self.programs);
-        let pool = Pool::new(env.clone(), self.workers, self.waiting);
-        pool.start_watchdog()?;
+        let workers = Workers::new(env.clone(), self.workers, self.waiting, streams::LINGER.max(spin));
+        workers.start_watchdog()?;
         let mut server = Server {
-            pool,
+            workers,
             streams: None,
             programs,
             addresses: Vec::new(),
@@ -440,8 +440,11 @@ impl ServerBuilder {
         }
         for socket in sockets {
             server.addresses.push((Transport::Udp, socket.local_address()));
-            let datagrams = Datagrams::new(env.clone(), socket, spin, &server.pool, &server.programs);
-            server.pool.receive_at(Arc::new(datagrams))?;
+            let datagrams = Datagrams::new(env.clone(), socket, &server.workers, &server.programs);
+            // To look after one thread that spins costs less than to have two spin.
+            let pool = server.workers.pool();
+            let pool = if spin.is_zero() { pool.in_pairs() } else { pool };
+            server.workers.receive_at(Arc::new(datagrams), pool)?;
         }
         for listener in &listeners {
             if let Some(address) = listener.local_address() {
@@ -449,9 +452,9 @@ impl ServerBuilder {
             }
         }
         if !listeners.is_empty() {
-            let streams = Streams::new(env, listeners, self.limits, &server.pool, &server.programs)?;
+            let streams = Streams::new(env, listeners, self.limits, &server.workers, &server.programs)?;
             server.streams = Some(streams.clone());
-            server.pool.receive_at(streams)?;
+            server.workers.receive_at(streams, server.workers.pool().always_in_pairs())?;
         }
         if let Some(rpcbind) = self.rpcbind {
             let is_stream = |transport: &Transport| *transport == Transport::Tcp;

@@ -21,7 +21,7 @@ use super::ended::Ended;
 use super::interface::{AsyncServer, Interface};
 use crate::context::enter_near;
 use crate::given_up::GivenUp;
-use crate::workers::{Jobs, Refused};
+use crate::workers::{Jobs, Refused, Threads};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, System, guard, lock};
 
@@ -54,7 +54,12 @@ use crate::{CallFailed, Kind, Ran, System, guard, lock};
 /// # }
 /// ```
 pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
-    let jobs = Jobs::new(Arc::new(System), "farcall-local", MAX_THREADS, MAX_QUEUED_CALLS);
+    let jobs = Jobs::new(
+        Arc::new(System),
+        "farcall-local",
+        Threads::besides_waiting(MAX_THREADS, 0),
+        MAX_QUEUED_CALLS,
+    );
     Binding::new(Arc::new(Local { server, jobs })).into()
 }
 

@@ -1,23 +1,26 @@
-//! What a pool asks of the carrier whose calls its threads receive, and how a thread of it is started.
+//! What a pool asks of the carrier whose calls its threads receive, and how a thread is started.
 
 use std::io;
 use std::sync::Arc;
 
-use super::{Pool, Replacement, Worker};
-use crate::context::{self, CallServer};
+use super::pool::MayNotWait;
+use super::{Job, Pool, Replacement, Watch, Worker};
+use crate::env::Env;
 use crate::serving::WorkerPool;
 use crate::{CallFailed, Kind, Ran};
 
-/// What receives calls for a pool: a socket, or a session through shared memory.
+/// What receives calls for a pool: a socket, a session through shared memory, or the connections of a server.
 pub trait Carrier: Send + Sync + Sized + 'static {
     /// The name of its threads.
     const THREAD: &'static str;
 
-    /// What serves the calls that the threads execute.
-    fn call_server(self: &Arc<Self>) -> Arc<dyn CallServer>;
+    fn env(&self) -> &Arc<dyn Env>;
 
     /// Acts on the pool, under the lock that guards it.
     fn with_pool<R>(&self, act: impl FnOnce(&mut Pool) -> R) -> R;
+
+    /// Makes this thread serve the carrier's calls from now on, as a worker of `pool`.
+    fn enter(self: &Arc<Self>, pool: Arc<dyn WorkerPool>);
 
     /// A worker's life: it receives, executes and rests, until the carrier stops or nobody needs it.
     fn live(self: &Arc<Self>, worker: &Arc<Worker>);
@@ -25,13 +28,40 @@ pub trait Carrier: Send + Sync + Sized + 'static {
     /// Wakes the thread that looks after lone receivers.
     fn wake_watchdog(&self);
 
+    /// Has a thread run the life of a worker.
+    ///
+    /// # Errors
+    /// When there can be no more threads.
+    fn spawn(&self, life: Job) -> io::Result<()> {
+        self.env().spawn(Self::THREAD, life)
+    }
+
     /// Notes that an executing thread begins to wait in a call of its own, and has another thread receive.
     /// Returns false if the thread waits already.
-    fn begin_wait(self: &Arc<Self>, worker: &Worker) -> bool {
-        let begun = self.with_pool(|pool| pool.begin_wait(worker).then(|| pool.replace_waiting()));
-        let Some(replacement) = begun else { return false };
+    ///
+    /// # Errors
+    /// As [`Pool::begin_wait`].
+    fn begin_wait(self: &Arc<Self>, worker: &Worker, limited: bool) -> Result<bool, MayNotWait> {
+        let begun = self.with_pool(|pool| {
+            let begun = pool.begin_wait(worker, limited)?;
+            Ok(begun.then(|| pool.replace_waiting()))
+        })?;
+        let Some(replacement) = begun else { return Ok(false) };
         replacement.into_iter().for_each(|replacement| replace(self, replacement));
-        true
+        Ok(true)
+    }
+
+    /// Notes that the thread waits no longer.
+    fn end_wait(&self, worker: &Worker) {
+        self.with_pool(|pool| pool.end_wait(worker));
+    }
+
+    /// Looks at the pool as its watchdog does, and has another thread receive if need be. Returns the threads
+    /// that have executed the same call since the last look.
+    fn look(self: &Arc<Self>, watch: &mut Watch) -> Vec<Arc<Worker>> {
+        let found = self.with_pool(|pool| watch.look(pool));
+        found.replacement.into_iter().for_each(|replacement| replace(self, replacement));
+        found.long
     }
 }
 
@@ -53,15 +83,14 @@ pub fn replace<C: Carrier>(carrier: &Arc<C>, replacement: Replacement) {
 /// When there can be no more threads.
 pub fn start<C: Carrier>(carrier: &Arc<C>) -> io::Result<()> {
     let run_in_thread = carrier.clone();
-    carrier.call_server().env().spawn(C::THREAD, Box::new(move || run(&run_in_thread)))
+    carrier.spawn(Box::new(move || run(&run_in_thread)))
 }
 
 /// Makes this thread a worker that the pool has counted already, until its life as one ends.
 pub fn run<C: Carrier>(carrier: &Arc<C>) {
-    let server = carrier.call_server();
-    let worker = Worker::new(server.env().event());
+    let worker = Worker::new(carrier.env().event());
     carrier.with_pool(|pool| pool.register(&worker));
-    context::serve_in_thread(server, Arc::new(Member { carrier: carrier.clone(), worker: worker.clone() }));
+    carrier.enter(Arc::new(Member { carrier: carrier.clone(), worker: worker.clone() }));
     carrier.live(&worker);
 }
 
@@ -73,18 +102,26 @@ struct Member<C> {
 
 impl<C: Carrier> WorkerPool for Member<C> {
     fn may_wait(&self) -> Result<(), CallFailed> {
-        let refused = self.carrier.with_pool(|pool| pool.is_last().then(|| pool.max_threads()));
-        let Some(max) = refused else { return Ok(()) };
-        let why =
-            format!("this is the last of the server's {max} threads (FARCALL_THREADS): it must not wait");
-        Err(CallFailed::new(Kind::Overloaded, Ran::No).because(why))
+        Ok(self.carrier.with_pool(|pool| pool.may_wait())?)
     }
 
-    fn begin_wait(&self) -> bool {
-        self.carrier.begin_wait(&self.worker)
+    fn begin_wait(&self, limited: bool) -> Result<bool, CallFailed> {
+        Ok(self.carrier.begin_wait(&self.worker, limited)?)
     }
 
     fn end_wait(&self) {
-        self.carrier.with_pool(|pool| pool.end_wait(&self.worker));
+        self.carrier.end_wait(&self.worker);
+    }
+}
+
+impl From<MayNotWait> for CallFailed {
+    fn from(why: MayNotWait) -> CallFailed {
+        let why = match why {
+            MayNotWait::Last(max) => {
+                format!("this is the last of the server's {max} threads (FARCALL_THREADS): it must not wait")
+            }
+            MayNotWait::Enough => "too many procedures of this server wait in calls of their own".into(),
+        };
+        CallFailed::new(Kind::Overloaded, Ran::No).because(why)
     }
 }

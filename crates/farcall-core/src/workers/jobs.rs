@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::pool::IDLE;
+use super::pool::{IDLE, Threads};
 use crate::env::{Condition, Env};
-use crate::guard;
+use crate::serving::WorkerPool;
+use crate::{CallFailed, guard};
 
 /// What a thread is given to run.
 pub type Job = Box<dyn FnOnce() + Send>;
@@ -18,17 +19,17 @@ pub struct Jobs {
     /// The name of the threads.
     name: &'static str,
     max_queued: usize,
+    /// How many threads there may be.
+    budget: Arc<Threads>,
     state: Mutex<State>,
     /// There is a job, or there will be none any more.
     changed: Condition,
-    /// How many threads run a job. Written under the lock of the state.
-    busy: AtomicUsize,
 }
 
+#[derive(Default)]
 struct State {
     queue: VecDeque<Job>,
     threads: usize,
-    max_threads: usize,
     /// Threads that wait for a job.
     idle: usize,
     closed: bool,
@@ -43,17 +44,16 @@ pub enum Refused {
 }
 
 impl Jobs {
-    pub fn new(env: Arc<dyn Env>, name: &'static str, max_threads: usize, max_queued: usize) -> Arc<Jobs> {
-        let queue = VecDeque::new();
-        let state = Mutex::new(State { queue, threads: 0, max_threads, idle: 0, closed: false });
-        Arc::new(Jobs {
-            env,
-            name,
-            max_queued,
-            state,
-            changed: Condition::default(),
-            busy: AtomicUsize::new(0),
-        })
+    /// No threads yet. There may be as many as the budget allows.
+    pub fn new(env: Arc<dyn Env>, name: &'static str, budget: Arc<Threads>, max_queued: usize) -> Arc<Jobs> {
+        let (state, changed) = (Mutex::default(), Condition::default());
+        Arc::new(Jobs { env, name, max_queued, budget, state, changed })
+    }
+
+    /// What a thread of these joins that serves a call by its job, so that it does not count while it waits in
+    /// a call of its own.
+    pub fn member(self: &Arc<Self>) -> Arc<dyn WorkerPool> {
+        Arc::new(Member { jobs: self.clone(), waits: AtomicBool::new(false) })
     }
 
     /// Has a thread run a job. Never waits.
@@ -79,23 +79,18 @@ impl Jobs {
         Err(Refused::NoThread(why))
     }
 
-    /// Allows one thread more, because another will wait for something else.
-    pub fn allow_one_more(self: &Arc<Self>) {
+    /// Finds a thread for what is queued, because there may be one more.
+    fn look(self: &Arc<Self>) {
         let mut state = self.lock();
-        state.max_threads += 1;
         // If no thread can be started, those that there are run what is queued.
         let _ = if state.queue.is_empty() { Ok(()) } else { self.find_thread(&mut state) };
     }
 
-    /// Takes back what [`Jobs::allow_one_more`] allowed. Threads that there are go on.
-    pub fn allow_one_fewer(&self) {
-        self.lock().max_threads -= 1;
-    }
-
     /// How many threads run a job.
-    #[inline]
-    pub fn busy(&self) -> usize {
-        self.busy.load(Ordering::Relaxed)
+    #[cfg(test)]
+    pub(super) fn busy(&self) -> usize {
+        let state = self.lock();
+        state.threads - state.idle
     }
 
     /// Takes no more jobs. Queued jobs are still run.
@@ -117,18 +112,14 @@ impl Jobs {
             self.changed.notify_one();
             return Ok(());
         }
-        if state.threads >= state.max_threads {
+        if !self.budget.take() {
             return Ok(());
         }
         let jobs = self.clone();
-        self.env.spawn(self.name, Box::new(move || jobs.work()))?;
+        let spawned = self.env.spawn(self.name, Box::new(move || jobs.work()));
+        spawned.inspect_err(|_| self.budget.give_back())?;
         state.threads += 1;
-        self.count_busy(state);
         Ok(())
-    }
-
-    fn count_busy(&self, state: &State) {
-        self.busy.store(state.threads - state.idle, Ordering::Relaxed);
     }
 
     /// A thread's life.
@@ -150,21 +141,47 @@ impl Jobs {
                 break;
             }
             state.idle += 1;
-            self.count_busy(&state);
             let notified;
             (state, notified) = self.changed.wait(&self.env, &self.state, state, Some(IDLE));
             state.idle -= 1;
-            self.count_busy(&state);
             if !notified && state.queue.is_empty() {
                 break;
             }
         }
         state.threads -= 1;
-        self.count_busy(&state);
+        self.budget.give_back();
         None
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A thread whose job serves a call, as the calls see it that it makes itself.
+struct Member {
+    jobs: Arc<Jobs>,
+    /// Only that thread reads and writes it.
+    waits: AtomicBool,
+}
+
+impl WorkerPool for Member {
+    fn may_wait(&self) -> Result<(), CallFailed> {
+        Ok(self.jobs.budget.may_wait()?)
+    }
+
+    fn begin_wait(&self, limited: bool) -> Result<bool, CallFailed> {
+        if self.waits.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        self.jobs.budget.begin_wait(limited)?;
+        self.waits.store(true, Ordering::Relaxed);
+        self.jobs.look();
+        Ok(true)
+    }
+
+    fn end_wait(&self) {
+        self.waits.store(false, Ordering::Relaxed);
+        self.jobs.budget.end_wait();
     }
 }

@@ -17,8 +17,10 @@ pub struct Worker {
     called: AtomicBool,
     /// What the thread does: one of the constants below. Read and written under the pool's lock.
     does: AtomicU8,
-    /// The thread was in the same call at the watchdog's last look at the queue.
-    seen: AtomicBool,
+    /// Odd while the thread executes a call. Written by that thread alone.
+    turn: AtomicU64,
+    /// What `turn` was when the watchdog last looked for long calls.
+    seen: AtomicU64,
     /// The number of the host whose call the thread executes; 0 if the call came from no host.
     host: AtomicU64,
 }
@@ -54,8 +56,34 @@ pub enum Rested {
 
 impl Worker {
     pub fn new(event: Arc<dyn Event>) -> Arc<Worker> {
-        let (called, does, seen) = (AtomicBool::new(false), AtomicU8::new(NOTHING), AtomicBool::new(false));
-        Arc::new(Worker { event, called, does, seen, host: AtomicU64::new(0) })
+        let (called, does) = (AtomicBool::new(false), AtomicU8::new(NOTHING));
+        let [turn, seen, host] = [(); 3].map(|()| AtomicU64::new(0));
+        Arc::new(Worker { event, called, does, turn, seen, host })
+    }
+
+    /// Notes that the thread begins a call. A thread does that by itself if it executes several calls in a row
+    /// without asking its pool.
+    #[inline(always)]
+    pub fn begin_call(&self) {
+        self.turn.store((self.turn.load(Ordering::Relaxed) + 1) | 1, Ordering::Relaxed);
+    }
+
+    /// Notes that the thread executes no call, until it begins the next.
+    #[inline(always)]
+    pub fn end_call(&self) {
+        self.turn.store((self.turn.load(Ordering::Relaxed) + 1) & !1, Ordering::Relaxed);
+    }
+
+    /// Whether the watchdog has found the thread in the same call at two looks, since it received.
+    #[inline]
+    pub fn is_long(&self) -> bool {
+        self.does.load(Ordering::Relaxed) & !WAITS == IS_PARKED
+    }
+
+    /// Whether the thread executes a call that does not wait in a call of its own.
+    fn computes(&self) -> bool {
+        let does = self.does.load(Ordering::Relaxed);
+        does != NOTHING && does < WAITS && self.turn.load(Ordering::Relaxed) % 2 == 1
     }
 
     /// Has a resting thread look whether its carrier has stopped.
@@ -90,21 +118,70 @@ impl Worker {
 pub struct Threads {
     max: usize,
     taken: AtomicUsize,
+    /// How many more threads may wait in calls of their own, if such threads are not part of `max`; and how
+    /// many do.
+    max_waiting: Option<usize>,
+    waiting: AtomicUsize,
 }
 
 impl Threads {
     /// A budget of at most `max` threads, which include one that receives.
     pub fn new(max: usize) -> Arc<Threads> {
-        Arc::new(Threads { max: max.max(2) - 1, taken: AtomicUsize::new(0) })
+        Threads::make(max.max(2) - 1, None)
+    }
+
+    /// A budget of at most `max` threads, besides those that wait in calls of their own. Of these there may be
+    /// `max_waiting`.
+    pub fn besides_waiting(max: usize, max_waiting: usize) -> Arc<Threads> {
+        Threads::make(max.max(1), Some(max_waiting))
+    }
+
+    fn make(max: usize, max_waiting: Option<usize>) -> Arc<Threads> {
+        let [taken, waiting] = [(); 2].map(|()| AtomicUsize::new(0));
+        Arc::new(Threads { max, taken, max_waiting, waiting })
     }
 
     /// How many threads there may be.
     pub fn max(&self) -> usize {
-        self.max + 1
+        self.max.saturating_add(1)
     }
 
-    fn take(&self) -> bool {
-        let more = |taken| (taken < self.max).then_some(taken + 1);
+    /// Whether more than half of the threads are taken.
+    #[inline]
+    pub fn is_half_taken(&self) -> bool {
+        self.left() < self.max / 2
+    }
+
+    /// How many threads there may be, with those that wait besides.
+    #[inline]
+    fn allowed(&self) -> usize {
+        self.max.saturating_add(self.waiting.load(Ordering::Relaxed))
+    }
+
+    /// Whether one more thread may wait, of those that are not part of the budget.
+    pub(super) fn may_wait(&self) -> Result<(), MayNotWait> {
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        if self.max_waiting.is_none_or(|max| waiting < max) { Ok(()) } else { Err(MayNotWait::Enough) }
+    }
+
+    /// Counts one more thread that waits, if it is not part of the budget: when `limited`, only if one more
+    /// may.
+    pub(super) fn begin_wait(&self, limited: bool) -> Result<(), MayNotWait> {
+        let Some(max) = self.max_waiting else { return Ok(()) };
+        let more = |waiting| (!limited || waiting < max).then_some(waiting + 1);
+        let begun = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        begun.map_or(Err(MayNotWait::Enough), |_| Ok(()))
+    }
+
+    pub(super) fn end_wait(&self) {
+        if self.max_waiting.is_some() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn take(&self) -> bool {
+        let allowed = self.allowed();
+        let more = |taken| (taken < allowed).then_some(taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
@@ -113,12 +190,12 @@ impl Threads {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn give_back(&self) {
+    pub(super) fn give_back(&self) {
         self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn left(&self) -> usize {
-        self.max.saturating_sub(self.taken.load(Ordering::Relaxed))
+        self.allowed().saturating_sub(self.taken.load(Ordering::Relaxed))
     }
 
     /// Returns how many threads are kept for hosts whose calls hold few, and how many a host's calls may hold
@@ -162,6 +239,8 @@ pub struct Pool {
     guarded: bool,
     /// Two threads receive while the watchdog sleeps.
     in_pairs: bool,
+    /// They do also while it is awake.
+    always_in_pairs: bool,
     rate: Rate,
 }
 
@@ -202,6 +281,15 @@ pub enum Replacement {
     New,
 }
 
+/// Why a thread may not wait in a call of its own.
+#[derive(Debug)]
+pub enum MayNotWait {
+    /// It is the last one that could receive, of so many.
+    Last(usize),
+    /// As many threads wait already as may.
+    Enough,
+}
+
 /// What a receiving thread does with a call.
 pub enum Plan {
     /// Execute it. If there is a replacement, that thread receives meanwhile.
@@ -228,6 +316,7 @@ impl Pool {
             progress: 0,
             guarded: false,
             in_pairs: false,
+            always_in_pairs: false,
             rate: Rate { calls: 0, since: Time::default() },
         }
     }
@@ -235,6 +324,12 @@ impl Pool {
     /// Makes two threads receive while calls are rare, so that one of them may execute whatever comes.
     pub fn in_pairs(mut self) -> Pool {
         self.in_pairs = true;
+        self
+    }
+
+    /// Makes two threads receive, however fast calls come.
+    pub fn always_in_pairs(mut self) -> Pool {
+        self.always_in_pairs = true;
         self
     }
 
@@ -301,6 +396,15 @@ impl Pool {
         self.executing + self.parked == 0
     }
 
+    /// How many threads execute calls that do not wait in calls of their own, and how many of these calls came
+    /// from the host of that number.
+    pub fn computing(&self, host: u64) -> (usize, usize) {
+        let computing = self.workers.iter().filter(|worker| worker.computes());
+        computing.fold((0, 0), |(all, own), worker| {
+            (all + 1, own + usize::from(worker.host.load(Ordering::Relaxed) == host))
+        })
+    }
+
     /// How many threads the whole server may have.
     pub fn max_threads(&self) -> usize {
         self.staff.budget.max()
@@ -325,7 +429,7 @@ impl Pool {
     /// Returns what a receiving thread is to do with a call that came at about `now` from the host of that
     /// number. The number is 0 if the call came from no host.
     #[inline(always)]
-    pub fn plan(&mut self, worker: &Worker, host: u64, pace: Pace, now: Time) -> Plan {
+    pub fn plan(&mut self, worker: &Worker, host: u64, pace: Pace, now: impl FnOnce() -> Time) -> Plan {
         worker.host.store(host, Ordering::Relaxed);
         if pace == Pace::Quick && self.receiving == 1 {
             self.guard(worker)
@@ -346,6 +450,13 @@ impl Pool {
         Plan::Execute(None)
     }
 
+    /// Has a receiving thread execute what came, guarded by the watchdog even if other threads receive.
+    #[inline]
+    pub fn plan_guarded(&mut self, worker: &Worker) -> Plan {
+        worker.host.store(0, Ordering::Relaxed);
+        self.guard(worker)
+    }
+
     #[inline(always)]
     fn guard(&mut self, worker: &Worker) -> Plan {
         self.begin(worker, EXECUTES);
@@ -355,7 +466,7 @@ impl Pool {
 
     /// The plan for a call that is not quick, or that is executed while other threads receive.
     #[inline(never)]
-    fn plan_beside(&mut self, worker: &Worker, host: u64, pace: Pace, now: Time) -> Plan {
+    fn plan_beside(&mut self, worker: &Worker, host: u64, pace: Pace, now: impl FnOnce() -> Time) -> Plan {
         let others = self.receiving - 1;
         if pace == Pace::Quick && !self.guarded && self.is_brisk(now) {
             return self.guard(worker);
@@ -385,11 +496,12 @@ impl Pool {
     /// is cheaper to look after one receiver than to change between two.
     #[cold]
     #[inline(never)]
-    fn is_brisk(&mut self, now: Time) -> bool {
+    fn is_brisk(&mut self, now: impl FnOnce() -> Time) -> bool {
         self.rate.calls += 1;
         if self.rate.calls < BRISK.0 || !self.in_pairs {
             return false;
         }
+        let now = now();
         let former = std::mem::replace(&mut self.rate, Rate { calls: 0, since: now });
         now.since(former.since) < BRISK.1
     }
@@ -403,7 +515,7 @@ impl Pool {
             self.hold(worker);
         }
         worker.does.store(does, Ordering::Relaxed);
-        worker.seen.store(false, Ordering::Relaxed);
+        worker.begin_call();
     }
 
     /// A thread that executed receives again.
@@ -416,6 +528,7 @@ impl Pool {
             self.let_go(worker);
         }
         worker.does.store(NOTHING, Ordering::Relaxed);
+        worker.end_call();
         self.receiving += 1;
     }
 
@@ -488,9 +601,22 @@ impl Pool {
         self.all_wait() && self.is_full()
     }
 
-    /// Whether no thread would receive if one that executes began to wait.
-    pub fn is_last(&self) -> bool {
-        self.receiving == 0 && self.is_full()
+    /// Whether one thread more may begin to wait in a call of its own. If the budget counts such threads, the
+    /// last one may not that could receive.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub fn may_wait(&self) -> Result<(), MayNotWait> {
+        if self.staff.budget.max_waiting.is_none() && self.receiving == 0 && self.is_full() {
+            return Err(MayNotWait::Last(self.max_threads()));
+        }
+        self.staff.budget.may_wait()
+    }
+
+    /// Whether each thread executes, or waits in a call of its own.
+    pub fn all_execute(&self) -> bool {
+        let executes = |worker: &&Arc<Worker>| worker.does.load(Ordering::Relaxed) != NOTHING;
+        self.workers.iter().filter(executes).count() == self.staff.count
     }
 
     /// Notes that the watchdog is about to sleep. Returns the thread that is to receive besides.
@@ -502,7 +628,7 @@ impl Pool {
     /// How many threads are to receive.
     #[inline]
     fn enough(&self) -> usize {
-        if self.guarded || !self.in_pairs { 1 } else { 2 }
+        if self.always_in_pairs || (self.in_pairs && !self.guarded) { 2 } else { 1 }
     }
 
     /// Returns a thread to receive if none does, and there can be one.
@@ -521,18 +647,24 @@ impl Pool {
     }
 
     /// Stops counting as workers the threads that were in the same call at the last look, too: perhaps they
-    /// wait.
-    pub fn park_long(&mut self) {
-        let workers = std::mem::take(&mut self.workers);
-        for worker in &workers {
-            if worker.does.load(Ordering::Relaxed) == EXECUTES && worker.seen.swap(true, Ordering::Relaxed) {
-                worker.does.store(IS_PARKED, Ordering::Relaxed);
-                self.executing -= 1;
-                self.parked += 1;
-                self.hold(worker);
+    /// wait. Returns these threads, and whether any thread has begun or ended a call since that look.
+    pub fn park_long(&mut self) -> (Vec<Arc<Worker>>, bool) {
+        let (mut long, mut moved) = (Vec::new(), false);
+        for worker in &self.workers {
+            let turn = worker.turn.load(Ordering::Relaxed);
+            let seen = worker.seen.swap(turn, Ordering::Relaxed) == turn;
+            moved |= !seen;
+            if seen && turn % 2 == 1 && worker.does.load(Ordering::Relaxed) == EXECUTES {
+                long.push(worker.clone());
             }
         }
-        self.workers = workers;
+        for worker in &long {
+            worker.does.store(IS_PARKED, Ordering::Relaxed);
+            self.executing -= 1;
+            self.parked += 1;
+            self.hold(worker);
+        }
+        (long, moved)
     }
 
     /// Has a receiving thread rest if enough others receive. Returns whether it is to rest.
@@ -557,17 +689,24 @@ impl Pool {
 
     /// Notes that a thread that executes begins to wait in a call of its own. If no thread receives now, the
     /// caller has to find one that does. Returns false if the thread waits already.
-    pub fn begin_wait(&mut self, worker: &Worker) -> bool {
+    ///
+    /// # Errors
+    /// When `limited`, and the thread may not wait.
+    pub fn begin_wait(&mut self, worker: &Worker, limited: bool) -> Result<bool, MayNotWait> {
         let does = worker.does.load(Ordering::Relaxed);
         if does == NOTHING || does >= WAITS {
-            return false;
+            return Ok(false);
         }
+        if limited {
+            self.may_wait()?;
+        }
+        self.staff.budget.begin_wait(limited)?;
         *self.count(does) -= 1;
         if does == EXECUTES {
             self.hold(worker);
         }
         worker.does.store(does + WAITS, Ordering::Relaxed);
-        true
+        Ok(true)
     }
 
     /// Notes that the thread waits no longer.
@@ -578,6 +717,7 @@ impl Pool {
             self.let_go(worker);
         }
         worker.does.store(does, Ordering::Relaxed);
+        self.staff.budget.end_wait();
     }
 
     /// Returns a thread to receive if none does, even if that makes one thread more than there may be: of two

@@ -19,14 +19,14 @@ fn one_host_leaves_threads_to_the_calls_of_others() {
     let [harm, honest] = [6, 1];
     let worker = || Worker::new(System.event());
     let begins = |pool: &mut Pool, worker: &Worker, host: u64, pace| {
-        matches!(pool.plan(worker, host, pace, Time::default()), Plan::Execute(Some(_)))
+        matches!(pool.plan(worker, host, pace, Time::default), Plan::Execute(Some(_)))
     };
     let mut workers: Vec<Arc<Worker>> = (0..200).map(|_| worker()).collect();
     let many = workers.iter().take_while(|worker| begins(&mut pool, worker, harm, Pace::Blocking)).count();
     assert_eq!(many, 127 - 15, "an eighth is left");
     for pace in [Pace::Blocking, Pace::Any] {
         assert!(!pool.may_begin(harm, pace) && pool.may_begin(honest, pace));
-        assert!(matches!(pool.plan(&workers[many], harm, pace, Time::default()), Plan::Queue));
+        assert!(matches!(pool.plan(&workers[many], harm, pace, Time::default), Plan::Queue));
     }
     assert!(pool.may_begin(harm, Pace::Quick));
     let others =
@@ -45,7 +45,7 @@ fn a_thread_receives_again_after_deferred_work_even_if_no_call_may_begin() {
     let mut pool = Pool::new(1, Threads::new(8));
     pool.add_first();
     let [executes, first, second] = [(); 3].map(|_| Worker::new(System.event()));
-    assert!(matches!(pool.plan(&executes, 1, Pace::Any, Time::default()), Plan::Execute(Some(_))));
+    assert!(matches!(pool.plan(&executes, 1, Pace::Any, Time::default), Plan::Execute(Some(_))));
     assert!(pool.one_more_for_queue(Pace::Blocking).is_some());
     assert_eq!((pool.receiving(), pool.executing().0), (2, 1));
     // The first of two receivers needs no replacement. The watchdog looks after the last receiver.
@@ -96,7 +96,7 @@ impl Env for Hasty {
 #[test]
 fn a_thread_that_is_idle_for_long_ends_and_the_next_job_gets_another() {
     let env = Arc::new(Hasty::default());
-    let jobs = Jobs::new(env.clone(), "test", 1, 1);
+    let jobs = Jobs::new(env.clone(), "test", Threads::besides_waiting(1, 1), 1);
     for _ in 0..2 {
         let (ran, has_run) = mpsc::channel();
         assert!(jobs.submit(Box::new(move || ran.send(thread::current().id()).unwrap())).is_ok());
@@ -112,7 +112,7 @@ fn a_thread_that_is_idle_for_long_ends_and_the_next_job_gets_another() {
 #[test]
 fn no_more_jobs_run_or_are_queued_than_may_until_one_thread_more_is_allowed() {
     let env = Arc::new(Hasty::default());
-    let jobs = Jobs::new(env.clone(), "test", 1, 1);
+    let jobs = Jobs::new(env.clone(), "test", Threads::besides_waiting(1, 1), 1);
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let (ran, has_run) = mpsc::channel();
     let (began, has_begun) = mpsc::channel();
@@ -125,7 +125,8 @@ fn no_more_jobs_run_or_are_queued_than_may_until_one_thread_more_is_allowed() {
     assert!(jobs.submit(Box::new(move || ran.send(()).unwrap())).is_ok());
     assert!(matches!(jobs.submit(Box::new(|| ())), Err(Refused::Full)));
     assert_eq!((env.0.lock().unwrap().len(), jobs.busy()), (1, 1));
-    jobs.allow_one_more();
+    // The thread begins to wait.
+    assert!(jobs.member().begin_wait(false).unwrap());
     has_run.recv().unwrap();
     go_on.send(()).unwrap();
     env.0.lock().unwrap().drain(..).for_each(|thread| thread.join().unwrap());

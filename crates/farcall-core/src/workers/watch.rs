@@ -1,31 +1,39 @@
-//! What a watchdog finds when it looks at a lone receiver: whether the receiver is stuck, and when nobody
-//! needs to look any more.
+//! What a watchdog finds when it looks at a pool: whether a lone receiver is stuck, which threads have executed
+//! the same call for long, and when nobody needs to look any more.
 //!
 //! (tests/workers.rs includes this file.)
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::pool::{Pool, Replacement};
+use super::pool::{Pool, Replacement, Worker};
 
-/// The time to the next look at a receiver that was seen executing.
-const NAP: Duration = Duration::from_micros(100);
 /// The longest time between two looks while calls keep coming.
 const LONGEST_NAP: Duration = Duration::from_micros(1600);
 /// The longest time between two looks at a receiver that is stuck while there may be no further thread. When
 /// the receiver is done it goes on by itself.
 const LONGEST_STARVED_NAP: Duration = Duration::from_millis(50);
 
-/// When calls are too rare for a watchdog: after `looks` in a row that each found fewer than `calls`
-/// executed.
+/// How a watchdog looks after a pool.
 #[derive(Clone, Copy)]
-pub struct Rare {
+pub struct Habit {
+    /// The shortest time between two looks, and the time to the next look at a receiver that was seen executing.
+    pub nap: Duration,
+    /// Calls are too rare for a watchdog after `looks` in a row that each found fewer than `calls` executed.
     pub calls: u64,
     pub looks: u32,
+    /// Whether each look finds the threads that were in the same call at the look before, too.
+    pub finds_long: bool,
 }
 
-/// What the watchdog of a pool remembers from one look to the next.
+/// What a watchdog remembers of a pool from one look to the next.
 pub struct Watch {
-    rare: Rare,
+    habit: Habit,
+    /// `None` while calls are rare, and nobody needs to look.
+    seen: Option<Seen>,
+}
+
+struct Seen {
     progress: u64,
     /// A lone receiver was executing at the last look.
     alone: bool,
@@ -37,37 +45,53 @@ pub struct Watch {
     nap_alone: Duration,
 }
 
+/// What a look has found.
+#[derive(Default)]
+pub struct Found {
+    /// The thread that is to receive besides, because the receiver is stuck or will be looked after no more.
+    pub replacement: Option<Replacement>,
+    /// The threads that have executed the same call since the last look.
+    pub long: Vec<Arc<Worker>>,
+}
+
 impl Watch {
-    pub fn new(pool: &Pool, rare: Rare) -> Watch {
-        Watch { rare, progress: pool.progress(), alone: true, quiet: 0, nap: NAP, nap_alone: NAP }
+    pub fn new(habit: Habit) -> Watch {
+        Watch { habit, seen: None }
     }
 
-    /// Whether calls have been rare for so long that the watchdog sleeps.
-    pub fn is_over(&self) -> bool {
-        self.quiet >= self.rare.looks
+    /// The time to the next look; `None` until the watchdog is woken because the pool is to be guarded.
+    pub fn nap(&self) -> Option<Duration> {
+        self.seen.as_ref().map(|seen| if seen.alone { seen.nap_alone } else { seen.nap })
     }
 
-    /// The time to the next look.
-    pub fn nap(&self) -> Duration {
-        if self.alone { self.nap_alone } else { self.nap }
-    }
-
-    /// Looks, and returns the thread that is to receive besides, if the receiver is stuck or will be looked
-    /// after no more.
-    pub fn look(&mut self, pool: &mut Pool) -> Option<Replacement> {
+    /// Looks at the pool.
+    pub fn look(&mut self, pool: &mut Pool) -> Found {
+        let habit = self.habit;
+        if !pool.is_guarded() {
+            self.seen = None;
+            return Found::default();
+        }
+        let Some(seen) = &mut self.seen else {
+            let (progress, nap) = (pool.progress(), habit.nap);
+            self.seen = Some(Seen { progress, alone: true, quiet: 0, nap, nap_alone: nap });
+            return Found::default();
+        };
+        let (long, began) = if habit.finds_long { pool.park_long() } else { (Vec::new(), false) };
         let alone = pool.receiving() == 0;
-        let moved = pool.progress().wrapping_sub(self.progress);
-        let stuck = alone && self.alone && moved == 0;
-        self.quiet = if moved >= self.rare.calls || alone { 0 } else { self.quiet + 1 };
-        let replacement = match (self.is_over(), stuck) {
+        let moved = pool.progress().wrapping_sub(seen.progress);
+        let stuck = alone && seen.alone && moved == 0;
+        seen.quiet = if moved >= habit.calls || alone || began { 0 } else { seen.quiet + 1 };
+        let is_over = seen.quiet >= habit.looks;
+        let replacement = match (is_over, stuck) {
             (true, _) => pool.unguard(),
             (_, true) => pool.replace_receiver(),
             _ => None,
         };
         let starved = stuck && replacement.is_none();
-        self.nap_alone = if starved { (self.nap_alone * 2).min(LONGEST_STARVED_NAP) } else { NAP };
-        self.nap = (self.nap * 2).min(LONGEST_NAP);
-        (self.progress, self.alone) = (pool.progress(), alone);
-        replacement
+        seen.nap_alone = if starved { (seen.nap_alone * 2).min(LONGEST_STARVED_NAP) } else { habit.nap };
+        seen.nap = (seen.nap * 2).min(LONGEST_NAP);
+        (seen.progress, seen.alone) = (pool.progress(), alone);
+        self.seen.take_if(|_| is_over);
+        Found { replacement, long }
     }
 }

@@ -2,9 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use farcall::serving;
+use farcall::workers::{Jobs, Threads};
+
 use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
-use super::pool::Pool;
 use super::programs::{Offer, Programs};
 use crate::client::Builder;
 use crate::client::link::{Back, Link};
@@ -22,7 +24,7 @@ impl Builder {
 /// Programs, and the threads that serve them, once there is a call.
 struct Answering {
     programs: Arc<Programs>,
-    pool: OnceLock<Arc<Pool>>,
+    jobs: OnceLock<Arc<Jobs>>,
     load: Arc<Mutex<Load>>,
 }
 
@@ -38,7 +40,7 @@ impl Answering {
     fn new(offers: Vec<Offer>) -> Answering {
         let mut programs = Programs::default();
         offers.into_iter().for_each(|offer| programs.add(offer));
-        Answering { programs: Arc::new(programs), pool: OnceLock::new(), load: Arc::default() }
+        Answering { programs: Arc::new(programs), jobs: OnceLock::new(), load: Arc::default() }
     }
 }
 
@@ -55,13 +57,18 @@ impl Back for Answering {
             reply.accepted(xid, None, Accepted::SystemErr);
             return send(link, &reply);
         };
-        let pool = self.pool.get_or_init(|| Pool::new(link.env().clone(), WORKERS, WAITING));
+        let jobs = self.jobs.get_or_init(|| {
+            let budget = Threads::besides_waiting(WORKERS, WAITING);
+            Jobs::new(link.env().clone(), "onc-worker", budget, usize::MAX)
+        });
+        let member = jobs.member();
         let (link, programs) = (link.clone(), self.programs.clone());
         // Without a thread the call is dropped, as when the connection ends.
-        let _ = pool.submit(move |_| {
+        let _ = jobs.submit(Box::new(move || {
+            serving::serve_elsewhere(Some(member));
             serve(&programs, &link, &message);
             drop(taken);
-        });
+        }));
     }
 }
 
@@ -99,8 +106,8 @@ impl Drop for Taken {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        if let Some(pool) = self.pool.get() {
-            pool.stop();
+        if let Some(jobs) = self.jobs.get() {
+            jobs.stop();
         }
     }
 }

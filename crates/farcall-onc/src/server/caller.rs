@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use farcall::context::{EnteredElsewhere, enter_elsewhere};
 
-use super::peer::{Peer, PeerConnection, Transport};
+use super::peer::{Peer, Transport};
 use crate::Client;
 use crate::wire::auth::{Credential, Flavor, OpaqueAuth};
 use crate::wire::message::Call;
@@ -161,11 +160,6 @@ pub(super) fn enter(peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>) ->
         current.body[..body.len()].copy_from_slice(body);
     });
     Serving { _context: peer.address.map(enter_elsewhere) }
-}
-
-/// The connection by which the call came that this thread is serving.
-pub(super) fn connection() -> Option<Arc<dyn PeerConnection>> {
-    CURRENT.with_borrow(|current| current.peer.connection.clone())
 }
 
 /// A call is being served.

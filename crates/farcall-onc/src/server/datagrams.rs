@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use farcall::env::{Env, Received, Socket, SocketOptions, Time, Wait, thread_event};
+use farcall::env::{Env, Received, Socket, SocketOptions, Wait, thread_event};
 use farcall::fair::{FairQueue, Waits};
 
 use super::hosts::Key;
 use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
-use super::pool::{Pool, ReceivePoint, Receivers, Worker};
+use super::pool::{ReceivePoint, Seat, Workers};
 use super::programs::{Programs, Verdict};
 
 /// The longest datagram.
@@ -24,16 +24,15 @@ const BUFFER: usize = 4 << 20;
 pub(super) struct Datagrams {
     env: Arc<dyn Env>,
     socket: Arc<dyn Socket>,
-    spin: Duration,
-    list: Arc<Receivers>,
-    pool: Arc<Pool>,
+    workers: Arc<Workers>,
     programs: Arc<Programs>,
     /// Calls that are put aside because their hosts have their share of the calls that execute; and how many
     /// there are.
     aside: Mutex<FairQueue<Aside>>,
     ///
-    /// SeqCst: a receiver that puts a call aside writes this and then reads how many threads execute; a thread
-    /// that ends or waits writes that and then reads this. At least one of them serves the call.
+    /// A receiver that puts a call aside writes this and then asks the pool how many threads execute; a thread
+    /// that ends or waits tells the pool and then reads this. By the pool's lock at least one of them serves
+    /// the call.
     put_aside: AtomicUsize,
 }
 
@@ -72,14 +71,12 @@ impl Datagrams {
     pub(super) fn new(
         env: Arc<dyn Env>,
         socket: Arc<dyn Socket>,
-        spin: Duration,
-        pool: &Arc<Pool>,
+        workers: &Arc<Workers>,
         programs: &Arc<Programs>,
     ) -> Datagrams {
-        let (pool, programs) = (pool.clone(), programs.clone());
+        let (workers, programs) = (workers.clone(), programs.clone());
         let aside = Mutex::new(FairQueue::new(MOST_ASIDE, MOST_BYTES_ASIDE));
-        let (list, put_aside) = (Arc::default(), AtomicUsize::new(0));
-        Datagrams { env, socket, spin, list, pool, programs, aside, put_aside }
+        Datagrams { env, socket, workers, programs, aside, put_aside: AtomicUsize::new(0) }
     }
 
     /// Opens a socket at an address.
@@ -101,75 +98,68 @@ impl Datagrams {
         }
     }
 
-    /// How many are to wait: two while calls are rare, so that one of them may execute whatever comes, and
-    /// the watchdog sleep. Where calls come fast, to look after one costs less than to change between two.
-    #[inline]
-    fn enough(&self) -> usize {
-        if self.spin.is_zero() && !self.pool.is_guarded() { 2 } else { 1 }
-    }
-
     /// Puts a call aside if its host has its share of the calls that execute. Returns false if the call is to
     /// be served now.
     #[cold]
     fn put_aside(&self, message: &[u8], from: SocketAddr) -> bool {
-        if self.pool.may_execute(Key::at(from.ip()).number()) {
+        if self.workers.may_execute(Key::at(from.ip()).number()) {
             return false;
         }
         let mut aside = self.lock();
         // A call that lost its place is sent again by its client.
         drop(aside.push(Aside { message: message.to_vec(), from }, false));
-        // If another call has ended meanwhile, this thread serves the call before it waits.
-        self.put_aside.store(aside.len(), Ordering::SeqCst);
+        // If another call has ended meanwhile, this thread serves this one before it waits.
+        self.put_aside.store(aside.len(), Ordering::Relaxed);
         true
     }
 
-    /// Serves calls that were put aside, as many as their hosts' shares allow.
+    /// Takes a call that was put aside, if there is one whose host's share allows it.
     #[cold]
-    fn serve_aside(&self, worker: &Worker, reply: &mut Outgoing) {
-        let next = || {
-            let mut aside = self.lock();
-            let next = aside.pop_if(|aside| self.pool.may_execute(aside.payer().number()));
-            self.put_aside.store(aside.len(), Ordering::SeqCst);
-            next
-        };
-        while !self.pool.is_stopped()
-            && let Some(Aside { message, from }) = next()
-        {
-            self.pool.guard();
-            self.serve(worker, &message, from, reply);
-        }
+    fn take_aside(&self) -> Option<Aside> {
+        let mut aside = self.lock();
+        let next = aside.pop_if(|aside| self.workers.may_execute(aside.payer().number()));
+        self.put_aside.store(aside.len(), Ordering::Relaxed);
+        next
+    }
+
+    /// Whether calls were put aside.
+    #[inline]
+    fn has_aside(&self) -> bool {
+        self.put_aside.load(Ordering::Relaxed) > 0
     }
 
     fn lock(&self) -> MutexGuard<'_, FairQueue<Aside>> {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves one datagram.
+    /// Serves one datagram. Returns whether the thread is to rest, because enough others receive.
     #[inline]
-    fn serve(&self, worker: &Worker, message: &[u8], from: SocketAddr, reply: &mut Outgoing) {
+    fn serve(&self, seat: &Seat, message: &[u8], from: SocketAddr, reply: &mut Outgoing) -> bool {
+        seat.begin(Key::at(from.ip()).number());
         let peer = Peer::at(Transport::Udp, Some(from));
         let wanted = match self.programs.examine(message, &peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
             Verdict::Answered => true,
             Verdict::Run(admitted) => {
                 if admitted.is_slow() {
-                    self.pool.replace_receiver(&self.list);
+                    seat.replace_receiver();
                 }
-                let pace = admitted.pace();
-                let run = || self.programs.run(admitted, &peer, None, reply);
-                let host = Key::at(from.ip()).number();
-                let (wanted, relieved) = self.list.execute(|| worker.run_for(host, run));
-                if relieved {
-                    pace.overdue();
+                let known = admitted.known();
+                let wanted = self.programs.run(admitted, &peer, None, reply);
+                if seat.is_long() {
+                    known.overdue();
                 }
                 wanted
             }
         };
+        // Before its caller has the reply: who has it may stop the server, which then waits for this thread.
+        let rests = seat.done(|| !self.has_aside());
         if wanted {
             self.send(from, reply);
         }
         reply.clear();
         self.programs.forget();
+        rests
     }
 
     /// Sends a reply. What cannot be sent is lost, as datagrams are.
@@ -182,63 +172,37 @@ impl Datagrams {
     }
 }
 
-/// Counts what comes to one of two who wait: whether that is worth a watchdog.
-#[derive(Default)]
-struct Brisk {
-    calls: u32,
-    since: Option<Time>,
-}
-
-impl Brisk {
-    fn one_more(&mut self, now: impl FnOnce() -> Time) -> bool {
-        /// So many within that time are.
-        const ENOUGH: (u32, Duration) = (16, Duration::from_micros(1600));
-        self.calls += 1;
-        if self.calls < ENOUGH.0 {
-            return false;
-        }
-        let now = now();
-        self.calls = 0;
-        self.since.replace(now).is_some_and(|since| now.since(since) < ENOUGH.1)
-    }
-}
-
 impl ReceivePoint for Datagrams {
-    fn watch(&self, worker: &Arc<Worker>) {
+    fn watch(&self, seat: &Seat) -> bool {
         let mut buffer = vec![0; LONGEST + 1];
         let mut reply = Outgoing::datagram(LONGEST);
-        let mut brisk = Brisk::default();
-        loop {
-            if self.put_aside.load(Ordering::SeqCst) > 0 {
-                self.list.come();
-                self.serve_aside(worker, &mut reply);
+        while !self.workers.is_stopped() {
+            let rests = if self.has_aside()
+                && let Some(Aside { message, from }) = self.take_aside()
+            {
+                self.serve(seat, &message, from, &mut reply)
+            } else {
+                let received = self.receive(&mut buffer);
+                if self.workers.is_stopped() {
+                    break;
+                }
+                let Some((len, from)) = received else { continue };
+                let message = buffer.get(..len).unwrap_or_default();
+                if self.workers.is_busy() && !message.is_empty() && self.put_aside(message, from) {
+                    continue;
+                }
+                self.serve(seat, message, from, &mut reply)
+            };
+            if rests {
+                return true;
             }
-            if !self.list.arrive(self.enough()) {
-                return;
-            }
-            let received = if self.pool.is_stopped() { None } else { self.receive(&mut buffer) };
-            let deserted = self.list.leave();
-            if self.pool.is_stopped() {
-                return self.wake();
-            }
-            let Some((len, from)) = received else { continue };
-            if deserted || (!self.pool.is_guarded() && brisk.one_more(|| self.env.now())) {
-                self.pool.guard();
-            }
-            let message = buffer.get(..len).unwrap_or_default();
-            if self.pool.is_busy() && !message.is_empty() && self.put_aside(message, from) {
-                continue;
-            }
-            self.serve(worker, message, from, &mut reply);
         }
-    }
-
-    fn receivers(&self) -> &Arc<Receivers> {
-        &self.list
+        self.wake();
+        false
     }
 
     fn look_aside(&self) {
-        if self.put_aside.load(Ordering::SeqCst) > 0 {
+        if self.has_aside() {
             self.wake();
         }
     }

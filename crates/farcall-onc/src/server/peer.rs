@@ -43,8 +43,4 @@ pub(crate) trait PeerConnection: Send + Sync {
 
     /// A client of whoever is at the other end; none if the system lacks what it takes.
     fn client(self: Arc<Self>) -> Option<Client>;
-
-    /// A call under way begins to wait for another machine, or ends to. Until it ends to wait, it does not
-    /// count as under way.
-    fn count_waiting(&self, begins: bool);
 }

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use farcall::env::{Env, Time};
 use farcall::stub::{self, Dispatched, Interface, Procedure, Program};
+use farcall::workers::UsualTime;
 use farcall::xdr::{Decoder, Encoder, Limits};
 use farcall::{Bytes, System, guard};
 
@@ -58,12 +59,15 @@ pub struct Offer {
 }
 
 /// What is known of a procedure.
-struct Known {
+pub(crate) struct Known {
     number: u32,
     /// Its replies are kept: it must not run twice.
     kept: bool,
     one_way: bool,
-    pace: Pace,
+    blocking: bool,
+    /// Counts runs, roughly.
+    runs: AtomicU32,
+    usual_time: UsualTime,
 }
 
 /// What executes a program's calls.
@@ -87,7 +91,9 @@ impl Offer {
             number: procedure.number,
             kept: !procedure.idempotent && procedure.number != 0,
             one_way: one_way.contains(&procedure.number),
-            pace: Pace::new(procedure.blocking),
+            blocking: procedure.blocking,
+            runs: AtomicU32::new(0),
+            usual_time: UsualTime::presumed_quick(QUICK),
         };
         Offer {
             program: T::PROGRAM,
@@ -289,7 +295,7 @@ impl Programs {
         if self.lenient {
             decoder = decoder.lenient();
         }
-        let begun = known.pace.begin(&*self.env);
+        let begun = known.begin(&*self.env);
         let result_at = reply.result_at();
         let (dispatched, silent) = {
             let serving = caller::enter(peer, &call, stands.credential(&call));
@@ -298,7 +304,7 @@ impl Programs {
             });
             (dispatched, serving.is_silent())
         };
-        known.pace.end(begun, &*self.env);
+        known.end(begun, &*self.env);
         let failure = failure(&dispatched);
         let silent = silent || (failure.is_none() && known.one_way);
         if let (Some(ticket), Some(duplicates)) = (ticket, &self.duplicates) {
@@ -393,69 +399,36 @@ impl<'a> Admitted<'a> {
     /// The receiver must not wait for it.
     #[inline]
     pub(crate) fn is_slow(&self) -> bool {
-        self.known.pace.is_slow()
+        self.known.blocking || !self.known.usual_time.is_quick()
     }
 
-    /// How fast its procedure is.
-    pub(crate) fn pace(&self) -> &'a Pace {
-        &self.known.pace
+    /// What is known of its procedure.
+    pub(crate) fn known(&self) -> &'a Known {
+        self.known
     }
 }
 
-/// How fast a procedure is, as far as that was seen.
-pub(crate) struct Pace {
-    /// It is slow whatever was seen.
-    blocking: bool,
-    slow: AtomicBool,
-    /// How often it was quick since it was slow.
-    quick: AtomicU32,
-    /// Counts runs, roughly.
-    runs: AtomicU32,
-}
-
-/// A procedure that takes longer is slow. To give the socket to another thread costs a tenth of that.
-const LONG: Duration = Duration::from_micros(100);
-/// A slow one that was quick so many times in a row is quick again.
-const PROBATION: u32 = 16;
-
-impl Pace {
-    fn new(blocking: bool) -> Pace {
-        Pace { blocking, slow: AtomicBool::new(blocking), quick: AtomicU32::new(0), runs: AtomicU32::new(0) }
-    }
-
-    #[inline]
-    fn is_slow(&self) -> bool {
-        self.slow.load(Ordering::Relaxed)
-    }
-
-    /// When it begins, if this run is timed: to look at the clock costs as much as a quick procedure.
+impl Known {
+    /// When a run begins, if it is timed.
     #[inline]
     fn begin(&self, env: &dyn Env) -> Option<Time> {
-        const ONE_IN: u32 = 16;
         let runs = self.runs.load(Ordering::Relaxed);
         self.runs.store(runs.wrapping_add(1), Ordering::Relaxed);
-        (runs.is_multiple_of(ONE_IN) || self.is_slow()).then(|| env.now())
+        self.usual_time.is_timed(u64::from(runs)).then(|| env.now())
     }
 
     #[inline]
     fn end(&self, begun: Option<Time>, env: &dyn Env) {
         if let Some(begun) = begun {
-            self.ran(env.now().since(begun));
+            self.usual_time.ran(env.now().since(begun));
         }
     }
 
-    fn ran(&self, time: Duration) {
-        if time > LONG {
-            return self.overdue();
-        }
-        if self.is_slow() && self.quick.fetch_add(1, Ordering::Relaxed) + 1 >= PROBATION {
-            self.slow.store(self.blocking, Ordering::Relaxed);
-        }
-    }
-
-    /// It was found to be slow.
+    /// Notes that the watchdog has found a run to be long.
     pub(crate) fn overdue(&self) {
-        self.quick.store(0, Ordering::Relaxed);
-        self.slow.store(true, Ordering::Relaxed);
+        self.usual_time.ran(Duration::MAX);
     }
 }
+
+/// A procedure that usually takes longer is slow. To give the socket to another thread costs a tenth of that.
+const QUICK: Duration = Duration::from_micros(100);

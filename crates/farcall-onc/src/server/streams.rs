@@ -13,7 +13,7 @@ use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time};
 
 use super::hosts::{Host, Hosts, Key, LEAST};
 use super::peer::{Peer, PeerConnection as _, Transport};
-use super::pool::{Pool, ReceivePoint, Receivers, Worker};
+use super::pool::{ReceivePoint, Seat, Workers};
 use super::programs::Programs;
 use crate::wire::record;
 use connection::{Connection, Desk};
@@ -36,9 +36,8 @@ pub(super) struct Streams {
     env: Arc<dyn Env>,
     ready: Arc<dyn Poller>,
     pub(super) limits: StreamLimits,
-    pub(super) pool: Arc<Pool>,
+    pub(super) workers: Arc<Workers>,
     pub(super) programs: Arc<Programs>,
-    pub(super) list: Arc<Receivers>,
     pub(super) hosts: Arc<Hosts>,
     /// Their keys are their places; those of connections follow.
     listeners: Vec<Arc<dyn Listener>>,
@@ -70,6 +69,9 @@ impl Drop for Lingering<'_> {
     }
 }
 
+/// A thread that has served a connection stays with it for so long, if others wait for the rest: a call that
+/// follows soon is spared two system calls.
+pub(super) const LINGER: Duration = Duration::from_millis(20);
 /// How long after the system had no room for a connection it is tried again.
 const BACK_OFF: Duration = Duration::from_millis(100);
 /// The last connection that came is served before another of its host is closed for it to have room.
@@ -82,7 +84,7 @@ impl Streams {
         env: Arc<dyn Env>,
         listeners: Vec<Arc<dyn Listener>>,
         limits: StreamLimits,
-        pool: &Arc<Pool>,
+        workers: &Arc<Workers>,
         programs: &Arc<Programs>,
     ) -> io::Result<Arc<Streams>> {
         let ready = env.poller()?;
@@ -97,9 +99,8 @@ impl Streams {
             env,
             ready,
             limits,
-            pool: pool.clone(),
+            workers: workers.clone(),
             programs: programs.clone(),
-            list: Arc::default(),
             hosts,
             next: AtomicU64::new(listeners.len() as u64),
             listeners,
@@ -115,8 +116,8 @@ impl Streams {
     }
 
     /// Lets a thread stay with a connection for a while, if others wait for the rest and few others stay.
-    pub(super) fn linger(&self) -> Option<Lingering<'_>> {
-        if self.list.is_deserted() {
+    pub(super) fn linger(&self, seat: &Seat) -> Option<Lingering<'_>> {
+        if seat.is_deserted() {
             return None;
         }
         let lingering = Lingering(&self.lingering);
@@ -159,7 +160,7 @@ impl Streams {
         if self.ready.arm(connection.source(), id, Interest::READ).is_err() {
             connection.close();
         }
-        self.pool.sweep_later();
+        self.workers.sweep_later();
     }
 
     /// Begins a connection, or has it wait for another to end.
@@ -281,7 +282,7 @@ impl Streams {
     fn wait_for_room(&self, key: u64) {
         lock(&self.waiting).push(key);
         // Nobody else may ever look.
-        self.pool.sweep_within(BACK_OFF);
+        self.workers.sweep_within(BACK_OFF);
     }
 
     /// Those who wait for room try again.
@@ -346,28 +347,25 @@ impl Streams {
 }
 
 impl ReceivePoint for Streams {
-    fn watch(&self, worker: &Arc<Worker>) {
-        const ENOUGH: usize = 2;
+    fn watch(&self, seat: &Seat) -> bool {
         let mut desk = Desk::default();
-        while self.list.arrive(ENOUGH) {
-            let event = if self.pool.is_stopped() { None } else { self.ready.wait() };
-            if self.list.leave() {
-                self.pool.guard();
-            }
-            if self.pool.is_stopped() {
-                return;
+        while !self.workers.is_stopped() {
+            let event = self.ready.wait();
+            if self.workers.is_stopped() {
+                break;
             }
             let Some((key, interest)) = event else { continue };
+            seat.begin_calls();
             if let Some(listener) = self.listeners.get(key as usize) {
                 self.accept(key, &**listener);
             } else if let Some(connection) = self.find(key) {
-                self.list.execute(|| connection.ready(interest, worker, &mut desk));
+                connection.ready(interest, seat, &mut desk);
+            }
+            if seat.done(|| true) {
+                return true;
             }
         }
-    }
-
-    fn receivers(&self) -> &Arc<Receivers> {
-        &self.list
+        false
     }
 
     fn wake(&self) {

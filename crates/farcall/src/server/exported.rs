@@ -8,7 +8,7 @@ use super::executor::{Executor, Spawn};
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
 use crate::stub::{Dispatched, Procedure};
-use crate::workers::Pace;
+use crate::workers::{Pace, UsualTime};
 use crate::xdr::{Decoder, Encoder};
 use crate::{builtin, guard, idl};
 use farcall_memory::{AccessHandler, Accessor};
@@ -72,22 +72,14 @@ impl Exports {
 /// What the server knows of a procedure: its declaration, its usual running time, its counters.
 pub(super) struct Known {
     pub(super) facts: Procedure,
-    /// The usual running time: a moving average in nanoseconds, in which the latest run counts an eighth.
-    average: AtomicU64,
-    /// How often the procedure ran, up to `TRIALS`.
-    trials: AtomicU64,
+    usual_time: UsualTime,
     /// The length of the last result in bytes, if that was long; otherwise 0.
     result: AtomicUsize,
     pub(super) counters: Counters,
 }
 
-/// The number of runs after which the running time of a procedure counts as known.
-const TRIALS: u64 = 8;
-/// A procedure is quick if its usual running time is below this, in nanoseconds: about what it takes to wake
-/// another thread.
-const QUICK: u64 = 30_000;
-/// A longer run counts as this many nanoseconds, so that one outlier is soon forgotten.
-const OUTLIER: u64 = 1_000_000;
+/// A procedure is quick if its usual running time is below this: about what it takes to wake another thread.
+const QUICK: Duration = Duration::from_micros(30);
 
 impl Known {
     /// Returns the length of the last result in bytes if that was long, and otherwise 0.
@@ -118,17 +110,13 @@ impl Known {
     /// Whether the receiving worker may execute the procedure itself.
     #[inline]
     pub(super) fn is_quick(&self) -> bool {
-        !self.facts.blocking
-            && self.trials.load(Ordering::Relaxed) >= TRIALS
-            && self.average.load(Ordering::Relaxed) < QUICK
+        !self.facts.blocking && self.usual_time.is_quick()
     }
 
-    /// Whether the call that begins now is to be timed. Reading the clock costs as much as a quick procedure,
-    /// so only some calls of quick procedures are.
+    /// Whether the call that begins now is to be timed.
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
-        const ONE_IN: u64 = 16;
-        self.counters.results.load(Ordering::Relaxed).is_multiple_of(ONE_IN) || !self.is_quick()
+        self.usual_time.is_timed(self.counters.results.load(Ordering::Relaxed)) || self.facts.blocking
     }
 
     /// Counts the end of a call of this procedure.
@@ -145,14 +133,7 @@ impl Known {
     /// Notes how long a run took.
     pub(super) fn ran(&self, time: Duration) {
         self.counters.ran.record(time);
-        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(OUTLIER);
-        let average = self.average.load(Ordering::Relaxed);
-        // A thread may overwrite another thread's update; this is an estimate.
-        self.average.store(average - average / 8 + time / 8, Ordering::Relaxed);
-        let trials = self.trials.load(Ordering::Relaxed);
-        if trials < TRIALS {
-            self.trials.store(trials + 1, Ordering::Relaxed);
-        }
+        self.usual_time.ran(time);
     }
 }
 
@@ -166,8 +147,7 @@ impl Exported {
     ) -> Exported {
         let known = |facts: &Procedure| Known {
             facts: *facts,
-            average: AtomicU64::new(0),
-            trials: AtomicU64::new(0),
+            usual_time: UsualTime::new(QUICK),
             result: AtomicUsize::new(0),
             counters: Counters::default(),
         };

@@ -14,17 +14,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use farcall_proto::server::CallKey;
 use farcall_proto::{Failure, Kind, Ran};
 
-use crate::workers::{Rare, Replacement, Watch, replace};
+use crate::workers::{Carrier, Habit, Watch};
 
 use super::{Assignee, Caller, Core, QUEUE_LOOK_EVERY, Server, queue};
 use crate::env::Time;
 
-/// The watchdog stops watching when fewer than 8 calls come between two looks, 8 times in a row.
-const RARE: Rare = Rare { calls: 8, looks: 8 };
+/// The watchdog stops watching when fewer than 8 calls come between two looks, 8 times in a row. It looks for
+/// long calls only while others wait for a worker, in [`Server::look_at_queue`].
+const HABIT: Habit = Habit { nap: Duration::from_micros(100), calls: 8, looks: 8, finds_long: false };
 /// The most calls that one look refuses because they have waited too long.
 const MAX_REFUSED_PER_LOOK: usize = 256;
 
@@ -36,28 +38,37 @@ impl Server {
 
     /// Runs the watchdog's life: it sleeps until it is needed.
     fn run_watchdog(self: Arc<Self>) {
+        let mut watch = Watch::new(HABIT);
         while !self.is_stopped() {
             let now = self.now();
             self.look_at_queue(now);
-            let (timer, guarded) = {
-                let mut core = self.lock();
-                self.act_on_timer(&mut core, now);
-                let timer = [core.protocol.timeout(), core.queue_look].into_iter().flatten().min();
-                // A watching watchdog looks often enough; nobody needs to wake it.
-                core.sleeping = if core.pool.is_guarded() { Some(Time::default()) } else { timer };
-                if core.protocol.has_loose() {
-                    // A worker drops them, because drops are the user's code and may take long.
-                    self.socket.wake();
-                }
-                (timer, core.pool.is_guarded())
-            };
-            if guarded {
-                self.watch();
-            } else {
-                let next = [timer, self.notices.next()].into_iter().flatten().min();
-                self.watchdog.wait(next.map(|next| next.since(now)));
-            }
+            self.look(&mut watch);
+            let (timer, guarded) = self.act_on_timers(now);
+            let next = [timer, self.notices.next()].into_iter().flatten().min();
+            self.watchdog.wait(match guarded {
+                // A needless wake-up costs one look too many. The watch begins with the next look.
+                true => Some(watch.nap().unwrap_or_default()),
+                false => next.map(|next| next.since(now)),
+            });
         }
+    }
+
+    /// Acts on the timers that are due. Returns the next one, and whether the pool is guarded: then the
+    /// watchdog looks often enough, and nobody needs to wake it for a timer.
+    fn act_on_timers(&self, now: Time) -> (Option<Time>, bool) {
+        let core = &mut *self.lock();
+        self.act_on_timer(core, now);
+        let timer = [core.protocol.timeout(), core.queue_look].into_iter().flatten().min();
+        let guarded = core.pool.is_guarded();
+        core.sleeping = if guarded { Some(Time::default()) } else { timer };
+        // With a slow-call log the exact arrival time matters.
+        let told = guarded && self.limits.slow.is_none();
+        self.looked.store(if told { now.as_nanos() } else { 0 }, Ordering::Relaxed);
+        if !guarded && core.protocol.has_loose() {
+            // A worker drops them, because drops are the user's code and may take long.
+            self.socket.wake();
+        }
+        (timer, guarded)
     }
 
     /// Acts on the protocol's timer if it is due. If that gave room to a waiting access or call, the
@@ -141,33 +152,5 @@ impl Server {
         }
         // The receiving worker sends the refusal and wakes the tasks.
         self.socket.wake();
-    }
-
-    /// Watches until calls have become rare.
-    fn watch(self: &Arc<Self>) {
-        let mut watch = Watch::new(&self.lock().pool, RARE);
-        while !watch.is_over() {
-            // A needless wake-up costs one look too many.
-            self.watchdog.wait(Some(watch.nap()));
-            if self.is_stopped() {
-                return;
-            }
-            self.look_at_queue(self.now());
-            let replacement = self.look(&mut watch);
-            if let Some(replacement) = replacement {
-                replace(self, replacement);
-            }
-        }
-    }
-
-    fn look(&self, watch: &mut Watch) -> Option<Replacement> {
-        let now = self.now();
-        let core = &mut *self.lock();
-        self.act_on_timer(core, now);
-        let replacement = watch.look(&mut core.pool);
-        // With a slow-call log the exact arrival time matters.
-        let told = core.pool.is_guarded() && self.limits.slow.is_none();
-        self.looked.store(if told { now.as_nanos() } else { 0 }, Ordering::Relaxed);
-        replacement
     }
 }

@@ -368,7 +368,7 @@ impl<'s> Receiver<'s> {
         let begins =
             (core.is_free() || pace == Pace::Quick) && (usual == 0 || core.may_begin(work.call.key, usual));
         let plan =
-            if begins { core.pool.plan(&self.worker, work.host(), pace, self.now) } else { Plan::Queue };
+            if begins { core.pool.plan(&self.worker, work.host(), pace, || self.now) } else { Plan::Queue };
         match plan {
             Plan::Queue => {
                 let work = self.arrivals.current.take()?;
@@ -428,7 +428,7 @@ impl<'s> Receiver<'s> {
         core.admit();
         loop {
             let Some(work) = core.batch.front() else { return self.next_waiting(core) };
-            match core.pool.plan(&self.worker, work.host(), Pace::Quick, self.now) {
+            match core.pool.plan(&self.worker, work.host(), Pace::Quick, || self.now) {
                 Plan::Queue => {
                     core.queue.put_back(core.batch.pop_front()?);
                     return None;
@@ -453,7 +453,7 @@ impl<'s> Receiver<'s> {
     fn next_waiting(&mut self, core: &mut Core) -> Option<Plan> {
         loop {
             let work = core.next_waiting()?;
-            match core.pool.plan(&self.worker, work.host(), work.pace(), self.now) {
+            match core.pool.plan(&self.worker, work.host(), work.pace(), || self.now) {
                 Plan::Queue => {
                     core.queue.put_back(work);
                     return None;

@@ -3,18 +3,24 @@
 use std::sync::Arc;
 
 use super::{Assignee, Server, work};
-use crate::context::CallServer;
-use crate::workers::{Carrier, Pool, Worker, replace};
+use crate::context;
+use crate::env::Env;
+use crate::serving::WorkerPool;
+use crate::workers::{Carrier, MayNotWait, Pool, Worker, replace};
 
 impl Carrier for Server {
     const THREAD: &'static str = "farcall-worker";
 
-    fn call_server(self: &Arc<Self>) -> Arc<dyn CallServer> {
-        self.clone()
+    fn env(&self) -> &Arc<dyn Env> {
+        &self.env
     }
 
     fn with_pool<R>(&self, act: impl FnOnce(&mut Pool) -> R) -> R {
         act(&mut self.lock().pool)
+    }
+
+    fn enter(self: &Arc<Self>, pool: Arc<dyn WorkerPool>) {
+        context::serve_in_thread(self.clone(), pool);
     }
 
     fn live(self: &Arc<Self>, worker: &Arc<Worker>) {
@@ -25,11 +31,11 @@ impl Carrier for Server {
         self.watchdog.set();
     }
 
-    fn begin_wait(self: &Arc<Self>, worker: &Worker) -> bool {
+    fn begin_wait(self: &Arc<Self>, worker: &Worker, limited: bool) -> Result<bool, MayNotWait> {
         let assignee = {
             let mut core = self.lock();
-            if !core.pool.begin_wait(worker) {
-                return false;
+            if !core.pool.begin_wait(worker, limited)? {
+                return Ok(false);
             }
             match core.pool.replace_waiting() {
                 // Another thread still receives, but calls wait for a worker.
@@ -38,7 +44,7 @@ impl Carrier for Server {
             }
         };
         self.assign(assignee);
-        true
+        Ok(true)
     }
 }
 

@@ -14,11 +14,11 @@ use super::host_signal::HostSignal;
 use super::meet::{Meeting, Met};
 use super::offers::Offers;
 use super::proof::answer;
-use super::session::{Means, Session};
+use super::session::{HABIT, Means, Session};
 use super::watch::PROBE;
 use crate::env::Time;
 use crate::server::Server;
-use crate::workers::Watch;
+use crate::workers::{Carrier as _, Watch};
 
 /// The handle of a server's host thread. Stopping it ends the thread.
 pub(crate) struct Host(Arc<HostSignal>);
@@ -134,7 +134,7 @@ enum Stage {
     /// The peer has mapped a segment, and sends nothing more.
     Guest,
     /// The peer calls. The watch is what the watchdog remembers while it watches over the receiver.
-    Calling(Arc<Session>, Option<Watch>),
+    Calling(Arc<Session>, Watch),
 }
 
 impl HostThread {
@@ -152,7 +152,7 @@ impl HostThread {
             }
             self.take_met();
             self.end_silence();
-            self.sessions().for_each(|(session, watch)| session.look(watch));
+            self.sessions().for_each(|(session, watch)| drop(session.look(watch)));
         }
         self.end();
     }
@@ -165,7 +165,7 @@ impl HostThread {
         self.sessions().for_each(|(session, _)| session.channel().close());
     }
 
-    fn sessions(&mut self) -> impl Iterator<Item = (&Arc<Session>, &mut Option<Watch>)> {
+    fn sessions(&mut self) -> impl Iterator<Item = (&Arc<Session>, &mut Watch)> {
         self.connections.values_mut().filter_map(|connection| match &mut connection.stage {
             Stage::Calling(session, watch) => Some((&*session, watch)),
             Stage::Silent | Stage::Meeting | Stage::Guest => None,
@@ -174,7 +174,7 @@ impl HostThread {
 
     /// Returns how long to sleep; `None` until something happens.
     fn nap(&mut self) -> Option<Duration> {
-        let naps = self.sessions().filter_map(|(_, watch)| Some(watch.as_ref()?.nap())).min();
+        let naps = self.sessions().filter_map(|(_, watch)| watch.nap()).min();
         let until = self.silent.front().map(|(until, _)| *until).into_iter().chain(self.resting).min();
         let left = until.map(|until| until.since(self.server.env().now()));
         naps.into_iter().chain(left).min()
@@ -305,7 +305,7 @@ impl HostThread {
                 self.drop_connection(name);
                 continue;
             };
-            let mut watch = None;
+            let mut watch = Watch::new(HABIT);
             session.look(&mut watch);
             connection.stage = Stage::Calling(session, watch);
             if self.epoll.add(&*connection.channel, name).is_err() {

@@ -21,14 +21,17 @@ use super::host_signal::HostSignal;
 use super::large::{Large, MAX_KEPT_BYTES};
 use super::outflow::Outflow;
 use super::{brisk, spin};
-use crate::context::CallServer;
+use crate::context::{self, CallServer as _};
+use crate::env::Env;
 use crate::lock;
 use crate::server::{Back, Caller, Server, Work};
-use crate::workers::{Carrier, Pace, Plan, Pool, Rare, Rested, Watch, Worker, replace};
+use crate::serving::WorkerPool;
+use crate::workers::{Carrier, Habit, Pace, Plan, Pool, Rested, Worker, replace};
 
 /// Each look of the watchdog costs a wake-up, and to wake the watchdog again costs the receiver a system
 /// call. The watchdog sleeps after 64 looks in a row that found no call.
-const RARE: Rare = Rare { calls: 1, looks: 64 };
+pub(super) const HABIT: Habit =
+    Habit { nap: Duration::from_micros(100), calls: 1, looks: 64, finds_long: false };
 
 /// One caller's connection.
 pub(super) struct Session {
@@ -136,29 +139,6 @@ impl Session {
         &self.channel
     }
 
-    /// Looks, for the watchdog, whether the receiver gets on, and has another thread receive if not. `watch`
-    /// is what the watchdog saw before, if it watches over the receiver.
-    pub(super) fn look(self: &Arc<Self>, watch: &mut Option<Watch>) {
-        let replacement = {
-            let pool = &mut lock(&self.state).pool;
-            match watch {
-                _ if !pool.is_guarded() => {
-                    *watch = None;
-                    None
-                }
-                None => {
-                    *watch = Some(Watch::new(pool, RARE));
-                    None
-                }
-                Some(watch) => watch.look(pool),
-            }
-        };
-        if let Some(replacement) = replacement {
-            replace(self, replacement);
-        }
-        watch.take_if(|watch| watch.is_over());
-    }
-
     /// Answers the call in a slot.
     fn answer(
         &self,
@@ -231,12 +211,16 @@ impl Back for Session {
 impl Carrier for Session {
     const THREAD: &'static str = "farcall-shm";
 
-    fn call_server(self: &Arc<Self>) -> Arc<dyn CallServer> {
-        self.server.clone()
+    fn env(&self) -> &Arc<dyn Env> {
+        self.server.env()
     }
 
     fn with_pool<R>(&self, act: impl FnOnce(&mut Pool) -> R) -> R {
         act(&mut lock(&self.state).pool)
+    }
+
+    fn enter(self: &Arc<Self>, pool: Arc<dyn WorkerPool>) {
+        context::serve_in_thread(self.server.clone(), pool);
     }
 
     fn live(self: &Arc<Self>, worker: &Arc<Worker>) {
@@ -330,7 +314,7 @@ impl<'p> Receiver<'p> {
             self.hand_in();
             return Next::Again;
         }
-        let plan = state.pool.plan(&self.worker, 0, Pace::Quick, self.now);
+        let plan = state.pool.plan(&self.worker, 0, Pace::Quick, || self.now);
         drop(state);
         match plan {
             Plan::Guarded(true) => session.signal.wake(),

@@ -20,13 +20,13 @@ use std::time::Duration;
 use farcall::Bytes;
 use farcall::env::{Interest, PeerState, Source, Stream, Time, Wait};
 
-use super::Streams;
+use super::{LINGER, Streams};
 use crate::Client;
 use crate::server::fate::{Lasting, PeerFate};
 use crate::server::hosts::Account;
 use crate::server::outgoing::Outgoing;
 use crate::server::peer::{Peer, PeerConnection};
-use crate::server::pool::{Held, Worker};
+use crate::server::pool::{Held, Seat};
 use crate::server::programs::Verdict;
 use crate::wire::message::{Direction, peek};
 use crate::wire::record::{Records, mark};
@@ -136,7 +136,7 @@ impl Connection {
 
     /// The socket is ready.
     #[inline]
-    pub(super) fn ready(self: &Arc<Self>, interest: Interest, worker: &Worker, desk: &mut Desk) {
+    pub(super) fn ready(self: &Arc<Self>, interest: Interest, seat: &Seat, desk: &mut Desk) {
         let resume = {
             let mut outbox = lock(&self.outbox);
             if interest.write && !self.flush(&mut outbox) {
@@ -152,30 +152,29 @@ impl Connection {
             resume
         };
         if resume {
-            self.serve(worker, desk);
+            self.serve(seat, desk);
         } else {
             self.close_if_done();
         }
     }
 
     /// Serves what comes, until nothing does or the turn is passed on.
-    pub(super) fn serve(self: &Arc<Self>, worker: &Worker, desk: &mut Desk) {
+    pub(super) fn serve(self: &Arc<Self>, seat: &Seat, desk: &mut Desk) {
         let turn = {
             let mut inbox = lock(&self.inbox);
             inbox.eager = true;
             self.next_turn()
         };
-        worker.hold(Some((self.clone(), turn)));
-        self.streams.pool.guard();
+        seat.hold(Some((self.clone(), turn)));
         let peer = Peer { connection: Some(self.clone()), ..self.peer.clone() };
-        while let Some(record) = self.next(turn, desk) {
+        while let Some(record) = self.next(turn, seat, desk) {
             let (message, packet) = match &record {
                 Record::Shared(packet) => (&packet[..], Some(packet)),
                 Record::Copied => (&desk.record[..], None),
             };
-            desk.answered = self.serve_one(message, packet, turn, &peer, worker, &mut desk.reply);
+            desk.answered = self.serve_one(message, packet, turn, &peer, seat, &mut desk.reply);
         }
-        worker.hold(None);
+        seat.hold(None);
     }
 
     /// Serves a message; true if a reply is to be sent.
@@ -186,7 +185,7 @@ impl Connection {
         packet: Option<&Bytes>,
         turn: u64,
         peer: &Peer,
-        worker: &Worker,
+        seat: &Seat,
         reply: &mut Outgoing,
     ) -> bool {
         match self.streams.programs.examine(message, peer, reply) {
@@ -205,13 +204,12 @@ impl Connection {
             Verdict::Run(admitted) => {
                 if admitted.is_slow() {
                     self.pass(turn);
-                    self.streams.pool.replace_receiver(&self.streams.list);
+                    seat.replace_receiver();
                 }
-                let pace = admitted.pace();
-                let (wanted, relieved) =
-                    worker.run(|| self.streams.programs.run(admitted, peer, packet, reply));
-                if relieved {
-                    pace.overdue();
+                let known = admitted.known();
+                let wanted = seat.run(|| self.streams.programs.run(admitted, peer, packet, reply));
+                if seat.is_long() {
+                    known.overdue();
                 }
                 wanted
             }
@@ -220,7 +218,7 @@ impl Connection {
 
     /// Takes the reply to the last message, and gives the next record for as long as it is our turn.
     #[inline]
-    fn next(self: &Arc<Self>, turn: u64, desk: &mut Desk) -> Option<Record> {
+    fn next(self: &Arc<Self>, turn: u64, seat: &Seat, desk: &mut Desk) -> Option<Record> {
         let answered = mem::take(&mut desk.answered);
         // Not under the lock of the inbox: the thread whose turn it is may hold that while it waits for more.
         if self.turn.load(Ordering::Acquire) != turn {
@@ -262,7 +260,7 @@ impl Connection {
                     return None;
                 }
             }
-            if !self.read(inbox) {
+            if !self.read(inbox, seat) {
                 return None;
             }
         }
@@ -281,7 +279,7 @@ impl Connection {
     }
 
     /// Sends what was collected, and reads; false if there is nothing to serve now.
-    fn read(self: &Arc<Self>, inbox: &mut Inbox) -> bool {
+    fn read(self: &Arc<Self>, inbox: &mut Inbox, seat: &Seat) -> bool {
         // Who sent many will have sent more; who sent one waits for its reply.
         let many = mem::take(&mut inbox.batched) > 1;
         self.charge(inbox);
@@ -304,9 +302,9 @@ impl Connection {
         }
         // A record that comes slowly is not waited for here: its time is limited.
         if !inbox.records.is_partial()
-            && let Some(_lingering) = self.streams.linger()
+            && let Some(_lingering) = self.streams.linger(seat)
         {
-            match self.receive(inbox, LINGER) {
+            match self.receive(inbox, Wait::Nanos(LINGER.as_nanos() as u64)) {
                 Received::Nothing => {}
                 Received::Bytes => return true,
                 Received::Over => return false,
@@ -390,7 +388,7 @@ impl Connection {
     /// Whether one more call may be under way.
     #[inline]
     pub(super) fn may_run(&self) -> bool {
-        self.account.may_run(self.streams.pool.limit())
+        self.account.may_run(self.streams.workers.limit())
     }
 
     /// Reads no more until the host's calls under way are fewer.
@@ -651,6 +649,14 @@ impl Held for Connection {
     fn pass(&self, turn: u64) {
         self.pass(turn);
     }
+
+    fn count_waiting(&self, begins: bool) {
+        if !begins {
+            return self.account.begin();
+        }
+        self.account.end();
+        self.streams.unpark();
+    }
 }
 
 impl PeerConnection for Connection {
@@ -660,14 +666,6 @@ impl PeerConnection for Connection {
 
     fn client(self: Arc<Self>) -> Option<Client> {
         self.callback.client(&self)
-    }
-
-    fn count_waiting(&self, begins: bool) {
-        if !begins {
-            return self.account.begin();
-        }
-        self.account.end();
-        self.streams.unpark();
     }
 }
 
@@ -696,10 +694,6 @@ enum Received {
     /// Nothing more will come.
     Over,
 }
-
-/// A thread that has served a connection stays with it for 20 ms, if others wait for the rest: a call that
-/// follows soon is spared two system calls.
-const LINGER: Wait = Wait::Nanos(20_000_000);
 
 /// A record to be served.
 enum Record {

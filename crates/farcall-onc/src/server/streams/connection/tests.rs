@@ -13,7 +13,7 @@ use super::*;
 use crate::server::duplicates::{Duplicates, Retention, Seen};
 use crate::server::outgoing::Outcome;
 use crate::server::peer::Transport;
-use crate::server::pool::Pool;
+use crate::server::pool::Workers;
 use crate::server::programs::Programs;
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::Call;
@@ -30,7 +30,7 @@ fn streams() -> Arc<Streams> {
         lingering: 0,
     };
     let (env, programs) = (System::current(), Arc::new(Programs::default()));
-    Streams::new(env.clone(), Vec::new(), limits, &Pool::new(env, 1, 0), &programs).unwrap()
+    Streams::new(env.clone(), Vec::new(), limits, &Workers::new(env, 1, 0, limits.spin), &programs).unwrap()
 }
 
 /// A Unix connection: our end and the client's.
