@@ -9,7 +9,7 @@ pub fn conditions(versions: &[String]) -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut lines = vec![
         format!("{}, {cores} cores; {}; loopback", processor(), kernel()),
-        format!("{}, profile {}: fat LTO, one codegen unit", env!("BENCH_RUSTC"), env!("BENCH_PROFILE")),
+        format!("{}, profile {}: {}", env!("BENCH_RUSTC"), env!("BENCH_PROFILE"), optimised()),
     ];
     let mut versions = versions.to_vec();
     versions.extend(commit());
@@ -18,6 +18,13 @@ pub fn conditions(versions: &[String]) -> Vec<String> {
     }
     lines.extend(counters::missing());
     lines
+}
+
+/// How this program was linked: as the workspace says, unless the build's environment said otherwise.
+fn optimised() -> String {
+    let lto = option_env!("CARGO_PROFILE_RELEASE_LTO").unwrap_or("fat");
+    let units = option_env!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS").unwrap_or("1");
+    format!("LTO {lto}, codegen units {units}")
 }
 
 fn processor() -> String {
