@@ -1,7 +1,7 @@
-//! What every exporter answers besides its interface: that it is well, and what it exports.
+//! The procedures that every export has besides those of its interface: its health and its description.
 //!
-//! They are procedures with numbers that no interface can have. They cost the others nothing: a number is
-//! looked up here only after the interface did not know it.
+//! Their numbers are ones that no interface can have. They do not slow the interface's procedures down,
+//! because a number is looked up here only if the interface does not have it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::stub::{Dispatched, Procedure};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 use crate::{CallFailed, Ran, self_wait};
 
-/// Takes nothing and gives a [`Health`].
+/// Takes no arguments and returns a [`Health`].
 pub(crate) static HEALTH: Procedure = Procedure {
     number: 0,
     name: "health",
@@ -20,7 +20,7 @@ pub(crate) static HEALTH: Procedure = Procedure {
     deadline: None,
 };
 
-/// Takes nothing and gives a [`Description`].
+/// Takes no arguments and returns a [`Description`].
 pub(crate) static DESCRIBE: Procedure = Procedure {
     number: 0xffff_0000,
     name: "describe",
@@ -30,13 +30,14 @@ pub(crate) static DESCRIBE: Procedure = Procedure {
     deadline: None,
 };
 
-/// Whether a procedure of that number belongs to an interface: every other one is executed by the server's
-/// own threads.
+/// Returns whether a procedure of this number belongs to an interface. The server's own threads execute all
+/// others, even if the export has an executor.
 fn is_of_interface(procedure: u32) -> bool {
     (HEALTH.number + 1..DESCRIBE.number).contains(&procedure)
 }
 
-/// Whether a blocking call of this procedure would wait for the executor that its own thread drives.
+/// Returns whether a blocking call of this procedure would wait for itself, because the calling thread drives
+/// the executor that would run it.
 #[inline(always)]
 pub(crate) fn waits_for_itself(export: u64, procedure: u32) -> bool {
     self_wait::would(export) && is_of_interface(procedure)
@@ -48,17 +49,17 @@ pub(crate) fn may_call(export: u64, procedure: u32) -> Result<(), CallFailed> {
     if waits_for_itself(export, procedure) { Err(self_wait::refusal(Ran::No)) } else { Ok(()) }
 }
 
-/// What an exporter says of itself, by being able to.
+/// The answer of a healthy exporter. That it answers at all shows that it is alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// How long the export has been there.
+    /// How long the export has existed.
     pub up: Duration,
-    /// Calls of it that execute or are queued, the one that asks included.
+    /// Calls of the export that execute or are queued, including the call that asks.
     pub running: u32,
 }
 
-/// What an exporter says of what it exports.
+/// An exporter's description of its export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
@@ -66,11 +67,11 @@ pub struct Description {
     pub interface: Interface,
     /// The version of the exporter's farcall.
     pub farcall: String,
-    /// The wire versions that it speaks, the newest first.
+    /// The wire versions that the exporter speaks, the newest first.
     pub wire: Vec<u32>,
 }
 
-/// Executes the call of a number that the interface does not know.
+/// Executes a call of a procedure whose number is not the interface's.
 pub(crate) fn dispatch(
     number: u32,
     described: Option<&'static Interface>,
@@ -93,7 +94,7 @@ pub(crate) fn dispatch(
     encoded.map_or_else(Dispatched::BadResult, |()| Dispatched::Result)
 }
 
-/// Encodes a [`Description`] without making one.
+/// Encodes a [`Description`] without building one.
 fn describe(interface: &Interface, reply: &mut Encoder<'_>) -> Result<(), xdr::Error> {
     reply.sized(|reply| {
         interface.encode(reply)?;
@@ -102,7 +103,7 @@ fn describe(interface: &Interface, reply: &mut Encoder<'_>) -> Result<(), xdr::E
     })
 }
 
-// Both are extensible: their length, then the fields, so that a later version may add some.
+// The length precedes the fields of both types, so that a later version can add fields.
 
 impl Encode for Health {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), xdr::Error> {

@@ -1,4 +1,4 @@
-//! Datagrams that are ready together leave together: those of one size that go to one address, as a train.
+//! Sends ready datagrams in batches: datagrams of one size to one address leave in one system call.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,54 +7,61 @@ use farcall_proto::server::Insert;
 
 use crate::env::Socket;
 
-/// A datagram that was written.
+/// A datagram that was written and is to be sent.
 pub(crate) struct Departing {
     pub(crate) to: SocketAddr,
     pub(crate) len: usize,
-    /// What belongs into it and stands elsewhere.
+    /// Bytes that belong into the datagram but were not copied into it.
     pub(crate) insert: Option<Insert>,
-    /// There is, or may be, another one.
+    /// Whether another datagram may be ready.
     pub(crate) more: bool,
 }
 
-/// Longer datagrams leave by themselves: to write the next one takes as long as to send this one.
-const SHORT: usize = 8 << 10;
+/// Datagrams longer than this are sent one by one, because writing the next one takes as long as sending.
+const MAX_BATCHED_DATAGRAM_BYTES: usize = 8 << 10;
 
-/// Bytes that are written before any leave, at most.
-const TOGETHER: usize = 60 << 10;
+/// Datagrams are sent once this many bytes have been written.
+const SEND_AT_BYTES: usize = 60 << 10;
 
-/// How long the buffer is that datagrams are written into: one can be written where a train is already.
-pub(crate) const ROOM: usize = TOGETHER + farcall_proto::MAX_DATAGRAM;
+/// The size in bytes of the buffer that datagrams are written into. It has room for a batch and one more
+/// datagram of any length.
+pub(crate) const ROOM: usize = SEND_AT_BYTES + farcall_proto::MAX_DATAGRAM;
 
-/// Sends all that `write` writes into `out`, of [`ROOM`] bytes, until it writes nothing or says that there is
-/// no more. `failed` is told of what the system refuses: it is lost, like any datagram.
+/// Sends the datagrams that `write` writes into `out`, a buffer of [`ROOM`] bytes. Ends when `write` writes
+/// nothing, or says that no other datagram is ready. `failed` gets the error of each send that the system
+/// refuses; those datagrams are lost, like any other.
 pub(crate) fn depart(
     socket: &dyn Socket,
     out: &mut [u8],
     mut write: impl FnMut(&mut [u8]) -> Option<Departing>,
     mut failed: impl FnMut(SocketAddr, io::Error),
 ) {
-    // What was written and has not left: datagrams of `each` bytes from `start` to `end`.
+    // The datagrams from `start` to `end` are written but not sent. Each has `each` bytes; the last one may be
+    // shorter.
     let (mut to, mut each, mut start, mut end) = (None, 0, 0, 0);
-    let mut send = |to: Option<SocketAddr>, train: &[u8], each: usize, insert: Option<Insert>| {
+    let mut send = |to: Option<SocketAddr>, batch: &[u8], each: usize, insert: Option<Insert>| {
         let Some(to) = to else { return };
         let sent = match insert {
-            Some(insert) => send_around(socket, to, train, &insert),
-            None if train.len() <= each => socket.send(to, train),
-            None => socket.send_train(to, train, each),
+            Some(insert) => send_around(socket, to, batch, &insert),
+            None if batch.len() <= each => socket.send(to, batch),
+            None => socket.send_train(to, batch, each),
         };
         if let Err(why) = sent {
             failed(to, why);
         }
     };
     while let Some(departing) = write(&mut out[end..]) {
-        let apart = departing.insert.is_some();
-        if to != Some(departing.to) || departing.len > each || apart {
+        let has_insert = departing.insert.is_some();
+        if to != Some(departing.to) || departing.len > each || has_insert {
             send(to, &out[start..end], each, None);
             (to, each, start) = (Some(departing.to), departing.len, end);
         }
         end += departing.len;
-        let is_last = !departing.more || departing.len < each || each > SHORT || end >= TOGETHER || apart;
+        let is_last = !departing.more
+            || departing.len < each
+            || each > MAX_BATCHED_DATAGRAM_BYTES
+            || end >= SEND_AT_BYTES
+            || has_insert;
         if is_last {
             send(to.take(), &out[start..end], each, departing.insert);
             (start, end) = (0, 0);
@@ -66,7 +73,7 @@ pub(crate) fn depart(
     send(to, &out[start..end], each, None);
 }
 
-/// Sends a datagram that was written but for an insert.
+/// Sends a datagram, with the bytes that were left out of it inserted at their place.
 pub(crate) fn send_around(
     socket: &dyn Socket,
     to: SocketAddr,
@@ -84,7 +91,7 @@ mod tests {
     use super::*;
     use crate::env::{Received, Wait};
 
-    /// Notes what is sent: the sizes of the datagrams of each train, and to which port.
+    /// Records each send: the port of the receiver, and the sizes of the batch's datagrams.
     #[derive(Default)]
     struct Noted(Mutex<Vec<(u16, Vec<usize>)>>);
 
@@ -93,8 +100,8 @@ mod tests {
             self.send_train(to, datagram, datagram.len())
         }
 
-        fn send_train(&self, to: SocketAddr, train: &[u8], each: usize) -> io::Result<()> {
-            self.0.lock().unwrap().push((to.port(), train.chunks(each).map(<[u8]>::len).collect()));
+        fn send_train(&self, to: SocketAddr, batch: &[u8], each: usize) -> io::Result<()> {
+            self.0.lock().unwrap().push((to.port(), batch.chunks(each).map(<[u8]>::len).collect()));
             Ok(())
         }
 
@@ -113,7 +120,7 @@ mod tests {
         }
     }
 
-    /// How datagrams leave that go to these ports and are that long.
+    /// Returns the sends of datagrams that go to these ports and have these lengths.
     fn leave(datagrams: &[(u16, usize)]) -> Vec<(u16, Vec<usize>)> {
         let noted = Noted::default();
         let mut left = datagrams.iter();
@@ -126,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_one_size_to_one_address_leave_as_a_train() {
+    fn datagrams_of_one_size_to_one_address_are_sent_as_a_batch() {
         assert_eq!(leave(&[(1, 1200)]), [(1, vec![1200])]);
         assert_eq!(leave(&[(1, 1200), (1, 1200), (1, 7)]), [(1, vec![1200, 1200, 7])]);
         assert_eq!(leave(&[(1, 7), (1, 1200), (1, 1200)]), [(1, vec![7]), (1, vec![1200, 1200])]);
@@ -136,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn long_ones_leave_at_once_and_no_more_is_written_than_there_is_room_for() {
+    fn long_datagrams_are_sent_at_once_and_a_batch_is_no_longer_than_the_buffer() {
         assert_eq!(leave(&[(1, 65_507), (1, 65_507)]), [(1, vec![65_507]), (1, vec![65_507])]);
-        let trains = leave(&[(1, 8_000); 20]);
-        assert_eq!(trains.iter().map(|(_, train)| train.len()).sum::<usize>(), 20);
-        assert!(trains.iter().all(|(_, train)| train.len() == 8 || train.len() == 4), "{trains:?}");
+        let batches = leave(&[(1, 8_000); 20]);
+        assert_eq!(batches.iter().map(|(_, batch)| batch.len()).sum::<usize>(), 20);
+        assert!(batches.iter().all(|(_, batch)| batch.len() == 8 || batch.len() == 4), "{batches:?}");
     }
 }

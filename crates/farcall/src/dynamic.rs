@@ -1,4 +1,4 @@
-//! Calling without the source of an interface, by the exporter's own description of it: what tools do.
+//! Calls without the source of an interface, by the exporter's own description of it, as tools make them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::xdr::{self, Decode, Decoder};
 
 pub use crate::builtin::{Description, Health};
 
-/// An exporter, and how it describes what it exports.
+/// A binding to an export, with the exporter's description of it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -53,20 +53,20 @@ impl Dynamic {
     /// exporter whose procedures have other types, the call fails without running.
     ///
     /// # Errors
-    /// When nobody exports the name, nobody answers, or the exporter does not describe itself.
+    /// When no server exports the name, none answers, or the exporter does not describe itself.
     pub fn import(runtime: &Runtime, name: &str) -> crate::Result<Dynamic> {
         let description = describe(runtime, name)?;
         let binding = runtime.binding(name, Cow::Owned(description.interface.clone()))?;
         Ok(Dynamic { binding, description })
     }
 
-    /// Calls a server that does not describe itself, by a description from elsewhere, for example an `.x`
-    /// file.
+    /// Makes a `Dynamic` of a binding and a description from another source, for example an `.x` file. This is
+    /// for servers that do not describe themselves.
     pub fn described(binding: Binding, interface: Interface) -> Dynamic {
         Dynamic { binding, description: Description { interface, farcall: String::new(), wire: Vec::new() } }
     }
 
-    /// This exporter with a deadline on each call.
+    /// Returns this binding with a deadline on each call.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Dynamic {
         Dynamic { binding: self.binding.within(deadline), ..self.clone() }
@@ -77,16 +77,15 @@ impl Dynamic {
         &self.description.interface
     }
 
-    /// All that the exporter says of it.
+    /// Returns the exporter's description.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// Calls a procedure with encoded arguments, and gives its encoded result, or the exception that it
-    /// declares.
+    /// Calls a procedure with encoded arguments, and returns its encoded result.
     ///
     /// # Errors
-    /// As any call. `Declared` holds the encoded exception.
+    /// Those of any call. `Declared` holds the encoded exception.
     pub fn call(&self, procedure: &idl::Procedure, arguments: &[u8]) -> crate::Result<Vec<u8>, Vec<u8>> {
         let outcome =
             self.binding.call::<Encoded, Encoded>(&stub_procedure(procedure), &|e| e.opaque(arguments));
@@ -94,7 +93,7 @@ impl Dynamic {
     }
 }
 
-/// All instances of a type, and how one of them describes what they export.
+/// All instances of a type, with the description that one of them gave.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -134,7 +133,7 @@ impl Instances {
     /// whose procedures have other types fail.
     ///
     /// # Errors
-    /// When nobody exports the name, nobody answers, or the exporter does not describe itself.
+    /// When no server exports the name, none answers, or the exporter does not describe itself.
     pub fn import(runtime: &Runtime, name: &str) -> crate::Result<Instances> {
         let description = describe(runtime, name)?;
         let roster = runtime.roster(name, Cow::Owned(description.interface.clone()))?;
@@ -146,12 +145,12 @@ impl Instances {
         &self.description.interface
     }
 
-    /// The members as of now.
+    /// Returns the present members.
     pub fn members(&self) -> Members {
         self.roster.members()
     }
 
-    /// A call of all members as of now, with encoded arguments.
+    /// Prepares a call of all present members, with encoded arguments.
     pub fn multi(&self, procedure: &idl::Procedure, arguments: &[u8]) -> Multi<Encoded, Encoded> {
         Multi::new(
             self.members(),
@@ -172,7 +171,7 @@ fn stub_procedure(procedure: &idl::Procedure) -> Procedure {
         name: "the procedure",
         idempotent: procedure.idempotent,
         blocking: procedure.blocking,
-        // It concerns servers only.
+        // Only servers use this.
         uncancelled: false,
         deadline: procedure.deadline_ms.map(Duration::from_millis),
     }
@@ -181,41 +180,41 @@ fn stub_procedure(procedure: &idl::Procedure) -> Procedure {
 /// Asks an exporter what it exports.
 ///
 /// # Errors
-/// When nobody exports the name, nobody answers, or the exporter does not describe itself (then
-/// [`Kind::NoSuchProcedure`](crate::Kind::NoSuchProcedure)).
+/// When no server exports the name, none answers, or the exporter does not describe itself. The last is
+/// [`Kind::NoSuchProcedure`](crate::Kind::NoSuchProcedure).
 pub fn describe(runtime: &Runtime, name: &str) -> crate::Result<Description> {
     runtime.binding(name, Cow::Owned(Interface::new("")))?.call(&DESCRIBE, &|_| Ok(()))
 }
 
-/// A binding for asking an exporter again and again whether it is well.
+/// A binding for asking an exporter repeatedly whether it is alive.
 #[derive(Clone, Debug)]
 pub struct Pinger(Binding);
 
 impl Pinger {
-    /// Binds to what is exported under a name, whatever its interface.
+    /// Binds to the export of a name, whatever its interface.
     ///
     /// # Errors
-    /// When nobody exports the name, or nobody answers.
+    /// When no server exports the name, or none answers.
     pub fn import(runtime: &Runtime, name: &str) -> crate::Result<Pinger> {
         Ok(Pinger(runtime.binding(name, Cow::Owned(Interface::new("")))?))
     }
 
-    /// This exporter with a deadline on each question.
+    /// Returns this binding with a deadline on each ping.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Pinger {
         Pinger(self.0.within(deadline))
     }
 
-    /// Asks, by a call without arguments.
+    /// Asks the exporter for its health, by a call without arguments.
     ///
     /// # Errors
-    /// As any call.
+    /// Those of any call.
     pub fn ping(&self) -> crate::Result<Health> {
         self.0.call(&HEALTH, &|_| Ok(()))
     }
 }
 
-/// A value that is left encoded.
+/// A value that stays encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded(pub Vec<u8>);
 

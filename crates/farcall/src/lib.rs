@@ -7,33 +7,39 @@
 //! **An interface** is a trait with [`#[farcall::interface]`](interface). Its arguments and results are
 //! types that cross: those of the standard library, and yours with [`#[derive(farcall::Xdr)]`](Xdr).
 //!
-//! **A server** implements the trait and is offered by [`export`], under a type (`"Store"`) or a type and
-//! an instance (`"Store/ebbets"`), until the [`Export`] is dropped. Several threads execute its procedures
-//! at once ([`Builder::workers`] says why even one worker is no exception). [`context()`] tells a procedure
-//! who calls, how long the caller will wait, and whether it still does.
+//! **A server** implements the trait. [`export`] offers it under a type (`"Store"`), or a type and an instance
+//! (`"Store/ebbets"`), until the [`Export`] is dropped. Several threads execute its procedures at the same
+//! time, even with one worker ([`Builder::workers`] says why). [`context()`] tells a procedure who calls, how
+//! long the caller will wait, and whether it still waits.
 //!
-//! **A client** is what [`import`] gives: the *user-stub*, here `StoreClient`, which implements the trait.
-//! It is `Clone + Send + Sync`; clones share a binding, which is renewed when a server is gone.
+//! **A client** calls [`import`], which returns the *user-stub*, here `StoreClient`. It implements the trait,
+//! and is `Clone + Send + Sync`. Clones share a binding, which is renewed when a server is gone.
 //!
-//! **A call** is made in one of three ways. `store.get(k)` blocks. `store.start().get(k)` returns at once, with
-//! a [`Pending`] to `wait()` for, `.await`, or `cancel()`; many of them go into [`Calls`], which gives back whichever
-//! ends first. `stores.multi().get(k)` calls every member of a [`Group`]
-//! at once ([`multi`]): [`import_all`] gives the instances of a type, [`import_each`] those of given names. There is no
-//! time-out while the server answers; `store.within(d)` sets a deadline, which calls made by the procedure inherit.
+//! **A call** is made in one of three ways.
 //!
-//! **What goes wrong** is an [`Error`]: `Declared`, the exception that the interface names, or [`CallFailed`],
-//! whose [`kind()`](CallFailed::kind) says why and whose [`ran()`](CallFailed::ran) says whether the procedure
-//! ran: no (and it never will), maybe, or yes. What did not run is repeated where that may help; what may
-//! have run only if the procedure is `#[idempotent]`.
+//! - `store.get(k)` blocks.
+//! - `store.start().get(k)` returns at once with a [`Pending`], to `wait()` for, `.await`, or `cancel()`.
+//!   [`Calls`] collects several of them and returns each as it ends.
+//! - `stores.multi().get(k)` calls every member of a [`Group`] at once ([`multi`]). [`import_all`] makes a
+//!   group of the instances of a type, [`import_each`] one of given names.
 //!
-//! A [`Runtime`] of one's own has settings (address, workers, bounds, interceptors); the functions of this
-//! module use a default one, whose settings the `FARCALL_*` variables override ([`Builder`] names them).
-//! [`stub::local`] binds a stub to a server without a network, [`dynamic`] calls without an interface's
-//! source, [`stats`] counts what happened, [`env`](mod@env) is the seam for simulators.
+//! There is no time-out while the server answers. `store.within(d)` sets a deadline, which calls made by the
+//! procedure inherit.
+//!
+//! **A call that goes wrong** returns an [`Error`]: `Declared`, the exception that the interface names, or
+//! [`CallFailed`]. Its [`kind()`](CallFailed::kind) says why the call failed, and its
+//! [`ran()`](CallFailed::ran) whether the procedure ran: no (and it never will), maybe, or yes. Farcall repeats
+//! a call that did not run, if that may help. It repeats a call that may have run only if the procedure is
+//! `#[idempotent]`.
+//!
+//! A program can make a [`Runtime`] with its own settings (address, workers, bounds, interceptors). The
+//! functions of this module use a default runtime. The `FARCALL_*` environment variables override the settings
+//! ([`Builder`] names them). [`stub::local`] binds a stub to a server without a network, [`dynamic`] calls
+//! without an interface's source, [`stats`] has the counters, and [`env`](mod@env) is the seam for simulators.
 
 #![forbid(unsafe_code)]
 
-// So that code made by our own macros can say `::farcall` here too.
+// Code that our own macros generate can name `::farcall` in this crate too.
 extern crate self as farcall;
 
 mod builtin;
@@ -43,7 +49,7 @@ pub mod dynamic;
 pub mod memory;
 mod receive_buffers;
 mod runtime;
-// Some of it only shared memory uses.
+// Only shared memory uses some items of it.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 mod server;
 #[cfg_attr(not(target_os = "linux"), path = "shm/none.rs")]

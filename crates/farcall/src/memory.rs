@@ -1,8 +1,8 @@
-//! Memory that others read and write without a call: segments (Thekkath, Levy & Lazowska 1994).
+//! Segments: memory that other processes read and write without a call (Thekkath, Levy & Lazowska 1994).
 //!
-//! A process *exports* a segment of memory under a name; others *import* it, and read, write, and compare and
-//! swap at any offset. Nothing of the exporter's is scheduled for that, unless the exporter asks for
-//! [notices](Notify).
+//! A process *exports* a segment of memory under a name. Other processes *import* the segment, and read,
+//! write, and compare and swap at any offset. No procedure of the exporter runs for that, unless the exporter
+//! asks for [notices](Notify).
 //!
 //! ```no_run
 //! use farcall::memory::{Memory, Rights, Settings};
@@ -17,20 +17,21 @@
 //! # }
 //! ```
 //!
-//! `cargo run --example memory` is a whole program, both ends.
+//! `cargo run --example memory` runs a whole program, exporter and importer.
 //!
-//! **Words.** Eight bytes at an offset that eight divides are a word: a number in little-endian order, read
-//! and written as a whole by everybody, near and far. An access of several words takes them in ascending
-//! order, one by one: a load sees what was written before the store that it sees (acquire and release), so a
-//! later word of one access is never older than what an earlier word of it has made known. Of several words
-//! together nothing is atomic: [`Memory`] has no references into it, because others change it at any time.
+//! **Words.** A word is eight bytes at an offset that is a multiple of eight: a number in little-endian order.
+//! Every process, on any machine, reads and writes it as a whole. An access of several words takes them one by
+//! one in ascending order. Loads acquire and stores release: a load that sees a store also sees all that was
+//! written before that store. So a later word of one access is never older than the writes that an earlier
+//! word of it made visible. An access of several words is not atomic. [`Memory`] gives no references into a
+//! segment, because other processes change it at any time.
 //!
-//! **Writes** of one importer are done in the order in which it made them. [`Memory::write`] returns when it
-//! may, which is when the bytes are there wherever that is known today; [`Remote::post`] does so before. Only
-//! [`Memory::flush`] says that all are done, or that one was refused.
+//! **Writes** of one importer take effect in the order in which it made them. [`Memory::write`] may return
+//! before the bytes are in the segment, although all present carriers return after that. [`Remote::post`]
+//! returns before. Only [`Memory::flush`] reports that all writes are done, or that one was refused.
 //!
-//! **Refusals** are [`Refused`], the declared exception of every access; whether an access that *failed* was
-//! done is what [`CallFailed::ran`](crate::CallFailed::ran) says, as for a call.
+//! **Refusals** are [`Refused`], the declared exception of every access. If an access *fails*,
+//! [`CallFailed::ran`](crate::CallFailed::ran) says whether it was done, as for a call.
 
 mod counters;
 
@@ -50,12 +51,12 @@ pub use farcall_memory::{
 };
 
 pub mod clerk {
-    //! The segment name service: a clerk on each machine, which read one another's memory (Thekkath et al.
-    //! 1994, section 4).
+    //! The segment name service: each machine has a clerk, and the clerks read one another's memory (Thekkath
+    //! et al. 1994, section 4).
     //!
-    //! A clerk knows the segments that are exported on its machine. It keeps them in a hash table in a
-    //! segment of its own, so to look a name up on another machine costs one remote read, and nothing runs
-    //! there.
+    //! A clerk knows the segments that are exported on its machine. It keeps their names in a hash table in a
+    //! segment of its own. So looking a name up on another machine takes one remote read, and runs no
+    //! procedure there.
     //!
     //! [`Runtime::export_segment`](crate::Runtime::export_segment) and
     //! [`Runtime::import_segment`](crate::Runtime::import_segment) go through the machine's clerk. The first
@@ -68,15 +69,15 @@ pub mod clerk {
 /// Exports a new segment of zeros under a name, until the handle is dropped.
 ///
 /// # Errors
-/// When the name is no name or is taken, there is no memory, or the registry fails.
+/// When the name is malformed or taken, there is not enough memory, or the registry fails.
 pub fn export(name: &str, settings: Settings) -> crate::Result<Segment> {
     Runtime::current()?.export_segment(name, settings)
 }
 
-/// Imports the segment that somebody exports under a name, or at an address (`"udp://10.0.0.7:7000/Load"`).
+/// Imports the segment that is exported under a name, or at an address (`"udp://10.0.0.7:7000/Load"`).
 ///
 /// # Errors
-/// When nobody exports the name, or nobody answers.
+/// When no process exports the name, or its exporter does not answer.
 pub fn import(name: &str) -> crate::Result<Remote> {
     Runtime::current()?.import_segment(name)
 }
@@ -85,7 +86,7 @@ impl Runtime {
     /// Exports a segment from this runtime, as [`memory::export`](export) does.
     ///
     /// # Errors
-    /// As [`memory::export`](export).
+    /// Those of [`memory::export`](export).
     pub fn export_segment(&self, name: &str, settings: Settings) -> crate::Result<Segment> {
         names::export_segment(self, name, settings)
     }
@@ -93,25 +94,26 @@ impl Runtime {
     /// Imports a segment from this runtime, as [`memory::import`](import) does.
     ///
     /// # Errors
-    /// As [`memory::import`](import).
+    /// Those of [`memory::import`](import).
     pub fn import_segment(&self, name: &str) -> crate::Result<Remote> {
         names::import_segment(self, name)
     }
 
-    /// Imports the segment that is exported under a name on the machine whose clerk is at the hint. The name
-    /// is looked up there, unless this machine's clerk has learnt it before and it is still so.
+    /// Imports the segment that is exported under a name on another machine. `hint` is the address of that
+    /// machine's clerk. The name is looked up there, unless this machine's clerk knows it already and the
+    /// entry is still valid.
     ///
     /// # Errors
-    /// When nobody exports the name there, or nobody answers.
+    /// When no process there exports the name, or no clerk or exporter answers.
     pub fn import_segment_at(&self, name: &str, hint: SocketAddr) -> crate::Result<Remote> {
         names::import_segment_at(self, name, hint)
     }
 
-    /// Imports a segment, believing nothing that this machine's clerk has learnt before: for a program that
-    /// knows, from an access that failed, that it is no longer so.
+    /// Imports a segment, and looks its name up again even if this machine's clerk knows it already. This is
+    /// for a program that has learnt from a failed access that the clerk's entry is out of date.
     ///
     /// # Errors
-    /// When nobody exports the name, or nobody answers.
+    /// When no process exports the name, or no clerk or exporter answers.
     pub fn import_segment_anew(&self, name: &str, hint: Option<SocketAddr>) -> crate::Result<Remote> {
         names::import_segment_anew(self, name, hint)
     }

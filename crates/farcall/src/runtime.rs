@@ -1,16 +1,17 @@
-//! What binds callers to servers: a [`Runtime`] owns sockets, names and settings.
+//! A [`Runtime`] binds callers to servers. It owns sockets, a registry of names, and settings.
 //!
 //! ```text
 //! settings    the builder, and FARCALL_* variables
-//! export      offering an interface;  advertise: at which address
-//! bind        from a name to an export at some address;  bound: what an importer is bound to
-//! resolve     from the name of a host to its addresses
-//! import      the channel of an imported interface: calls, rebinding, repeating
-//! group       the instances of a type, followed in the registry
-//! memory      what segments and clerks need of a runtime
-//! started     its started calls;  sent: by what carries them;  retry_task: those that must be bound first, or made again
-//! question    what many wait for, as a bind that is under way;  tasks: the threads that do all this
-//! watched     interceptors around it
+//! export      exports an interface;  advertise: chooses the address that is published
+//! bind        binds a name to an export at some address;  bound: the present binding of an importer
+//! resolve     resolves the name of a host
+//! import      the channel of an imported interface: calls, binds again, repeats calls
+//! group       the instances of a type, as the registry lists them
+//! memory      the services of a runtime that segments and clerks use
+//! started     started calls of an imported interface;  sent: a call that was sent to its server;
+//!             retry_task: a call that must be bound first, or made again
+//! question    an answer that several callers wait for, such as a binding;  tasks: runs tasks that wait
+//! watched     interceptors around the channel of an imported interface
 //! ```
 
 mod advertise;
@@ -57,11 +58,11 @@ use resolve::Resolver;
 use settings::Settings;
 use tasks::Tasks;
 
-/// What a process needs to call and to be called: sockets, a registry of names, settings.
+/// The sockets, the registry of names and the settings with which a process calls and is called.
 ///
-/// Most programs never meet one: [`export`] and [`import`] use a default one, made when it is first
-/// needed. Clones are the same runtime. It ends, with its threads, when the last of it, of its
-/// exports and of its user-stubs is dropped.
+/// Most programs need not name a runtime: [`export`] and [`import`] use a default one, which is made at the
+/// first use. Clones are handles of the same runtime. It ends, with its threads, when all its handles, exports
+/// and user-stubs are dropped.
 ///
 /// ```
 /// use std::time::Duration;
@@ -79,35 +80,36 @@ pub(crate) struct Inner {
     env: Arc<dyn Env>,
     settings: Settings,
     registry: Arc<dyn Registry>,
-    /// What watches calls that are made, and calls that are served.
+    /// The interceptors of calls that this runtime makes.
     calls: Interceptors,
+    /// The interceptors of calls that this runtime serves.
     serving: Interceptors,
-    /// The process it was made in.
+    /// The process in which the runtime was made.
     generation: u64,
-    /// Started calls for which there was no binding.
+    /// Tasks that bind, and make calls again.
     tasks: Tasks,
     /// Segments that may be mapped.
     offers: Arc<Offers>,
     /// Names of hosts that are being resolved.
     resolver: Arc<Resolver>,
-    /// Which clerk is this machine's.
+    /// The address of this machine's clerk.
     locator: Mutex<Locator>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// By the address that they are bound to: one for the loopback addresses of a family, one for
-    /// all others.
+    /// The client sockets, by the address to which each is bound. Each address family has one for its loopback
+    /// addresses and one for all others.
     endpoints: Vec<(SocketAddr, Arc<Endpoint>)>,
     server: Option<Arc<Server>>,
-    /// What meets the server's callers on this machine.
+    /// Accepts callers through shared memory.
     host: Option<Host>,
-    /// Why calls through shared memory are not offered, or not made, though they were to be.
-    no_memory: Option<String>,
-    /// What hears of the end of those whose memory is mapped.
+    /// Why calls through shared memory are not offered or not made, although the settings allow them.
+    no_memory_reason: Option<String>,
+    /// Notices when the exporters of mapped memory end.
     watcher: Option<Arc<Watcher>>,
-    /// By the address of the server.
+    /// The connections through shared memory, by the address of the server.
     links: Vec<(SocketAddr, Weak<Link>)>,
 }
 
@@ -117,20 +119,21 @@ thread_local! {
 
 static DEFAULT: Mutex<Option<Runtime>> = Mutex::new(None);
 
-/// Offers an interface under a name: a type (`"Store"`), or a type and an instance
-/// (`"Store/ebbets"`). It is offered until the handle is dropped.
+/// Exports an interface under a name: a type (`"Store"`), or a type and an instance (`"Store/ebbets"`). The
+/// export lasts until the handle is dropped.
 ///
 /// # Errors
-/// When the name is no name or is taken, no socket can be had, or the registry fails.
+/// When the name is malformed or taken, no socket can be bound, or the registry fails.
 pub fn export<T: ?Sized + stub::Interface>(name: &str, server: Arc<T>) -> crate::Result<Export> {
     Runtime::current()?.export(name, server)
 }
 
-/// Offers an interface that is served by `async fn`s, on the tokio runtime that this thread is in.
+/// Exports an interface whose procedures are `async fn`s. They run on the tokio runtime that this thread is
+/// in.
 ///
-/// Where that runtime has one thread, a blocking call of the export on that thread would wait for itself.
-/// Such a call is refused, as [`Kind::Local`]; a blocking wait there for a call that was started fails
-/// likewise after a second. Make such calls with `.start()` and `.await`, or in `spawn_blocking`.
+/// If that runtime has one thread, a blocking call of the export on that thread would wait for itself. Such a
+/// call is refused as [`Kind::Local`]. A blocking wait there for a started call fails in the same way after a
+/// second. Make such calls with `.start()` and `.await`, or in `spawn_blocking`.
 ///
 /// # Errors
 /// As [`export`], and when this thread is in no tokio runtime.
@@ -139,22 +142,23 @@ pub fn export_async<S: AsyncServer>(name: &str, server: S) -> crate::Result<Expo
     Runtime::current()?.export_async(name, server)
 }
 
-/// The user-stub of an interface that somebody exports under a name: a type (`"Store"`, any
-/// instance, the most responsive), a type and an instance (`"Store/ebbets"`), or an address
-/// (`"udp://10.0.0.7:7000/Store"`, which asks no registry).
+/// Imports an interface, and returns its user-stub. The name is a type (`"Store"`: the instance that answers
+/// first), a type and an instance (`"Store/ebbets"`), or an address (`"udp://10.0.0.7:7000/Store"`, which
+/// needs no registry).
 ///
-/// It asks who exports the name, and returns when the first of them answers. If none does, because a machine
-/// is down or a process stopped, that takes the whole [patience](Builder::patience), 10 s by default:
-/// [`import_within`] bounds it. (`within` of the user-stub bounds its calls, not this.)
+/// The import asks all servers that export the name, and returns when the first answers. If none answers,
+/// because a machine is down or a process has stopped, the import fails after the whole
+/// [patience](Builder::patience), 10 s by default; [`import_within`] sets another limit. `within` of the
+/// user-stub limits the stub's calls, not the import.
 ///
 /// # Errors
-/// When nobody exports the name, nobody answers, or the interfaces differ.
+/// When no server exports the name, none answers, or the interfaces differ.
 pub fn import<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<T::Client> {
     Runtime::current()?.import::<T>(name)
 }
 
-/// As [`import`], but waits no longer than `time` for those who export the name to answer. (A registry that
-/// blocks is not interrupted.)
+/// Imports an interface as [`import`] does, but waits at most `time` for the servers to answer. A registry
+/// that blocks is not interrupted.
 ///
 /// ```no_run
 /// # #[farcall::interface]
@@ -168,21 +172,22 @@ pub fn import<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<T::Clien
 /// ```
 ///
 /// # Errors
-/// As [`import`]; if nobody has answered when the time is up it is [`Kind::Deadline`].
+/// Those of [`import`], and [`Kind::Deadline`] if no server has answered in time.
 pub fn import_within<T: ?Sized + stub::Interface>(name: &str, time: Duration) -> crate::Result<T::Client> {
     Runtime::current()?.import_within::<T>(name, time)
 }
 
-/// The user-stubs of all instances of a type.
+/// Imports all instances of a type, as a group of their user-stubs. The group follows the registry.
 ///
 /// # Errors
-/// When the registry fails, or nobody exports the type.
+/// When the registry fails, or no server exports the type.
 pub fn import_all<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<Group<T::Client>> {
     Runtime::current()?.import_all::<T>(name)
 }
 
-/// The user-stubs of these names, as a group that stays these: whoever of them is down now is called like the
-/// others, and answers when it is back. Only the names decide what a [majority](crate::Multi::majority) is.
+/// Imports these names, as a group of their user-stubs. The members of the group never change. A member that
+/// is down is called like the others, and answers when it is back. So the number of names alone decides what a
+/// [majority](crate::Multi::majority) is.
 ///
 /// ```no_run
 /// # #[farcall::interface]
@@ -195,7 +200,7 @@ pub fn import_all<T: ?Sized + stub::Interface>(name: &str) -> crate::Result<Grou
 /// ```
 ///
 /// # Errors
-/// When something is not a name. That nobody exports it is what its call says.
+/// When a name is malformed. If no server exports a name, the call of that member fails, not the import.
 pub fn import_each<T: ?Sized + stub::Interface>(names: &[&str]) -> crate::Result<Group<T::Client, Fixed>> {
     Runtime::current()?.import_each::<T>(names)
 }
@@ -223,16 +228,16 @@ impl Runtime {
         }))
     }
 
-    /// A builder with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// The runtime that [`export`] and [`import`] use in this thread: the one that it runs
-    /// [inside](Runtime::enter), else the process's default one.
+    /// Returns the runtime that [`export`] and [`import`] use in this thread: the one that the thread runs
+    /// [inside](Runtime::enter), or else the default one of the process.
     ///
     /// # Errors
-    /// When a `FARCALL_*` variable makes no sense.
+    /// When a `FARCALL_*` variable has a value that is not valid.
     pub fn current() -> crate::Result<Runtime> {
         if let Some(inner) = CURRENT.with_borrow(|current| current.as_ref().and_then(Weak::upgrade)) {
             return Ok(Runtime(inner));
@@ -242,8 +247,8 @@ impl Runtime {
             if runtime.0.generation == fork::generation() {
                 return Ok(runtime.clone());
             }
-            // It is our parent's: its threads are not here. It stays, because to drop it would be
-            // to act on what the parent still uses.
+            // This process was forked, and the runtime's threads run only in the parent. The runtime is not
+            // dropped, because that would act on files and memory that the parent still uses.
             std::mem::forget(default.take());
         }
         let runtime = Runtime::builder().build()?;
@@ -251,31 +256,30 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Runs `f` with this as the thread's current runtime. Threads that serve its exports run
-    /// inside it too.
+    /// Runs `f` with this runtime as the thread's current one. The threads that serve the runtime's exports
+    /// run inside it too.
     pub fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
         enter(Arc::downgrade(&self.0), f)
     }
 
-    /// As [`export`](crate::export), from this runtime.
+    /// Exports an interface from this runtime, as [`export`](crate::export) does.
     ///
     /// # Errors
-    /// As [`export`](crate::export).
+    /// Those of [`export`](crate::export).
     pub fn export<T: ?Sized + stub::Interface>(&self, name: &str, server: Arc<T>) -> crate::Result<Export> {
         Ok(export::export(self, name, server)?)
     }
 
-    /// Offers an interface that is served by `async fn`s. Each call becomes a future that
-    /// `executor` is given, to run it on whatever executor the program has. [`context`] holds across
-    /// its `.await`s.
+    /// Exports an interface whose procedures are `async fn`s. Each call becomes a future. `executor` gets the
+    /// future and must run it, on any executor of the program. [`context`] stays valid across `.await`s.
     ///
     /// Farcall cannot know how many threads the executor has. If it has one, a blocking call of the export on
-    /// that thread waits for itself, for ever. (`export_async`, on tokio, refuses such a call.)
+    /// that thread waits for itself, for ever. `export_async`, on tokio, refuses such a call.
     ///
     /// [`context`]: crate::context()
     ///
     /// # Errors
-    /// As [`export`](crate::export).
+    /// Those of [`export`](crate::export).
     pub fn export_async_on<S: AsyncServer>(
         &self,
         name: &str,
@@ -285,10 +289,10 @@ impl Runtime {
         Ok(export::export_async(self, name, server, executor)?)
     }
 
-    /// As [`Runtime::export_async_on`], on the tokio runtime that this thread is in.
+    /// Exports an interface from this runtime, as [`export_async`](crate::export_async) does.
     ///
     /// # Errors
-    /// As [`export`](crate::export), and when this thread is in no tokio runtime.
+    /// Those of [`export`](crate::export), and when this thread is in no tokio runtime.
     #[cfg(feature = "tokio")]
     pub fn export_async<S: AsyncServer>(&self, name: &str, server: S) -> crate::Result<Export> {
         let tokio = tokio::runtime::Handle::try_current();
@@ -300,18 +304,18 @@ impl Runtime {
         Ok(export)
     }
 
-    /// As [`import`](crate::import), from this runtime.
+    /// Imports an interface with this runtime, as [`import`](crate::import) does.
     ///
     /// # Errors
-    /// As [`import`](crate::import).
+    /// Those of [`import`](crate::import).
     pub fn import<T: ?Sized + stub::Interface>(&self, name: &str) -> crate::Result<T::Client> {
         Ok(import::import::<T>(self, name, None)?)
     }
 
-    /// As [`import_within`](crate::import_within), from this runtime.
+    /// Imports an interface with this runtime, as [`import_within`](crate::import_within) does.
     ///
     /// # Errors
-    /// As [`import_within`](crate::import_within).
+    /// Those of [`import_within`](crate::import_within).
     pub fn import_within<T: ?Sized + stub::Interface>(
         &self,
         name: &str,
@@ -320,18 +324,18 @@ impl Runtime {
         Ok(import::import::<T>(self, name, Some(time))?)
     }
 
-    /// As [`import_all`](crate::import_all), from this runtime.
+    /// Imports all instances of a type with this runtime, as [`import_all`](crate::import_all) does.
     ///
     /// # Errors
-    /// As [`import_all`](crate::import_all).
+    /// Those of [`import_all`](crate::import_all).
     pub fn import_all<T: ?Sized + stub::Interface>(&self, name: &str) -> crate::Result<Group<T::Client>> {
         Ok(group::import_all::<T>(self, name)?)
     }
 
-    /// As [`import_each`](crate::import_each), from this runtime.
+    /// Imports these names with this runtime, as [`import_each`](crate::import_each) does.
     ///
     /// # Errors
-    /// As [`import_each`](crate::import_each).
+    /// Those of [`import_each`](crate::import_each).
     pub fn import_each<T: ?Sized + stub::Interface>(
         &self,
         names: &[&str],
@@ -339,12 +343,12 @@ impl Runtime {
         Ok(group::import_each::<T>(self, names)?)
     }
 
-    /// A binding to whoever exports that interface, as far as it is known, under a name.
+    /// Binds to a server that exports a name, by a description of its interface, which may be partial.
     pub(crate) fn binding(&self, name: &str, interface: Cow<'static, Interface>) -> crate::Result<Binding> {
         Ok(import::binding(self, bind::parse(name)?, interface, None)?)
     }
 
-    /// Who exports that interface, as far as it is known, under a name: all instances of a type.
+    /// Returns the exporters of a name, by a description of their interface, which may be partial.
     pub(crate) fn roster(
         &self,
         name: &str,
@@ -353,24 +357,25 @@ impl Runtime {
         Ok(group::roster(self, name, interface)?)
     }
 
-    /// The registry that it publishes to and asks.
+    /// Returns the registry in which this runtime publishes and looks up names.
     pub fn registry(&self) -> &Arc<dyn Registry> {
         &self.0.registry
     }
 
-    /// Refuses every call that comes from now on, as draining, `Ran::No`, and waits until those that
-    /// have begun are finished, but no longer than `time`. True if they are. There is no way back.
+    /// Refuses every new call from now on, as draining, `Ran::No`, and waits at most `time` until the calls
+    /// that have begun are finished. Returns whether they are. The runtime cannot take calls again.
     pub fn drain(&self, time: Duration) -> bool {
         let server = self.0.lock().server.clone();
         server.is_none_or(|server| server.drain(time))
     }
 
-    /// What it did so far: calls, outcomes, how long procedures ran, what the protocol did.
+    /// Returns the counters of this runtime: calls, outcomes, running times of procedures, and the protocol's
+    /// counters.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         let (server, endpoints, links) = {
             let state = self.0.lock();
-            stats.no_shared_memory.clone_from(&state.no_memory);
+            stats.no_shared_memory.clone_from(&state.no_memory_reason);
             let links = state.links.iter().filter_map(|(_, link)| link.upgrade());
             (state.server.clone(), state.endpoints.clone(), links.collect::<Vec<_>>())
         };
@@ -383,7 +388,8 @@ impl Runtime {
         stats
     }
 
-    /// Where its exports listen, once there is one. What they publish is [`Export::address`].
+    /// Returns the address at which the runtime's exports listen, or `None` before the first export.
+    /// [`Export::address`] is the address that is published.
     pub fn address(&self) -> Option<SocketAddr> {
         self.0.lock().server.as_ref().map(|server| server.address())
     }
@@ -396,7 +402,7 @@ impl std::fmt::Debug for Runtime {
 }
 
 fn enter<R>(inner: Weak<Inner>, f: impl FnOnce() -> R) -> R {
-    /// Restores what was current before, also when `f` panics.
+    /// Restores the former current runtime, also when `f` panics.
     struct Restore(Option<Weak<Inner>>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -408,7 +414,7 @@ fn enter<R>(inner: Weak<Inner>, f: impl FnOnce() -> R) -> R {
 }
 
 impl Inner {
-    /// The socket from which a server is called, made when first needed.
+    /// Returns the socket from which the server at `to` is called. Makes it at the first use.
     fn endpoint(&self, to: SocketAddr) -> Result<Arc<Endpoint>, CallFailed> {
         let from = bind_address(to);
         let mut state = self.lock();
@@ -425,7 +431,7 @@ impl Inner {
         Ok(endpoint)
     }
 
-    /// The server of all exports, made when first needed.
+    /// Returns the server of all exports. Makes it at the first use.
     pub(crate) fn server(self: &Arc<Self>) -> Result<Arc<Server>, CallFailed> {
         let mut state = self.lock();
         if let Some(server) = &state.server {
@@ -449,17 +455,17 @@ impl Inner {
             server.export_counters(self.random(), self.random());
         }
         if self.settings.shared_memory && self.env.shares_memory() {
-            // Where it cannot be had callers do without.
+            // If this fails, callers on this machine call by UDP.
             match Host::new(&server, &self.offers, self.settings.spin) {
                 Ok(host) => state.host = Some(host),
-                Err(why) => state.no_memory = Some(no_host(server.address(), &why)),
+                Err(why) => state.no_memory_reason = Some(say_no_host(server.address(), &why)),
             }
         }
         state.server = Some(server.clone());
         Ok(server)
     }
 
-    /// What hears of the end of those whose memory is mapped, started when first needed.
+    /// Returns the watcher of the exporters of mapped memory. Starts it at the first use.
     fn watcher(&self) -> Option<Arc<Watcher>> {
         let mut state = self.lock();
         if state.watcher.is_none() {
@@ -468,8 +474,8 @@ impl Inner {
         state.watcher.clone()
     }
 
-    /// The protocol's defaults, and probes close enough for the number that must go unanswered to
-    /// fit into the patience.
+    /// Returns the protocol's settings for callers. They are its defaults, except that probes come so often
+    /// that the number that must go unanswered fits into the patience.
     fn client_config(&self) -> ClientConfig {
         let (patience, default) = (self.settings.patience, ClientConfig::default());
         let longest =
@@ -514,11 +520,11 @@ impl Drop for Inner {
     }
 }
 
-/// Says on standard error, too, why calls to a server do not go through shared memory. A name that another
-/// process has taken gets a message of its own: callers meet a process there that cannot prove to be this
-/// server.
+/// Says on standard error why this server offers no calls through shared memory, and returns the message. A
+/// name that another process has taken gets a message of its own, because callers meet that process, which
+/// cannot prove to be this server.
 #[cold]
-fn no_host(address: SocketAddr, why: &std::io::Error) -> String {
+fn say_no_host(address: SocketAddr, why: &std::io::Error) -> String {
     let why = match why.kind() {
         std::io::ErrorKind::AddrInUse => {
             "its name for that is taken by another socket of this user".to_owned()
@@ -530,7 +536,7 @@ fn no_host(address: SocketAddr, why: &std::io::Error) -> String {
     line
 }
 
-/// Says something on standard error. (Not by `eprintln`, which panics when nobody reads.)
+/// Writes a line to standard error. Unlike `eprintln`, it does not panic if standard error is closed.
 #[cold]
 fn say(line: &str) {
     use std::io::Write as _;

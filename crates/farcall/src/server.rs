@@ -2,7 +2,7 @@
 //! receive from it in turn.
 //!
 //! ```text
-//! work             a worker's life: it receives, executes and sends;  call: one call to be executed
+//! work             what a worker does: receives, executes and sends;  call: one call to be executed
 //! workers          connects the pool of worker threads (farcall-core) to the server's socket
 //! queue            calls that wait for a worker, fairly;  payer: the host or user whose share a call uses
 //! exported         one exported interface;  executor: the thread or executor that runs its calls
@@ -83,8 +83,9 @@ pub(crate) struct Limits {
     pub(crate) workers: usize,
     /// The most threads, whatever they do.
     pub(crate) threads: usize,
-    /// The most calls that wait for a worker, and the longest time that a call waits.
+    /// The most calls that wait for a worker.
     pub(crate) queue: usize,
+    /// The longest time that a call waits for a worker.
     pub(crate) queue_time: Duration,
     /// The most bytes of arguments that waiting calls hold.
     pub(crate) queue_bytes: usize,
@@ -94,7 +95,7 @@ pub(crate) struct Limits {
     pub(crate) spins: bool,
 }
 
-/// Runs a worker's life inside the async runtime that the user chose.
+/// Runs the body of a worker's thread inside the async runtime that the user chose.
 pub(crate) type Inside = Box<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
 /// A socket with the interfaces that are exported at it, and the threads that serve them.
@@ -106,7 +107,7 @@ pub(crate) struct Server {
     /// The budget of threads, which the carriers of this server share.
     threads: Arc<Threads>,
     core: Mutex<Core>,
-    /// The exports once more, under a lock of their own, for calls that did not come by the socket.
+    /// A second list of the exports, under its own lock, for calls that did not come by the socket.
     offers: RwLock<Offers>,
     /// Wakes the watchdog.
     watchdog: Arc<dyn Event>,
@@ -115,9 +116,9 @@ pub(crate) struct Server {
     stopped: AtomicBool,
     /// Whether [`Core::cancelled`] is not empty.
     any_cancelled: AtomicBool,
-    /// Notices that tell running procedures when their callers have given their calls up.
+    /// Tells running procedures when their callers have given their calls up.
     notices: Notices,
-    /// Makes the user's async runtime the current one for the life of a worker.
+    /// Makes the user's async runtime the current one while a worker runs.
     enter: Inside,
 }
 
@@ -161,8 +162,8 @@ impl Core {
         self.batch.is_empty() && self.queue.is_empty()
     }
 
-    /// Queues a call until a worker is free or, if its result will be long, until its client has fetched
-    /// other results. Returns the calls for which the queue has no room.
+    /// Queues a call until a worker is free. A call whose result will be long also waits until its client has
+    /// fetched other results. Returns the calls for which the queue has no room.
     #[must_use]
     fn line_up(&mut self, work: Work) -> Vec<Work> {
         let usual = work.usual_result();
@@ -217,7 +218,7 @@ impl Core {
         Failure::new(Kind::Overloaded, Ran::No).with_detail(why)
     }
 
-    /// Whether a call whose result will be long may be executed now.
+    /// Returns whether a call whose result will be long may be executed now.
     #[cold]
     fn may_begin(&mut self, key: CallKey, usual: usize) -> bool {
         !self.queue.holds(Caller::Conversation(key.conversation)) && self.protocol.may_execute(key, usual)

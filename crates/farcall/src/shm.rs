@@ -64,22 +64,22 @@ use crate::env::Env;
 /// machine with two processors the part comes before a sleeping thread could be woken. The machine's
 /// processors count, because each process may be bound to one of them.
 fn brisk(spin: Duration) -> Duration {
-    const BRISK: Duration = Duration::from_micros(20);
+    const MIN_POLL_TIME: Duration = Duration::from_micros(20);
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    if online.contains(['-', ',']) { spin.max(BRISK) } else { spin }
+    if online.contains(['-', ',']) { spin.max(MIN_POLL_TIME) } else { spin }
 }
 
 /// Polls `is_there` for about `most`. Returns whether it became true.
 #[inline]
 fn spin(env: &dyn Env, most: Duration, mut is_there: impl FnMut() -> bool) -> bool {
     /// Polls between two readings of the clock: one reading costs as much as several polls.
-    const LOOKS: u32 = 128;
+    const POLLS_PER_CLOCK_READING: u32 = 128;
     if most.is_zero() {
         return is_there();
     }
     let mut began = None;
     loop {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS_PER_CLOCK_READING {
             if is_there() {
                 return true;
             }

@@ -1,6 +1,6 @@
-//! Counters and histograms that are always on, and the snapshot that a program takes of them.
+//! Counters and histograms that are always on, and the snapshots that a program takes of them.
 //!
-//! What a runtime counts as a server others read too, from [its memory](crate::memory::Counters).
+//! Other processes can read a server's counters from [its memory](crate::memory::Counters).
 
 pub(crate) mod words;
 
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Counts durations by their power of two, in nanoseconds.
+/// Counts durations by their power of two in nanoseconds.
 pub(crate) struct Recorder([AtomicU64; BUCKETS]);
 
 impl Default for Recorder {
@@ -19,7 +19,8 @@ impl Default for Recorder {
     }
 }
 
-/// Up to 2^41 ns, more than half an hour; what takes longer stands in the last one.
+/// The number of classes of a histogram. The classes reach up to 2^41 ns, more than half an hour. The last one
+/// also counts all longer durations.
 pub(crate) const BUCKETS: usize = 42;
 
 impl Recorder {
@@ -35,19 +36,19 @@ impl Recorder {
     }
 }
 
-/// How often something took how long, to a power of two.
+/// A histogram of durations, in classes that end at powers of two of nanoseconds.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram([u64; BUCKETS]);
 
 impl Histogram {
-    /// How many durations were recorded.
+    /// Returns the number of durations recorded.
     pub fn count(&self) -> u64 {
-        // What a peer's memory says may be anything.
+        // Counts read from a peer's memory may be any numbers.
         self.0.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The bound below which this part of the durations lies: `quantile(0.99)` for the 99th
-    /// percentile. It is a power of two of nanoseconds; zero if nothing was recorded.
+    /// Returns the bound below which this part of the durations lies: `quantile(0.99)` is the 99th percentile.
+    /// It is a power of two in nanoseconds, or zero if nothing was recorded.
     pub fn quantile(&self, part: f64) -> Duration {
         let wanted = (self.count() as f64 * part).ceil() as u64;
         let mut seen = 0;
@@ -60,7 +61,7 @@ impl Histogram {
         Duration::ZERO
     }
 
-    /// The upper bound of each class that is not empty, and how many durations fell into it.
+    /// Returns the upper bound of each class that is not empty, with the number of durations in it.
     pub fn classes(&self) -> impl Iterator<Item = (Duration, u64)> {
         let class = |(bucket, count): (usize, &u64)| (Duration::from_nanos(1 << bucket), *count);
         self.0.iter().enumerate().map(class).filter(|(_, count)| *count > 0)
@@ -73,7 +74,7 @@ impl fmt::Debug for Histogram {
     }
 }
 
-/// What is counted of a procedure at its server.
+/// The counters of a procedure at its server.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) results: AtomicU64,
@@ -96,122 +97,122 @@ impl Counters {
     }
 }
 
-/// What a runtime did so far. All counts are ever growing.
+/// The counters of a runtime since it was made. They never decrease.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// What it exports now.
+    /// The present exports.
     pub exports: Vec<Export>,
-    /// What its server's packet protocol did, if it ever exported anything: calls through shared memory are
-    /// not among its counts, but among those of the exports' procedures.
+    /// The counters of the server's packet protocol, if the runtime ever exported an interface. They leave out
+    /// calls through shared memory, which the counters of the exports' procedures include.
     pub server: Option<farcall_proto::server::Stats>,
-    /// The servers that it calls.
+    /// The servers that the runtime calls.
     pub peers: Vec<Peer>,
-    /// Those of them that it calls through shared memory.
+    /// The servers that the runtime calls through shared memory.
     pub links: Vec<Link>,
-    /// Why calls go by UDP although the settings allow shared memory, for its own exports or for a server
-    /// that it calls: another process has taken the name where callers would meet the server, or the system
-    /// refused something. Of several reasons this is the last one.
+    /// Why calls to or from this runtime go by UDP although the settings allow shared memory: another process
+    /// has taken the name at which callers would meet the server, or the system refused a resource. This is
+    /// the latest reason.
     pub no_shared_memory: Option<String>,
 }
 
-/// What a runtime does at the moment for those who call it, and has done so far.
+/// A server's present state and its counters since it was started.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Serving {
-    /// The number of its process.
+    /// The identifier of the server's process.
     pub process: u32,
-    /// How long it has served.
+    /// How long the server has been running.
     pub up: Duration,
-    /// Threads that execute calls, and do not wait in calls of their own.
+    /// Threads that execute calls and do not wait in calls of their own.
     pub executing: u64,
     /// Threads that receive.
     pub receiving: u64,
-    /// Threads, all in all.
+    /// All threads that serve calls.
     pub threads: u64,
     /// Calls that wait for a thread.
     pub queued: u64,
-    /// Conversations that are remembered.
+    /// Conversations that the server remembers.
     pub conversations: u64,
-    /// Calls that have not ended, perhaps with the one that asks.
+    /// Calls that have not ended. The call that reads this may be among them.
     pub unfinished: u64,
-    /// Bytes of results that are held, and of arguments that are still coming.
+    /// Bytes of results that the server holds, and of arguments that have arrived in part.
     pub held_bytes: u64,
-    /// What the packet protocol did: calls through shared memory are not among its counts.
+    /// The counters of the packet protocol, without calls through shared memory.
     pub protocol: farcall_proto::server::Stats,
-    /// What is exported.
+    /// The exports.
     pub exports: Vec<Export>,
-    /// How many exports there are besides, of which there was no room to tell.
+    /// The number of further exports, for which the segment had no room.
     pub untold: u64,
 }
 
-/// An interface that is exported.
+/// An exported interface.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Export {
-    /// Its identifier.
+    /// The export's identifier.
     pub id: u64,
-    /// Its type and its instance, as in `Store/ebbets`.
+    /// The type and the instance, as in `Store/ebbets`.
     pub name: String,
-    /// Its procedures.
+    /// The procedures of the interface.
     pub procedures: Vec<Procedure>,
     /// Calls that execute or are queued.
     pub running: usize,
-    /// Accesses to its memory that were served, if it is a segment.
+    /// Accesses to the export's memory that were served, if it is a segment.
     pub accesses: u64,
 }
 
-/// A procedure that is exported.
+/// A procedure of an export.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Procedure {
-    /// Its name.
+    /// The procedure's name.
     pub name: Cow<'static, str>,
     /// Calls that ended with a result.
     pub results: u64,
     /// Calls that ended with a declared exception.
     pub exceptions: u64,
-    /// Calls that failed once they were taken up.
+    /// Calls that failed after they had begun to execute.
     pub failures: u64,
-    /// How long calls waited for a worker; those that did not wait are not counted.
+    /// How long calls waited for a worker. Calls that did not wait are not counted.
     pub queued: Histogram,
-    /// How long calls ran. Of procedures that are known to be quick every 16th call is timed.
+    /// How long calls ran. For procedures that are known to be quick, one call in 16 is timed.
     pub ran: Histogram,
 }
 
-/// A server that is called.
+/// A server that the runtime calls.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Peer {
-    /// Its address.
+    /// The server's address.
     pub address: SocketAddr,
-    /// What the conversation with it did.
+    /// The counters of the conversation with the server.
     pub conversation: farcall_proto::client::Stats,
-    /// The smoothed round-trip time, once one was measured.
+    /// The smoothed round-trip time; `None` until one was measured.
     pub round_trip: Option<Duration>,
     /// Calls that have not ended.
     pub outstanding: usize,
 }
 
-/// A server that is called through shared memory.
+/// A server that the runtime calls through shared memory.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Link {
-    /// Its address.
+    /// The server's address.
     pub address: SocketAddr,
-    /// Calls that were handed over.
+    /// Calls made through shared memory.
     pub calls: u64,
-    /// Those that were not answered yet.
+    /// Calls that the server has not answered yet.
     pub outstanding: usize,
 }
 
 impl Histogram {
-    /// How many durations fell into each class.
+    /// Returns the number of durations in each class.
     pub(crate) fn counts(&self) -> &[u64; BUCKETS] {
         &self.0
     }
 
-    /// From those.
+    /// Makes a histogram from the number of durations in each class.
     pub(crate) fn from_counts(counts: [u64; BUCKETS]) -> Histogram {
         Histogram(counts)
     }
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_which_there_are_too_many_are_as_many_as_there_can_be() {
+    fn a_sum_of_counts_that_overflows_is_the_greatest_number() {
         let histogram = Histogram::from_counts([u64::MAX; BUCKETS]);
         assert_eq!(histogram.count(), u64::MAX);
         assert_eq!(histogram.quantile(0.99), Duration::from_nanos(1));

@@ -1,42 +1,44 @@
-//! Whether it is worth to wait awake for replies that come one after the other: who waits for many learns it.
+//! Learns whether a thread that waits for many replies should poll for the next one before it sleeps.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// So long one looks for the next reply. To wake a sleeper costs the one who replies a few microseconds, and
-/// costs all the more while many that share a processor wait for that.
+/// How long to poll for the next reply. A server's thread that wakes a sleeping caller spends a few
+/// microseconds on that, and more while several threads share a processor.
 pub(super) const LULL: Duration = Duration::from_micros(20);
 
-/// A look-out that fewer replies came in, and that ended in vain, took more than it saved.
-const WORTH: usize = 4;
+/// Polling was not worth it if it ended without a reply after fewer replies than this.
+const MIN_REPLIES: usize = 4;
 
-/// So many times at most it is not tried after one that was in vain.
-const MOST: u32 = 255;
+/// The most times in a row that polling is skipped.
+const MAX_SKIPS: u32 = 255;
 
-/// What was learnt. One thread at a time learns; that two may is no harm.
+/// Decides when to poll. Usually one thread at a time learns; updates by two threads at once do no harm.
 #[derive(Default)]
 pub(super) struct Awake {
-    /// So many times more it is not tried, and was not the last time.
-    left_out: AtomicU32,
-    leave_out: AtomicU32,
+    /// The number of times that polling is still to be skipped.
+    skips_left: AtomicU32,
+    /// The number of times that polling was to be skipped after the last attempt.
+    skips: AtomicU32,
 }
 
 impl Awake {
-    /// Whether to look out now.
+    /// Returns whether to poll now.
     pub(super) fn is_worth(&self) -> bool {
-        let left_out = self.left_out.load(Ordering::Relaxed);
-        self.left_out.store(left_out.saturating_sub(1), Ordering::Relaxed);
-        left_out == 0
+        let skips_left = self.skips_left.load(Ordering::Relaxed);
+        self.skips_left.store(skips_left.saturating_sub(1), Ordering::Relaxed);
+        skips_left == 0
     }
 
-    /// So many replies came, and then none for too long, or there was no need to look on.
+    /// Records that polling found this many replies. `in_vain` says that it ended because no further reply
+    /// came in time; otherwise no further reply was needed.
     pub(super) fn learn(&self, replies: usize, in_vain: bool) {
-        let leave_out = match in_vain && replies < WORTH {
-            true => (2 * self.leave_out.load(Ordering::Relaxed) + 1).min(MOST),
+        let skips = match in_vain && replies < MIN_REPLIES {
+            true => (2 * self.skips.load(Ordering::Relaxed) + 1).min(MAX_SKIPS),
             false => 0,
         };
-        self.leave_out.store(leave_out, Ordering::Relaxed);
-        self.left_out.store(leave_out, Ordering::Relaxed);
+        self.skips.store(skips, Ordering::Relaxed);
+        self.skips_left.store(skips, Ordering::Relaxed);
     }
 }
 
@@ -52,7 +54,7 @@ mod tests {
         assert_eq!(tries(100), 6);
         assert_eq!(tries(10_000), 40, "once in 256 times in the end");
         while !awake.is_worth() {}
-        awake.learn(WORTH, true);
+        awake.learn(MIN_REPLIES, true);
         assert!(awake.is_worth() && awake.is_worth());
         awake.learn(1, true);
         awake.learn(1, false);

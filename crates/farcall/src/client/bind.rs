@@ -16,8 +16,8 @@ use super::{Endpoint, Peer};
 use crate::CallFailed;
 
 impl Endpoint {
-    /// Asks each peer which export answers to the name beside it, and gives `judge` each answer as
-    /// it comes, with the peer's index, until it says true, none is left, or the deadline passes.
+    /// Asks each peer which export has the name beside it. Gives each answer to `judge` as it arrives, with
+    /// the peer's index, until `judge` returns true, all peers have answered, or the deadline passes.
     pub(crate) fn bind(
         &self,
         peers: &[(Arc<Peer>, String)],
@@ -43,8 +43,8 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Asks each peer which export answers to the name beside it. The tokens of the questions, and the first
-    /// timer.
+    /// Sends each peer the question which export has the name beside it. Returns the tokens of the questions
+    /// and the earliest timer.
     pub(super) fn ask(
         &self,
         peers: &[(Arc<Peer>, String)],
@@ -74,7 +74,7 @@ impl Endpoint {
         (tokens, first)
     }
 
-    /// Those who have not answered are asked no more.
+    /// Stops asking the peers that have not answered.
     pub(super) fn forget(&self, peers: &[(Arc<Peer>, String)], tokens: Vec<u64>, binds: &BindAnswers) {
         for ((peer, _), token) in peers.iter().zip(tokens) {
             let mut state = peer.lock();
@@ -88,13 +88,13 @@ impl Endpoint {
     }
 }
 
-/// Servers that a task asks. Those who have not answered when this is dropped are asked no more.
+/// Servers that a task asks for an export. Dropping this stops asking the servers that have not answered.
 pub(crate) struct Asking<'a> {
     endpoint: &'a Arc<Endpoint>,
     peers: &'a [(Arc<Peer>, String)],
-    /// Once they were asked.
+    /// The answers and the tokens of the questions; `None` before the servers were asked.
     asked: Option<(Arc<BindAnswers>, Vec<u64>)>,
-    /// How many answers there are still to be.
+    /// The number of answers that are still expected.
     left: usize,
 }
 
@@ -103,10 +103,11 @@ impl<'a> Asking<'a> {
         Asking { endpoint, peers, asked: None, left: peers.len() }
     }
 
-    /// The next answer, and whose it is; none when all have answered. Always of the same task.
+    /// Returns the next answer and its server's index, or `None` when all servers have answered. Only one task
+    /// may call this.
     ///
     /// # Errors
-    /// The system gives no thread that would receive the answers.
+    /// When the service thread, which receives the answers, cannot be started.
     pub(crate) async fn next(&mut self) -> Result<Option<(usize, Answer)>, CallFailed> {
         poll_fn(|context| {
             if self.left == 0 {

@@ -1,4 +1,4 @@
-//! The answers of servers that were asked for an export, as they come.
+//! Collects the answers of servers that were asked for an export.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,11 +11,11 @@ use crate::lock;
 
 pub(super) type Answer = Result<Bound, Failure>;
 
-/// The answers of several binds, as they come.
+/// The answers of several binds, in the order in which they arrive.
 pub(crate) struct BindAnswers {
-    /// Those that were not fetched, in the order of arrival: which bind, and its answer.
+    /// The answers that were not fetched yet, each with the index of its bind.
     answers: Mutex<VecDeque<(usize, Answer)>>,
-    /// Who waits for them: a thread, or a task.
+    /// The thread or task that waits for them.
     asker: Watcher,
 }
 
@@ -24,7 +24,7 @@ impl BindAnswers {
         Arc::new(BindAnswers { answers: Mutex::default(), asker })
     }
 
-    /// How many tasks wait for each answer: none, or one.
+    /// Returns the number of tasks that wait for each answer: 0 or 1.
     pub(super) fn tasks(&self) -> usize {
         usize::from(self.asker.is_task())
     }
@@ -34,12 +34,12 @@ impl BindAnswers {
         wakes.add(self.asker.clone());
     }
 
-    /// The next answer that has come.
+    /// Takes the next answer that has arrived.
     pub(super) fn fetch(&self) -> Option<(usize, Answer)> {
         lock(&self.answers).pop_front()
     }
 
-    /// Whether there is one to fetch.
+    /// Returns whether there is an answer to fetch.
     pub(super) fn any(&self) -> bool {
         !lock(&self.answers).is_empty()
     }

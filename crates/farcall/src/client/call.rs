@@ -1,4 +1,4 @@
-//! A call that its thread waits for, and how any thread waits.
+//! A call that its thread waits for.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,11 +16,14 @@ use crate::wait::NEVER;
 use crate::xdr::Encoder;
 use crate::{CallFailed, lock};
 
-/// The room of arguments longer than that is used again by other calls.
-const LONG: usize = 16 << 10;
+/// Buffers of arguments longer than this come from the pool that all calls share.
+const LONG_ARGUMENT_BYTES: usize = 16 << 10;
 
 impl Endpoint {
-    /// Calls and waits. `sink` takes the outcome, unless this fails before anything was sent.
+    /// Makes a call and waits for its outcome, which goes to `sink`.
+    ///
+    /// # Errors
+    /// When the call fails before anything was sent. Then `sink` gets nothing.
     pub(crate) fn call(
         &self,
         peer: &Arc<Peer>,
@@ -31,11 +34,11 @@ impl Endpoint {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
-        // It may take long, and who does it must not lead.
+        // Encoding may take long, so it is done before this thread can become the leader.
         self.encode(request, tools)?;
         let mut attendance = self.attend(waiter);
         let mut mine = OwnCall::new(peer, sink);
-        // The leader takes its own outcome in, and nobody else needs to know whose it is.
+        // The leader receives its own outcome, so other threads need not know whose it is.
         let begun = match attendance.leads() {
             true => self
                 .begin_usual(&mut mine, (export, request), tools)
@@ -45,7 +48,7 @@ impl Endpoint {
         if let Some((now, timer)) = begun {
             attendance.until_either(tools, now, timer, Some(&mut mine), &|| waiter.slot.is_over());
         }
-        // What follows may take long, and somebody else is to lead meanwhile.
+        // Decoding may take long, so another thread may lead meanwhile.
         drop(attendance);
         match mine.done {
             true => mine.finish(),
@@ -58,10 +61,11 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Starts the usual call of a leader, whose arguments are encoded, and sends it. The clock is read before
-    /// that: a call that seemed to have left later than it did might be said not to have run when a server
-    /// that was started anew meanwhile has forgotten it (docs/protocol.md 7.2). The time, and the call's
-    /// timer; nothing if it is to [begin](Endpoint::begin) as any other.
+    /// Starts and sends the usual call of a leader, whose arguments are encoded. Returns the time of sending
+    /// and the call's timer, or `None` if the call must [begin](Endpoint::begin) as any other.
+    ///
+    /// The clock is read before the send. With a later time, a call that a restarted server has forgotten
+    /// might be reported as not run although it ran (docs/protocol.md 7.2).
     #[inline(always)]
     fn begin_usual(
         &self,
@@ -91,8 +95,8 @@ impl Endpoint {
         Some((now, now.plus(lone.patience)))
     }
 
-    /// Starts a call whose arguments are encoded, and sends its first datagrams. The time, and the
-    /// conversation's next timer; nothing if it failed.
+    /// Starts a call whose arguments are encoded, and sends its first datagrams. Returns the time and the
+    /// conversation's next timer, or `None` if the call failed.
     #[inline(never)]
     fn begin(
         &self,
@@ -124,22 +128,22 @@ impl Endpoint {
         }
         let Some(len) = sent else { return Some((now, timer)) };
         self.send(now, peer, &tools.out[..len]);
-        // A call that left whole in its first datagram has nothing more to say.
+        // A shorter first datagram holds the whole call, so there is nothing more to send.
         if len >= farcall_proto::BASE_DATAGRAM / 2 {
             self.flush(now, peer, &mut tools.out);
         }
         Some((now, timer))
     }
 
-    /// Sends bytes of no call to an export, once. False if they cannot be: there is no conversation yet, or
-    /// they are too many.
+    /// Sends bytes that belong to no call to an export, once and without acknowledgement. Returns false if
+    /// they cannot be sent: there is no conversation yet, or they do not fit a datagram.
     pub(crate) fn post(&self, peer: &Peer, export: u64, bytes: &[u8]) -> bool {
         let mut out = [0; farcall_proto::BASE_DATAGRAM];
         if self.check_process().is_err() {
             return false;
         }
         let Some(len) = peer.lock().conversation.post(export, bytes, &mut out) else { return false };
-        // What the system refuses is lost, like any datagram.
+        // A datagram that the system refuses is lost, like any other.
         let _ = self.socket.send(peer.address, &out[..len]);
         true
     }
@@ -148,28 +152,29 @@ impl Endpoint {
     #[inline(always)]
     pub(super) fn encode(&self, request: &CallRequest<'_>, tools: &mut Tools) -> Result<(), CallFailed> {
         let Tools { arguments, usual_arguments, .. } = tools;
-        // They are expected to be as long as the last.
-        if *usual_arguments > LONG
+        // The arguments are expected to be as long as the last ones.
+        if *usual_arguments > LONG_ARGUMENT_BYTES
             && let Some(room) = self.config.spares.take(self.env.now(), *usual_arguments)
         {
             *arguments = room;
         }
         arguments.clear();
-        arguments.reserve((*usual_arguments).min(LONG));
+        arguments.reserve((*usual_arguments).min(LONG_ARGUMENT_BYTES));
         (request.encode)(&mut Encoder::new(arguments)).map_err(bad_arguments)?;
         *usual_arguments = arguments.len();
         Ok(())
     }
 
-    /// Adds a peer to those that may have timers.
+    /// Adds a peer to the list of peers that may have timers.
     pub(super) fn list(&self, peer: &Arc<Peer>) {
         let mut active = lock(&self.active);
         active.push(peer.clone());
         self.active_count.store(active.len(), Ordering::Relaxed);
     }
 
-    /// Whether a deadline has passed. If not, whoever leads shall look again when it has: it forgets
-    /// what is no conversation's timer each time it has looked at those.
+    /// Returns whether a deadline has passed. If not, it sets the leader's timer to the deadline. The leader
+    /// forgets this timer whenever it has looked at the conversations' timers, so waiting threads call this
+    /// again and again.
     pub(super) fn is_past(&self, deadline: Option<Time>) -> bool {
         let Some(deadline) = deadline else { return false };
         if deadline <= self.env.now() {

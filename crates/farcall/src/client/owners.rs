@@ -1,4 +1,4 @@
-//! Who waits for which outcome of a conversation.
+//! Maps each outstanding call and bind of a conversation to the thread or task that waits for it.
 
 use std::mem;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::bind_answers::BindAnswers;
 use super::result_slot::ResultSlot;
 use super::waiter::{Waiter, Watcher};
 
-/// One who waits for an outcome.
+/// The thread or task that an outcome goes to.
 pub(super) enum Owner {
     /// A thread that blocks in a call.
     Thread(Arc<Waiter>),
-    /// A call that was started, and who is told when it has ended.
+    /// A started call, and the watcher that is woken when it has ended.
     Started(Arc<ResultSlot>, Watcher),
-    /// A bind, the numbered one of several.
+    /// A bind among several, with its index.
     Bind(Arc<BindAnswers>, usize),
 }
 
@@ -30,14 +30,15 @@ impl Owner {
     }
 }
 
-/// The owners of a conversation's calls, by token: a place, and how often the place was used.
+/// The owners of a conversation's calls and binds, by token. A token consists of the index of a place and the
+/// number of times that the place was used.
 #[derive(Default)]
 pub(super) struct Owners {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// Calls of threads that panicked while they led: nobody waits for their ends.
+    /// Calls of threads that panicked while they led. Their outcomes are dropped.
     abandoned: Vec<CallId>,
-    /// How many of them no thread waits for: calls that were started, and binds of tasks.
+    /// The number of owners that are no blocked threads: started calls, and binds of tasks.
     started: usize,
 }
 
@@ -48,10 +49,11 @@ struct Place {
 }
 
 impl Owners {
-    /// The token of a call whose outcome is nobody's.
+    /// The token of a call that has no owner here, because the leader made it.
     pub(super) const NOBODY: u64 = u64::MAX;
 
-    /// Remembers an owner. There are as many as calls are outstanding, which the protocol bounds.
+    /// Adds an owner, and returns its token. The protocol bounds the number of outstanding calls, and with it
+    /// the number of owners.
     pub(super) fn add(&mut self, owner: Owner) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             // Most peers have one call at a time.
@@ -68,7 +70,7 @@ impl Owners {
         u64::from(place.uses) << 32 | u64::from(index)
     }
 
-    /// Forgets an owner, and says who it was.
+    /// Removes an owner, and returns it.
     pub(super) fn take(&mut self, token: u64) -> Option<Owner> {
         let owner = self.place(token)?.owner.take()?;
         self.free.push(token as u32);
@@ -76,10 +78,10 @@ impl Owners {
         Some(owner)
     }
 
-    /// Has `watcher` told of the end of a call that was started, instead of whom this gives back.
+    /// Makes `watcher` the one that is woken when a started call ends. Returns the former watcher.
     ///
     /// # Errors
-    /// The call has ended.
+    /// `watcher` itself, if the call has ended.
     pub(super) fn watch(&mut self, token: u64, watcher: Watcher) -> Result<Watcher, Watcher> {
         match self.place(token).and_then(|place| place.owner.as_mut()) {
             Some(Owner::Started(_, former)) => Ok(mem::replace(former, watcher)),
@@ -87,12 +89,12 @@ impl Owners {
         }
     }
 
-    /// Nobody waits for the end of this call any more, which has no owner here.
+    /// Notes that no thread waits any more for this call, which has no owner here.
     pub(super) fn abandon(&mut self, id: CallId) {
         self.abandoned.push(id);
     }
 
-    /// Whether that was [said](Owners::abandon) of a call that has ended now.
+    /// Returns whether a call that has ended was [abandoned](Owners::abandon), and forgets it.
     #[cold]
     pub(super) fn was_abandoned(&mut self, id: CallId) -> bool {
         let before = self.abandoned.len();
@@ -100,7 +102,7 @@ impl Owners {
         self.abandoned.len() < before
     }
 
-    /// Whether there is any that no thread waits for.
+    /// Returns whether there are started calls or binds of tasks.
     pub(super) fn any_started(&self) -> bool {
         self.started > 0
     }

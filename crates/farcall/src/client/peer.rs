@@ -1,4 +1,4 @@
-//! One server endpoint as the client knows it: its address, the conversation with it, who waits.
+//! A server as the client knows it: its address, the conversation with it, and the waiting threads and tasks.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use farcall_proto::{Holder, Time};
 use super::owners::Owners;
 use crate::{lock, stats};
 
-/// A server endpoint.
+/// A server, by its address.
 pub(crate) struct Peer {
     pub(super) id: u64,
     pub(super) address: SocketAddr,
@@ -19,11 +19,11 @@ pub(crate) struct Peer {
 pub(super) struct PeerState {
     pub(super) conversation: Conversation,
     pub(super) owners: Owners,
-    /// It stands in the endpoint's list of those that may have timers.
+    /// Whether the peer is in the endpoint's list of peers that may have timers.
     pub(super) listed: bool,
-    /// It stands among those whose calls wait to be sent.
+    /// Whether the peer is among those that have queued calls.
     pub(super) left: bool,
-    /// When all that was ready was last sent.
+    /// When all ready datagrams were last sent.
     pub(super) flushed: Time,
 }
 
@@ -39,19 +39,19 @@ impl Peer {
         Peer { id: state.conversation.id(), address, state: Mutex::new(state) }
     }
 
-    /// Where it is.
+    /// Returns the server's address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// As whom the server knows this client, and what that server alone would answer to a question; `None`
-    /// without a ticket of that server.
+    /// Returns the identity under which the server knows this client, and the answer to `question` that only
+    /// this server can give. Returns `None` without a ticket of the server.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     pub(crate) fn expected_proof(&self, question: &[u8]) -> Option<(Holder, [u8; 16])> {
         self.lock().conversation.expected_proof(question)
     }
 
-    /// How many datagrams it has sent us.
+    /// Returns the number of datagrams received from the server.
     pub(crate) fn received(&self) -> u64 {
         self.lock().conversation.stats().received
     }
@@ -67,7 +67,7 @@ impl Peer {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, PeerState> {
-        // Nothing of a user's runs while it is held.
+        // No code of the user's runs while this lock is held.
         lock(&self.state)
     }
 }

@@ -5,20 +5,19 @@ use farcall_proto::{Time, Trace};
 
 use crate::stub::{EncodeArguments, Procedure};
 
-/// A call that is to be made, with what it needs to be repeated. It may be made of one export after another.
+/// A call that is to be made. It can be repeated, at the same export or at others.
 #[derive(Clone, Copy)]
 pub(crate) struct CallRequest<'a> {
     pub(crate) procedure: &'a Procedure,
-    /// When its caller waits no longer.
+    /// The time at which the caller stops waiting.
     pub(crate) deadline: Option<Time>,
-    /// Its trace.
     pub(crate) trace: Option<Trace>,
     /// Writes the arguments.
     pub(crate) encode: EncodeArguments<'a>,
 }
 
 impl CallRequest<'_> {
-    /// The call of this export, as the conversation takes it.
+    /// Returns the protocol's form of this call, to this export.
     #[inline]
     pub(super) fn of(&self, export: u64, token: u64) -> Call {
         let CallRequest { procedure, deadline, trace, .. } = *self;

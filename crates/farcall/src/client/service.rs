@@ -1,11 +1,10 @@
-//! The thread that does what nobody else would: receives for calls that were started while no caller
-//! does, and sends those of them that were left.
+//! The service thread: receives for started calls while no caller receives, and sends queued calls.
 //!
-//! Threads that start calls and wait for them in turn lead themselves each time they wait. To pass the
-//! lead to this thread in between would cost more than the call. So it lets them: it naps while calls
-//! are being started, leads only when nobody has since it last looked, and gives the lead to the next
-//! thread that waits. For tasks, which cannot lead, it leads at once, and sends what was left whenever
-//! something has come.
+//! A thread that starts calls and waits for each in turn leads whenever it waits. Passing the lead to the
+//! service thread in between would cost more than the call. So the service thread naps while calls are being
+//! started. It leads only if no other thread has led since its last look, and passes the lead to the next
+//! thread that waits. Tasks cannot lead, so for them it leads at once, and sends queued calls after each
+//! arriving datagram.
 
 use std::cell::Cell;
 use std::io;
@@ -21,23 +20,26 @@ use crate::env::Env;
 use crate::lock;
 use crate::wait::{Duty, Parker};
 
-/// The longest that a call may be left unsent by others: less than a thread may have to wait for a processor.
+/// How long a started call may stay queued before the service thread sends it. A thread that waits for a
+/// processor may wait longer.
 const NAP: Duration = Duration::from_micros(100);
-/// The longest time between two looks while others send what is left.
-const LONGEST_NAP: Duration = Duration::from_micros(300);
-/// After so many looks at which nothing was left since the last it naps no more.
-const QUIET: u32 = 8;
+/// The longest nap, while other threads send the queued calls.
+const MAX_NAP: Duration = Duration::from_micros(300);
+/// The service thread naps no more after this many looks in a row at which no call had been queued.
+const QUIET_LOOKS: u32 = 8;
 
-/// The service thread, seen by those who need it.
+/// The service thread, as other threads see it.
 pub(super) struct Service {
     waiter: Arc<Waiter>,
-    /// The thread was started.
+    /// Whether the thread was started.
     running: AtomicBool,
     starting: Mutex<()>,
-    /// A task has waited for a call since it last led: it leads without a nap.
+    /// Whether a task has waited for a call since the service thread last led. Then the service thread leads
+    /// without a nap.
     ///
-    /// SeqCst: a task writes this and then reads whether the service thread watches; the service thread says
-    /// that it no longer watches and then reads this (`is_hurried`). At least one of them sees the other.
+    /// SeqCst: a task writes this and then reads whether the service thread watches. The service thread writes
+    /// that it no longer watches and then reads this (`must_lead_now`). At least one of them sees what the
+    /// other wrote.
     polled: AtomicBool,
     stopped: AtomicBool,
 }
@@ -48,14 +50,14 @@ impl Service {
         Arc::new(Service { waiter: Waiter::new(env), running, starting: Mutex::default(), polled, stopped })
     }
 
-    /// Starts the thread, unless it was started. Where there can be none now, the next call tries again.
+    /// Starts the thread, unless it was started. If no thread can be started now, the next call tries again.
     pub(super) fn run(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> io::Result<()> {
         if self.running.load(Ordering::Acquire) { Ok(()) } else { self.start(endpoint) }
     }
 
     #[cold]
     fn start(self: &Arc<Self>, endpoint: &Arc<Endpoint>) -> io::Result<()> {
-        // Nobody counts on a thread that another is still trying to start.
+        // Other starters wait here: none may rely on the thread before it has started.
         let _one = lock(&self.starting);
         if self.running.load(Ordering::Acquire) {
             return Ok(());
@@ -68,9 +70,9 @@ impl Service {
 
     fn live(&self, endpoint: &Weak<Endpoint>) {
         Caller::never_waits();
-        let (mut tools, mut trend) = (Tools::new(), Trend { left: 0, quiet: QUIET });
+        let (mut tools, mut trend) = (Tools::new(), Trend { left: 0, quiet: QUIET_LOOKS });
         while !self.is_stopped() {
-            // No reference is kept while there is nothing to do, so the endpoint can go.
+            // An idle service thread keeps no reference, so that the endpoint can be dropped.
             match endpoint.upgrade() {
                 Some(endpoint) => self.serve(&endpoint, &mut tools, &mut trend),
                 None => return,
@@ -93,48 +95,48 @@ impl Service {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Naps, leads, or stands by to lead, while there is anything to do it for.
+    /// Naps, leads, or waits to lead, as long as started calls are outstanding.
     fn serve(&self, endpoint: &Endpoint, tools: &mut Tools, trend: &mut Trend) {
-        let vigil = &endpoint.flush_signal;
-        vigil.watch();
+        let flush_signal = &endpoint.flush_signal;
+        flush_signal.watch();
         while !self.is_stopped() {
-            if !self.is_hurried(endpoint) {
+            if !self.must_lead_now(endpoint) {
                 self.nap(endpoint, tools);
             }
             endpoint.send_unsent(tools);
             if !endpoint.is_busy() {
-                if vigil.rest(|| endpoint.is_busy()) {
+                if flush_signal.rest(|| endpoint.is_busy()) {
                     return;
                 }
-                vigil.watch();
+                flush_signal.watch();
                 continue;
             }
             let mut attendance = endpoint.stand_by(&self.waiter);
             if attendance.leads() {
                 self.lead(endpoint, &mut attendance, tools, trend);
-            } else if vigil.rest(|| false) {
+            } else if flush_signal.rest(|| false) {
                 self.waiter.wait(None);
             }
-            vigil.watch();
+            flush_signal.watch();
             drop(attendance);
         }
     }
 
-    /// Sends what others left, again and again, until nothing is left any more for a while, or somebody must
-    /// lead and nobody does. What they left just now they will send themselves, as they did with what was
-    /// left before.
+    /// Naps and sends queued calls in turn. Returns when no call has been queued for a while, or when calls are
+    /// outstanding and no thread leads. Calls that were queued during the last nap are not sent, because their
+    /// own threads usually send them soon.
     fn nap(&self, endpoint: &Endpoint, tools: &mut Tools) {
         let (mut nap, mut quiet) = (NAP, 0);
         let mut left = endpoint.left.load(Ordering::Relaxed);
         endpoint.led.store(false, Ordering::Relaxed);
-        while quiet < QUIET {
+        while quiet < QUIET_LOOKS {
             self.waiter.wait(Some(nap));
             let fresh = endpoint.has_fresh(NAP);
             let sent = !fresh && endpoint.send_unsent(tools);
-            if self.is_stopped() || self.is_hurried(endpoint) {
+            if self.is_stopped() || self.must_lead_now(endpoint) {
                 return;
             }
-            nap = if sent { NAP } else { (nap * 2).min(LONGEST_NAP) };
+            nap = if sent { NAP } else { (nap * 2).min(MAX_NAP) };
             let led = endpoint.led.swap(false, Ordering::Relaxed);
             if !led && endpoint.lead.is_free() && endpoint.is_busy() {
                 return;
@@ -144,8 +146,8 @@ impl Service {
         }
     }
 
-    /// Receives, until a thread comes that can lead. Each time that something has come it sends what was left
-    /// meanwhile. As long as calls are left it sleeps a nap at most: nobody else might come to send them.
+    /// Receives until another thread can lead, and sends queued calls after each arriving datagram. While
+    /// calls are being queued it sleeps at most [`NAP`], because no other thread may come to send them.
     fn lead(
         &self,
         endpoint: &Endpoint,
@@ -171,42 +173,43 @@ impl Service {
         }
     }
 
-    /// Whether there are tasks to lead for.
-    fn is_hurried(&self, endpoint: &Endpoint) -> bool {
+    /// Returns whether to lead without a nap, because tasks wait for calls.
+    fn must_lead_now(&self, endpoint: &Endpoint) -> bool {
         self.polled.load(Ordering::SeqCst) || endpoint.tasks.load(Ordering::SeqCst) > 0
     }
 }
 
-/// Whether calls are being left, as far as the service thread has seen.
+/// Tracks whether threads still queue calls.
 struct Trend {
+    /// The number of calls queued so far, at the last look.
     left: u64,
-    /// Looks since it saw one.
+    /// The number of looks since that number last grew.
     quiet: u32,
 }
 
 impl Trend {
-    /// Whether to look again soon.
+    /// Returns whether to look again soon, because calls were queued recently.
     fn naps(&mut self, endpoint: &Endpoint) -> bool {
         let before = std::mem::replace(&mut self.left, endpoint.left.load(Ordering::Relaxed));
-        self.quiet = if self.left == before { QUIET.min(self.quiet + 1) } else { 0 };
-        self.quiet < QUIET
+        self.quiet = if self.left == before { QUIET_LOOKS.min(self.quiet + 1) } else { 0 };
+        self.quiet < QUIET_LOOKS
     }
 }
 
 impl Endpoint {
-    /// Whether calls that were started are outstanding.
+    /// Returns whether started calls are outstanding.
     fn is_busy(&self) -> bool {
         self.busy.load(Ordering::SeqCst) > 0
     }
 
-    /// A call was started and sent.
+    /// Tells the service thread that a call was started and sent.
     pub(super) fn engage(&self, service: &Service) {
         if self.flush_signal.summon() == Duty::Wake {
             service.wake();
         }
     }
 
-    /// A task waits, perhaps while nobody leads.
+    /// Makes the service thread lead soon, because a task waits and perhaps no thread leads.
     pub(super) fn hasten(&self) {
         let Some(service) = self.service.get() else { return };
         if !service.polled.load(Ordering::SeqCst)

@@ -1,4 +1,4 @@
-//! A thread that waits for an outcome: where others leave it, and who is woken when a call ends.
+//! Threads and tasks that wait for outcomes, and how they are woken when a call ends.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -9,10 +9,10 @@ use crate::env::{Env, Event};
 use crate::guard;
 use crate::wait::{Parker, ReadyToken};
 
-/// A thread that waits, seen by the others.
+/// A waiting thread, as other threads see it.
 pub(super) struct Waiter {
     event: Arc<dyn Event>,
-    /// Where the outcome of its call comes to while another thread receives.
+    /// Receives the outcome of the thread's call while another thread leads.
     pub(super) slot: ResultSlot,
 }
 
@@ -27,20 +27,20 @@ impl Waiter {
         Arc::new(Waiter { event: env.event(), slot: ResultSlot::default() })
     }
 
-    /// Waits until somebody wakes it, perhaps without reason, or `most` has passed.
+    /// Waits until another thread wakes this one, perhaps without reason, or until `most` has passed.
     pub(super) fn wait(&self, most: Option<Duration>) {
         self.event.wait(most);
     }
 }
 
-/// Who waits for a call that was started.
+/// The thread or task that waits for a started call.
 #[derive(Clone, Default)]
 pub(super) enum Watcher {
     #[default]
     Nobody,
     Thread(Arc<Waiter>),
     Task(Waker),
-    /// One who gathers the ends of several calls.
+    /// A thread that waits for several calls at once.
     Gatherer(ReadyToken),
 }
 
@@ -50,7 +50,7 @@ impl Watcher {
     }
 }
 
-/// Whom to wake when no lock is held.
+/// Threads and tasks that are to be woken as soon as no lock is held.
 #[derive(Default)]
 pub(super) struct Wakes {
     pub(super) waiters: Vec<Arc<Waiter>>,
@@ -74,7 +74,7 @@ impl Wakes {
         }
     }
 
-    /// How many tasks are among them.
+    /// Returns the number of tasks among them.
     #[inline]
     pub(super) fn tasks(&self) -> usize {
         if self.others.is_empty() {
@@ -87,7 +87,7 @@ impl Wakes {
         self.waiters.drain(..).for_each(|waiter| waiter.wake());
         for other in self.others.drain(..) {
             match other {
-                // A panic in it is not that of the caller who happens to lead.
+                // A panic in the user's waker must not unwind the leading thread.
                 Watcher::Task(waker) => guard::run_alone("a waker", || waker.wake()),
                 Watcher::Gatherer(token) => guard::run_alone("a waker", || token.mark_ready_serving()),
                 Watcher::Nobody | Watcher::Thread(_) => {}
@@ -96,7 +96,7 @@ impl Wakes {
     }
 }
 
-/// A type's decoding that panics in the leader must cost nobody else the word that its outcome is there.
+/// Wakes the rest when the leader is unwound, because the decoding of its own result has panicked.
 impl Drop for Wakes {
     fn drop(&mut self) {
         self.run();

@@ -1,4 +1,4 @@
-//! What a server counts, as its users read it.
+//! Imports and reads the counters of a server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,11 +9,11 @@ use crate::stats::words::{self, Record};
 use crate::{CallFailed, Kind, Ran, Runtime};
 use farcall_memory::clerk::COUNTERS;
 
-/// What a server counts, read from its memory: also while it executes nothing, however many threads are
-/// stuck.
+/// The counters of a server, which a client reads from the server's memory, even while all threads that
+/// execute procedures are stuck.
 ///
-/// Every server exports it as the segment `counters`, unless it does not [describe](crate::Builder::describe)
-/// itself.
+/// Every server exports them as the segment `counters`, unless it does not
+/// [describe](crate::Builder::describe) itself.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,22 +30,22 @@ use farcall_memory::clerk::COUNTERS;
 pub struct Counters(Remote);
 
 impl Counters {
-    /// Imports the counters of the server at that address.
+    /// Imports the counters of the server at this address.
     ///
     /// # Errors
-    /// When nobody answers there, or the server does not describe itself.
+    /// When no server answers there, or the server does not describe itself.
     pub fn import(runtime: &Runtime, address: SocketAddr) -> crate::Result<Counters> {
         runtime.import_segment(&format!("udp://{address}/{COUNTERS}")).map(Counters)
     }
 
-    /// Reads what was counted so far.
+    /// Reads the counters.
     ///
     /// # Errors
-    /// As of every read, and when the server's format is not known here.
+    /// Those of every read, and when this version does not know the server's format.
     pub fn read(&self) -> Result<Serving> {
-        /// More bytes than there usually are.
+        /// The size of the first read in bytes: more than most servers' counters take.
         const FIRST_BYTES: usize = 4 << 10;
-        /// The server may write during each read.
+        /// The most reads. The server may write during each of them.
         const MAX_TRIES: usize = 8;
         let mut len = FIRST_BYTES;
         for _ in 0..MAX_TRIES {
@@ -59,7 +59,7 @@ impl Counters {
                 Record::Unknown => break,
             }
         }
-        let why = "what the server counts is not written in a way that is known here";
+        let why = "the server's counters are in a format that this version does not know";
         Err(CallFailed::new(Kind::BadResult, Ran::Yes).because(why).into())
     }
 }
@@ -70,7 +70,7 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// Reads words that may be anything.
+/// Reads a record of counters from arbitrary words, for the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_counters(words: &[u64]) -> Option<usize> {
     match words::read(words) {

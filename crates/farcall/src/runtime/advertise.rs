@@ -1,5 +1,5 @@
-//! Which address of a server is published: one that callers can use, also where the server is bound to all
-//! addresses of its host.
+//! Chooses the address of a server that is published. Callers must be able to use it, also if the server is
+//! bound to all addresses of its host.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,11 +7,11 @@ use super::Inner;
 use crate::{CallFailed, Kind, Ran};
 
 impl Inner {
-    /// Where callers find a server that is bound to this address.
+    /// Returns the address to publish for a server that is bound to `bound`.
     ///
     /// # Errors
-    /// It is bound to all addresses of its host, no setting says which one to publish, and none can be
-    /// guessed.
+    /// When the server is bound to all addresses of its host, no setting says which one to publish, and none
+    /// can be guessed.
     pub(super) fn advertised(&self, bound: SocketAddr) -> Result<SocketAddr, CallFailed> {
         if let Some(mut address) = self.settings.advertise {
             if address.port() == 0 {
@@ -32,12 +32,12 @@ impl Inner {
         Ok(SocketAddr::new(guessed, bound.port()))
     }
 
-    /// The address from which this machine sends to the registry. Callers that use that registry can be
-    /// expected to reach the server there.
+    /// Returns the address from which this machine sends to the registry. Callers that use the same registry
+    /// can be expected to reach the server there.
     fn guess(&self, wildcard: IpAddr) -> Option<IpAddr> {
         let route = self.registry.route()?.to_canonical();
         let (loopback_v4, loopback_v6) = (Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
-        // A socket of IPv6 takes what comes by IPv4 too. The other way there is nothing.
+        // An IPv6 socket also receives IPv4 datagrams. An IPv4 socket receives no IPv6 datagrams.
         let routes = match (route.is_loopback(), wildcard.is_ipv6()) {
             (true, true) => vec![loopback_v6, loopback_v4],
             (true, false) => vec![loopback_v4],
@@ -48,7 +48,7 @@ impl Inner {
     }
 }
 
-/// Whether callers elsewhere can use the address as it stands: it names one host, and does not depend on a
+/// Returns whether callers on other hosts can use the address: it names one host, and does not depend on a
 /// network interface of that host.
 pub(super) fn names_one_host(ip: IpAddr) -> bool {
     let is_of_one_link = match ip {

@@ -1,4 +1,4 @@
-//! From a name to an export at some address.
+//! Binds a name to an export: asks the servers that may export the name, and takes the first good answer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Target {
     pub(super) export: u64,
     /// The connection through shared memory, if there is one.
     pub(super) link: Option<Arc<Link>>,
-    /// Procedures of the importer's that are not the exporter's, or are other ones there.
+    /// Procedures of the importer's interface that the exporter lacks, or has with another meaning.
     refused: Vec<Refused>,
 }
 
@@ -37,13 +37,13 @@ pub(super) struct Refused {
 }
 
 impl Target {
-    /// Whether the exporter has the procedure that the importer means.
+    /// Returns whether the exporter has the procedure that the importer means by this number.
     #[inline]
     pub(super) fn has(&self, procedure: u32) -> bool {
         self.refused.is_empty() || !self.refused.iter().any(|refused| refused.number == procedure)
     }
 
-    /// Why the exporter [has](Target::has) it not.
+    /// Returns the failure of a call of a procedure that the exporter does not [have](Target::has).
     #[cold]
     pub(super) fn refusal(&self, procedure: &Procedure) -> CallFailed {
         let refused = self.refused.iter().find(|refused| refused.number == procedure.number);
@@ -54,20 +54,20 @@ impl Target {
         CallFailed::new(kind, Ran::No).because(format!("{what} (at {})", self.address))
     }
 
-    /// Whether the exporter has other procedures under numbers that the importer uses: then another exporter
-    /// may be the right one. An exporter that merely lacks some procedures is of an older version, as is
-    /// usual while servers are updated.
+    /// Returns whether the exporter has other procedures under numbers that the importer uses. Then another
+    /// exporter may be the right one. An exporter that only lacks some procedures is of an older version,
+    /// which is usual while servers are updated.
     fn differs(&self) -> bool {
         self.refused.iter().any(|refused| kind_of(&refused.why) == Kind::Mismatch)
     }
 
-    /// How often the server was heard.
+    /// Returns the number of messages that the server has sent to this process.
     pub(super) fn heard(&self) -> u64 {
         self.link.as_ref().map_or_else(|| self.peer.received(), |link| link.answers())
     }
 }
 
-/// Somebody who may export a name, and by what name to ask there.
+/// A server that may export a name, and the name under which to ask it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Candidate {
     address: SocketAddr,
@@ -85,8 +85,8 @@ pub(super) fn parse(name: &str) -> Result<Name, CallFailed> {
 }
 
 impl Inner {
-    /// Binds: asks all who may export the name at once, and takes the first good answer. Those at
-    /// `avoid` are asked only if there is nobody else. Nobody is waited for beyond the deadline.
+    /// Binds a name: asks all candidates at once, and takes the first good answer. Candidates at `avoid` are
+    /// asked only if there are no others. The wait ends at the deadline.
     pub(super) fn bind(
         &self,
         name: &Name,
@@ -108,22 +108,22 @@ impl Inner {
             };
             let mut by = end;
             if !candidates.is_empty() {
-                // Those who do not answer leave time for the others.
+                // Half of the time is left for the candidates of the other address family.
                 let now = self.env.now();
                 let end = *end.get_or_insert(now + self.settings.patience);
                 by = Some(now + end.since(now) / 2);
             }
             match poll.ask(by, deadline) {
-                Ok(target) => return self.near(name, target),
+                Ok(target) => return self.connect_memory(name, target),
                 Err(why) => failed.add(why),
             }
         }
         Err(failed.of(name))
     }
 
-    /// Binds for a task, which waits without a thread: to one of the candidates that
-    /// [`Inner::candidates_later`] gave. Nobody asks it to end: it does so when a caller would be patient no
-    /// longer.
+    /// Binds for a task, which waits without a thread, to one of the candidates that
+    /// [`Inner::candidates_later`] returned. It gives up after the time that a caller would wait for a silent
+    /// server.
     pub(super) async fn bind_later(
         self: &Arc<Self>,
         name: &Name,
@@ -143,16 +143,17 @@ impl Inner {
             };
             match poll.ask_later().await {
                 Ok(target) if self.env.shares_memory() => {
-                    return Tasks::hold_up(self, || self.near(name, target));
+                    return Tasks::run_blocking(self, || self.connect_memory(name, target));
                 }
-                Ok(target) => return self.near(name, target),
+                Ok(target) => return self.connect_memory(name, target),
                 Err(why) => failed.add(why),
             }
         }
         Err(failed.of(name))
     }
 
-    /// Whom a task is to ask, unless `over` says that nobody needs to know any more.
+    /// Returns the candidates that a task is to ask, without those at `avoid` if there are others. Gives up
+    /// when `over` returns an error.
     pub(super) async fn candidates_later(
         self: &Arc<Self>,
         name: &Name,
@@ -166,12 +167,12 @@ impl Inner {
                 let addresses = self.resolve_later((host, *port), over).await?;
                 Candidate::at_each(&addresses, type_name, instance.as_ref())
             }
-            _ => Tasks::hold_up(self, || self.candidates(name))?,
+            _ => Tasks::run_blocking(self, || self.candidates(name))?,
         };
-        but(name, candidates, avoid)
+        without_avoided(name, candidates, avoid)
     }
 
-    /// Those who may export a name. Those at `avoid` are among them only if there is nobody else.
+    /// Returns the candidates for a name, without those at `avoid` if there are others.
     fn candidates_but(
         &self,
         name: &Name,
@@ -186,11 +187,12 @@ impl Inner {
             }
             _ => self.candidates(name)?,
         };
-        but(name, candidates, avoid)
+        without_avoided(name, candidates, avoid)
     }
 
-    /// Divides the candidates into those that one socket reaches, to be asked at the same time, and the
-    /// others. There may be no socket of a kind, as on a machine without IPv6.
+    /// Divides the candidates into those that the first one's socket reaches, which are asked at the same
+    /// time, and the others. Fails for the former if there is no such socket, as for IPv6 on a machine without
+    /// IPv6.
     fn poll<'a>(
         &'a self,
         name: &'a Name,
@@ -213,8 +215,8 @@ impl Inner {
         (poll, later)
     }
 
-    /// Binds several instances at once, each at its address. Who has not answered when the deadline comes has
-    /// none.
+    /// Binds several instances at once, each at its address. Returns `None` for an instance that has not
+    /// answered by the deadline.
     pub(super) fn bind_each(
         &self,
         instances: &[(SocketAddr, String)],
@@ -240,8 +242,11 @@ impl Inner {
         Ok(targets)
     }
 
-    /// The target with a connection through shared memory, if it can be had; a name may ask for nothing else.
-    fn near(&self, name: &Name, mut target: Target) -> Result<Target, CallFailed> {
+    /// Connects the target through shared memory where that is possible.
+    ///
+    /// # Errors
+    /// When the name asks for shared memory alone, and there is none.
+    fn connect_memory(&self, name: &Name, mut target: Target) -> Result<Target, CallFailed> {
         let wanted = matches!(name, Name::At { address: Address::Shm(_), .. });
         let mut unproven = None;
         if self.env.shares_memory() && (wanted || self.settings.shared_memory) {
@@ -258,7 +263,7 @@ impl Inner {
         Ok(target)
     }
 
-    /// A connection with a server, new if need be.
+    /// Returns the connection through shared memory with a server. Makes one if there is no sound one.
     fn link(&self, target: &Target) -> Result<Arc<Link>, NoLink> {
         let former = {
             let mut state = self.lock();
@@ -269,7 +274,7 @@ impl Inner {
                 .find(|(address, _)| *address == target.address)
                 .and_then(|(_, link)| link.upgrade())
         };
-        // (Asked outside of the lock: what it drops may be the last of it.)
+        // Outside of the lock, because this may drop the last reference to an unsound link.
         if let Some(link) = former.filter(|link| link.is_sound()) {
             return Ok(link);
         }
@@ -281,21 +286,21 @@ impl Inner {
         Ok(link)
     }
 
-    /// Says that calls to a server go by UDP because another process answers for it in shared memory: once
-    /// for each server, not at each binding.
+    /// Says on standard error that calls to a server go by UDP, because another process answers in its place
+    /// in shared memory. Returns the message. It is not repeated at each binding to the same server.
     #[cold]
     fn tell_unproven(&self, address: SocketAddr) -> String {
         let line = format!(
             "{address} is not called through shared memory: another server has taken its name for that"
         );
-        let former = self.lock().no_memory.replace(line.clone());
+        let former = self.lock().no_memory_reason.replace(line.clone());
         if former.as_ref() != Some(&line) {
             say(&line);
         }
         line
     }
 
-    /// Who may export the name, if that is known without asking for a host.
+    /// Returns the candidates for a name that contains no name of a host.
     fn candidates(&self, name: &Name) -> Result<Vec<Candidate>, CallFailed> {
         let registry = |why: farcall_names::Error| CallFailed::new(Kind::Registry, Ran::No).caused_by(why);
         let entries = match name {
@@ -318,7 +323,7 @@ impl Inner {
         Ok(entries.iter().filter_map(candidate).collect())
     }
 
-    /// Whether an exporter will do.
+    /// Turns a server's answer into a target.
     fn judge(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -350,8 +355,8 @@ impl Inner {
     }
 }
 
-/// Candidates that are asked at the same time. The first good answer is taken; an exporter of other
-/// procedures is taken only if there is no other.
+/// Candidates that are asked at the same time. The first good answer wins. An exporter that has other
+/// procedures under the importer's numbers is taken only if there is no good answer.
 struct Poll<'a> {
     inner: &'a Inner,
     name: &'a Name,
@@ -363,10 +368,11 @@ struct Poll<'a> {
 }
 
 impl Poll<'_> {
-    /// Asks until `by`; the caller's own deadline may be later.
+    /// Asks all candidates, and waits for answers until `by`. `deadline` is the caller's own, which may be
+    /// later.
     fn ask(&mut self, by: Option<Time>, deadline: Option<Time>) -> Result<Target, CallFailed> {
         let (endpoint, peers) = (self.endpoint.clone(), self.peers());
-        endpoint.bind(&peers, by, &mut |which, answer| self.hear(&peers[which].0, answer))?;
+        endpoint.bind(&peers, by, &mut |which, answer| self.take_answer(&peers[which].0, answer))?;
         let late = deadline.is_some_and(|deadline| deadline <= self.inner.env.now());
         self.outcome(late)
     }
@@ -375,7 +381,7 @@ impl Poll<'_> {
         let (endpoint, peers) = (self.endpoint.clone(), self.peers());
         let mut asking = Asking::new(&endpoint, &peers);
         while let Some((which, answer)) = asking.next().await? {
-            if self.hear(&peers[which].0, answer) {
+            if self.take_answer(&peers[which].0, answer) {
                 break;
             }
         }
@@ -387,8 +393,8 @@ impl Poll<'_> {
         self.asked.iter().map(peer).collect()
     }
 
-    /// Whether that will do.
-    fn hear(&mut self, peer: &Arc<Peer>, answer: Result<Bound, Failure>) -> bool {
+    /// Records a server's answer. Returns whether it is good, so that no other answer is needed.
+    fn take_answer(&mut self, peer: &Arc<Peer>, answer: Result<Bound, Failure>) -> bool {
         match self.inner.judge(&self.endpoint, peer, answer, self.interface) {
             Ok(target) => {
                 let good = !target.differs();
@@ -398,7 +404,7 @@ impl Poll<'_> {
                 good
             }
             Err(why) => {
-                self.failed = Some(worse(self.failed.take(), why));
+                self.failed = Some(more_telling(self.failed.take(), why));
                 false
             }
         }
@@ -407,15 +413,15 @@ impl Poll<'_> {
     fn outcome(&mut self, late: bool) -> Result<Target, CallFailed> {
         let failed = self.failed.take();
         self.bound.take().ok_or_else(|| {
-            failed.unwrap_or_else(|| if late { too_late(self.name) } else { nobody(self.name) })
+            failed.unwrap_or_else(|| if late { too_late(self.name) } else { no_answer(self.name) })
         })
     }
 }
 
-/// Whatever can be published can be asked for.
+// Every name that can be published fits a question.
 const _: () = assert!(farcall_names::MAX_EXPORT <= farcall_proto::MAX_NAME);
 
-/// `Type` or `Type/instance`, as a server is asked.
+/// Returns `Type` or `Type/instance`: the name under which a server is asked.
 fn full_name(type_name: &Label, instance: Option<&Label>) -> String {
     match instance {
         None => type_name.to_string(),
@@ -423,8 +429,11 @@ fn full_name(type_name: &Label, instance: Option<&Label>) -> String {
     }
 }
 
-/// The candidates without those to avoid, unless there is nobody else.
-fn but(
+/// Returns the candidates without those to avoid, or all of them if there are no others.
+///
+/// # Errors
+/// When there are no candidates.
+fn without_avoided(
     name: &Name,
     mut candidates: Vec<Candidate>,
     avoid: &[SocketAddr],
@@ -439,24 +448,24 @@ fn but(
     Ok(candidates)
 }
 
-/// Why none of those who may export a name could be bound.
+/// The reasons why no candidate could be bound.
 #[derive(Default)]
 struct Failures {
     asked: Option<CallFailed>,
-    /// Why some candidates could not be asked. The caller is told this only if none could be.
+    /// Why some candidates could not be asked. The caller gets this reason only if no candidate was asked.
     no_socket: Option<CallFailed>,
 }
 
 impl Failures {
     fn add(&mut self, why: CallFailed) {
-        self.asked = Some(worse(self.asked.take(), why));
+        self.asked = Some(more_telling(self.asked.take(), why));
     }
 
     #[cold]
     fn of(self, name: &Name) -> CallFailed {
         match (name, self.asked.or(self.no_socket)) {
-            (_, None) => nobody(name),
-            // One at some address refused, perhaps: which host's it is must be said.
+            (_, None) => no_answer(name),
+            // The reason may name only an address, so the host is added to it.
             (Name::AtHost { host, .. }, Some(why)) if !why.detail().contains(host.as_str()) => {
                 let detail = format!("the host {host}: {}", why.detail());
                 why.because(detail)
@@ -467,7 +476,7 @@ impl Failures {
 }
 
 #[cold]
-fn nobody(name: &Name) -> CallFailed {
+fn no_answer(name: &Name) -> CallFailed {
     CallFailed::new(Kind::Unreachable, Ran::No).because(format!("nobody answers to {name}"))
 }
 
@@ -476,7 +485,7 @@ pub(super) fn too_late(name: &Name) -> CallFailed {
     CallFailed::new(Kind::Deadline, Ran::No).because(format!("nobody has answered to {name} so far"))
 }
 
-/// What a call of such a procedure fails with.
+/// Returns the kind of failure of a call that is refused for this reason.
 fn kind_of(why: &Refusal) -> Kind {
     match why {
         Refusal::Gone { .. } => Kind::NoSuchProcedure,
@@ -486,9 +495,9 @@ fn kind_of(why: &Refusal) -> Kind {
     }
 }
 
-/// Of two reasons why nobody could be bound, the one that says more: a server that answered no
-/// says more than one that did not answer.
-fn worse(former: Option<CallFailed>, now: CallFailed) -> CallFailed {
+/// Returns the more telling of two reasons why no server could be bound. A server's refusal tells more than
+/// its silence.
+fn more_telling(former: Option<CallFailed>, now: CallFailed) -> CallFailed {
     match former {
         Some(former) if former.kind() != Kind::Unreachable => former,
         _ => now,

@@ -1,4 +1,4 @@
-//! What an importer is bound to: read by every call, changed when a binding breaks.
+//! The server that an importer is bound to. Every call reads it; it changes when the binding breaks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -6,39 +6,42 @@ use std::sync::{Arc, Mutex, OnceLock};
 use super::bind::Target;
 use crate::lock;
 
-/// A binding, or none. The first ones are read without a lock, which each call would take: they stay
-/// where they are put. A name that was bound more often costs its callers a lock.
+/// The present binding of a name, if there is one.
+///
+/// Calls read the first [`LOCK_FREE_BINDINGS`] bindings of the name without a lock. These stay in memory until
+/// the importer is dropped. Calls lock the state once the name has been bound more often.
 #[derive(Default)]
 pub(super) struct Binding {
-    places: [OnceLock<Arc<Target>>; PLACES],
-    /// One more than the place of the binding; 0 when it is not in a place.
+    places: [OnceLock<Arc<Target>>; LOCK_FREE_BINDINGS],
+    /// One more than the index of the present binding in `places`; 0 if it is not there.
     current: AtomicUsize,
     state: Mutex<State>,
 }
 
-const PLACES: usize = 8;
+/// The number of a name's first bindings that calls read without a lock.
+const LOCK_FREE_BINDINGS: usize = 8;
 
 #[derive(Default)]
 struct State {
-    /// Places that were used.
+    /// The number of places that have been filled.
     used: usize,
     target: Option<Arc<Target>>,
 }
 
 impl Binding {
-    /// The binding, if there is one and it is among the first.
+    /// Returns the binding without a lock, if there is one and it is in a place.
     #[inline(always)]
     pub(super) fn first(&self) -> Option<&Arc<Target>> {
         let place = self.current.load(Ordering::Acquire).wrapping_sub(1);
         self.places.get(place)?.get()
     }
 
-    /// The binding, if there is one.
+    /// Returns the binding, if there is one.
     pub(super) fn get(&self) -> Option<Arc<Target>> {
         lock(&self.state).target.clone()
     }
 
-    /// Binds, unless another thread has done so meanwhile; the binding.
+    /// Sets the binding, unless another thread has set one meanwhile. Returns the binding that is set now.
     pub(super) fn set(&self, target: Arc<Target>) -> Arc<Target> {
         let mut state = lock(&self.state);
         if let Some(target) = &state.target {
@@ -47,7 +50,7 @@ impl Binding {
         state.target = Some(target.clone());
         if let Some(place) = self.places.get(state.used) {
             state.used += 1;
-            // Each is filled once, here.
+            // Only this line fills places, each of them once.
             let _ = place.set(target.clone());
             self.current.store(state.used, Ordering::Release);
         }

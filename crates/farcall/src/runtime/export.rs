@@ -1,4 +1,4 @@
-//! Offering an interface.
+//! Exports an interface: offers it at the server's socket, and publishes it in the registry.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,18 +16,18 @@ use crate::sys::fork;
 use crate::{CallFailed, Kind, Ran, idl};
 use farcall_memory::AccessHandler;
 
-/// An interface that is offered. Dropping it takes the offer back; calls that have begun are
-/// finished, and those that come later fail as not exported, `Ran::No`.
+/// An exported interface. Dropping it withdraws the export: calls that have begun are finished, and later
+/// calls fail as not exported, `Ran::No`.
 #[must_use = "dropping an Export takes the offer back; `wait()` keeps it for ever"]
 pub struct Export {
     runtime: Runtime,
     registration: Option<Registration>,
     server: Arc<Server>,
-    /// Where callers find it.
+    /// The address that is published.
     address: SocketAddr,
     exported: Arc<Exported>,
     name: String,
-    /// What a registry is told.
+    /// The entry for the registry.
     entry: Entry,
     ended: Arc<dyn Event>,
 }
@@ -42,7 +42,7 @@ pub(super) fn export<T: ?Sized + Interface>(
     Ok(export)
 }
 
-/// Offers an interface, and perhaps memory, to callers that know the address: no registry is told.
+/// Exports an interface, and perhaps memory, without publishing it. Callers must know its address.
 pub(super) fn export_unlisted<T: ?Sized + Interface>(
     runtime: &Runtime,
     name: &str,
@@ -100,13 +100,13 @@ fn offer<T: ?Sized + Interface>(
 }
 
 impl Inner {
-    /// The type and the instance of a name; an instance that nobody else has if it gives none.
+    /// Returns the type and the instance of a name. Makes up a unique instance if the name has none.
     fn name_of_export(&self, name: &str) -> Result<(Label, Label), CallFailed> {
         match super::bind::parse(name)? {
             Name::Type(type_name) => Ok((type_name, self.unique_instance())),
             Name::Instance { type_name, instance } => Ok((type_name, instance)),
             _ => {
-                let why = format!("{name:?} is an address; one exports a type, or a type and an instance");
+                let why = format!("{name:?} is an address; export a type, or a type and an instance");
                 Err(CallFailed::new(Kind::NoSuchName, Ran::No).because(why))
             }
         }
@@ -117,7 +117,7 @@ impl Inner {
         label.parse().unwrap_or_else(|_| unreachable!("digits make a label"))
     }
 
-    /// A random number, not zero.
+    /// Returns a random number that is not zero.
     pub(super) fn random(&self) -> u64 {
         loop {
             let mut bytes = [0; 8];
@@ -131,29 +131,29 @@ impl Inner {
 }
 
 impl Export {
-    /// Serves until the process ends, or [`Stopper::stop`] is called.
+    /// Keeps the export until the process ends, or [`Stopper::stop`] is called.
     ///
     /// # Errors
-    /// In a child of the process that exported.
+    /// When this process is a forked child of the one that exported.
     pub fn wait(self) -> crate::Result<()> {
         self.server.check_process()?;
         self.ended.wait(None);
         Ok(())
     }
 
-    /// What ends [`Export::wait`], from another thread.
+    /// Returns a handle with which another thread can end [`Export::wait`].
     pub fn stopper(&self) -> Stopper {
         Stopper(self.ended.clone())
     }
 
-    /// Takes the offer back, and waits until the calls that have begun are finished, but no longer
-    /// than `time`. True if they are.
+    /// Withdraws the export, and waits until the calls that have begun are finished, but no longer than
+    /// `time`. Returns whether they are finished.
     pub fn drain(mut self, time: Duration) -> bool {
         self.take_back();
         self.exported.wait_idle(&*self.runtime.0.env, time)
     }
 
-    /// Where it can be called: the address that is published
+    /// Returns the address at which the export can be called: the one that is published
     /// ([`Builder::advertise`](crate::Builder::advertise)).
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -171,35 +171,35 @@ impl Export {
         &self.runtime
     }
 
-    /// What is offered.
+    /// Returns the server's part of the export.
     #[cfg(feature = "tokio")]
     pub(super) fn exported(&self) -> &Arc<Exported> {
         &self.exported
     }
 
-    /// Its identifier.
+    /// Returns the export's identifier.
     pub(crate) fn id(&self) -> u64 {
         self.exported.id
     }
 
-    /// What it is called, as in `Store/ebbets`.
+    /// Returns the export's type and instance, as in `Store/ebbets`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its name without a registry, as in `udp://127.0.0.1:7000/Store/ebbets`.
+    /// Returns a name of the export that needs no registry, as in `udp://127.0.0.1:7000/Store/ebbets`.
     pub fn url(&self) -> String {
         format!("udp://{}/{}", self.address(), self.name())
     }
 
-    /// Tells the registry. Last, so that whoever finds the name is served; if it fails, dropping takes the
-    /// offer back.
+    /// Publishes the export. This comes last, so that the server serves every caller that finds the name. If
+    /// it fails, dropping the export withdraws it.
     fn list(&mut self) -> Result<(), CallFailed> {
         self.registration = Some(self.publish(&self.entry)?);
         Ok(())
     }
 
-    /// Tells the registry of it, as another instance, until the registration is dropped.
+    /// Publishes the export as another instance too, until the registration is dropped.
     pub(crate) fn list_as(&self, instance: Label) -> Result<Registration, CallFailed> {
         let mut entry = self.entry.clone();
         entry.instance = instance;
@@ -212,7 +212,7 @@ impl Export {
     }
 
     fn take_back(&mut self) {
-        // First the name, so that nobody finds what is no longer there.
+        // The name goes first, so that no caller finds an export that is gone.
         drop(self.registration.take());
         self.server.withdraw(self.exported.id);
     }
@@ -235,12 +235,12 @@ impl fmt::Debug for Export {
     }
 }
 
-/// Ends the [`Export::wait`] of one export.
+/// A handle that ends the [`Export::wait`] of one export.
 #[derive(Clone)]
 pub struct Stopper(Arc<dyn Event>);
 
 impl Stopper {
-    /// Ends it.
+    /// Makes [`Export::wait`] return.
     pub fn stop(&self) {
         self.0.set();
     }

@@ -1,4 +1,4 @@
-//! The instances of a type as a group, followed in the registry.
+//! The instances of a type as a group. The group follows the registry.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,11 +16,11 @@ use crate::multi::{Fixed, Group, Member, Members, Roster};
 use crate::stub::Interface;
 use crate::{CallFailed, Kind, Ran, context, idl, lock};
 
-/// How long to wait for members that do not answer when they are bound. Later they cost nobody but
-/// themselves: each is bound by its first call.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for members that do not answer while members are bound. The first call of a member that
+/// has not answered binds it, and delays no other member.
+const BIND_PATIENCE: Duration = Duration::from_secs(1);
 
-/// All instances of a type; the group of an instance, or of an address, is that alone.
+/// Imports all instances of a type. The group of an instance, or of an address, has one member.
 pub(super) fn import_all<T: ?Sized + Interface>(
     runtime: &Runtime,
     name: &str,
@@ -28,7 +28,7 @@ pub(super) fn import_all<T: ?Sized + Interface>(
     Ok(Group::living(roster(runtime, name, Cow::Borrowed(T::interface()))?))
 }
 
-/// Who exports that interface under a name, from now on.
+/// Returns the present and future exporters of an interface under a name.
 pub(super) fn roster(
     runtime: &Runtime,
     name: &str,
@@ -47,7 +47,8 @@ pub(super) fn roster(
     Ok(Arc::new(follower))
 }
 
-/// The members of these names, which are all bound at once. Who has none is bound by its first call.
+/// Imports the members of these names, and binds all of them at once. A member that cannot be bound now is
+/// bound by its first call.
 pub(super) fn import_each<T: ?Sized + Interface>(
     runtime: &Runtime,
     names: &[&str],
@@ -73,14 +74,14 @@ pub(super) fn import_each<T: ?Sized + Interface>(
 }
 
 impl Inner {
-    /// Where an instance is, and what it is called there, as far as that is known without asking it.
+    /// Returns the address of an instance and its name there, if both are known without asking the instance.
     fn whereabouts(&self, name: &Name) -> Option<(SocketAddr, String)> {
         match name {
             Name::Instance { type_name, instance } => {
                 let entry = self.registry.lookup(type_name, instance).ok().flatten()?;
                 Some((entry.address.socket()?, name.to_string()))
             }
-            // (A name that wants shared memory is bound by its first call.)
+            // A name that asks for shared memory is bound by its first call.
             Name::At { address: address @ Address::Udp(_), type_name, instance: Some(instance) } => {
                 Some((address.socket()?, format!("{type_name}/{instance}")))
             }
@@ -88,9 +89,9 @@ impl Inner {
         }
     }
 
-    /// Until when members that are bound are waited for.
+    /// Returns until when to wait for the answers of members that are being bound.
     fn bound_by(&self) -> Time {
-        let deadline = self.env.now() + PATIENCE;
+        let deadline = self.env.now() + BIND_PATIENCE;
         context::inherited().0.map_or(deadline, |inherited| deadline.min(inherited))
     }
 }
@@ -116,14 +117,14 @@ impl Default for Known {
 }
 
 impl Roster for Follower {
-    /// A registry that fails now may not fail later: until then the members are those that it knew.
+    /// Returns the members. While the registry fails they are those that it knew last.
     fn members(&self) -> Members {
         self.follow().unwrap_or_else(|_| lock(&self.known).members.clone())
     }
 }
 
 impl Follower {
-    /// The members as the registry knows them.
+    /// Returns the members that the registry knows now.
     fn follow(&self) -> Result<Members, CallFailed> {
         let failed = |why: farcall_names::Error| CallFailed::new(Kind::Registry, Ran::No).caused_by(why);
         let registry = &self.inner.registry;
@@ -141,7 +142,8 @@ impl Follower {
         Ok(members)
     }
 
-    /// The members of these entries: those that are known stay as they are, the others are bound at once.
+    /// Returns the members of these entries. Known members stay as they are; the others are bound, all at
+    /// once.
     fn renew(&self, known: &Members, entries: &[Entry]) -> Result<Members, CallFailed> {
         let known: HashMap<&str, &Member> = known.iter().map(|member| (member.name(), member)).collect();
         let joining = |entry: &Entry| {

@@ -1,4 +1,5 @@
-//! The channel of an imported interface: calls, binding anew, repeating what may be repeated.
+//! The channel of an imported interface: makes calls, binds again when a binding breaks, and repeats calls
+//! that may be repeated.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -33,9 +34,9 @@ pub(super) struct Importer {
     name: Name,
     interface: Cow<'static, idl::Interface>,
     pub(super) bound: bound::Binding,
-    /// What started calls wait for while there is no binding: who is asked to be bound to.
+    /// The attempt to bind that started calls wait for, with the candidates that it asks.
     attempt: Mutex<Option<(Vec<Candidate>, Attempt)>>,
-    /// One more than the datagrams that had come from the server when a deadline last passed.
+    /// One more than the number of messages that the server had sent when a deadline last passed.
     silent_at: AtomicU64,
 }
 
@@ -47,7 +48,7 @@ pub(super) fn import<T: ?Sized + Interface>(
     Ok(binding(runtime, parse(name)?, Cow::Borrowed(T::interface()), within)?.into())
 }
 
-/// A binding to whoever exports that interface under a name, and answers within that time.
+/// Binds to a server that exports the interface under a name. Waits at most `within` for an answer.
 pub(super) fn binding(
     runtime: &Runtime,
     name: Name,
@@ -59,7 +60,7 @@ pub(super) fn binding(
     Ok(binding_to(&runtime.0, name, interface, Some(target)))
 }
 
-/// A binding to a name, and to a target if that is known already.
+/// Returns a binding to a name. It has a target if one is known already; otherwise the first call binds it.
 pub(super) fn binding_to(
     inner: &Arc<Inner>,
     name: Name,
@@ -76,14 +77,15 @@ pub(super) fn binding_to(
     Binding::new(channel)
 }
 
-/// The deadline of what may take so long, by its own account and by that of the call that is being served.
+/// Returns the earlier of two deadlines: `within` from now, and the one inherited from the call that this
+/// thread serves.
 fn sooner(inner: &Inner, within: Option<Duration>, inherited: Option<Time>) -> Option<Time> {
     let Some(within) = within else { return inherited };
     let own = inner.env.now() + within;
     Some(inherited.map_or(own, |inherited| inherited.min(own)))
 }
 
-/// What user-stubs share. Started calls keep it alive too.
+/// The channel of all clones of a user-stub. Started calls keep the importer alive too.
 struct Shared(Arc<Importer>);
 
 impl Channel for Shared {
@@ -144,8 +146,8 @@ impl Channel for Shared {
 }
 
 impl Importer {
-    /// A call that is made now. Its deadline and its trace are its own, or those of the call that is being
-    /// served.
+    /// Returns the request of a call that is made now. The deadline and the trace of the call that this
+    /// thread serves apply to it too.
     #[inline(always)]
     fn request<'a>(&self, call: &Call<'a>) -> CallRequest<'a> {
         let (inherited, trace) = context::inherited();
@@ -153,7 +155,7 @@ impl Importer {
         CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode }
     }
 
-    /// Calls, and repeats the call elsewhere while it may be repeated.
+    /// Makes a call, and repeats it, perhaps at another server, while it may be repeated.
     pub(super) fn call(&self, request: &CallRequest<'_>, sink: Sink<'_>) {
         let Some(target) = self.bound.first() else { return self.call_bound(request, sink) };
         match self.call_once(target, request, sink) {
@@ -163,7 +165,7 @@ impl Importer {
         }
     }
 
-    /// Binds first if need be.
+    /// Makes a call as [`Importer::call`] does, but binds first if there is no binding.
     #[cold]
     fn call_bound(&self, request: &CallRequest<'_>, sink: Sink<'_>) {
         let target = match self.target(&[], request.deadline) {
@@ -177,7 +179,7 @@ impl Importer {
         }
     }
 
-    /// As [`Importer::repeat`], of a call whose arguments are encoded.
+    /// Repeats a call whose arguments are encoded, as [`Importer::repeat`] does.
     #[cold]
     fn repeat_encoded(
         &self,
@@ -187,7 +189,7 @@ impl Importer {
         arguments: &[u8],
         sink: Sink<'_>,
     ) {
-        // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
+        // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
         self.repeat(
             target,
@@ -197,8 +199,8 @@ impl Importer {
         );
     }
 
-    /// Makes a call that failed again, while that may help. Whoever hears of the last failure hears
-    /// whether any of the attempts ran.
+    /// Makes a failed call again, while that may help. The caller gets the last failure, and with it whether
+    /// any of the attempts ran.
     #[cold]
     pub(super) fn repeat(
         &self,
@@ -225,7 +227,11 @@ impl Importer {
         sink(Reply::Failed(retry.of_all(why)));
     }
 
-    /// Calls once. A failure that the other side, or the conversation, speaks of is returned.
+    /// Makes one attempt of a call. Returns a failure that the server or the protocol reports, which may
+    /// allow another attempt.
+    ///
+    /// # Errors
+    /// When the call cannot be made at all.
     #[inline(always)]
     fn call_once(
         &self,
@@ -249,7 +255,7 @@ impl Importer {
         Ok(failed)
     }
 
-    /// Whom to call: as bound before, or bound now.
+    /// Returns the server to call. Binds if there is no binding.
     pub(super) fn target(
         &self,
         avoid: &[SocketAddr],
@@ -258,12 +264,12 @@ impl Importer {
         if let Some(target) = self.bound.get() {
             return Ok(target);
         }
-        // Several threads may bind at the same time: whoever comes first is used by all.
+        // Several threads may bind at the same time. All of them use the first binding.
         Ok(self.bound.set(Arc::new(self.inner.bind(&self.name, &self.interface, avoid, deadline)?)))
     }
 
-    /// Finds the server to call, for a task, which waits without a thread. It gives up when `over` says that
-    /// the answer is needed no more.
+    /// Finds the server to call, for a task, which waits without a thread. Gives up when `over` returns an
+    /// error.
     pub(super) async fn target_later(
         self: &Arc<Self>,
         avoid: &[SocketAddr],
@@ -277,12 +283,12 @@ impl Importer {
         self.ask(candidates)?.wait(over).await
     }
 
-    /// Binds to one of the candidates. Returns the attempt that is under way, if it asks the same ones. An
-    /// attempt ends when somebody answers, or nobody has for as long as a caller is patient. Only in a step
-    /// of a task.
+    /// Starts an attempt to bind to one of the candidates, or returns the attempt that is under way if it asks
+    /// the same candidates. An attempt ends when a server answers, or when none has for the time that a
+    /// caller would wait. Only a step of a task may call this.
     ///
     /// # Errors
-    /// There can be no thread.
+    /// When no thread can be started.
     fn ask(self: &Arc<Self>, candidates: Vec<Candidate>) -> Result<Attempt, CallFailed> {
         let question = {
             let mut attempt = lock(&self.attempt);
@@ -307,13 +313,14 @@ impl Importer {
         Ok(question)
     }
 
-    /// What a call whose deadline has come before there was a binding fails with.
+    /// Returns the failure of a call whose deadline passed before there was a binding.
     pub(super) fn too_late(&self) -> CallFailed {
         bind::too_late(&self.name)
     }
 
-    /// A deadline has passed. Deadlines shorter than the patience would bind a caller to a dead server
-    /// for ever: the second one that passes in silence breaks the binding.
+    /// Breaks the binding when a second deadline has passed since the server last sent a message. Without
+    /// this, a caller whose deadlines are shorter than the patience would stay bound to a dead server for
+    /// ever.
     fn unbind_if_silent(&self, target: &Arc<Target>) {
         let silent_at = target.heard() + 1;
         if self.silent_at.swap(silent_at, Ordering::Relaxed) == silent_at {
@@ -321,10 +328,11 @@ impl Importer {
         }
     }
 
-    /// Whether a call whose attempt has failed is to be attempted again. Forgets the binding if it broke.
+    /// Decides after a failed attempt whether the call is to be attempted again. Forgets the binding if it
+    /// broke.
     ///
     /// # Errors
-    /// It is not: what the last attempt failed with.
+    /// The failure of the last attempt, if the call is not to be attempted again.
     pub(super) fn try_again(
         &self,
         retry: &mut Retry,
@@ -348,7 +356,7 @@ impl Importer {
         Ok(())
     }
 
-    /// Whether the registry knows somebody at another address.
+    /// Returns whether the registry knows an instance of the type at another address.
     fn has_other(&self, address: SocketAddr) -> bool {
         let Name::Type(type_name) = &self.name else { return false };
         let entries = self.inner.registry.instances(type_name).unwrap_or_default();
@@ -356,51 +364,51 @@ impl Importer {
     }
 }
 
-/// Gives a result or an exception to the sink; a failure is returned.
+/// Gives a result or an exception to the sink. Returns a failure.
 #[inline(always)]
 pub(super) fn give(target: &Target, outcome: Outcome<'_>, sink: Sink<'_>) -> Option<Failure> {
     match outcome {
-        Outcome::Result(body) => lend(target, body, |decoder| sink(Reply::Result(decoder))),
-        Outcome::Exception(body) => lend(target, body, |decoder| sink(Reply::Exception(decoder))),
+        Outcome::Result(body) => decode_body(target, body, |decoder| sink(Reply::Result(decoder))),
+        Outcome::Exception(body) => decode_body(target, body, |decoder| sink(Reply::Exception(decoder))),
         Outcome::Failed(failure) => return Some(failure),
     }
     None
 }
 
-/// Has a body decoded. One that is owned can be shared by the values in it; its buffer is used again when the
-/// last of them is gone.
+/// Gives `decode` a decoder of a body. Decoded values may share an owned body; its buffer goes back to the
+/// pool when the last of them is dropped.
 #[inline(always)]
-fn lend(target: &Target, body: Cow<'_, [u8]>, decode: impl FnOnce(Decoder<'_>)) {
+fn decode_body(target: &Target, body: Cow<'_, [u8]>, decode: impl FnOnce(Decoder<'_>)) {
     match body {
         Cow::Borrowed(body) => decode(Decoder::new(body)),
-        Cow::Owned(body) => share(Lent { body, spares: target.endpoint.spares().clone() }, decode),
+        Cow::Owned(body) => share(PooledBody { body, spares: target.endpoint.spares().clone() }, decode),
     }
 }
 
 #[inline(never)]
-fn share(body: Lent, decode: impl FnOnce(Decoder<'_>)) {
+fn share(body: PooledBody, decode: impl FnOnce(Decoder<'_>)) {
     decode(Decoder::with_packet(&Bytes::from_owner(body)));
 }
 
-/// A body whose buffer goes back to where it came from.
-struct Lent {
+/// A body whose buffer goes back to the pool when it is dropped.
+struct PooledBody {
     body: Vec<u8>,
     spares: Arc<Spares>,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for PooledBody {
     fn as_ref(&self) -> &[u8] {
         &self.body
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledBody {
     fn drop(&mut self) {
         self.spares.give(std::mem::take(&mut self.body));
     }
 }
 
-/// A failure as its caller hears it: with the procedure and the server in it.
+/// Returns the failure for the caller, with the procedure and the server in its detail.
 #[cold]
 pub(super) fn describe(failure: Failure, procedure: &Procedure, address: SocketAddr) -> CallFailed {
     let what = format!("{} at {address}", procedure.name);

@@ -1,4 +1,4 @@
-//! What segments and clerks need of a runtime.
+//! The services of a runtime that segments and clerks use.
 
 use std::borrow::Cow;
 use std::io;
@@ -65,7 +65,7 @@ impl ClerkRuntime for Runtime {
         if let Some(address) = self.address() {
             return Ok(self.0.advertised(address)?.ip());
         }
-        // What is to be known is which address of this machine others can reach.
+        // Only the address by which other machines reach this one matters, not a port.
         let anywhere = SocketAddr::new(self.0.settings.address.ip(), 0);
         let socket = self.0.env.bind(anywhere, &self.0.socket_options());
         let socket = socket.map_err(|why| CallFailed::local(&format!("binding {anywhere}"), why))?;

@@ -1,4 +1,4 @@
-//! A question that is under way: all who ask the same wait for the same answer.
+//! A question that is under way. All threads and tasks that ask the same question wait for the same answer.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{CallFailed, lock};
 
-/// What is found out, or why it is not.
+/// The answer to a question, or why there is none.
 pub(super) type Answer<T> = Result<T, CallFailed>;
 
 /// A question whose answer is a `T`.
@@ -15,7 +15,7 @@ pub(super) struct Question<T>(Mutex<State<T>>);
 
 struct State<T> {
     answer: Option<Answer<T>>,
-    /// Who waits for it.
+    /// The wakers of the threads and tasks that wait for the answer, by their numbers.
     waiting: BTreeMap<u64, Waker>,
     last: u64,
 }
@@ -27,7 +27,7 @@ impl<T> Default for Question<T> {
 }
 
 impl<T: Clone> Question<T> {
-    /// Waits for the answer, until `over` says that nobody needs it any more.
+    /// Waits for the answer. Gives up when `over` returns an error.
     pub(super) async fn wait(&self, over: impl Fn() -> Result<(), CallFailed>) -> Answer<T> {
         let asker = self.ask();
         poll_fn(|context| {
@@ -37,7 +37,7 @@ impl<T: Clone> Question<T> {
         .await
     }
 
-    /// One more who waits for the answer.
+    /// Returns a handle with which one thread or task waits for the answer.
     pub(super) fn ask(&self) -> Asker<'_, T> {
         let mut state = lock(&self.0);
         state.last += 1;
@@ -45,14 +45,14 @@ impl<T: Clone> Question<T> {
     }
 }
 
-/// One of those who wait for an answer.
+/// A thread or task that waits for an answer.
 pub(super) struct Asker<'a, T> {
     question: &'a Question<T>,
     number: u64,
 }
 
 impl<T: Clone> Asker<'_, T> {
-    /// The answer, if it is there; else `context` is woken when it is.
+    /// Returns the answer if it is there. Otherwise `context` is woken when it is.
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<Answer<T>> {
         let mut state = lock(&self.question.0);
         if let Some(answer) = &state.answer {
@@ -69,7 +69,7 @@ impl<T> Drop for Asker<'_, T> {
     }
 }
 
-/// Answers a question when it is dropped, however the task or the thread ends that finds the answer out.
+/// Answers a question when it is dropped, also when the thread or task that looks for the answer panics.
 pub(super) struct Answering<T, F: FnMut()> {
     question: Arc<Question<T>>,
     answer: Option<Answer<T>>,
@@ -77,12 +77,13 @@ pub(super) struct Answering<T, F: FnMut()> {
 }
 
 impl<T, F: FnMut()> Answering<T, F> {
-    /// Answers `unanswered` unless an answer is found. Runs `forget` before, so that whoever comes then asks
-    /// anew.
+    /// Will answer `unanswered`, unless [`Answering::find`] gives another answer. Runs `forget` first, which
+    /// must make later askers ask again.
     pub(super) fn new(question: &Arc<Question<T>>, unanswered: CallFailed, forget: F) -> Answering<T, F> {
         Answering { question: question.clone(), answer: Some(Err(unanswered)), forget }
     }
 
+    /// Sets the answer that the drop gives.
     pub(super) fn find(&mut self, answer: Answer<T>) {
         self.answer = Some(answer);
     }

@@ -1,5 +1,5 @@
-//! Names of hosts, resolved in threads of their own: the system's resolver takes no deadline and cannot be
-//! interrupted.
+//! Resolves names of hosts, each in a thread of its own, because the system's resolver takes no deadline and
+//! cannot be interrupted.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use crate::context::Set;
 use crate::env::Time;
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
-/// Hosts that are resolved at the same time: each takes a thread.
+/// The most hosts that are resolved at the same time, and so the most threads that do so.
 const MAX_QUESTIONS: usize = 64;
 
-/// Addresses of one host that are tried.
+/// The most addresses of one host that are tried.
 const MAX_ADDRESSES: usize = 16;
 
-/// The questions that are under way.
+/// The names of hosts that are being resolved.
 #[derive(Default)]
 pub(super) struct Resolver(Mutex<HashMap<(Host, u16), Resolution>>);
 
@@ -29,8 +29,8 @@ type Resolution = Arc<Question<Vec<SocketAddr>>>;
 type Answer = super::question::Answer<Vec<SocketAddr>>;
 
 impl Inner {
-    /// The addresses of a host, in the order in which they are to be tried. Waits until the deadline, or for
-    /// as long as a caller is patient.
+    /// Returns the addresses of a host, in the order in which to try them. Waits until the deadline, or for
+    /// the whole patience if there is none.
     pub(super) fn resolve(&self, name: &Name, host: (&Host, u16), deadline: Option<Time>) -> Answer {
         crate::client::may_wait(&self.env)?;
         let _waiting = crate::serving::wait_guard();
@@ -51,7 +51,8 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::resolve`] for a task, until `over` says that nobody needs the answer any more.
+    /// Returns the addresses of a host, for a task, which waits without a thread. Gives up when `over` returns
+    /// an error.
     pub(super) async fn resolve_later(
         &self,
         host: (&Host, u16),
@@ -60,7 +61,7 @@ impl Inner {
         self.question(host)?.wait(over).await
     }
 
-    /// The question that is under way, or a new one.
+    /// Returns the question for a host that is under way, or starts one.
     fn question(&self, (host, port): (&Host, u16)) -> Result<Resolution, CallFailed> {
         let (key, question) = ((host.clone(), port), Resolution::default());
         {
@@ -80,7 +81,7 @@ impl Inner {
         let forget = move || drop(lock(&resolver.0).remove(&asked));
         let mut answering = Answering::new(&question, unresolved(host), forget);
         let env = self.env.clone();
-        // (Where there is no thread `answering` is dropped, which answers.)
+        // If no thread can be started, `answering` is dropped, which answers the question.
         let spawned = self.env.spawn(
             "farcall-resolve",
             Box::new(move || {
@@ -95,7 +96,7 @@ impl Inner {
     }
 }
 
-/// What the resolver says, without what can be no server's.
+/// Returns the resolved addresses without those that can be no server's.
 fn usable(host: &Host, found: std::io::Result<Vec<SocketAddr>>) -> Answer {
     let unknown =
         |why: &str| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("the host {host}: {why}"));
@@ -113,7 +114,7 @@ fn usable(host: &Host, found: std::io::Result<Vec<SocketAddr>>) -> Answer {
     Ok(addresses)
 }
 
-/// A link-local address with its link, as the host's own configuration may give it.
+/// Returns whether this is a link-local address with its link, as in this host's own configuration.
 fn is_scoped(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(v6) if v6.scope_id() != 0 && v6.ip().is_unicast_link_local())
 }

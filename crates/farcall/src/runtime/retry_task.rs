@@ -1,4 +1,4 @@
-//! The task that makes a started call which must be bound first, or which failed and is made again.
+//! The task that makes a started call that must be bound first, or that failed and is made again.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use farcall_proto::client::Outcome;
 use super::bind::Target;
 use super::import::{Importer, give};
 use super::sent::SentCall;
-use super::tasks::{Room, Tasks};
+use super::tasks::{Reservation, Tasks};
 use crate::Trace;
 use crate::client::CallRequest;
 use crate::env::{Event, Time};
@@ -19,17 +19,17 @@ use crate::stub::{Procedure, Reply, Sink, bad_arguments, no_reply};
 use crate::xdr::Encoder;
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
-/// A call with its arguments encoded: what it takes to make it again.
+/// A call with its arguments encoded, so that it can be made again.
 pub(super) struct EncodedCall {
     pub(super) importer: Arc<Importer>,
     pub(super) procedure: Procedure,
-    /// Encoded.
+    /// The encoded arguments.
     pub(super) arguments: Vec<u8>,
     pub(super) deadline: Option<Time>,
     pub(super) trace: Option<Trace>,
 }
 
-/// An attempt that failed, and at whom.
+/// The server that was called and the failure of the call.
 pub(super) type Failed = (Arc<Target>, Failure);
 
 impl EncodedCall {
@@ -43,8 +43,9 @@ impl EncodedCall {
         Ok(EncodedCall { importer: importer.clone(), procedure: *procedure, arguments, deadline, trace })
     }
 
-    pub(super) fn with_trip<R>(&self, f: impl FnOnce(&CallRequest<'_>) -> R) -> R {
-        // Encoded arguments are a multiple of four bytes: opaque data of that length is just them.
+    /// Gives `f` the request of this call.
+    pub(super) fn with_request<R>(&self, f: impl FnOnce(&CallRequest<'_>) -> R) -> R {
+        // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
         f(&CallRequest {
             procedure: &self.procedure,
@@ -55,7 +56,7 @@ impl EncodedCall {
     }
 }
 
-/// A call that a task makes, as its caller sees it.
+/// The caller's handle of a call that a task makes.
 pub(super) struct RetryTask {
     state: Mutex<State>,
     ended: Arc<dyn Event>,
@@ -63,35 +64,35 @@ pub(super) struct RetryTask {
 
 #[derive(Default)]
 struct State {
-    /// There is an ending, or it was taken.
+    /// Whether the call has ended. The caller may have taken `ending` already.
     over: bool,
     ending: Option<Ending>,
     cancelled: bool,
-    /// Nobody waits for it, but it is to go on.
+    /// Whether the call is to run on although no caller waits for it.
     detached: bool,
-    /// The call, while there is a binding.
+    /// The latest attempt, with the server it was sent to.
     started: Option<(SentCall, Arc<Target>)>,
-    /// Who waits for the ending.
+    /// Wakes the caller's task that waits for the ending.
     waker: Option<Waker>,
-    /// The task that makes the call.
+    /// Wakes the task that makes the call.
     task: Option<Waker>,
 }
 
-/// A result or an exception, and from whom; or why the call failed at last.
+/// A result or an exception, with the server that gave it; or why the call failed in the end.
 type Ending = Result<(Outcome<'static>, Arc<Target>), CallFailed>;
 
 impl RetryTask {
-    /// Has the call made; again, if it was attempted before.
+    /// Starts a task that makes the call. `failed` is the attempt that was made before, if there was one.
     ///
     /// # Errors
-    /// There are too many already, or there can be no thread.
+    /// When there are too many such calls, or no thread can be started.
     pub(super) fn begin(call: EncodedCall, failed: Option<Failed>) -> Result<Arc<RetryTask>, CallFailed> {
         let inner = call.importer.inner.clone();
-        let room = Room::take(&inner, call.arguments.len())?;
+        let reservation = Reservation::take(&inner, call.arguments.len())?;
         let call_task = Arc::new(RetryTask { state: Mutex::default(), ended: inner.env.event() });
         let (ours, deadline) = (End(call_task.clone()), call.deadline);
         let steps = async move {
-            let _room = room;
+            let _reservation = reservation;
             ours.0.run(&call, failed).await;
         };
         let task = Tasks::spawn(&inner, deadline, Box::pin(steps));
@@ -105,14 +106,14 @@ impl RetryTask {
         self.end(ended.map_err(|why| retry.of_all(why)));
     }
 
-    /// Binds if need be, and calls, while that may help.
+    /// Binds if there is no binding, and calls, until the call succeeds or another attempt would not help.
     async fn attempts(&self, call: &EncodedCall, mut failed: Option<Failed>, retry: &mut Retry) -> Ending {
         let EncodedCall { importer, procedure, .. } = call;
         loop {
             if let Some((target, failure)) = failed {
-                // Whether another server is less busy is asked of the registry.
+                // After an overload `try_again` asks the registry for other servers, which may block.
                 match failure.kind == Kind::Overloaded {
-                    true => Tasks::hold_up(&importer.inner, || {
+                    true => Tasks::run_blocking(&importer.inner, || {
                         importer.try_again(retry, &target, failure, procedure)
                     })?,
                     false => importer.try_again(retry, &target, failure, procedure)?,
@@ -127,7 +128,7 @@ impl RetryTask {
         }
     }
 
-    /// Whether somebody still waits for the call to be made.
+    /// Fails if the call is no longer to be made: its caller has cancelled it, or its deadline has passed.
     fn is_wanted(&self, call: &EncodedCall) -> Result<(), CallFailed> {
         if lock(&self.state).cancelled {
             return Err(CallFailed::new(Kind::Cancelled, Ran::No));
@@ -138,14 +139,15 @@ impl RetryTask {
         }
     }
 
-    /// Calls once.
+    /// Makes one attempt of the call, and waits for its outcome.
     async fn attempt(
         &self,
         call: &EncodedCall,
         target: &Arc<Target>,
     ) -> Result<Outcome<'static>, CallFailed> {
-        let started = call.with_trip(|request| SentCall::start(target, request))?;
-        // Either this sees that it was cancelled meanwhile, or whoever cancels sees what to cancel.
+        let started = call.with_request(|request| SentCall::start(target, request))?;
+        // Either this task sees that the caller has cancelled the call, or the cancelling thread sees the
+        // attempt and cancels it.
         let (cancelled, detached) = {
             let mut state = lock(&self.state);
             state.started = Some((started.clone(), target.clone()));
@@ -185,7 +187,7 @@ impl RetryTask {
         if let Some((started, target)) = started {
             started.cancel(&target);
         }
-        // It waits for a binding no longer.
+        // The task may be waiting for a binding: it wakes and sees that the call was cancelled.
         if let Some(task) = task {
             guard::run_alone("a waker", || task.wake());
         }
@@ -206,7 +208,7 @@ impl RetryTask {
         }
     }
 
-    /// The export that the call is made to, while there is a binding.
+    /// Returns the export that the latest attempt was sent to.
     pub(super) fn export(&self) -> Option<u64> {
         lock(&self.state).started.as_ref().map(|(_, target)| target.export)
     }
@@ -226,8 +228,8 @@ impl RetryTask {
     }
 
     pub(super) fn poll(&self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        // A waker is the user's: it is cloned before, and dropped after, for that may drop a task, and what
-        // it had started.
+        // Cloning and dropping a waker run the user's code, so both happen without the lock. Dropping one may
+        // drop a task, and with it the calls that the task has started.
         let waker = context.waker().clone();
         let ending = {
             let mut state = lock(&self.state);
@@ -248,13 +250,14 @@ impl RetryTask {
 
 fn give_ending(ending: Ending, sink: Sink<'_>) {
     match ending {
-        // A failure among the outcomes was repaired, or described.
+        // An `Ok` ending holds no failure, so `give` returns none.
         Ok((outcome, target)) => drop(give(&target, outcome, sink)),
         Err(why) => sink(Reply::Failed(why)),
     }
 }
 
-/// Ends a call whose task ended without a word: a registry of the user's may panic.
+/// Ends the call when its task is dropped without having ended it, for example because the user's registry
+/// panicked.
 struct End(Arc<RetryTask>);
 
 impl Drop for End {

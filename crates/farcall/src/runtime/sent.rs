@@ -1,4 +1,4 @@
-//! A call that was sent to the server that it is bound to, by what carries it.
+//! A started call that was sent to its server, by datagrams or through shared memory.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -7,7 +7,7 @@ use super::bind::Target;
 use crate::client::{self, CallRequest, Taker};
 use crate::{CallFailed, shm};
 
-/// A call that was sent, by what carries it.
+/// A started call that was sent.
 #[derive(Clone)]
 pub(super) enum SentCall {
     Datagrams(client::Started),
@@ -15,10 +15,10 @@ pub(super) enum SentCall {
 }
 
 impl SentCall {
-    /// Sends a call to a server that it is bound to.
+    /// Sends a call to a server.
     ///
     /// # Errors
-    /// What is known at once; nothing was sent.
+    /// When the call cannot be sent. Then nothing was sent.
     pub(super) fn start(target: &Target, request: &CallRequest<'_>) -> Result<SentCall, CallFailed> {
         if !target.has(request.procedure.number) {
             return Err(target.refusal(request.procedure));

@@ -19,11 +19,12 @@ use crate::{CallFailed, Kind, Ran};
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) address: SocketAddr,
-    /// What to publish instead; port 0 for that at which exports listen.
+    /// The address to publish instead; port 0 stands for the port at which exports listen.
     pub(super) advertise: Option<SocketAddr>,
     pub(super) open: bool,
     pub(super) spin: Duration,
-    /// The number of workers is 0 until the runtime is built: by the number of processors.
+    /// The number of workers is 0 until the runtime is built, unless the program has set it. Then it follows
+    /// from the number of processors.
     pub(super) limits: Limits,
     pub(super) patience: Duration,
     pub(super) full_patience: bool,
@@ -32,8 +33,8 @@ pub(super) struct Settings {
     pub(super) shared_memory: bool,
 }
 
-/// Sets up a [`Runtime`]. A variable of the environment overrides what the program says, so that an
-/// operator can.
+/// Sets up a [`Runtime`]. Environment variables override the program's settings, so that an operator can
+/// change them.
 pub struct Builder {
     settings: Settings,
     registry: Option<Arc<dyn Registry>>,
@@ -68,100 +69,99 @@ impl Builder {
         Builder { settings, registry: None, env: None, calls, serving }
     }
 
-    /// Where exports listen. By default a free port of 127.0.0.1. An address that other machines
-    /// can reach needs [`open`](Builder::open) as well. `FARCALL_ADDRESS`.
+    /// Sets the address at which exports listen. By default a free port of 127.0.0.1. An address that other
+    /// machines can reach needs [`open`](Builder::open) as well. `FARCALL_ADDRESS`.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Builder {
         self.settings.address = address;
         self
     }
 
-    /// The address that exports publish, where callers need another one than that at which exports
+    /// Sets the address that exports publish, if callers need another one than the address at which exports
     /// [listen](Builder::address): behind a forwarded port, or on a host of several addresses. Port 0 stands
-    /// for the port at which they listen. By default the address itself; when that is a wildcard (`0.0.0.0`,
-    /// `[::]`), the one from which this machine sends to the registry ([`Registry::route`]).
-    /// `FARCALL_ADVERTISE`: `ADDRESS` or `ADDRESS:PORT`.
+    /// for the port at which exports listen. By default exports publish the address at which they listen. If
+    /// that is a wildcard (`0.0.0.0`, `[::]`), they publish the address from which this machine sends to the
+    /// registry ([`Registry::route`]). `FARCALL_ADVERTISE`: `ADDRESS` or `ADDRESS:PORT`.
     #[must_use]
     pub fn advertise(mut self, address: SocketAddr) -> Builder {
         self.settings.advertise = Some(address);
         self
     }
 
-    /// Anybody who can reach the address may call. `FARCALL_OPEN=1`.
+    /// Allows an [address](Builder::address) that other machines can reach. Every process that can reach it
+    /// may call. `FARCALL_OPEN=1`.
     #[must_use]
     pub fn open(mut self) -> Builder {
         self.settings.open = true;
         self
     }
 
-    /// Where names are published and looked up. By default in the registry of the thread's current runtime,
-    /// else in a file that the processes of this user on this machine share. `FARCALL_REGISTRY`: `memory`, or
-    /// a directory.
+    /// Sets the registry in which names are published and looked up. By default the registry of the thread's
+    /// current runtime, or else a file that the processes of this user on this machine share.
+    /// `FARCALL_REGISTRY`: `memory`, or a directory.
     #[must_use]
     pub fn registry(mut self, registry: impl Registry + 'static) -> Builder {
         self.registry = Some(Arc::new(registry));
         self
     }
 
-    /// How long a thread that waits for a datagram looks for it again and again before it blocks.
-    /// By default it blocks at once. It pays where a processor can be spared for each side.
-    /// `FARCALL_SPIN_US`, microseconds.
+    /// Sets how long a thread that waits for a datagram polls before it blocks. By default it blocks at once.
+    /// Polling is faster if caller and server each have a processor to spare. `FARCALL_SPIN_US`, microseconds.
     #[must_use]
     pub fn spin(mut self, spin: Duration) -> Builder {
         self.settings.spin = spin;
         self
     }
 
-    /// How many procedures may execute at the same time, at least 1. A procedure does not count while it
+    /// Sets how many procedures may execute at the same time, at least 1. A procedure does not count while it
     /// waits in a call of its own, if it is marked `#[blocking]`, or if it has run for 20 to 40 ms when
     /// another call waits for a worker. By default two for each processor, at least 4. `FARCALL_WORKERS`.
     ///
-    /// `workers(1)` does not make procedures execute one at a time. As soon as the one that executes stops
-    /// counting, the next begins beside it, also when the first one computes and does not wait. Guard what
-    /// procedures share by a [`Mutex`](std::sync::Mutex), whatever the number of workers.
+    /// `workers(1)` does not make procedures execute one at a time. As soon as the executing procedure stops
+    /// counting, the next begins beside it, even if the first one computes and does not wait. Guard the data
+    /// that procedures share by a [`Mutex`](std::sync::Mutex), whatever the number of workers.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Builder {
         self.settings.limits.workers = workers.max(1);
         self
     }
 
-    /// How many threads may serve calls at most, over all carriers; threads that wait count too. (For each
-    /// caller through shared memory one thread takes its calls in; that one does not count.) A call that
-    /// needs a thread when all of them wait in calls of their own is refused as overloaded, `Ran::No`,
-    /// because they may wait for that very call. Threads that nobody needs end after 10 s. By default 1024,
-    /// at least one more than workers. `FARCALL_THREADS`.
+    /// Sets how many threads may serve calls, over all carriers. Threads that wait count too; the thread that
+    /// receives from a caller through shared memory does not. A call that needs a thread when all threads wait
+    /// in calls of their own is refused as overloaded, `Ran::No`, because they may wait for that very call.
+    /// Idle threads end after 10 s. By default 1024, at least one more than workers. `FARCALL_THREADS`.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Builder {
         self.settings.limits.threads = threads;
         self
     }
 
-    /// How many calls may wait for a worker; further ones are refused as overloaded, `Ran::No`.
-    /// By default 1024. `FARCALL_QUEUE`.
+    /// Sets how many calls may wait for a worker. Further calls are refused as overloaded, `Ran::No`. By
+    /// default 1024. `FARCALL_QUEUE`.
     #[must_use]
     pub fn queue(mut self, calls: usize) -> Builder {
         self.settings.limits.queue = calls;
         self
     }
 
-    /// How long a call may wait for a worker; then it is refused as overloaded, `Ran::No`. By default 10 s.
-    /// `FARCALL_QUEUE_MS`, milliseconds.
+    /// Sets how long a call may wait for a worker. After that it is refused as overloaded, `Ran::No`. By
+    /// default 10 s. `FARCALL_QUEUE_MS`, milliseconds.
     #[must_use]
     pub fn queue_time(mut self, time: Duration) -> Builder {
         self.settings.limits.queue_time = time;
         self
     }
 
-    /// How many bytes of arguments may wait for a worker. By default 64 MiB. `FARCALL_QUEUE_BYTES`.
+    /// Sets how many bytes of arguments may wait for a worker. By default 64 MiB. `FARCALL_QUEUE_BYTES`.
     #[must_use]
     pub fn queue_bytes(mut self, bytes: usize) -> Builder {
         self.settings.limits.queue_bytes = bytes;
         self
     }
 
-    /// How long a server may be silent, with probes unanswered, before a call fails. A server that hears
-    /// nothing from this client for that long, and a fifth more, cancels the client's calls. By default 10 s.
-    /// With another patience each call takes a little longer, since it carries the value.
+    /// Sets how long a server may leave probes unanswered before a call fails. A server that receives nothing
+    /// from this client for that time and a fifth more cancels the client's calls. By default 10 s. With any
+    /// other value each call takes a little longer, because its datagram carries the value.
     /// `FARCALL_PATIENCE_MS`, milliseconds.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Builder {
@@ -169,25 +169,25 @@ impl Builder {
         self
     }
 
-    /// Waits for the whole [patience](Builder::patience) also when a server's host says that nobody listens
-    /// at its port. This is for servers that are stopped and started again while callers wait. Without it a
-    /// server is given up after three probes in a row were refused, over half a second or more of silence.
-    /// `FARCALL_FULL_PATIENCE`: `on` or `off`.
+    /// Makes callers wait for the whole [patience](Builder::patience), even if the server's host reports that
+    /// no process listens at the server's port. This is for servers that are stopped and started again while
+    /// callers wait. By default a call fails after the host has refused three probes in a row, over half a
+    /// second or more of silence. `FARCALL_FULL_PATIENCE`: `on` or `off`.
     #[must_use]
     pub fn full_patience(mut self) -> Builder {
         self.settings.full_patience = true;
         self
     }
 
-    /// The send and receive buffer to ask for, in bytes. By default 4 MiB; the system may give
-    /// less. `FARCALL_SOCKET_BUFFER`.
+    /// Sets the size in bytes of the send and receive buffers to request for each socket. By default 4 MiB;
+    /// the system may grant less. `FARCALL_SOCKET_BUFFER`.
     #[must_use]
     pub fn socket_buffer(mut self, bytes: usize) -> Builder {
         self.settings.socket_buffer = bytes;
         self
     }
 
-    /// Whether exports describe their interfaces to whoever asks, as tools do. By default they do.
+    /// Sets whether exports describe their interfaces to callers that ask, such as tools. By default they do.
     /// `FARCALL_DESCRIBE=0`.
     #[must_use]
     pub fn describe(mut self, describe: bool) -> Builder {
@@ -195,49 +195,50 @@ impl Builder {
         self
     }
 
-    /// Whether calls between two processes of this machine and one user go through shared memory instead of
-    /// datagrams, where both ends allow it (Linux only). By default they do. `FARCALL_SHM`: `on` or `off`.
+    /// Sets whether calls between two processes of one user on this machine go through shared memory instead
+    /// of datagrams, if both ends allow it (Linux only). By default they do. `FARCALL_SHM`: `on` or `off`.
     #[must_use]
     pub fn shared_memory(mut self, allowed: bool) -> Builder {
         self.settings.shared_memory = allowed;
         self
     }
 
-    /// Calls that take this long at the server, waiting for a worker included, are logged to
-    /// standard error with their time split. By default none is. `FARCALL_SLOW_MS`, milliseconds.
+    /// Logs to standard error each call that takes at least this long at the server, including its wait for a
+    /// worker. The line gives both times, waiting and running. By default no call is logged.
+    /// `FARCALL_SLOW_MS`, milliseconds.
     #[must_use]
     pub fn slow(mut self, slow: Duration) -> Builder {
         self.settings.limits.slow = Some(slow);
         self
     }
 
-    /// Has an interceptor look at each call that is made.
+    /// Adds an interceptor of the calls that the runtime makes.
     #[must_use]
     pub fn intercept_calls(mut self, interceptor: impl Interceptor) -> Builder {
         self.calls.add(Arc::new(interceptor));
         self
     }
 
-    /// Has an interceptor look at each call that is served.
+    /// Adds an interceptor of the calls that the runtime serves.
     #[must_use]
     pub fn intercept_serving(mut self, interceptor: impl Interceptor) -> Builder {
         self.serving.add(Arc::new(interceptor));
         self
     }
 
-    /// What stands for the operating system: for simulators. By default that of the thread's
-    /// current runtime, else the operating system itself.
+    /// Sets the environment that replaces the operating system, for simulators. By default the environment of
+    /// the thread's current runtime, or else the operating system.
     #[must_use]
     pub fn env(mut self, env: Arc<dyn Env>) -> Builder {
         self.env = Some(env);
         self
     }
 
-    /// Makes the runtime. No socket is bound and no thread started before one is needed.
+    /// Makes the runtime. It binds sockets and starts threads only when they are first used.
     ///
     /// # Errors
-    /// When a `FARCALL_*` variable makes no sense, or the address to [advertise](Builder::advertise) does not
-    /// name one host.
+    /// When a `FARCALL_*` variable has a value that is not valid, or the address to
+    /// [advertise](Builder::advertise) does not name one host.
     pub fn build(mut self) -> crate::Result<Runtime> {
         let current = CURRENT.with_borrow(|current| current.as_ref()?.upgrade());
         let (env, registry) = match current {
@@ -269,7 +270,7 @@ impl fmt::Debug for Builder {
 }
 
 impl Settings {
-    /// Reads the variables that are set.
+    /// Overrides the settings by the environment variables that are set.
     fn override_from(&mut self, variable: &dyn Fn(&'static str) -> Option<String>) -> Result<(), CallFailed> {
         let read = |name| Variable { name, value: variable(name).filter(|value| !value.is_empty()) };
         read("FARCALL_ADDRESS").set(&mut self.address)?;
@@ -302,7 +303,7 @@ impl Settings {
         Ok(())
     }
 
-    /// An address that is published must be of use to callers.
+    /// Checks that callers on other hosts can use the address that is to be published.
     fn check_advertised(&mut self) -> Result<(), CallFailed> {
         self.advertise = self.advertise.map(canonical);
         let Some(address) = self.advertise.filter(|address| !names_one_host(address.ip())) else {
@@ -317,7 +318,7 @@ impl Settings {
     }
 }
 
-/// An address to publish, with its port or without.
+/// An address to publish, written with or without a port.
 struct Advertised(SocketAddr);
 
 impl FromStr for Advertised {
@@ -329,7 +330,7 @@ impl FromStr for Advertised {
     }
 }
 
-/// A variable of the environment.
+/// An environment variable.
 struct Variable {
     name: &'static str,
     value: Option<String>,

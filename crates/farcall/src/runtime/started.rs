@@ -19,7 +19,7 @@ use crate::stub::{PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Ran, builtin, self_wait};
 
-/// A call under way. There may be many: what few have stands elsewhere.
+/// A started call. There may be many, so this is kept small: rare parts are boxed.
 struct ImportedCall {
     importer: Arc<Importer>,
     procedure: Called,
@@ -28,7 +28,7 @@ struct ImportedCall {
     stage: Stage,
 }
 
-/// What must still be known of the procedure when its call has begun.
+/// The facts about a procedure that are needed after its call has been sent.
 #[derive(Clone, Copy)]
 struct Called {
     name: &'static str,
@@ -42,7 +42,8 @@ impl Called {
         Called { name, number, idempotent }
     }
 
-    /// The procedure, without its deadline, which is the call's by now, and without what concerns its server.
+    /// Returns the procedure for another attempt. Its deadline is left out, because the call has one of its
+    /// own by now, and so are the facts that only servers use.
     fn procedure(self) -> Procedure {
         let Called { name, number, idempotent } = self;
         Procedure { number, name, idempotent, blocking: false, uncancelled: false, deadline: None }
@@ -50,15 +51,16 @@ impl Called {
 }
 
 enum Stage {
-    /// Sent to a server.
+    /// The call was sent to a server.
     Sent(SentCall, Arc<Target>),
     /// A task binds and calls.
     Retried(Arc<RetryTask>),
-    /// Its reply was given.
+    /// The reply was given to the caller, or the call was detached.
     Over,
 }
 
-/// As [`start`], for a thread that gathers the ends of several calls at `wait_point`.
+/// Starts a call for a thread that waits for several calls at `wait_point`. The call marks the token of
+/// `member` in `ready` when it has ended, or at once if the thread must poll it.
 pub(super) fn start_at(
     importer: &Arc<Importer>,
     request: &CallRequest<'_>,
@@ -89,14 +91,14 @@ pub(super) fn start_at(
     }
 }
 
-/// Whether calls of a target are waited for at a wait_point. Memory shared with it is not: one thread can
-/// wait for many only at a socket.
+/// Returns whether `wait_point` is the socket through which a target is called. Calls through shared memory
+/// have no wait point, because one thread can wait for many calls only at a socket.
 fn is_at(target: &Target, wait_point: &Arc<dyn WaitPoint>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(&target.endpoint), Arc::as_ptr(wait_point))
 }
 
-/// Starts a call. Where there is no binding, or a call that did not run is to be made again, a
-/// task does that: both wait for answers, which nobody who starts a call does.
+/// Starts a call, without waiting. Binding, and making a call again, would wait for answers, so a task does
+/// both.
 pub(super) fn start(importer: &Arc<Importer>, request: &CallRequest<'_>) -> Box<dyn PendingCall> {
     let stage = match importer.bound.first().cloned().or_else(|| importer.bound.get()) {
         Some(target) => SentCall::start(&target, request).map(|started| Stage::Sent(started, target)),
@@ -111,7 +113,8 @@ pub(super) fn start(importer: &Arc<Importer>, request: &CallRequest<'_>) -> Box<
 }
 
 impl ImportedCall {
-    /// Gives the reply if there is one that ends the call: the usual case, for which nobody need be woken.
+    /// Gives the reply to `sink`, if it has come by datagrams and ends the call. Returns whether it did. In
+    /// this usual case the caller needs no waker.
     fn take(&mut self, sink: Sink<'_>) -> bool {
         match &self.stage {
             Stage::Sent(SentCall::Datagrams(started), _) if started.is_over() => {
@@ -127,7 +130,7 @@ impl ImportedCall {
         ImportedCall { importer: importer.clone(), procedure, deadline, trace, stage }
     }
 
-    /// What it takes to make the call again, with the arguments that its first attempt gave back.
+    /// Returns the call for another attempt, with the arguments that its first attempt gave back.
     fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
         let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
         let trace = self.trace.as_deref().copied();
@@ -150,9 +153,9 @@ impl PendingCall for ImportedCall {
                     return sink(Reply::Failed(why));
                 }
                 let Some((failure, arguments)) = failed else { return };
-                // This thread waits anyway.
+                // This thread waits anyway, so it makes the call again itself, without a task.
                 self.encoded(arguments)
-                    .with_trip(|request| self.importer.repeat(target, failure, request, sink));
+                    .with_request(|request| self.importer.repeat(target, failure, request, sink));
             }
             Stage::Retried(task) => task.wait(sink),
             Stage::Over => {}
@@ -186,7 +189,7 @@ impl PendingCall for ImportedCall {
             return Poll::Ready(());
         }
         let why = describe(failure.clone(), &procedure, target.address);
-        // Where there can be no thread the first attempt was the only one.
+        // If no task can be started, the failure of the first attempt stands.
         let Ok(task) = RetryTask::begin(self.encoded(arguments), Some((target, failure))) else {
             sink(Reply::Failed(why));
             return Poll::Ready(());
@@ -198,7 +201,7 @@ impl PendingCall for ImportedCall {
     fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
         match &self.stage {
             Stage::Sent(SentCall::Datagrams(_), target) => Some(target.endpoint.clone()),
-            // In the environment's time, which need not be the system's.
+            // The wait must use the environment's time, which need not be the system's.
             _ => Some(Arc::new(Parking::new(self.importer.inner.env.clone()))),
         }
     }
@@ -263,7 +266,7 @@ impl ImportedCall {
         let mut quiet = false;
         while self.poll(&mut Context::from_waker(&waker), sink).is_pending() {
             if quiet && self.waits_for_itself() {
-                // Its drop cancels it.
+                // The drop of this call cancels it.
                 return sink(Reply::Failed(self_wait::refusal(Ran::Maybe)));
             }
             quiet = !event.wait(Some(self_wait::GRACE));
@@ -271,7 +274,7 @@ impl ImportedCall {
     }
 
     fn let_go(&mut self, later: bool) {
-        // So that its drop cancels nothing.
+        // The stage becomes `Over` so that the drop of this call cancels nothing.
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Sent(started, target) => started.detach(&target, later),
             Stage::Retried(task) => task.detach(),
@@ -286,7 +289,7 @@ impl Drop for ImportedCall {
     }
 }
 
-/// Gives a result or an exception to the sink; a failure is returned, with the arguments.
+/// Gives a result or an exception to the sink. Returns a failure, with the arguments.
 fn give_or_keep(
     target: &Target,
     outcome: Outcome<'_>,

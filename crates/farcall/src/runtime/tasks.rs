@@ -1,9 +1,8 @@
-//! What started calls wait for before they can leave: steps that a few threads make, however many calls there
-//! are.
+//! A small executor: a few threads run the tasks that bind, or make again, any number of started calls.
 //!
-//! A task that waits for a server has no thread: it goes on when it is woken, or at its deadline. One thread
-//! makes all steps, and rests while there are none. Only what the task itself blocks in (a registry, a
-//! meeting through shared memory) holds its thread up, and then another one makes the others' steps.
+//! A task that waits for a server has no thread. It continues when it is woken, or at its deadline. One thread
+//! runs the steps of all tasks, and sleeps while no task is ready. If a step blocks, in a registry or while
+//! two processes meet through shared memory, another thread runs the steps of the other tasks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -17,35 +16,37 @@ use super::Inner;
 use crate::env::{Env, Event, Time};
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
-/// Threads, at most: as many tasks may be held up at once.
-const MOST_THREADS: usize = 256;
+/// The most threads of a runtime's executor, and so the most tasks that may block at the same time.
+const MAX_THREADS: usize = 256;
 
-/// Calls that are tasks, at most, and bytes of their arguments, as far as these are long.
-const MOST_CALLS: usize = 16_384;
-const LONG: usize = 64 << 10;
-const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
+/// The most calls that are tasks at the same time.
+const MAX_CALLS: usize = 16_384;
+/// Arguments longer than this count against `MAX_LONG_ARGUMENT_BYTES`.
+const LONG_ARGUMENT_BYTES: usize = 64 << 10;
+/// The most bytes that the long arguments of all these calls take together.
+const MAX_LONG_ARGUMENT_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
 /// The tasks of a runtime.
 pub(super) struct Tasks {
     state: Mutex<State>,
-    /// Wakes the thread that rests.
+    /// Wakes the thread that waits for work.
     work: Arc<dyn Event>,
 }
 
 #[derive(Default)]
 struct State {
     tasks: BTreeMap<u64, Task>,
-    /// The last one's number.
+    /// The number of the latest task.
     last: u64,
-    /// Those to be gone on with, in this order.
+    /// The tasks whose next step is to be run, in this order.
     ready: VecDeque<u64>,
-    /// When tasks are woken though nothing has happened.
+    /// The deadlines at which tasks are woken.
     alarms: BTreeSet<(Time, u64)>,
     threads: usize,
-    /// How many threads are held up.
-    held: usize,
-    /// One of them waits for work.
-    rests: bool,
+    /// The number of threads that are blocked in a step.
+    blocked: usize,
+    /// Whether a thread waits for work.
+    has_idle_thread: bool,
     calls: usize,
     bytes: usize,
 }
@@ -57,21 +58,22 @@ struct Task {
 
 pub(super) type Steps = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Whose turn it is.
+/// The state of a task.
 enum Turn {
-    /// Whoever wakes it.
-    Waits(Steps),
-    /// It is among those that are ready.
+    /// The task waits until it is woken.
+    Waiting(Steps),
+    /// The task is in [`State::ready`].
     Ready(Steps),
-    /// A thread makes a step of it. It was woken meanwhile, or not.
-    Goes { woken: bool },
+    /// A thread runs a step of the task. `woken` says whether the task was woken meanwhile.
+    Running { woken: bool },
 }
 
 /// What a thread is to do next.
 enum Next {
-    Go(u64, Steps),
-    Rest(Option<Time>),
-    Leave,
+    Step(u64, Steps),
+    /// Wait for work, at most until this time.
+    Wait(Option<Time>),
+    Exit,
 }
 
 impl Tasks {
@@ -79,11 +81,11 @@ impl Tasks {
         Tasks { state: Mutex::default(), work: env.event() }
     }
 
-    /// Has these steps made, and makes the next one when the waker that this returns is woken; at the
-    /// deadline too.
+    /// Starts a task that runs `steps`. Returns its waker. The next step is run whenever the task is woken,
+    /// and at the deadline.
     ///
     /// # Errors
-    /// There is no thread, and can be none now.
+    /// When there is no thread and none can be started.
     pub(super) fn spawn(inner: &Arc<Inner>, deadline: Option<Time>, steps: Steps) -> io::Result<Waker> {
         let id = {
             let state = &mut *inner.tasks.lock();
@@ -102,33 +104,34 @@ impl Tasks {
         Ok(waker(inner, id))
     }
 
-    /// Runs what may block, in a step: others are gone on with meanwhile.
-    pub(super) fn hold_up<R>(inner: &Arc<Inner>, block: impl FnOnce() -> R) -> R {
-        struct Held<'a>(&'a Tasks);
-        impl Drop for Held<'_> {
+    /// Runs, in a step, code that may block. Another thread runs the other tasks meanwhile.
+    pub(super) fn run_blocking<R>(inner: &Arc<Inner>, block: impl FnOnce() -> R) -> R {
+        struct Blocked<'a>(&'a Tasks);
+        impl Drop for Blocked<'_> {
             fn drop(&mut self) {
-                self.0.lock().held -= 1;
+                self.0.lock().blocked -= 1;
             }
         }
-        inner.tasks.lock().held += 1;
-        let _held = Held(&inner.tasks);
-        // Where there can be no thread the others wait for this one.
+        inner.tasks.lock().blocked += 1;
+        let _blocked = Blocked(&inner.tasks);
+        // If no thread can be started, the other tasks wait for this one.
         let _ = Tasks::staff(inner);
         block()
     }
 
-    /// Sees to it that somebody does what is ready: who rests, or another thread if all are held up.
+    /// Makes sure that a thread runs the ready tasks: wakes the idle thread, or starts one if all threads are
+    /// blocked.
     fn staff(inner: &Arc<Inner>) -> io::Result<()> {
         {
             let mut state = inner.tasks.lock();
             let (ready, due) = (!state.ready.is_empty(), !state.alarms.is_empty());
-            if state.rests {
+            if state.has_idle_thread {
                 if ready {
                     inner.tasks.work.set();
                 }
                 return Ok(());
             }
-            if !ready && !due || state.threads > state.held || state.threads == MOST_THREADS {
+            if !ready && !due || state.threads > state.blocked || state.threads == MAX_THREADS {
                 return Ok(());
             }
             state.threads += 1;
@@ -138,7 +141,7 @@ impl Tasks {
         spawned.inspect_err(|_| inner.tasks.lock().threads -= 1)
     }
 
-    /// Takes a task back that nobody would go on with.
+    /// Removes a task if there is no thread that would run it.
     fn remove_without_thread(&self, id: u64) -> Option<Task> {
         let mut state = self.lock();
         if state.threads > 0 { None } else { state.remove(id) }
@@ -152,36 +155,37 @@ impl Tasks {
         }
         while let Some(id) = state.ready.pop_front() {
             let Some(task) = state.tasks.get_mut(&id) else { continue };
-            if let Turn::Ready(steps) = mem::replace(&mut task.turn, Turn::Goes { woken: false }) {
-                return Next::Go(id, steps);
+            if let Turn::Ready(steps) = mem::replace(&mut task.turn, Turn::Running { woken: false }) {
+                return Next::Step(id, steps);
             }
         }
-        if state.rests || state.tasks.is_empty() {
+        if state.has_idle_thread || state.tasks.is_empty() {
             state.threads -= 1;
-            return Next::Leave;
+            return Next::Exit;
         }
-        state.rests = true;
-        Next::Rest(state.alarms.first().map(|(when, _)| *when))
+        state.has_idle_thread = true;
+        Next::Wait(state.alarms.first().map(|(when, _)| *when))
     }
 
-    /// Waits for work, as the one that does. No longer the one when it is unwound, so that another can be.
-    fn rest(&self, time: Option<Duration>) {
-        struct Rests<'a>(&'a Tasks);
-        impl Drop for Rests<'_> {
+    /// Waits for work. Afterwards no thread counts as idle, even if this one is unwound, so that another
+    /// thread can wait for work.
+    fn wait_for_work(&self, time: Option<Duration>) {
+        struct Idle<'a>(&'a Tasks);
+        impl Drop for Idle<'_> {
             fn drop(&mut self) {
-                self.0.lock().rests = false;
+                self.0.lock().has_idle_thread = false;
             }
         }
-        let _rests = Rests(self);
+        let _idle = Idle(self);
         self.work.wait(time);
     }
 
-    /// A step was made, after which others follow.
+    /// Stores the rest of a task after a step.
     fn put_back(&self, id: u64, steps: Steps) {
         let state = &mut *self.lock();
         let Some(task) = state.tasks.get_mut(&id) else { return };
-        let woken = matches!(task.turn, Turn::Goes { woken: true });
-        task.turn = Turn::Waits(steps);
+        let woken = matches!(task.turn, Turn::Running { woken: true });
+        task.turn = Turn::Waiting(steps);
         if woken {
             state.wake(id);
         }
@@ -190,7 +194,7 @@ impl Tasks {
     fn remove(&self, id: u64) {
         let mut state = self.lock();
         state.remove(id);
-        if state.rests && state.tasks.is_empty() {
+        if state.has_idle_thread && state.tasks.is_empty() {
             self.work.set();
         }
     }
@@ -201,17 +205,17 @@ impl Tasks {
 }
 
 impl State {
-    /// Has it gone on with. False if there is nothing more to do for that.
+    /// Wakes a task. Returns whether the task became ready, so that a thread must run it.
     fn wake(&mut self, id: u64) -> bool {
         let Some(task) = self.tasks.get_mut(&id) else { return false };
-        match mem::replace(&mut task.turn, Turn::Goes { woken: true }) {
-            Turn::Waits(steps) => {
+        match mem::replace(&mut task.turn, Turn::Running { woken: true }) {
+            Turn::Waiting(steps) => {
                 task.turn = Turn::Ready(steps);
                 self.ready.push_back(id);
                 return true;
             }
             ready @ Turn::Ready(_) => task.turn = ready,
-            Turn::Goes { .. } => {}
+            Turn::Running { .. } => {}
         }
         false
     }
@@ -225,26 +229,26 @@ impl State {
     }
 }
 
-/// What a thread does, until there are no tasks, or somebody else waits for work.
+/// Runs tasks until there are none, or until there is nothing to do and another thread waits for work.
 fn work(inner: &Arc<Inner>) {
-    let mut dies = Dies(Some(&inner.tasks));
+    let mut unwind_guard = UnwindGuard(Some(&inner.tasks));
     loop {
         match inner.tasks.next(inner.env.now()) {
-            Next::Go(id, steps) => step(inner, id, steps),
-            Next::Rest(until) => {
-                inner.tasks.rest(until.map(|until| until.since(inner.env.now())));
+            Next::Step(id, steps) => step(inner, id, steps),
+            Next::Wait(until) => {
+                inner.tasks.wait_for_work(until.map(|until| until.since(inner.env.now())));
             }
-            Next::Leave => break,
+            Next::Exit => break,
         }
     }
-    dies.0 = None;
+    unwind_guard.0 = None;
 }
 
 fn step(inner: &Arc<Inner>, id: u64, mut steps: Steps) {
     let waker = waker(inner, id);
     let go = || steps.as_mut().poll(&mut Context::from_waker(&waker));
-    // A registry of the user's may panic, and so may what is dropped. Who waits for the task hears that it
-    // ended.
+    // The user's registry may panic, and so may the drop of the steps. That drop also tells the waiting
+    // callers that the task has ended.
     match guard::run(go) {
         Ok(Poll::Pending) => inner.tasks.put_back(id, steps),
         Ok(Poll::Ready(())) | Err(_) => {
@@ -254,11 +258,11 @@ fn step(inner: &Arc<Inner>, id: u64, mut steps: Steps) {
     }
 }
 
-/// Of a thread that is unwound, as those of a simulated process that was killed: what it would have gone on
-/// with goes too, for it holds the runtime.
-struct Dies<'a>(Option<&'a Tasks>);
+/// Drops all tasks if the last thread is unwound, as in a simulated process that was killed. The tasks must
+/// be dropped because they keep the runtime alive.
+struct UnwindGuard<'a>(Option<&'a Tasks>);
 
-impl Drop for Dies<'_> {
+impl Drop for UnwindGuard<'_> {
     fn drop(&mut self) {
         let Some(tasks) = self.0 else { return };
         let left = {
@@ -273,43 +277,47 @@ impl Drop for Dies<'_> {
     }
 }
 
-struct Waking {
+struct TaskWaker {
     inner: Weak<Inner>,
     id: u64,
 }
 
 fn waker(inner: &Arc<Inner>, id: u64) -> Waker {
-    Waker::from(Arc::new(Waking { inner: Arc::downgrade(inner), id }))
+    Waker::from(Arc::new(TaskWaker { inner: Arc::downgrade(inner), id }))
 }
 
-impl Wake for Waking {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(inner) = self.inner.upgrade() else { return };
-        let goes = inner.tasks.lock().wake(self.id);
-        if goes {
-            // Where there can be no other thread, those there are come back from where they are held up.
+        let became_ready = inner.tasks.lock().wake(self.id);
+        if became_ready {
+            // If no thread can be started, a blocked thread runs the task when it returns.
             let _ = Tasks::staff(&inner);
         }
     }
 }
 
-/// A call among the tasks, with its arguments.
-pub(super) struct Room {
+/// A place among the calls that are tasks, with the bytes of the call's arguments.
+pub(super) struct Reservation {
     inner: Arc<Inner>,
     bytes: usize,
 }
 
-impl Room {
-    /// For one more call, with so many bytes of arguments. Where no other has long ones it may have any.
-    pub(super) fn take(inner: &Arc<Inner>, bytes: usize) -> Result<Room, CallFailed> {
+impl Reservation {
+    /// Reserves a place for a call with this many bytes of arguments. If no other call has long arguments,
+    /// the call's may be of any length.
+    ///
+    /// # Errors
+    /// When there are too many calls, or too many bytes of long arguments.
+    pub(super) fn take(inner: &Arc<Inner>, bytes: usize) -> Result<Reservation, CallFailed> {
         let mut state = inner.tasks.lock();
-        let bytes = if bytes > LONG { bytes } else { 0 };
+        let bytes = if bytes > LONG_ARGUMENT_BYTES { bytes } else { 0 };
         let all = state.bytes.saturating_add(bytes);
-        if state.calls == MOST_CALLS || bytes > 0 && state.bytes > 0 && all > MOST_BYTES {
+        if state.calls == MAX_CALLS || bytes > 0 && state.bytes > 0 && all > MAX_LONG_ARGUMENT_BYTES {
             let why = format!(
                 "{} started calls, with {} bytes of long arguments, wait to be bound",
                 state.calls, state.bytes
@@ -318,11 +326,11 @@ impl Room {
         }
         state.calls += 1;
         state.bytes = all;
-        Ok(Room { inner: inner.clone(), bytes })
+        Ok(Reservation { inner: inner.clone(), bytes })
     }
 }
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let mut state = self.inner.tasks.lock();
         state.calls = state.calls.saturating_sub(1);
@@ -336,22 +344,23 @@ mod tests {
     use crate::runtime::Runtime;
 
     #[test]
-    fn there_is_room_for_so_many_bytes_of_arguments() {
+    fn the_bytes_of_long_arguments_are_bounded() {
         let Runtime(inner) = Runtime::builder().registry(farcall_names::Memory::new()).build().unwrap();
-        let large = Room::take(&inner, 2 * MOST_BYTES).expect("one that is alone may have any");
-        assert!(Room::take(&inner, 2 * LONG).is_err());
-        drop((Room::take(&inner, LONG).unwrap(), large));
-        let half = Room::take(&inner, MOST_BYTES / 2).unwrap();
-        let other = Room::take(&inner, MOST_BYTES / 2).unwrap();
-        let why = Room::take(&inner, 2 * LONG).err().expect("no more than that");
+        let large =
+            Reservation::take(&inner, 2 * MAX_LONG_ARGUMENT_BYTES).expect("a call alone may have any");
+        assert!(Reservation::take(&inner, 2 * LONG_ARGUMENT_BYTES).is_err());
+        drop((Reservation::take(&inner, LONG_ARGUMENT_BYTES).unwrap(), large));
+        let half = Reservation::take(&inner, MAX_LONG_ARGUMENT_BYTES / 2).unwrap();
+        let other = Reservation::take(&inner, MAX_LONG_ARGUMENT_BYTES / 2).unwrap();
+        let why = Reservation::take(&inner, 2 * LONG_ARGUMENT_BYTES).err().expect("the bound is reached");
         assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
         drop(half);
-        drop((Room::take(&inner, 2 * LONG).unwrap(), other));
+        drop((Reservation::take(&inner, 2 * LONG_ARGUMENT_BYTES).unwrap(), other));
         let state = inner.tasks.lock();
         assert_eq!((state.calls, state.bytes), (0, 0));
     }
 
-    /// Steps that are one, and panic when they are dropped.
+    /// A task of one step, which panics when it is dropped.
     struct Panics(std::sync::mpsc::Receiver<()>);
 
     impl Future for Panics {
@@ -383,7 +392,7 @@ mod tests {
         assert_eq!(tells.recv().expect("the other task goes on"), [2]);
     }
 
-    /// An event at which whoever waits is unwound.
+    /// An event that unwinds each thread that waits for it.
     struct Unwinds;
 
     impl Event for Unwinds {
@@ -395,10 +404,10 @@ mod tests {
     }
 
     #[test]
-    fn who_is_unwound_while_it_rests_rests_no_more() {
+    fn a_thread_that_is_unwound_while_it_waits_for_work_is_idle_no_more() {
         let tasks = Tasks { state: Mutex::default(), work: Arc::new(Unwinds) };
-        tasks.lock().rests = true;
-        assert!(guard::run(|| tasks.rest(None)).is_err());
-        assert!(!tasks.lock().rests);
+        tasks.lock().has_idle_thread = true;
+        assert!(guard::run(|| tasks.wait_for_work(None)).is_err());
+        assert!(!tasks.lock().has_idle_thread);
     }
 }

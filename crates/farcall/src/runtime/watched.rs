@@ -1,4 +1,4 @@
-//! Puts interceptors around an importer's channel. Without interceptors the channel stays as it is.
+//! Puts interceptors around an importer's channel. If there are none, the channel stays as it is.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use crate::stub::{Call, Channel, PendingCall, Reply, Sink};
 use crate::wait::{ReadyList, WaitPoint};
 use crate::{CallFailed, context};
 
-/// Puts interceptors around a channel, if there are any.
+/// Puts interceptors around a channel. Returns the channel itself if there are none.
 pub(super) fn watched(inner: &Inner, interface: &str, channel: Arc<dyn Channel>) -> Arc<dyn Channel> {
     let interceptors = &inner.calls;
     if interceptors.is_empty() {
@@ -38,17 +38,24 @@ impl Watch {
         intercept::Call::new(&self.interface, procedure, None, context::inherited().1)
     }
 
-    /// Tells the interceptors that a call begins. Returns the time, or why it does not begin.
+    /// Tells the interceptors that a call begins. Returns the time, or the failure by which an interceptor
+    /// refuses the call.
     fn begin(&self, procedure: &str) -> Result<Time, CallFailed> {
         self.interceptors.before(&self.call(procedure))?;
         Ok(self.env.now())
     }
 
-    /// Runs `ask`, and tells the interceptors how the call ended if `ask` gave the reply to its sink. They
-    /// are told after that sink has returned. Interceptors may make calls. A sink must not, because the reply
-    /// may still lie in the receive buffer.
-    fn hear<R>(&self, procedure: &str, since: Time, sink: Sink<'_>, ask: impl FnOnce(Sink<'_>) -> R) -> R {
-        // Whether it is a result, or else an exception.
+    /// Runs `ask`, and tells the interceptors how the call ended if `ask` gave the reply to its sink. It tells
+    /// them after that sink has returned, because interceptors may make calls. A sink must not make calls,
+    /// because the reply may still lie in the receive buffer.
+    fn tell_end<R>(
+        &self,
+        procedure: &str,
+        since: Time,
+        sink: Sink<'_>,
+        ask: impl FnOnce(Sink<'_>) -> R,
+    ) -> R {
+        // `Ok(true)` is a result, `Ok(false)` an exception.
         let mut ended: Option<Result<bool, CallFailed>> = None;
         let asked = ask(&mut |reply| {
             ended = Some(match &reply {
@@ -73,7 +80,7 @@ impl Channel for Watched {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
         let name = call.procedure.name;
         match self.watch.begin(name) {
-            Ok(since) => self.watch.hear(name, since, sink, |sink| self.channel.call(call, sink)),
+            Ok(since) => self.watch.tell_end(name, since, sink, |sink| self.channel.call(call, sink)),
             Err(why) => sink(Reply::Failed(why)),
         }
     }
@@ -85,7 +92,7 @@ impl Channel for Watched {
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
         let (watch, procedure) = (self.watch.clone(), call.procedure.name);
         match watch.begin(procedure) {
-            Ok(since) => Box::new(Flight { watch, procedure, since, call: self.channel.start(call) }),
+            Ok(since) => Box::new(WatchedCall { watch, procedure, since, call: self.channel.start(call) }),
             Err(why) => Box::new(why),
         }
     }
@@ -101,7 +108,7 @@ impl Channel for Watched {
         match watch.begin(procedure) {
             Ok(since) => {
                 let call = self.channel.start_at(call, wait_point, ready, member);
-                Box::new(Flight { watch, procedure, since, call })
+                Box::new(WatchedCall { watch, procedure, since, call })
             }
             Err(why) => {
                 ready.token(member).mark_ready();
@@ -115,24 +122,24 @@ impl Channel for Watched {
     }
 }
 
-/// A started call. If it is detached or dropped, interceptors do not hear of its end, because nobody takes
+/// A started call. If it is detached or dropped, interceptors do not hear of its end, because no caller takes
 /// the reply.
-struct Flight {
+struct WatchedCall {
     watch: Watch,
     procedure: &'static str,
     since: Time,
     call: Box<dyn PendingCall>,
 }
 
-impl PendingCall for Flight {
+impl PendingCall for WatchedCall {
     fn wait(self: Box<Self>, sink: Sink<'_>) {
-        let Flight { watch, procedure, since, call } = *self;
-        watch.hear(procedure, since, sink, |sink| call.wait(sink));
+        let WatchedCall { watch, procedure, since, call } = *self;
+        watch.tell_end(procedure, since, sink, |sink| call.wait(sink));
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        let Flight { watch, procedure, since, call } = self;
-        watch.hear(procedure, *since, sink, |sink| call.poll(context, sink))
+        let WatchedCall { watch, procedure, since, call } = self;
+        watch.tell_end(procedure, *since, sink, |sink| call.poll(context, sink))
     }
 
     fn wait_point(&self) -> Option<Arc<dyn WaitPoint>> {
@@ -146,8 +153,8 @@ impl PendingCall for Flight {
         member: u32,
         sink: Sink<'_>,
     ) -> Poll<()> {
-        let Flight { watch, procedure, since, call } = self;
-        watch.hear(procedure, *since, sink, |sink| call.poll_at(wait_point, ready, member, sink))
+        let WatchedCall { watch, procedure, since, call } = self;
+        watch.tell_end(procedure, *since, sink, |sink| call.poll_at(wait_point, ready, member, sink))
     }
 
     fn waits_for_itself(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Accesses to memory: calls that the receiving worker executes itself, at once unless too many came
-//! together.
+//! Accesses to memory: calls that the receiving worker executes itself. It executes them at once, and queues
+//! them only if too many came together.
 //!
 //! As in Thekkath, Levy & Lazowska 1994, section 3, the exporter's process schedules no thread for them.
 //! Accesses are short, never wait, and are executed even while every worker is busy.
@@ -54,19 +54,19 @@ pub(super) struct Backlog {
     turn: FairQueue<Waiting>,
     /// Accesses that wait until the results of other accesses have been fetched and leave room for theirs.
     room: FairQueue<Waiting>,
-    /// Whether those accesses in `room` that were looked at last found no room.
+    /// Whether the last search found no access in `room` that has room now.
     blocked: bool,
-    /// The bytes that accesses have copied since the worker last served something else.
-    done: usize,
+    /// The bytes that accesses have copied since the worker last turned to another datagram.
+    bytes_done: usize,
     /// Whether a worker is draining the backlog.
-    drained: bool,
+    is_draining: bool,
 }
 
 impl Default for Backlog {
     fn default() -> Backlog {
         let [turn, room] =
             [(); 2].map(|()| FairQueue::new(Backlog::MAX_WAITING, Backlog::MAX_ARGUMENT_BYTES));
-        Backlog { turn, room, blocked: false, done: 0, drained: false }
+        Backlog { turn, room, blocked: false, bytes_done: 0, is_draining: false }
     }
 }
 
@@ -85,32 +85,32 @@ impl Backlog {
 
     /// Allows a new [`Backlog::MAX_BYTES_AT_ONCE`], because the worker turns to another datagram.
     pub(super) fn begin(&mut self) {
-        self.done = 0;
+        self.bytes_done = 0;
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.turn.is_empty() && self.room.is_empty()
     }
 
-    /// Whether this worker is to drain the backlog; `did` says whether it did so far. One worker drains at a
-    /// time, and none while there is no room for any of the results.
+    /// Returns whether this worker is to drain the backlog. `did` says whether it has been the draining worker
+    /// so far. One worker drains at a time, and none drains while there is no room for any of the results.
     #[inline]
     pub(super) fn may_drain(&mut self, did: bool) -> bool {
-        if did || !self.drained {
-            self.drained = !self.turn.is_empty() || !self.room.is_empty() && !self.blocked;
-            return self.drained;
+        if did || !self.is_draining {
+            self.is_draining = !self.turn.is_empty() || !self.room.is_empty() && !self.blocked;
+            return self.is_draining;
         }
         false
     }
 
-    /// Whether an access that comes now may be executed now.
+    /// Returns whether an access may be executed now.
     fn may_go_on(&self) -> bool {
-        self.done < Backlog::MAX_BYTES_AT_ONCE
+        self.bytes_done < Backlog::MAX_BYTES_AT_ONCE
     }
 
     /// Counts an access that copied `bytes` bytes.
     fn did(&mut self, bytes: usize) {
-        self.done += Backlog::BYTES_PER_ACCESS + bytes;
+        self.bytes_done += Backlog::BYTES_PER_ACCESS + bytes;
     }
 
     /// Queues an access for its turn or, if `result` is not 0, for room for a result of that many bytes.
@@ -183,8 +183,8 @@ impl Core {
         }
     }
 
-    /// Whether an access that waited for room has it now. If not, the protocol has set a timer for the next
-    /// look.
+    /// Returns whether an access that waited for room has it now. If not, the protocol has set a timer for the
+    /// next look.
     pub(super) fn has_room_again(&mut self, now: Time) -> bool {
         self.backlog.finds_room(|from, result| self.protocol.has_room(now, from, result))
     }

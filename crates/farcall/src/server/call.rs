@@ -40,7 +40,7 @@ pub(crate) struct Work {
 enum Arguments {
     /// A range of the buffer of the worker that received them.
     Received(Range<usize>),
-    /// A range of received bytes, which the calls in them share: the worker's former buffer, or a copy.
+    /// A range of received bytes that several calls share: the worker's former buffer, or a copy of it.
     Shared(SharedBuffer, Range<usize>),
     Kept(Vec<u8>),
 }
@@ -77,14 +77,13 @@ impl Work {
         }
     }
 
-    /// Whether the receiving worker may execute the call itself. A call of an unknown procedure is quick,
-    /// because only a refusal is sent; so is a call for an executor.
+    /// Returns whether the receiving worker may execute the call itself. A call of an unknown procedure counts
+    /// as quick, because the worker only sends a refusal. So does a call for an executor.
     pub(crate) fn is_quick(&self) -> bool {
         self.pace() == Pace::Quick
     }
 
-    /// Returns the pool's number for the host that the call comes from. A call through shared memory comes
-    /// from this machine.
+    /// Returns the pool's number for the caller's host. A call through shared memory comes from this machine.
     #[inline(always)]
     pub(super) fn host(&self) -> u64 {
         HostName::at(&self.call.from).number()
@@ -99,7 +98,8 @@ impl Work {
         self.which.map_or(Pace::Quick, |which| self.exported.known(which).pace())
     }
 
-    /// Returns the call's expected pace, and the usual length of its result in bytes: 0 if that is not long.
+    /// Returns the call's expected pace, and the usual length of its result in bytes, or 0 if results are not
+    /// long.
     #[inline(always)]
     pub(super) fn outlook(&self) -> (Pace, usize) {
         (self.pace(), self.usual_result())
@@ -110,7 +110,7 @@ impl Work {
         self.outlook() == (Pace::Quick, 0)
     }
 
-    /// Returns the usual length of the call's result in bytes: 0 if that is not long.
+    /// Returns the usual length of the call's result in bytes, or 0 if results are not long.
     #[inline]
     pub(super) fn usual_result(&self) -> usize {
         self.which.map_or(0, |which| self.exported.known(which).usual_result())
@@ -178,9 +178,10 @@ impl Work {
         None
     }
 
-    /// Runs the procedure. Its encoded result goes to `outlet`, as far as that takes it, and then to `reply`.
-    /// `now` is the approximate time; `run` reads the clock before and after the procedure where the exact
-    /// time matters. Returns `None` if an executor runs the call and will give its outcome back.
+    /// Runs the procedure. Its encoded result goes to `outlet`, and the part that `outlet` does not take goes
+    /// to `reply`. `now` is the approximate time. `run` reads the clock before and after the procedure if the
+    /// exact time matters, and updates `now`. Returns `None` if an executor runs the call and will give its
+    /// outcome back.
     #[inline(always)]
     pub(crate) fn run(
         &mut self,
@@ -222,7 +223,7 @@ impl Work {
             known.gave(encoder.offset());
             if timed {
                 let end = server.now();
-                // Time spent handing a long result on does not make the procedure slow.
+                // The time that `outlet` took for a long result is not the procedure's.
                 let took = outlet.map_or(Duration::ZERO, |outlet| outlet.took());
                 known.ran(end.since(*now).saturating_sub(took));
                 if let Some(slow) = server.limits.slow {
@@ -237,7 +238,7 @@ impl Work {
         Some(finish(dispatched))
     }
 
-    /// Gives the call to the export's executor as a future, unless too many calls are there already.
+    /// Gives the call to the export's executor as a future. Refuses it if the executor has too many calls.
     fn spawn(
         &self,
         server: &Arc<Server>,
@@ -254,7 +255,8 @@ impl Work {
             return Some(why.into());
         }
         let (call, exported) = (self.call, self.exported.clone());
-        // The user's code makes and runs futures, and this thread may be the one that receives.
+        // Making a future runs the user's code. A panic in it must not end this thread, which may be the
+        // receiver.
         let future = match guard::run(|| spawn.begin(self.procedure, arguments)) {
             Ok(future) => future,
             Err(panic) => return Some(finish(Dispatched::Failed(panicked(panic)))),
@@ -262,7 +264,7 @@ impl Work {
         let back = self.back.clone();
         let (server, future) = (server.clone(), Some(future));
         let serving = Serving { server, exported, which, call, since: now, future, back, notice: None };
-        // If `spawn` panics, the task has been dropped, and its caller told.
+        // If `spawn` panics, it drops the task, and that drop answers the caller.
         guard::run_alone("an executor", || spawn.spawn(Box::pin(serving)));
         None
     }
@@ -275,7 +277,7 @@ impl Work {
             let line = format!(
                 "farcall: slow call of {name} from {from}: waited {queued:?} for a worker, ran {ran:?}"
             );
-            // `eprintln` would panic when standard error is closed.
+            // `eprintln` would panic if standard error is closed.
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }

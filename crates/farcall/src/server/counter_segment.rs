@@ -19,7 +19,7 @@ use crate::stub::Interface as _;
 use farcall_memory::clerk::COUNTERS;
 use farcall_memory::{Access, TYPE, readable_words};
 
-/// The segment, and the facts in it that never change.
+/// The segment of counters, with the counters that never change.
 pub(super) struct CounterSegment {
     exported: Arc<Exported>,
     words: Words,
@@ -48,7 +48,7 @@ impl Core {
         else {
             return;
         };
-        // Reads that came together see the same counters.
+        // Reads that came together get the same counters.
         if counter_segment.written.replace(now) == Some(now) {
             return;
         }

@@ -28,7 +28,7 @@ pub(crate) enum Executor {
     Here(Box<dyn Dispatch>),
     /// In an executor that the exporter chose, as futures.
     Elsewhere(Box<dyn Spawn>),
-    /// Nowhere: the export is being dropped.
+    /// No executor, because the export is being dropped.
     Gone,
 }
 

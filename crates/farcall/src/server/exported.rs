@@ -37,7 +37,7 @@ pub(crate) struct Exported {
     idle: Arc<dyn Event>,
 }
 
-/// The exports by ascending identifier, because each call looks its own up.
+/// The exports, sorted by identifier, because each call looks up its export.
 #[derive(Clone, Default)]
 pub(super) struct Exports(Vec<Arc<Exported>>);
 
@@ -69,7 +69,7 @@ impl Exports {
     }
 }
 
-/// What the server knows of a procedure: its declaration, its usual running time, its counters.
+/// The server's knowledge of a procedure: its declaration, its usual running time, and its counters.
 pub(super) struct Known {
     pub(super) facts: Procedure,
     usual_time: UsualTime,
@@ -91,9 +91,9 @@ impl Known {
     /// Notes that a result had `len` bytes.
     #[inline]
     pub(super) fn gave(&self, len: usize) {
-        const LONG: usize = 16 << 10;
-        if len > LONG || self.usual_result() > 0 {
-            self.result.store(if len > LONG { len } else { 0 }, Ordering::Relaxed);
+        const LONG_RESULT_BYTES: usize = 16 << 10;
+        if len > LONG_RESULT_BYTES || self.usual_result() > 0 {
+            self.result.store(if len > LONG_RESULT_BYTES { len } else { 0 }, Ordering::Relaxed);
         }
     }
 
@@ -222,8 +222,8 @@ impl Exported {
         }
     }
 
-    /// Executes a call that is none of the interface's procedures: an access to memory, or a procedure that
-    /// every interface has.
+    /// Executes a call of a procedure that is not the interface's: an access to memory, or a procedure that
+    /// every export has.
     #[inline(never)]
     fn dispatch_other(
         &self,
@@ -259,7 +259,7 @@ impl Exported {
         }
     }
 
-    /// Calls that execute or are queued.
+    /// Returns the number of calls that execute or are queued.
     pub(super) fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
     }
@@ -285,13 +285,13 @@ impl Exported {
             }
             self.idle.wait(Some(left));
         }
-        // An event wakes one thread; another one may wait for it too.
+        // An event wakes one thread, but several threads may wait for this one.
         self.idle.set();
         true
     }
 }
 
-/// Drops the user's server. That drop may panic or block, so a thread of the pool leaves it to a new thread.
+/// Drops the user's server. That drop may panic or block, so a new thread runs it.
 impl Drop for Exported {
     fn drop(&mut self) {
         let executor = std::mem::replace(&mut self.executor, Executor::Gone);

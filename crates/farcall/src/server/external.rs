@@ -1,5 +1,5 @@
-//! Calls that did not come by the server's socket, such as calls through shared memory. They are found,
-//! queued, executed and given up like all others.
+//! Calls that did not come by the server's socket, such as calls through shared memory. The server queues,
+//! executes and gives up these calls like all others.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
@@ -12,7 +12,7 @@ use super::exported::Exports;
 use super::{Caller, Server, queue};
 use crate::workers::Pace;
 
-/// The exports, and whether they still take new calls.
+/// The exports, and whether they refuse new calls.
 #[derive(Default)]
 pub(super) struct Offers {
     pub(super) exports: Exports,
@@ -20,8 +20,8 @@ pub(super) struct Offers {
 }
 
 impl Server {
-    /// Looks up the export of a call that a process of the same user made, and counts the call as begun. Its
-    /// arguments are in `buffer`. The caller of this function must end the call.
+    /// Looks up the export of a call by a process of the same user, and counts the call as begun. Its
+    /// arguments are in `buffer`. The caller of this function must count the end of the call.
     ///
     /// # Errors
     /// When there is no such export, or when the server takes no new calls any more.
@@ -33,7 +33,8 @@ impl Server {
         incoming: Incoming<'_>,
         buffer: &[u8],
     ) -> Result<Work, Failure> {
-        // This lock is held until the call has begun, because `withdraw` must wait for every call that has.
+        // The lock is held until the call counts as begun, because `withdraw` must wait for every call that has
+        // begun.
         let offers = self.read_offers();
         if offers.draining {
             return Err(Failure::new(Kind::Draining, Ran::No));
@@ -89,8 +90,8 @@ impl Server {
         refused.into_iter().for_each(|(work, failure)| self.refuse_one(work, failure));
     }
 
-    /// Gives a call up for its caller. A call that has not begun is refused; the procedure of a call that
-    /// executes is told.
+    /// Gives a call up for its caller. Refuses the call if it has not begun, and otherwise tells its
+    /// procedure.
     pub(crate) fn give_up(&self, caller: Caller, key: CallKey, executes: &dyn Fn() -> bool) {
         let (unbegun, wakes) = {
             let mut core = self.lock();
@@ -115,7 +116,7 @@ impl Server {
         }
     }
 
-    /// Runs the life of a thread that serves calls inside the user's async runtime.
+    /// Runs the body of a thread that serves calls inside the user's async runtime.
     pub(crate) fn inside(&self, body: &mut dyn FnMut()) {
         (self.enter)(body);
     }

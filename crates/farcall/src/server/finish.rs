@@ -27,8 +27,8 @@ fn failure(dispatched: Dispatched) -> Failure {
     failure
 }
 
-/// Turns the outcome of a procedure that returned after its caller's deadline into a failure: nobody wants
-/// that result any more.
+/// Turns the outcome of a procedure that returned after its caller's deadline into a failure, because the
+/// caller no longer waits for the result.
 pub(super) fn unless_late(call: &context::Incoming, now: Time, dispatched: Dispatched) -> Dispatched {
     match dispatched {
         Dispatched::Result | Dispatched::Exception if call.is_late(now) => {

@@ -9,7 +9,7 @@ use farcall_proto::server::HostName;
 pub(crate) enum Payer {
     /// A host that sends datagrams.
     Host(HostName),
-    /// The user of this process, who alone may call it through shared memory.
+    /// The user of this process. Only processes of this user may call through shared memory.
     User,
 }
 
@@ -25,7 +25,7 @@ impl Payer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     Conversation(u64),
-    /// A process that calls through shared memory, by however many connections.
+    /// A process that calls through shared memory, with all its connections.
     #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
     Process(i32),
 }

@@ -1,4 +1,5 @@
-//! Where the outcome goes of a call that did not come by the socket, such as a call through shared memory.
+//! The destination of the outcome of a call that did not come by the socket, such as one through shared
+//! memory.
 
 use std::time::Duration;
 

@@ -67,7 +67,7 @@ impl Future for Serving {
 }
 
 impl Serving {
-    /// Drops the user's future, after everything of farcall's is done: the drop may panic.
+    /// Drops the user's future. This comes last, because the drop may panic.
     fn drop_future(&self, future: AsyncDispatched) {
         let _serving = context::enter_task(self.server.clone(), self.call);
         guard::run_alone("the drop of an async procedure", || drop(future));
@@ -141,7 +141,8 @@ impl Server {
         if admitted {
             self.socket.wake();
         }
-        // An outcome that fits one datagram is in `out`; of a longer one, as many fragments leave as may.
+        // An outcome that fits one datagram is in `out`. Of a longer one, `flush` sends as many fragments as
+        // the protocol allows now.
         match sent {
             // A datagram that the system refuses is lost, like any other.
             Some(Transmit { to, len, .. }) => drop(self.socket.send(to, &out[..len])),
@@ -152,6 +153,6 @@ impl Server {
 }
 
 thread_local! {
-    /// A buffer for datagrams that this thread sends, kept from one call to the next.
+    /// This thread's buffer for datagrams to send, kept from one call to the next.
     static OUT: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }

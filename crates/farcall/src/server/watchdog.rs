@@ -1,16 +1,17 @@
 //! The watchdog of a UDP server: it watches over a lone receiver that executes quick procedures itself, and
 //! acts on the protocol's timers.
 //!
-//! The watchdog is woken when quick calls come fast or a lone receiver executes them, and then naps and looks
-//! while they come fast. The receiver pays no system call for this, only a count under a lock that it holds
-//! anyway. A look costs about as much as a call does, so naps get longer while all is well. When calls become
-//! rare, another worker receives besides, and no watching is needed. A lone receiver that gets stuck is
-//! replaced within 1.7 ms ([`Watch`]). One in 16 calls of a quick procedure is timed. If such a call ends
-//! late, the procedure is no longer known to be quick: from then on another worker receives before one of its
-//! calls is executed.
+//! The watchdog is woken when quick calls come fast, or when a lone receiver executes them. Then it naps and
+//! looks in turn while calls come fast. The receiver needs no system call for this, only a count under a lock
+//! that it holds anyway. A look costs about as much as a call, so naps get longer while the receiver is not
+//! stuck. When calls become rare, a second worker receives too, and the watchdog need not watch. The watchdog
+//! replaces a stuck lone receiver within 1.7 ms ([`Watch`]).
 //!
-//! While the watchdog watches, workers take the time of its last look as the arrival time of a call that
-//! comes alone.
+//! One in 16 calls of a quick procedure is timed. If such a call ends late, the procedure is no longer known
+//! to be quick. From then on another worker receives before a worker executes a call of this procedure.
+//!
+//! While the watchdog watches, workers use the time of its last look as the arrival time of a call that comes
+//! alone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,7 +37,7 @@ impl Server {
         env.spawn("farcall-watchdog", Box::new(move || self.run_watchdog()))
     }
 
-    /// Runs the watchdog's life: it sleeps until it is needed.
+    /// Runs the watchdog's thread, which sleeps until it is needed.
     fn run_watchdog(self: Arc<Self>) {
         let mut watch = Watch::new(HABIT);
         while !self.is_stopped() {
@@ -84,14 +85,14 @@ impl Server {
         }
         core.protocol.handle_timeout(now);
         while let Some(key) = core.protocol.next_forsaken() {
-            self.forsake(core, now, key);
+            self.give_up_silent(core, now, key);
         }
         if core.has_room_again(now) | core.admit() {
             self.socket.wake();
         }
     }
 
-    /// Refuses calls that have waited too long for a worker, and lets more begin if the calls that execute
+    /// Refuses calls that have waited too long for a worker. Lets further calls begin if the executing calls
     /// made no progress.
     fn look_at_queue(self: &Arc<Self>, now: Time) {
         let (mut late, mut assigned) = (Vec::new(), Vec::new());
@@ -136,7 +137,7 @@ impl Server {
     /// Gives up a call whose client has been silent for too long: refuses the call if it has not begun, and
     /// otherwise tells its procedure.
     #[cold]
-    fn forsake(&self, core: &mut Core, now: Time, key: CallKey) {
+    fn give_up_silent(&self, core: &mut Core, now: Time, key: CallKey) {
         if core.give_up_access(now, key) {
             return;
         }

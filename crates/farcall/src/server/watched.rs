@@ -1,5 +1,5 @@
-//! Runs the user's interceptors around the executor of an export. An export without interceptors has none of
-//! this.
+//! Runs the user's interceptors around the executor of an export. Without interceptors the executor stays as
+//! it is.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::stub::{AsyncDispatched, Dispatched, Procedure, before_the_procedure, 
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, context};
 
-/// The interceptors of one export, with what they are told about each call.
+/// The interceptors of one export, with the facts that they are told about each call.
 #[derive(Clone)]
 struct Watch {
     interceptors: Interceptors,
@@ -56,7 +56,7 @@ impl Watch {
         let time = self.env.now().since(since);
         let dispatched = match dispatched {
             Dispatched::Result | Dispatched::Exception => dispatched,
-            // `failure` is `None` only of the two above.
+            // `failure` returns `None` only for the two outcomes above.
             other => other.failure().map_or(Dispatched::NoSuchProcedure, Dispatched::Failed),
         };
         let outcome = match &dispatched {

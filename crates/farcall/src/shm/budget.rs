@@ -71,7 +71,7 @@ pub(super) struct Held {
 }
 
 /// The size of a step in bytes.
-const STEP: usize = 512 << 10;
+const STEP_BYTES: usize = 512 << 10;
 
 impl Held {
     pub(super) fn new(share: Share) -> Held {
@@ -82,7 +82,7 @@ impl Held {
     pub(super) fn add(&mut self, more: usize) -> bool {
         let bytes = self.bytes.saturating_add(more);
         if bytes > self.taken {
-            let lacking = bytes.checked_next_multiple_of(STEP).unwrap_or(usize::MAX) - self.taken;
+            let lacking = bytes.checked_next_multiple_of(STEP_BYTES).unwrap_or(usize::MAX) - self.taken;
             if !self.share.take(lacking) {
                 return false;
             }
@@ -95,7 +95,7 @@ impl Held {
     /// Holds `less` bytes fewer.
     pub(super) fn remove(&mut self, less: usize) {
         self.bytes = self.bytes.saturating_sub(less);
-        let enough = self.bytes.max(1).next_multiple_of(STEP);
+        let enough = self.bytes.max(1).next_multiple_of(STEP_BYTES);
         if self.taken > enough {
             self.share.give(self.taken - enough);
             self.taken = enough;

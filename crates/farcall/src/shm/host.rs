@@ -30,7 +30,7 @@ const LEAST_CONNECTIONS: usize = 4;
 /// The most connections that have not sent a hello, and how long each may take. One more takes the place of
 /// the oldest.
 const MAX_SILENT: usize = 64;
-const SILENCE: Duration = Duration::from_secs(1);
+const HELLO_TIME: Duration = Duration::from_secs(1);
 /// No caller is accepted while this many connections cannot be closed, because their peers have left in them
 /// what blocks the closing.
 const MAX_UNCLOSED: usize = 64;
@@ -45,7 +45,7 @@ const LEAST_THREADS: usize = 2;
 const ALARM: u64 = 0;
 const LISTENERS: Range<u64> = 1..4;
 /// How long the host accepts no caller when there are too many files.
-const REST: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl Host {
     /// Starts the thread that accepts the callers of a server.
@@ -206,13 +206,13 @@ impl HostThread {
             let longest = self.silent.pop_front();
             longest.into_iter().for_each(|(_, name)| self.drop_connection(name));
         }
-        self.silent.push_back((self.server.env().now() + SILENCE, name));
+        self.silent.push_back((self.server.env().now() + HELLO_TIME, name));
     }
 
     /// Accepts no caller for a while.
     fn rest(&mut self) {
         self.listeners.iter().for_each(|(_, listener)| self.epoll.remove(listener));
-        self.resting = Some(self.server.env().now() + REST);
+        self.resting = Some(self.server.env().now() + ACCEPT_PAUSE);
     }
 
     /// Drops connections that have been silent for too long, and accepts callers again after a rest.
@@ -228,7 +228,7 @@ impl HostThread {
         if self.resting.is_some_and(|until| until <= now) {
             // If the system has no memory for this now, the host rests once more.
             let watched = self.watch_listeners();
-            self.resting = watched.err().map(|_| now + REST);
+            self.resting = watched.err().map(|_| now + ACCEPT_PAUSE);
         }
     }
 
@@ -320,7 +320,7 @@ impl HostThread {
         self.epoll.remove(&*connection.channel);
         if let Stage::Calling(session, _) = &connection.stage {
             session.close();
-            session.forsake();
+            session.give_up_calls();
         }
         connection.channel.close();
     }

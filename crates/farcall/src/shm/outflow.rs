@@ -20,7 +20,7 @@ pub(super) struct Outflow<'p> {
 }
 
 /// How long the server polls for the caller to empty a part.
-const PATIENCE: Duration = Duration::from_micros(20);
+const MAX_POLL_TIME: Duration = Duration::from_micros(20);
 /// A rest of this many bytes is left to the slot, with what may follow it.
 const MAX_REST_BYTES: usize = SLOT_BODY_BYTES / 2;
 
@@ -40,7 +40,7 @@ impl<'p> Outflow<'p> {
             taken += producer.put(&bytes[taken.min(bytes.len())..]);
             // A rest that fits the slot needs no ring. A caller that does not keep up fetches the rest later.
             let is_short = bytes.len() - taken.min(bytes.len()) <= MAX_REST_BYTES;
-            if is_short || !spin(&*bulk.env, bulk.brisk.min(PATIENCE), || producer.has_room()) {
+            if is_short || !spin(&*bulk.env, bulk.brisk.min(MAX_POLL_TIME), || producer.has_room()) {
                 return taken;
             }
         }

@@ -120,7 +120,7 @@ impl Session {
     }
 
     /// Gives up the calls of a caller whose process is gone, except those that it detached.
-    pub(super) fn forsake(&self) {
+    pub(super) fn give_up_calls(&self) {
         for (slot, open) in self.open.iter().enumerate() {
             let number = open.load(Ordering::Acquire);
             if number == 0 || self.bulk.memory.is_detached(slot, number) {
@@ -339,7 +339,7 @@ impl<'p> Receiver<'p> {
         let session = self.session;
         let request = session.bulk.memory.request(slot);
         if session.open[slot].load(Ordering::Acquire) != 0 {
-            return self.misused();
+            return self.close_misused();
         }
         let Request::Call { call, len, bulk } = request else {
             self.long = true;
@@ -354,7 +354,7 @@ impl<'p> Receiver<'p> {
         if let Some(bulk) = bulk {
             self.long = true;
             let taken = session.bulk.large().take_arguments(bulk, std::mem::take(&mut self.buffer))?;
-            let Some(arguments) = taken else { return self.misused() };
+            let Some(arguments) = taken else { return self.close_misused() };
             self.buffer = arguments;
         }
         session.bulk.memory.arguments(slot, len, &mut self.buffer);
@@ -405,7 +405,7 @@ impl<'p> Receiver<'p> {
                 }
             }
             Request::Forget => session.bulk.forget_reply(slot, None),
-            Request::Call { .. } | Request::Nonsense => return self.misused(),
+            Request::Call { .. } | Request::Nonsense => return self.close_misused(),
         }
         session.bulk.memory.answer(slot, number, Status::Part, &[]);
         Ok(())
@@ -413,7 +413,7 @@ impl<'p> Receiver<'p> {
 
     /// Closes the connection of a caller that breaks the rules.
     #[cold]
-    fn misused(&self) -> Result<(), Failure> {
+    fn close_misused(&self) -> Result<(), Failure> {
         self.session.closed.store(true, Ordering::SeqCst);
         // Both ends notice this, and the host too.
         self.session.channel.close();

@@ -31,7 +31,7 @@ pub(crate) struct Started {
 }
 
 /// How long a caller waits for the server's answer to its cancel (docs/protocol.md, section 6).
-const WORD: Duration = Duration::from_millis(20);
+const CANCEL_ANSWER_TIME: Duration = Duration::from_millis(20);
 
 impl Started {
     /// Starts a call. It waits at most for the short time in which the server empties a part of a ring.
@@ -112,7 +112,7 @@ impl Started {
         if self.link.check_process().is_err() {
             return;
         }
-        let until = self.link.env.now() + WORD;
+        let until = self.link.env.now() + CANCEL_ANSWER_TIME;
         if self.handover.cancel(until, || self.link.caller.give_up(self.id)) && self.handover.is_awaited() {
             // The service thread must learn until when to wait.
             self.link.caller.wake();

@@ -1,17 +1,19 @@
-//! What a server counts, as a record of words: how it is written and read.
+//! Writes and reads a server's counters as a record of 64-bit words.
 //!
-//! A text is its length in bytes, then the bytes, then zeros to the next word; a
-//! histogram a word whose bits say which classes are not empty, then how many fell into each of those.
+//! A text is its length in bytes, then its bytes, then zeros up to the next word. A histogram is a word whose
+//! bits mark the classes that are not empty, then the count of each marked class.
 //!
 //! ```text
-//! 0           the number of the record; it stands behind the last word too
-//! 1           the format's mark
-//! 2           how many words there are, those in front included
-//! 3 ..        process, nanoseconds that it has served, threads that execute, that receive, all, calls that wait,
-//!             conversations, calls that have not ended, bytes held; ten counts of the protocol, 24 of what it refused
-//! 46, 47      exports that follow, and exports for which there was no room; then each of them:
-//!             identifier, accesses, running, procedures that follow, name; of each procedure
-//!             its name, results, exceptions, failures, and the histograms of how long calls waited and ran
+//! 0           the number of the record, which is repeated behind the last word
+//! 1           the mark of the format
+//! 2           the number of words of the record, these included
+//! 3 ..        process identifier, nanoseconds since the start, threads that execute, threads that receive,
+//!             all threads, calls that wait, conversations, calls that have not ended, bytes held;
+//!             ten counters of the protocol, and 24 of refused calls by kind
+//! 46, 47      the number of exports that follow, and of exports for which there was no room;
+//!             then for each export: identifier, accesses, running calls, number of procedures, name;
+//!             and for each procedure: name, results, exceptions, failures, and two histograms,
+//!             of the times that calls waited and ran
 //! ```
 
 use std::sync::Arc;
@@ -23,19 +25,19 @@ use farcall_proto::server as proto;
 use super::{BUCKETS, Export, Histogram, Procedure, Serving};
 
 const MARK: u64 = u64::from_le_bytes(*b"tally  1");
-/// How many words a server has for its counters; exports that do not fit are left out.
+/// The number of words in a server's segment of counters. Exports that do not fit are left out.
 pub(crate) const WORDS: usize = 8 << 10;
-/// A record of counters that says it has more words is none.
+/// The most words that a reader accepts in a record.
 const MAX_WORDS: usize = 1 << 20;
-/// The words in front of the counters.
+/// The number of words in front of the counters.
 const HEAD: usize = 3;
 
-/// The words of a record, which one thread writes at a time.
+/// The words of a record. One thread at a time writes them.
 pub(crate) struct Words {
     words: Arc<[AtomicU64]>,
-    /// How often the record was written.
+    /// The number of times that the record was written.
     number: u64,
-    /// Where the record ends.
+    /// The index of the word behind the record.
     end: usize,
 }
 
@@ -44,14 +46,14 @@ impl Words {
         Words { words, number: 0, end: 0 }
     }
 
-    /// Writes down what was counted. The number behind the record is written first, the number in front last:
-    /// a reader that starts at the first word meanwhile finds two different numbers.
+    /// Writes the counters. The number behind the record is written first, and the number in front last. So a
+    /// reader that reads in ascending order meanwhile finds two different numbers.
     pub(crate) fn write(&mut self, counted: &Serving) {
         self.number += 1;
         self.set(self.end, 0);
         let mut writer = Writer { words: &self.words, at: 1, end: self.words.len() - 1 };
         let complete = writer.serving(counted);
-        debug_assert!(complete.is_some(), "the words have room for what stands in front of the exports");
+        debug_assert!(complete.is_some(), "the words have room for the counters in front of the exports");
         self.end = writer.at;
         self.set(2, self.end as u64);
         self.set(self.end, self.number);
@@ -63,7 +65,7 @@ impl Words {
     }
 }
 
-/// Writes words one after the other, as long as there is room.
+/// Writes words one after the other. Each method returns `None` if there is no room.
 struct Writer<'a> {
     words: &'a [AtomicU64],
     at: usize,
@@ -135,19 +137,19 @@ impl Writer<'_> {
     }
 }
 
-/// What words that were read turn out to be.
+/// The result of reading a record.
 pub(crate) enum Record {
-    /// One whole record.
+    /// The whole record.
     Whole(Box<Serving>),
-    /// The beginning of a record of that many words.
+    /// The words are the beginning of a record that has this many words.
     Longer(usize),
-    /// A record that was being written.
+    /// The server was writing the record meanwhile.
     Torn,
-    /// No record of a format that is known here.
+    /// The words are no record, or one of another format.
     Unknown,
 }
 
-/// Reads a record. Whoever wrote it may have written anything.
+/// Reads a record. The words come from another process and may be anything.
 pub(crate) fn read(words: &[u64]) -> Record {
     let [number, mark, end, ..] = *words else { return Record::Unknown };
     let end = usize::try_from(end).unwrap_or(usize::MAX);
@@ -162,7 +164,7 @@ pub(crate) fn read(words: &[u64]) -> Record {
     }
 }
 
-/// Reads words one after the other.
+/// Reads words one after the other. Each method returns `None` if words are missing or malformed.
 struct Reader<'a>(&'a [u64]);
 
 impl Reader<'_> {
@@ -197,7 +199,7 @@ impl Reader<'_> {
         Some(Histogram::from_counts(counts))
     }
 
-    /// Reads as many items as are said to follow. Each takes at least one word, so the words bound the loop.
+    /// Reads `count` items. Each takes at least one word, so the number of words bounds the loop.
     fn each<T>(&mut self, count: u64, one: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         (0..count).map(|_| one(self)).collect()
     }
