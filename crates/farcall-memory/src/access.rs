@@ -1,8 +1,8 @@
 //! The accesses to a segment as procedures: their numbers, their bounds, the rights to them, and the reasons
 //! for refusals.
 //!
-//! Accesses are calls of the segment's export, by procedure numbers that no interface can have. One of them
-//! asks for the segment's [`Facts`]; each of the others names the generation that it is for.
+//! An access is a call of the segment's export by a procedure number that no interface can have. One access
+//! asks for the segment's [`Facts`]; every other access names the generation that it is for.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use farcall_core::{CallFailed, Kind, Pending, Ran, Result};
 pub enum Refused {
     /// The access reaches beyond the segment, which has this many bytes.
     OutOfRange(u64),
-    /// A compare-and-swap needs a word, whose offset eight divides.
+    /// The offset of the word to compare and swap is not a multiple of eight.
     NotAWord,
     /// The importer does not have the right to the access.
     NotPermitted,
@@ -178,7 +178,7 @@ pub(super) struct Posted {
     pub(super) refused: Option<Refused>,
 }
 
-/// The most bytes that one access copies: the exporter serves nobody else meanwhile.
+/// The most bytes that one access copies. The exporter serves no other access while it copies.
 pub(super) const MAX_ACCESS_BYTES: usize = 1 << 20;
 
 /// The most bytes of an access's arguments. It bounds the number of ranges, because empty ranges take time

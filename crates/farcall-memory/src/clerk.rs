@@ -324,7 +324,7 @@ impl Clerk {
 impl Drop for Clerk {
     fn drop(&mut self) {
         drop(self.registration.take());
-        // The event that `wake` sets orders this before the thread's next look.
+        // The event that `wake` sets makes this store visible to the clerk's thread.
         self.core.ended.store(true, Ordering::Relaxed);
         self.core.mailbox.wake();
     }
@@ -362,7 +362,7 @@ impl Core {
             };
         }
         if let Some(entry) = self.own(name, how)? {
-            return Ok(Known::for_sure(entry));
+            return Ok(Known::valid(entry));
         }
         let cached = lock(&self.cache).find(name);
         if let (How::Cached, Some((_, known))) = (how, &cached) {
@@ -380,7 +380,7 @@ impl Core {
         Err(silent.unwrap_or_else(|| Fault::NoSuchName.into()))
     }
 
-    /// Returns this machine's segment of that name. If the cache is not to be used, it asks the registry
+    /// Returns this machine's segment of that name. Unless the look-up may use the cache, asks the registry
     /// whether the exporter is still there.
     fn own(&self, name: &str, how: How) -> Result<Option<Entry>, Fault> {
         let Some(entry) = table::find(&self.table, name).map_err(own_memory)?.0 else { return Ok(None) };

@@ -81,7 +81,7 @@ pub trait Memory: Send + Sync {
     }
 
     /// Writes bytes at an offset, words in ascending order. May return before they are written:
-    /// [`Memory::flush`] waits until they are, and says whether.
+    /// [`Memory::flush`] waits until they are, and says whether it was possible.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Writes bytes at an offset, in any order. Words may be torn. Faster for long writes.
@@ -89,8 +89,8 @@ pub trait Memory: Send + Sync {
         self.write(offset, bytes)
     }
 
-    /// Writes bytes, and asks that the exporter be notified. It is if it exported with [`Notify::Asked`] or
-    /// [`Notify::Always`].
+    /// Writes bytes, and asks that the exporter be notified. An exporter that chose [`Notify::Asked`] or
+    /// [`Notify::Always`] is notified.
     fn write_notify(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Writes several ranges, one after the other; in one packet if they fit. `notify` asks that the exporter
@@ -108,14 +108,14 @@ pub trait Memory: Send + Sync {
     /// Waits until all earlier writes are executed.
     fn flush(&self) -> Result<()>;
 
-    /// Reads a word, whose offset eight divides.
+    /// Reads the word at an offset that is a multiple of eight.
     fn load(&self, offset: u64) -> Result<u64> {
         let mut word = [0; 8];
         self.read(offset, &mut word)?;
         Ok(u64::from_le_bytes(word))
     }
 
-    /// Writes a word, whose offset eight divides.
+    /// Writes the word at an offset that is a multiple of eight.
     fn store(&self, offset: u64, word: u64) -> Result<()> {
         self.write(offset, &word.to_le_bytes())
     }

@@ -99,10 +99,10 @@ impl Notices {
         }
     }
 
-    /// Waits for a notice, for at most `most`, or until [`Notices::wake`].
-    pub(super) fn wait_within(&self, most: Option<Duration>) -> Option<Notice> {
+    /// Waits for a notice, for at most `timeout`, or until [`Notices::wake`].
+    pub(super) fn wait_within(&self, timeout: Option<Duration>) -> Option<Notice> {
         self.fetch().or_else(|| {
-            self.event.wait(most);
+            self.event.wait(timeout);
             self.fetch()
         })
     }

@@ -21,6 +21,6 @@ pub struct Faults {
     pub does_again: bool,
     /// The exporter executes writes after a refused one.
     pub does_behind_refused: bool,
-    /// The importer takes its posted writes as executed, whatever the exporter says.
+    /// The importer treats its posted writes as executed, whatever the exporter answers.
     pub believes_flush: bool,
 }

@@ -151,7 +151,7 @@ impl Watched {
         !lost
     }
 
-    /// Returns how long the exporter still counts as alive at least.
+    /// Returns the time for which the exporter still counts as alive if its counter does not change.
     fn check(&self) -> std::result::Result<Duration, CallFailed> {
         let now = self.env.now();
         let state = lock(&self.state);

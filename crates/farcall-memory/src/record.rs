@@ -1,8 +1,8 @@
 //! A record that one process writes and many read. No reader gets a torn record.
 //!
-//! The record lies between two words that count its versions (like the flag words in section 3.4 of the
-//! paper). The writer increments the word behind the record, writes the record, and increments the word in
-//! front. A reader reads all words in ascending order. If both counts are equal, it has read that version:
+//! The record lies between two words that count its versions, like the flag words in section 3.4 of Thekkath
+//! et al. 1994. The writer increments the word behind the record, writes the record, and increments the word
+//! in front. A reader reads all words in ascending order. If both counts are equal, it has read that version:
 //! the count in front says that the version was complete, the count behind that the next one had not been
 //! begun.
 
@@ -69,7 +69,7 @@ pub struct Writer<M> {
 }
 
 const WORD_BYTES: u64 = 8;
-/// The most reads of a record that is being written. A running writer is done long before.
+/// The most reads of a record that is being written. A running writer finishes long before.
 const MAX_TRIES: usize = 1000;
 /// After this many reads the reader yields its processor, which the writer may need.
 const READS_BEFORE_YIELD: usize = 64;
@@ -97,8 +97,8 @@ impl<M> Record<M> {
 }
 
 impl<M: Memory> Record<M> {
-    /// Returns the record of `len` bytes at an offset that eight divides, where it takes [`Record::size`]
-    /// bytes. Memory that is all zeros holds version 0.
+    /// Returns the record of `len` bytes at an offset that is a multiple of eight, where it takes
+    /// [`Record::size`] bytes. Memory that is all zeros holds version 0.
     ///
     /// # Errors
     /// [`Refused`] when the memory is too small.

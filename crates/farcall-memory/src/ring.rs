@@ -71,13 +71,13 @@ const WORD_BYTES: u64 = 8;
 const CACHE_LINE_BYTES: u64 = 64;
 
 impl Ring {
-    /// Returns a ring of `slots` slots for messages of at most `most` bytes, at an offset that eight divides.
-    /// Memory that is all zeros holds an empty ring.
+    /// Returns a ring of `slots` slots for messages of at most `most` bytes, at an offset that is a multiple
+    /// of eight. Memory that is all zeros holds an empty ring.
     pub fn new(offset: u64, slots: u32, most: u32) -> Ring {
         Ring { offset, slots: u64::from(slots.max(1)), most: most as usize }
     }
 
-    /// Returns how many bytes of memory it takes.
+    /// Returns how many bytes of memory the ring takes.
     pub fn size(&self) -> u64 {
         2 * CACHE_LINE_BYTES + self.slots * self.slot_size()
     }
@@ -123,7 +123,7 @@ impl Ring {
         self.offset + 2 * CACHE_LINE_BYTES + number % self.slots * self.slot_size()
     }
 
-    /// How many messages are in it, if that can be.
+    /// Returns how many messages are in the ring. Fails if the counts are impossible.
     fn len(&self, put: u64, taken: u64) -> Result<u64, Error<Stuck>> {
         let len = put.wrapping_sub(taken);
         if len <= self.slots { Ok(len) } else { Err(Error::Declared(Stuck::Broken)) }
@@ -134,7 +134,7 @@ impl<M: Memory> Producer<M> {
     /// Puts a message in. Returns false if the ring is full.
     ///
     /// # Errors
-    /// [`Stuck`], or as calls fail. After a failed call the message may arrive with the next one.
+    /// [`Stuck`], or the failure of a call. After a failed call the message may arrive with the next one.
     pub fn put(&mut self, message: &[u8]) -> farcall_core::Result<bool, Stuck> {
         let ring = self.ring;
         if message.len() > ring.most {
@@ -159,7 +159,7 @@ impl<M: Memory> Consumer<M> {
     /// Takes a message out, into `message`. Returns false if the ring is empty.
     ///
     /// # Errors
-    /// [`Stuck`], or as calls fail. The message stays in the ring.
+    /// [`Stuck`], or the failure of a call. The message stays in the ring.
     pub fn take(&mut self, message: &mut Vec<u8>) -> farcall_core::Result<bool, Stuck> {
         let ring = self.ring;
         if ring.len(self.put, self.taken)? == 0 {

@@ -44,7 +44,7 @@ pub trait MemoryRuntime: Send + Sync {
 /// The terms on which memory is shared with other processes of the same user.
 #[derive(Clone, Copy, Debug)]
 pub struct SharingTerms {
-    /// Their rights.
+    /// The rights of the other processes.
     pub others: crate::Rights,
     /// Whether the exporter is notified of a write if the writer asks for it.
     pub hears: bool,

@@ -251,9 +251,9 @@ impl Segment {
         Ok(spawned.map_err(|why| CallFailed::local("starting a thread", why))?)
     }
 
-    /// Waits for a notice, for at most `most`, or until [`Segment::wake`].
-    pub(super) fn notice_within(&self, most: Option<Duration>) -> Option<Notice> {
-        self.core.notices.wait_within(most)
+    /// Waits for a notice, for at most `timeout`, or until [`Segment::wake`].
+    pub(super) fn notice_within(&self, timeout: Option<Duration>) -> Option<Notice> {
+        self.core.notices.wait_within(timeout)
     }
 
     /// Wakes a thread that waits for a notice.
@@ -347,6 +347,6 @@ pub fn readable_words(words: Arc<[AtomicU64]>, generation: u64, env: &dyn Env) -
 fn first_generation(env: &dyn Env) -> u64 {
     let mut bytes = [0; 8];
     env.entropy(&mut bytes);
-    // It must not be zero, and must have room to grow.
+    // The generation must not be zero, and must have room to grow.
     (u64::from_le_bytes(bytes) >> 1) + 1
 }

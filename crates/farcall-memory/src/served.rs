@@ -142,7 +142,7 @@ impl Carrier for Served {
     }
 
     fn read_each(&self, ranges: &mut [(u64, &mut [u8])]) -> Result<()> {
-        if is_too_much(ranges.iter().map(|(_, into)| into.len())) {
+        if exceeds_one_access(ranges.iter().map(|(_, into)| into.len())) {
             return ranges.iter_mut().try_for_each(|(offset, into)| self.read(*offset, into));
         }
         self.read_ranges(ranges)
@@ -159,7 +159,7 @@ impl Carrier for Served {
     }
 
     fn write_each(&self, ranges: &[(u64, &[u8])], notify: bool) -> Result<()> {
-        if is_too_much(ranges.iter().map(|(_, bytes)| bytes.len())) {
+        if exceeds_one_access(ranges.iter().map(|(_, bytes)| bytes.len())) {
             let last = ranges.len() - 1;
             let mut each = ranges.iter().enumerate();
             return each.try_for_each(|(which, (offset, bytes))| {
@@ -229,8 +229,8 @@ impl Carrier for Served {
     }
 }
 
-/// Returns whether ranges of these lengths are too much for one access.
-fn is_too_much(lengths: impl Iterator<Item = usize>) -> bool {
+/// Returns whether ranges of these lengths are too long for one access.
+fn exceeds_one_access(lengths: impl Iterator<Item = usize>) -> bool {
     let (bytes, names) = lengths.fold((0, RANGE_NAME_BYTES), |(bytes, names): (usize, usize), len| {
         (bytes.saturating_add(len), names + RANGE_NAME_BYTES)
     });
@@ -274,7 +274,7 @@ fn other_length(wanted: usize, received: usize) -> CallFailed {
         .because(format!("{received} bytes were received, {wanted} were requested"))
 }
 
-/// Passes a refusal to the sink in the form in which a reply would have brought it.
+/// Passes a refusal to the sink, encoded as in a reply.
 fn refuse(why: &Refused, sink: Sink<'_>) {
     let mut encoded = Vec::new();
     match why.encode(&mut Encoder::new(&mut encoded)) {

@@ -28,7 +28,7 @@ pub struct Word<M> {
 const MAX_TRIES: usize = 1000;
 
 impl<M: Memory> Word<M> {
-    /// Returns the word at an offset that eight divides.
+    /// Returns the word at an offset that is a multiple of eight.
     ///
     /// # Errors
     /// [`Refused`](crate::Refused) when there is no word at the offset.

@@ -78,7 +78,7 @@ fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, merged);
 }
 
-/// Compares and swaps the word at an offset that eight divides. Returns its former value.
+/// Compares and swaps the word at an offset that is a multiple of eight. Returns its former value.
 #[inline]
 pub fn compare_and_swap(words: &[AtomicU64], offset: u64, old: u64, new: u64) -> u64 {
     let swapped =

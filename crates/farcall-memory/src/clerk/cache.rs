@@ -11,7 +11,7 @@ use super::entry::Entry;
 #[derive(Default)]
 pub(super) struct Cache(BTreeMap<(SocketAddr, String), Known>);
 
-/// An entry, and whether it is known since to be no longer true.
+/// An entry, and whether a cache has learned since that the entry is no longer true.
 #[derive(Clone)]
 pub(super) struct Known {
     pub(super) entry: Entry,
@@ -23,7 +23,7 @@ const MAX_ENTRIES: usize = 4096;
 
 impl Known {
     /// Returns an entry that no cache has purged.
-    pub(super) fn for_sure(entry: Entry) -> Known {
+    pub(super) fn valid(entry: Entry) -> Known {
         Known { entry, purged: Arc::default() }
     }
 }
@@ -50,7 +50,7 @@ impl Cache {
         if self.0.len() >= MAX_ENTRIES && !self.0.contains_key(&key) {
             self.0.pop_first();
         }
-        let known = Known::for_sure(entry);
+        let known = Known::valid(entry);
         if let Some(former) = self.0.insert(key, known.clone()) {
             former.purged.store(true, Ordering::Release);
         }

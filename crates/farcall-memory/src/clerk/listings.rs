@@ -30,8 +30,8 @@ pub(super) fn exported(registry: &dyn Registry, machine: IpAddr) -> Vec<(SocketA
     exported.collect()
 }
 
-/// Returns whether the registry lists a segment of a machine at the entry's address. If the registry fails,
-/// it may.
+/// Returns whether the registry lists a segment of a machine at the entry's address. Returns true if the
+/// registry fails, because the segment may be listed.
 pub(super) fn is_listed(registry: &dyn Registry, entry: &Entry, machine: IpAddr) -> bool {
     let Some((kind, instance)) = labels(&instance(&entry.name, machine)) else { return false };
     match registry.lookup(&kind, &instance) {

@@ -27,8 +27,8 @@ enum State {
 /// The clerk of this machine, as a runtime reaches it.
 #[derive(Clone)]
 pub(super) enum MachineClerk {
-    /// A clerk that this runtime has started, with a sibling runtime. (With this runtime, the two would keep
-    /// one another alive.)
+    /// A clerk that this runtime has started, with a sibling runtime. If the clerk used this runtime, each
+    /// would keep the other alive.
     Own(Arc<Clerk>),
     /// A clerk that the user has started and holds.
     Given(Weak<Core>),
@@ -53,7 +53,7 @@ pub(super) fn ask<T>(
     ask: impl Fn(&MachineClerk) -> Result<T, Fault>,
 ) -> Result<T> {
     let mut gone = None;
-    // The failure of a silent clerk says more than that no other clerk could be started.
+    // The failure of a clerk that does not answer explains more than the failure to start another clerk.
     let mut silent: Option<CallFailed> = None;
     for _ in 0..MAX_ATTEMPTS {
         let clerk = match machine_clerk(runtime, gone) {
@@ -93,7 +93,7 @@ pub(super) fn adopt(runtime: &dyn ClerkRuntime, clerk: &Clerk) {
     };
 }
 
-/// Returns the machine's clerk, but not the one at the address `gone`, where there is none any more.
+/// Returns the machine's clerk. The clerk at the address `gone` has ended, so it is not returned.
 pub(super) fn machine_clerk(
     runtime: &dyn ClerkRuntime,
     gone: Option<SocketAddr>,
@@ -216,7 +216,7 @@ impl MachineClerk {
     pub(super) fn know(&self, name: &str, hint: Option<SocketAddr>, how: How) -> Result<Known, Fault> {
         match (self.core(), self) {
             (Some(core), _) => core.know(name, hint, how),
-            (None, MachineClerk::Other(_, names)) => Ok(Known::for_sure(names.look_up(name, hint, how)?)),
+            (None, MachineClerk::Other(_, names)) => Ok(Known::valid(names.look_up(name, hint, how)?)),
             (None, _) => Err(ended()),
         }
     }

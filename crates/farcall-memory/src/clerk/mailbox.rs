@@ -126,11 +126,11 @@ impl Mailbox {
     }
 }
 
-/// Waits until another clerk has written, for at most `most`. Answers questions, and wakes threads that wait
-/// for an answer.
-pub(super) fn serve(core: &Arc<Core>, most: Option<Duration>) {
+/// Waits until another clerk has written, for at most `timeout`. Answers questions, and wakes threads that
+/// wait for an answer.
+pub(super) fn serve(core: &Arc<Core>, timeout: Option<Duration>) {
     let mailbox = &core.mailbox;
-    let Some(notice) = mailbox.segment.notice_within(most) else { return };
+    let Some(notice) = mailbox.segment.notice_within(timeout) else { return };
     let (first, end) = (
         notice.offset / RECORD_BYTES as u64,
         notice.offset.saturating_add(notice.len).div_ceil(RECORD_BYTES as u64),
@@ -139,7 +139,7 @@ pub(super) fn serve(core: &Arc<Core>, most: Option<Duration>) {
         match (mailbox.answered.get((place as usize).wrapping_sub(SLOTS)), notice.from) {
             (Some(event), _) => event.set(),
             (None, Some(from)) => take_question(core, place, from),
-            // It is unknown who asked. The asking clerk asks again.
+            // The address of the asking clerk is unknown, so it gets no answer. It asks again.
             (None, None) => {}
         }
     }

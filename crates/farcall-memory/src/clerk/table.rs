@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::entry::{DELETED, Entry, FREE, RECORD_BYTES, Record, Slot, WRITING};
 use crate::{Memory, Result};
 
-/// A name is in one of this many slots, counted from the slot that its hash selects.
+/// The most slots in which a name can be, counted from the slot that its hash selects.
 pub(super) const MAX_PROBED_SLOTS: u64 = 256;
 
 /// The number of slots that are read at once after the first: they fit one packet.
@@ -17,8 +17,8 @@ const RUN_SLOTS: u64 = 8;
 /// The most further reads of a record that is being written.
 const MAX_REREADS: usize = 4;
 
-/// Returns the slot that a name's hash selects, where probing begins. It is the same in every table of that
-/// size.
+/// Returns the slot that a name's hash selects, where probing begins. All tables of one size have the same
+/// first slot for a name.
 fn first_slot(name: &str, slots: u64) -> u64 {
     xxh3_64(name.as_bytes()) % slots
 }
@@ -48,8 +48,8 @@ fn locate(table: &dyn Memory, name: &str) -> Result<(Option<(u64, Entry)>, u64)>
     Ok((found, reads))
 }
 
-/// Adds an entry. If the table has an entry of that name, replaces it. Returns false if there is no room. Only one thread
-/// at a time may add or delete.
+/// Adds an entry. If the table has an entry of that name, replaces it. Returns false if there is no room.
+/// Only one thread at a time may add or delete.
 pub(super) fn add(table: &dyn Memory, entry: &Entry) -> Result<bool> {
     let (mut first_empty, mut former) = (None, None);
     probe(table, &entry.name, |place, slot| {
@@ -329,7 +329,7 @@ mod tests {
         assert!(delete(&one, "a", 1).unwrap() && one.add("b", 1));
     }
 
-    /// Names come and go; what the table says is what a map says.
+    /// Adds and deletes names, and compares the table with a map after each step.
     #[test]
     fn names_come_and_go() {
         let (table, mut held) = (Plain::of(32), std::collections::BTreeMap::new());

@@ -169,7 +169,7 @@ mod tests {
         let stream = streams.open(HOST);
         streams.post(stream, 0, || Write::Refused("inhibited"));
         for number in [0, 1] {
-            streams.post(stream, number, || unreachable!("it comes behind"));
+            streams.post(stream, number, || unreachable!("an earlier write was refused"));
         }
         assert_eq!(streams.posted(stream), Some((0, Some(&"inhibited"))));
     }
@@ -208,7 +208,7 @@ mod tests {
         streams.open(HOST);
         assert_eq!(streams.posted(first), Some((1, None)));
         assert_eq!(streams.posted(second), None);
-        streams.post(second, 0, || unreachable!("it is forgotten"));
+        streams.post(second, 0, || unreachable!("the stream is forgotten"));
     }
 
     /// Posts writes with these numbers to one stream, under a deliberate fault; the second write is refused.

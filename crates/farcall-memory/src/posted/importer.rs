@@ -1,4 +1,4 @@
-//! The importer's end of posted writes: those that the exporter has not acknowledged.
+//! The importer's end of posted writes: it keeps the writes that the exporter has not acknowledged.
 //!
 //! The exporter executes the writes of a stream in order, so its answer is one number. The importer drops the
 //! writes below it. If the exporter lacks a write that was sent before the question, that one and all later
@@ -43,8 +43,8 @@ pub struct Asking {
     fruitless: u32,
 }
 
-/// Returns whether a question that failed for that reason may be asked again. It may if there was no time
-/// left, or if the exporter did not serve it this time.
+/// Returns whether a question that failed for that reason may be asked again. This is so if the time ran out,
+/// or if the exporter did not serve the question this time.
 pub fn may_ask_again(why: Kind) -> bool {
     matches!(why, Kind::Deadline | Kind::Cancelled | Kind::Local | Kind::Overloaded)
 }
@@ -85,8 +85,8 @@ impl<F: Clone> Posts<F> {
         Some((self.stream?, self.next))
     }
 
-    /// Returns whether no more writes may be unacknowledged. Before it posts more, the importer asks until at
-    /// most [`Posts::MAX_AFTER_WAIT`] are.
+    /// Returns whether the most permitted writes are unacknowledged. Before the importer posts another write,
+    /// it asks until at most [`Posts::MAX_AFTER_WAIT`] are.
     pub fn is_full(&self) -> bool {
         self.unacknowledged.len() >= MAX_UNACKNOWLEDGED
     }

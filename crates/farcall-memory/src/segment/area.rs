@@ -78,7 +78,7 @@ impl Area {
         }
     }
 
-    /// Compares and swaps the word at an offset that eight divides. Returns its former value.
+    /// Compares and swaps the word at an offset that is a multiple of eight. Returns its former value.
     pub(super) fn compare_and_swap(&self, offset: u64, old: u64, new: u64) -> u64 {
         let mut found = old;
         self.with(|words| found = words::compare_and_swap(words, offset, old, new));

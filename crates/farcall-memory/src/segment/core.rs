@@ -23,8 +23,8 @@ pub(crate) struct Core {
     settings: Settings,
     /// The valid generation; zero while the segment is revoked.
     generation: AtomicU64,
-    /// Whether importers' writes are inhibited. Read-locked by each thread that changes the memory for an
-    /// importer, from before it checks that it may until it has.
+    /// Whether importers' writes are inhibited. A thread that changes the memory for an importer holds the
+    /// read lock from before it checks the rights until it has changed the memory.
     writes_are_inhibited: RwLock<bool>,
     /// The streams of posted writes.
     pub(super) streams: Mutex<Streams<Refused>>,
@@ -43,7 +43,7 @@ impl Core {
         }
     }
 
-    /// Returns a segment of these words, with which any process may do that. Its exporter is notified of
+    /// Returns a segment of these words, to which any process has these rights. Its exporter is notified of
     /// every write.
     pub(super) fn of_words(words: Arc<[AtomicU64]>, rights: Rights, generation: u64, env: &dyn Env) -> Core {
         let len = size_of_val(&*words);
@@ -93,19 +93,19 @@ impl Core {
         Some(self.generation.load(Ordering::Acquire)).filter(|generation| *generation != 0)
     }
 
-    /// Returns what any process may do.
+    /// Returns the rights of every process.
     #[inline]
     pub(super) fn rights_of_anyone(&self) -> Rights {
         self.settings.rights_of_anyone()
     }
 
-    /// Returns what that process may do.
+    /// Returns the rights of that process.
     pub(super) fn rights(&self, by: &Accessor) -> Rights {
         if by.same_user { self.settings.rights_of_same_user() } else { self.rights_of_anyone() }
     }
 
-    /// Checks that a process with the rights `has` may do what needs the rights `needs` with that generation.
-    /// Whether writes are inhibited is checked by [`Core::begin_change`].
+    /// Checks that the generation is valid, and that a process with the rights `has` may make an access that
+    /// needs the rights `needs`. [`Core::begin_change`] checks whether writes are inhibited.
     pub(super) fn check(&self, generation: u64, has: Rights, needs: Rights) -> Result<()> {
         if !self.is(generation) {
             return Err(Refused::Stale.into());
@@ -113,8 +113,7 @@ impl Core {
         if has.contains(needs) { Ok(()) } else { Err(Refused::NotPermitted.into()) }
     }
 
-    /// Checks that a process may change the memory. Until the returned guard is dropped, what is checked
-    /// stays so.
+    /// Checks that a process may change the memory. This holds until the returned guard is dropped.
     pub(super) fn begin_change(
         &self,
         generation: u64,

@@ -45,7 +45,7 @@ impl AccessHandler for Core {
     }
 
     fn post(&self, by: &mut Accessor, bytes: &[u8]) {
-        // No caller waits to be told that the bytes were not a write.
+        // No caller waits for the error that the bytes were not a write.
         let _ = self.execute_posted(by, bytes);
     }
 
@@ -195,7 +195,7 @@ impl Core {
         ranges: &[(u64, &[u8])],
     ) -> Result<(), Refused> {
         self.change_ranges(self.rights(by), generation, ranges)?;
-        self.tell_of(by, notify, ranges);
+        self.notify_of(by, notify, ranges);
         Ok(())
     }
 
@@ -212,7 +212,7 @@ impl Core {
 
     /// Notifies the exporter that ranges were written. `notify` says whether the writer asked for notice of
     /// the last.
-    fn tell_of(&self, by: &mut Accessor, notify: bool, ranges: &[(u64, &[u8])]) {
+    fn notify_of(&self, by: &mut Accessor, notify: bool, ranges: &[(u64, &[u8])]) {
         for (which, (offset, bytes)) in ranges.iter().enumerate() {
             self.written(*offset, bytes.len(), notify && which + 1 == ranges.len(), by);
         }
@@ -253,7 +253,7 @@ impl Core {
             write
         });
         if done {
-            self.tell_of(by, notify, &ranges);
+            self.notify_of(by, notify, &ranges);
         }
         Ok(())
     }
@@ -285,8 +285,8 @@ fn opaque_bytes(len: usize) -> usize {
     4 + len.next_multiple_of(4)
 }
 
-/// Gives an access or a posted write with any arguments to a small segment of generation 7, to which all have
-/// all rights. The first byte chooses which. For the fuzz target.
+/// Executes an access or a posted write with any arguments on a small segment of generation 7, to which every
+/// process has all rights. The first byte chooses which. For the fuzz target.
 #[doc(hidden)]
 pub fn fuzz_access(data: &[u8]) {
     let Some((which, arguments)) = data.split_first() else { return };

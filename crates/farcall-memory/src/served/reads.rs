@@ -130,7 +130,7 @@ impl Batch {
         if let Stage::Sent { call, .. } = &mut *lock(&self.stage) {
             *call = pending.into_call();
         }
-        // Those that came while the call was being started had nothing to wait for.
+        // Threads and tasks that began to wait while the call was being started had no call to wait for.
         self.wake_all();
     }
 
@@ -150,7 +150,7 @@ impl Batch {
             }
             let event = reads.env.event();
             self.add_waker(&Waker::from(Arc::new(Set(event.clone()))));
-            if !self.has_news() {
+            if !self.can_proceed() {
                 event.wait(None);
             }
         }
@@ -184,9 +184,8 @@ impl Batch {
         }
     }
 
-    /// Returns whether a thread that wants to wait has something to do: the batch is over, or nobody waits for
-    /// its call.
-    fn has_news(&self) -> bool {
+    /// Returns whether a waiting thread can go on: the batch is over, or no other thread waits for its call.
+    fn can_proceed(&self) -> bool {
         matches!(&*lock(&self.stage), Stage::Over(_) | Stage::Sent { call: Some(_), .. })
     }
 
