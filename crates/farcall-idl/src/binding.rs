@@ -1,30 +1,31 @@
-//! Which procedures of an importer's interface can be called at an exporter, and why the others cannot.
+//! Compares an importer's interface with an exporter's: which procedures can be called, and why the others
+//! cannot.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use crate::{Fingerprint, Interface};
 
-/// Why a procedure of the importer's cannot be called at an exporter. It reads as what `farcall check` says.
+/// Why an importer cannot call a procedure at an exporter. Displayed in the words of `farcall check`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The exporter has none of that number, and none of that name.
+    /// The exporter has no procedure of that number, and none of that name.
     Gone {
         /// The procedure's number at the importer.
         number: u32,
     },
-    /// The exporter has it under another number.
+    /// The exporter has the procedure under another number.
     Moved {
-        /// Its number at the importer.
+        /// The procedure's number at the importer.
         from: u32,
-        /// Its number at the exporter.
+        /// The procedure's number at the exporter.
         to: u32,
     },
-    /// The exporter's procedure of that number has a name that the importer knows as another one's.
+    /// The importer knows the name of the exporter's procedure of that number as another procedure's name.
     Another {
         /// The number.
         number: u32,
-        /// What the importer knows by the name.
+        /// What the importer calls by that name.
         name: String,
     },
     /// The exporter's procedure of that number has another name, and neither side has pinned the number.
@@ -57,11 +58,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The procedures of an interface that cannot be called at an exporter with these: their numbers, and why.
+/// Returns the numbers of the importer's procedures that cannot be called at this exporter, each with the
+/// reason.
 ///
-/// A number alone does not say which procedure it is: two procedures of the same types may have changed
-/// places. So the names are compared as well. One that was renamed is known by its number if either side has
-/// pinned that; but not if its name, or its new one, is found where it would be another procedure's.
+/// A number alone does not identify a procedure: two procedures of the same types may have exchanged their
+/// numbers. So the names are compared as well. A renamed procedure is recognised by its number if either side
+/// has pinned the number, unless its old or its new name belongs to another procedure.
 pub fn refusals(ours: &Interface, theirs: &[Fingerprint]) -> Vec<(u32, Refusal)> {
     let by_number: HashMap<u32, &Fingerprint> = theirs.iter().map(|their| (their.number, their)).collect();
     let numbers: HashMap<u64, u32> = theirs.iter().map(|their| (their.name_hash(), their.number)).collect();

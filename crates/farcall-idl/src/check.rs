@@ -1,4 +1,4 @@
-//! What a new version of an interface breaks for those who know the old one.
+//! Compares two versions of an interface: what the new version breaks for programs that know the old one.
 
 mod types;
 
@@ -13,9 +13,9 @@ use crate::{Interface, Procedure};
 pub struct Change {
     /// Whether a caller of one version and a server of the other can no longer understand each other.
     pub breaking: bool,
-    /// Where: `Store.get argument key`, `Store.list result[].size`.
+    /// The place of the difference: `Store.get argument key`, `Store.list result[].size`.
     pub place: String,
-    /// What: `string<255> became opaque<>`.
+    /// The difference: `string<255> became opaque<>`.
     pub what: String,
 }
 
@@ -26,8 +26,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// All differences that matter, the first one of each procedure's argument, result and exception, in the
-/// order of the old interface.
+/// Returns the differences that matter, in the order of the old interface: of each procedure the first
+/// difference of its argument, its result and its exception.
 ///
 /// ```
 /// use farcall_idl::{Interface, check};
@@ -57,7 +57,7 @@ pub fn check(old: &Interface, new: &Interface) -> Vec<Change> {
 struct Comparison<'a> {
     old: &'a Interface,
     new: &'a Interface,
-    /// Why a binding refuses procedures of the old version, by their numbers.
+    /// Returns why a binding refuses procedures of the old version, by their numbers.
     refusals: HashMap<u32, Refusal>,
     changes: Vec<Change>,
 }
@@ -73,7 +73,7 @@ impl Comparison<'_> {
 
     fn added(&mut self, procedure: &Procedure) {
         if self.old.by_name(&procedure.name).is_some() {
-            return; // it has moved, which was said where it stood
+            return; // the procedure has moved, which was reported at its former number
         }
         let what = format!("is new, as procedure {}", procedure.number);
         self.add(false, self.place(procedure), what);
@@ -123,7 +123,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// What callers may rely on beside the types.
+    /// Compares what callers may rely on besides the types.
     fn facts(&mut self, place: &str, was: &Procedure, is: &Procedure) {
         match (was.idempotent, is.idempotent) {
             (true, false) => {

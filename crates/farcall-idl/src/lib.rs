@@ -1,9 +1,10 @@
 //! The Interface model of farcall: stubs, fingerprints, compatibility, values.
 //!
-//! [`Interface`] describes at run time what can be called; it crosses the wire, so that tools need no source.
-//! [`check`] says what a change of it breaks. With the feature `stubs`, [`stubs`] turns an interface in
-//! source form into Rust; with `values`, [`values`] turns JSON into arguments, and results into JSON, by the
-//! description alone; with `x`, [`x`] reads `.x` files, and [`build`] makes Rust of them in a build script.
+//! [`Interface`] describes at run time what can be called. Servers send it to tools, which so need no source.
+//! [`check`] reports what a change of an interface breaks. With the feature `stubs`, [`stubs`] turns an
+//! interface in source form into Rust. With `values`, [`values`] converts JSON into arguments and results
+//! into JSON, from the description alone. With `x`, [`x`] reads `.x` files, and [`build`] makes Rust of them
+//! in a build script.
 
 #![forbid(unsafe_code)]
 

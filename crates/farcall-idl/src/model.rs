@@ -1,5 +1,5 @@
-//! What an interface is at run time: names, documentation, procedures and wire types. It crosses in
-//! `describe`.
+//! The description of an interface at run time: names, documentation, procedures and wire types. `describe`
+//! sends it.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use farcall_xdr::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 /// The version of the model's own encoding.
 const VERSION: u32 = 1;
 
-/// One interface: enough to call it without its source.
+/// One interface: everything that a tool needs to call it without its source.
 ///
 /// ```
 /// use farcall_idl::Interface;
@@ -24,55 +24,56 @@ pub struct Interface {
     pub name: String,
     /// Documentation, in Markdown.
     pub docs: String,
-    /// In the order of their declaration.
+    /// The procedures, in the order of their declaration.
     pub procedures: Vec<Procedure>,
-    /// What the named types in `procedures` refer to.
+    /// The named types to which `procedures` refers.
     pub types: Types,
 }
 
 /// One procedure of an [`Interface`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Procedure {
-    /// What the wire calls it.
+    /// The procedure's number on the wire.
     pub number: u32,
-    /// What people call it.
+    /// The procedure's name.
     pub name: String,
     /// Documentation, in Markdown.
     pub docs: String,
-    /// In order, as they are encoded.
+    /// The arguments, in the order in which they are encoded.
     pub arguments: Vec<Argument>,
     /// The wire type of the result; void if there is none.
     pub result: Type,
     /// The wire type of the declared exception; void if there is none.
     pub exception: Type,
-    /// Running twice does no harm.
+    /// Whether the procedure may run twice without harm.
     pub idempotent: bool,
-    /// Known to be slow.
+    /// Whether the procedure is known to be slow.
     pub blocking: bool,
-    /// How long a call may take unless its caller says less, in milliseconds.
+    /// The most milliseconds that a call may take, unless its caller sets a shorter deadline.
     pub deadline_ms: Option<u64>,
-    /// Its number is written down, so that it may be renamed: the number says which procedure it is.
+    /// Whether the source pins the number. A pinned number identifies the procedure, so the procedure may be
+    /// renamed.
     pub pinned: bool,
 }
 
-/// What a binding compares of a procedure.
+/// The part of a procedure's description that a binding compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// What the wire calls it.
+    /// The procedure's number on the wire.
     pub number: u32,
-    /// Equal if calls cross unharmed.
+    /// A hash of the wire types. Calls are compatible between procedures with equal hashes.
     pub types: u64,
-    /// A hash of its name, whose last bit says instead whether the number is pinned.
+    /// A hash of the name. Its last bit is not part of the hash: it says whether the number is pinned.
     pub name: u64,
 }
 
 impl Fingerprint {
-    /// Whether the number is pinned.
+    /// Returns whether the number is pinned.
     pub fn is_pinned(&self) -> bool {
         self.name & 1 == 1
     }
 
-    /// Equal for two procedures of one name.
+    /// Returns a hash of the name, which is equal for two procedures of one name.
     pub fn name_hash(&self) -> u64 {
         self.name & !1
     }
@@ -81,26 +82,26 @@ impl Fingerprint {
 /// One argument of a [`Procedure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// What people call it.
+    /// The argument's name.
     pub name: String,
-    /// Its wire type.
+    /// The argument's wire type.
     pub ty: Type,
 }
 
 impl Interface {
-    /// An interface without procedures.
+    /// Returns an interface without procedures.
     pub fn new(name: impl Into<String>) -> Interface {
         Interface { name: name.into(), docs: String::new(), procedures: Vec::new(), types: Types::new() }
     }
 
-    /// With documentation.
+    /// Sets the documentation.
     #[must_use]
     pub fn docs(mut self, docs: impl Into<String>) -> Interface {
         self.docs = docs.into();
         self
     }
 
-    /// Adds a procedure, whose facts are then told to the [`Builder`].
+    /// Adds a procedure. Its details are set by the returned [`Builder`].
     pub fn procedure(&mut self, number: u32, name: impl Into<String>) -> Builder<'_> {
         let procedure = Procedure {
             number,
@@ -119,17 +120,17 @@ impl Interface {
         Builder { procedure: &mut self.procedures[last], types: &mut self.types }
     }
 
-    /// The procedure of this name.
+    /// Returns the procedure of this name.
     pub fn by_name(&self, name: &str) -> Option<&Procedure> {
         self.procedures.iter().find(|procedure| procedure.name == name)
     }
 
-    /// The procedure of this number.
+    /// Returns the procedure of this number.
     pub fn by_number(&self, number: u32) -> Option<&Procedure> {
         self.procedures.iter().find(|procedure| procedure.number == number)
     }
 
-    /// What a binding compares of each procedure.
+    /// Returns the part of each procedure's description that a binding compares.
     pub fn fingerprints(&self) -> Vec<Fingerprint> {
         let fingerprint = |procedure: &Procedure| Fingerprint {
             number: procedure.number,
@@ -139,7 +140,7 @@ impl Interface {
         self.procedures.iter().map(fingerprint).collect()
     }
 
-    /// The procedure on one line: `get(key: string<255>) -> u64 raises NoSuchKey`.
+    /// Returns the procedure on one line: `get(key: string<255>) -> u64 raises NoSuchKey`.
     pub fn signature(&self, procedure: &Procedure) -> String {
         let spell = |ty: &Type| crate::spell(&self.types, ty);
         let arguments: Vec<String> = procedure
@@ -158,7 +159,7 @@ impl Interface {
     }
 }
 
-/// The facts of a procedure, told one after the other.
+/// Sets the details of a new procedure, one after the other.
 #[derive(Debug)]
 pub struct Builder<'a> {
     procedure: &'a mut Procedure,
@@ -166,57 +167,57 @@ pub struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Documentation, in Markdown.
+    /// Sets the documentation, in Markdown.
     pub fn docs(self, docs: impl Into<String>) -> Self {
         self.procedure.docs = docs.into();
         self
     }
 
-    /// The next argument.
+    /// Adds an argument.
     pub fn argument<T: Schema>(self, name: impl Into<String>) -> Self {
         let ty = T::schema(self.types);
         self.procedure.arguments.push(Argument { name: name.into(), ty });
         self
     }
 
-    /// The next argument, of at most `max` bytes or elements.
+    /// Adds an argument of at most `max` bytes or elements.
     pub fn argument_max<T: Schema>(self, name: impl Into<String>, max: u32) -> Self {
         let ty = T::schema(self.types).bounded(max);
         self.procedure.arguments.push(Argument { name: name.into(), ty });
         self
     }
 
-    /// What it returns.
+    /// Sets the type of the result.
     pub fn result<T: Schema>(self) -> Self {
         self.procedure.result = T::schema(self.types);
         self
     }
 
-    /// What it declares to raise.
+    /// Sets the type of the declared exception.
     pub fn exception<E: Schema>(self) -> Self {
         self.procedure.exception = E::schema(self.types);
         self
     }
 
-    /// Running twice does no harm.
+    /// Declares that the procedure may run twice without harm.
     pub fn idempotent(self) -> Self {
         self.procedure.idempotent = true;
         self
     }
 
-    /// Known to be slow.
+    /// Declares that the procedure is slow.
     pub fn blocking(self) -> Self {
         self.procedure.blocking = true;
         self
     }
 
-    /// How long a call may take unless its caller says less, in milliseconds.
+    /// Sets the most milliseconds that a call may take, unless its caller sets a shorter deadline.
     pub fn deadline_ms(self, ms: u64) -> Self {
         self.procedure.deadline_ms = Some(ms);
         self
     }
 
-    /// The number is written down, by `#[procedure(n)]` or in an `.x` file.
+    /// Declares that the number is pinned, by `#[procedure(n)]` or in an `.x` file.
     pub fn pinned(self) -> Self {
         self.procedure.pinned = true;
         self
@@ -224,8 +225,8 @@ impl Builder<'_> {
 }
 
 impl Procedure {
-    /// Equal for two procedures between which calls cross unharmed: it depends on the wire types of
-    /// arguments, result and exception alone, not on names or documentation.
+    /// Returns a hash that is equal for two procedures between which calls are compatible. It depends only on
+    /// the wire types of arguments, result and exception, not on names or documentation.
     pub fn fingerprint(&self, types: &Types) -> u64 {
         let arguments = self.arguments.iter().map(|argument| argument.ty.clone()).collect();
         fingerprint(types, &[Type::Tuple(arguments), self.result.clone(), self.exception.clone()])
@@ -256,14 +257,14 @@ impl<'a> Decode<'a> for Interface {
         let types = Types::decode(d).map_err(|why| why.in_field("Interface", "types"))?;
         let procedures =
             Vec::<Procedure>::decode(d).map_err(|why| why.in_field("Interface", "procedures"))?;
-        // A decoded table has been checked, but not these, which refer to it.
+        // The table was checked when it was decoded, but the types that refer to it were not.
         let roots: Vec<Type> = procedures.iter().flat_map(Procedure::roots).cloned().collect();
         types.check(&roots)?;
         Ok(Interface { name, docs, procedures, types })
     }
 }
 
-/// Each as an extensible struct: its length, then the fields, so that a later version may add some.
+/// Encodes each item as an extensible struct: its length, then its fields. A later version may add fields.
 impl Encode for Procedure {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
         let Procedure { number, name, docs, arguments, result, exception, .. } = self;
@@ -310,7 +311,7 @@ impl<'a> Decode<'a> for Argument {
     }
 }
 
-/// As its source might read, for people.
+/// Writes the interface as its source might read, for people.
 impl fmt::Display for Interface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         document(f, "", &self.docs)?;
@@ -330,7 +331,7 @@ impl fmt::Display for Interface {
     }
 }
 
-/// A name, which a peer may have chosen, without ends of lines.
+/// Replaces line ends in a name, which may come from a peer.
 fn one_line(name: &str) -> String {
     name.replace('\r', "\\r").replace('\n', "\\n")
 }

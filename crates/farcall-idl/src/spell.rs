@@ -1,9 +1,9 @@
-//! Wire types as people read them: `string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`; and programs'
-//! numbers.
+//! Writes wire types for people (`string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`), and the numbers of
+//! programs.
 
 use farcall_xdr::schema::{Type, Types};
 
-/// The type on one line; structs and unions by their name.
+/// Returns the type on one line. Structs and unions are written as their names.
 pub fn spell(types: &Types, ty: &Type) -> String {
     let of = |inner: &Type| spell(types, inner);
     match ty {
@@ -31,8 +31,8 @@ pub fn spell(types: &Types, ty: &Type) -> String {
     }
 }
 
-/// The number of a program of ONC RPC as people write it: those that were assigned in decimal, and in
-/// hexadecimal those from 0x20000000 on, which are everybody's to choose (RFC 5531 section 13.1).
+/// Returns the number of an ONC RPC program as people write it: assigned numbers in decimal, and numbers from
+/// 0x20000000 on, which anyone may choose (RFC 5531 section 13.1), in hexadecimal.
 ///
 /// ```
 /// assert_eq!([100_003, 0x2000_0100].map(farcall_idl::spell_program), ["100003", "0x20000100"]);
@@ -42,7 +42,7 @@ pub fn spell_program(number: u32) -> String {
     if number < ASSIGNED { number.to_string() } else { format!("{number:#010x}") }
 }
 
-/// `<255>`, or `<>` where only the length's own 32 bits are the limit.
+/// Returns `<255>`, or `<>` if only the length's own 32 bits limit it.
 fn most(max: u32) -> String {
     match max {
         u32::MAX => "<>".into(),

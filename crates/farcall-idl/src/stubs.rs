@@ -1,8 +1,8 @@
-//! From an interface in source form to Rust stubs: the model that every front end fills, and the generator's
-//! entry.
+//! Makes Rust stubs of an interface in source form: the model that every front end fills, and the entry of
+//! the generator.
 //!
-//! `#[farcall::interface]` fills a [`Source`] from a trait; a compiler of `.x` files fills the same one. What
-//! is generated relies only on what `farcall::stub` documents.
+//! `#[farcall::interface]` fills a [`Source`] from a trait, and the compiler of `.x` files fills the same
+//! model. The generated code relies only on what `farcall::stub` documents.
 
 mod asynchronous;
 mod server;
@@ -14,8 +14,8 @@ use quote::quote;
 use syn::spanned::Spanned;
 use syn::{Attribute, Block, Expr, ExprLit, Lit, Meta, MetaNameValue, Path, Type, Visibility};
 
-/// Names that would collide with what a user-stub has beside its procedures, or with methods that every Rust
-/// value has through the prelude.
+/// Names that would collide with methods of a user-stub, or with methods that every Rust value has through
+/// the prelude.
 pub const RESERVED_NAMES: &[&str] = &[
     "start",
     "within",
@@ -32,86 +32,87 @@ pub const RESERVED_NAMES: &[&str] = &[
     "drop",
 ];
 
-/// One interface as its author wrote it, names and Rust types included.
+/// One interface as its author wrote it, with names and Rust types.
 #[derive(Clone)]
 pub struct Source {
-    /// The path of the `farcall` crate where the stubs will stand, usually `::farcall`.
+    /// The path of the `farcall` crate at the place of the stubs, usually `::farcall`.
     pub farcall: Path,
-    /// Attributes of the trait, documentation among them; they stay on it.
+    /// The attributes that stay on the trait, including the documentation.
     pub attributes: Vec<Attribute>,
-    /// Of the trait and of everything made beside it.
+    /// The visibility of the trait and of all items that are made with it.
     pub visibility: Visibility,
     /// The trait's name.
     pub name: Ident,
-    /// The type in an interface name (`Store` in `"Store/ebbets"`); usually the trait's name.
+    /// The type in the name of an export (`Store` in `"Store/ebbets"`), usually the trait's name.
     pub type_name: String,
-    /// Whether the pair for `async fn` servers is made too.
+    /// Whether the two items for `async fn` servers are made too.
     pub asynchronous: bool,
-    /// Program and version, by which ONC RPC calls it, if it does.
+    /// The program and the version by which ONC RPC calls the interface, if it does.
     pub program: Option<(u32, u32)>,
-    /// In the order of their declaration.
+    /// The procedures, in the order of their declaration.
     pub procedures: Vec<Procedure>,
 }
 
 /// One procedure of a [`Source`].
 #[derive(Clone)]
 pub struct Procedure {
-    /// Attributes that stay on the trait's method, documentation among them.
+    /// The attributes that stay on the trait's method, including the documentation.
     pub attributes: Vec<Attribute>,
     /// The method's name.
     pub name: Ident,
-    /// What the wire calls it; unique in its interface.
+    /// The procedure's number on the wire, unique in its interface.
     pub number: u32,
-    /// The number is written down, not counted.
+    /// Whether the author wrote the number. Otherwise it was counted.
     pub pinned: bool,
-    /// In order; the receiver is not among them.
+    /// The arguments in order, without the receiver.
     pub arguments: Vec<Argument>,
     /// The return type as written: some spelling of `farcall::Result<result, exception>`.
     pub output: Type,
-    /// What the procedure returns.
+    /// The type of the result.
     pub result: Type,
-    /// What it declares to raise, if anything.
+    /// The type of the declared exception, if there is one.
     pub exception: Option<Type>,
-    /// May run more than once without harm, so a call that may have run can be repeated.
+    /// Whether the procedure may run more than once without harm, so that a call which may have run can be
+    /// repeated.
     pub idempotent: bool,
-    /// Known to be slow: it never runs on the thread that receives packets.
+    /// Whether the procedure is slow. It then never runs on the thread that receives packets.
     pub blocking: bool,
-    /// At a server of `async fn`s its future is not dropped when the call is given up.
+    /// Whether an `async fn` server keeps the procedure's future when the caller gives up the call.
     pub uncancelled: bool,
-    /// How long a call may take, in milliseconds, unless its caller says less.
+    /// The most milliseconds that a call may take, unless its caller sets a shorter deadline.
     pub deadline_ms: Option<u64>,
-    /// What it does at a server that does not say.
+    /// The default body, for servers that do not implement the procedure.
     pub body: Option<Block>,
 }
 
 /// One argument of a [`Procedure`].
 #[derive(Clone)]
 pub struct Argument {
-    /// Its name; no two of a procedure share one, and none begins with two underscores.
+    /// The argument's name, unique in its procedure. It does not begin with two underscores.
     pub name: Ident,
-    /// Its type as written in the trait.
+    /// The type as written in the trait.
     pub written: Type,
-    /// The owned type that describes it on the wire.
+    /// The owned type that describes the argument on the wire.
     pub owned: Type,
-    /// How the server-stub makes a value of `written` out of a packet.
+    /// How the server-stub makes a value of `written` from a packet.
     pub passing: Passing,
-    /// The most bytes or elements, if that is declared.
+    /// The declared maximum of bytes or elements, if there is one.
     pub max: Option<Expr>,
 }
 
 /// How an argument reaches the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
-    /// `T`: decoded and given away.
+    /// `T`: decoded and passed by value.
     Owned,
-    /// `&T`, `&[T]`: decoded, then lent.
+    /// `&T`, `&[T]`: decoded, then passed by reference.
     Lent,
-    /// `&str`, `&[u8]`: lent from the packet itself.
+    /// `&str`, `&[u8]`: borrowed from the packet itself.
     Borrowed,
 }
 
 impl Argument {
-    /// Works out from the type as written how the argument crosses.
+    /// Derives from the type as written how the argument is passed.
     pub fn new(name: Ident, written: Type) -> Argument {
         let (passing, owned) = match plain(&written) {
             Type::Reference(reference) => lent(plain(&reference.elem)),
@@ -121,7 +122,7 @@ impl Argument {
     }
 }
 
-/// How a reference to `referent` crosses, and as what.
+/// Returns how a reference to `referent` is passed, and the owned type of the argument.
 fn lent(referent: &Type) -> (Passing, Type) {
     match referent {
         Type::Path(path) if path.path.is_ident("str") => {
@@ -137,7 +138,7 @@ fn lent(referent: &Type) -> (Passing, Type) {
     }
 }
 
-/// The type without the parentheses and invisible groups that macros leave around it.
+/// Returns the type without the parentheses and invisible groups that macros put around it.
 pub fn plain(ty: &Type) -> &Type {
     match ty {
         Type::Group(group) => plain(&group.elem),
@@ -146,7 +147,7 @@ pub fn plain(ty: &Type) -> &Type {
     }
 }
 
-/// The documentation that attributes carry, without the space after `///`.
+/// Returns the documentation in these attributes, without the space after `///`.
 pub fn documentation(attributes: &[Attribute]) -> String {
     let lines: Vec<String> = attributes.iter().filter_map(doc_line).collect();
     lines.join("\n").trim().to_string()
@@ -166,7 +167,7 @@ fn doc_line(attribute: &Attribute) -> Option<String> {
     }
 }
 
-/// Everything that stands in the place of the interface: the trait, the user-stub, the server-stub.
+/// Returns everything that replaces the interface's source: the trait, the user-stub and the server-stub.
 pub fn generate(source: &Source) -> TokenStream {
     let trait_item = trait_item::generate(source);
     let user = user::generate(source);

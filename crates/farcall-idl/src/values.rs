@@ -1,10 +1,11 @@
-//! Values as JSON, by description alone: how tools make arguments and show results.
+//! Values as JSON, from the description alone: tools use it to make arguments and to show results.
 //!
 //! | wire type | JSON |
 //! |---|---|
 //! | void | `null` |
 //! | integers of up to 32 bits | a number |
-//! | integers of 64 bits | a string of digits, whatever their size: many programs lose digits of numbers above 2^53 |
+//! | integers of 64 bits | a string of digits, whatever their size: many programs lose digits of numbers
+//! above 2^53 |
 //! | floating point | a number, `"NaN"`, `"Infinity"`, `"-Infinity"` |
 //! | opaque | a string in base64; `{"hex": "…"}` and `{"text": "…"}` are taken too |
 //! | string | a string; `{"hex": "…"}` of one that is not UTF-8 |
@@ -14,10 +15,10 @@
 //! | enum | `"Name"`, and its integer is taken too; `{"Name": fields}` of a variant that has fields, which are written as a struct's |
 //! | the variant of all other integers | `{"Name": [integer, fields]}`, the integer by its name if it has one; `{"Name": [integer]}` without fields |
 //!
-//! Numbers and strings of digits are taken for all integers. An interface that was read from an `.x` file has
-//! the file's names; those that Rust has are taken too ([`Settings::also`]).
+//! Numbers and strings of digits are accepted for all integers. An interface that was read from an `.x` file
+//! has the file's names; the names in Rust are accepted too ([`Settings::also`]).
 //!
-//! Descriptions, values and bytes may come from anywhere: all of them are bounded in depth and size.
+//! Descriptions, values and bytes may come from an untrusted peer: all of them are bounded in depth and size.
 
 mod decode;
 mod encode;
@@ -37,22 +38,22 @@ pub use example::example;
 pub use print::{Layout, write};
 pub use question::{Question, Subject};
 
-/// How deep values may nest.
+/// The most levels by which values may nest.
 const MAX_DEPTH: usize = 128;
 
 /// Encodes a value of the type `ty`.
 ///
 /// # Errors
-/// Where in the JSON it is not such a value.
+/// The place in the JSON that is not a value of the type.
 pub fn encode(types: &Types, ty: &Type, value: &Value, out: &mut Encoder<'_>) -> Result<(), Error> {
     types.check(std::slice::from_ref(ty))?;
     encode::Writer { types, also: None, files: None }.value(ty, value, out, &Path::ROOT)
 }
 
-/// Decodes a value of the type `ty` from the front of what is left.
+/// Decodes a value of the type `ty` from the front of the remaining bytes.
 ///
 /// # Errors
-/// At which byte it is not such a value.
+/// The byte at which the bytes are not a value of the type.
 pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, Error> {
     types.check(std::slice::from_ref(ty))?;
     let reader = decode::Reader::new(types, true, None);
@@ -60,8 +61,8 @@ pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value
     decoded.map_err(|why| reader.refusal().unwrap_or_else(|| Path::ROOT.error(why.to_string())))
 }
 
-/// Encodes the arguments of a call: an object by their names, an array in their order, or, of a single
-/// argument, its value alone where that is no array and no object that names the argument.
+/// Encodes the arguments of a call. They are an object with their names, or an array in their order. A single
+/// argument may also be its value alone, if that is no array and no object that names the argument.
 ///
 /// ```
 /// use farcall_idl::{Interface, values};
@@ -81,7 +82,7 @@ pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value
 /// ```
 ///
 /// # Errors
-/// Where in the JSON an argument is not what the procedure takes.
+/// The place in the JSON at which an argument is not what the procedure takes.
 pub fn encode_arguments(
     interface: &Interface,
     procedure: &Procedure,
@@ -91,23 +92,23 @@ pub fn encode_arguments(
     encode_arguments_with(interface, procedure, value, Settings::default(), out)
 }
 
-/// Where bytes are that a user names: the content of a file, or why there is none.
+/// Returns the bytes that a user names: the content of a file, or why it cannot be read.
 pub type Files<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
 
-/// What else is taken as values than their own form.
+/// Forms of values that are accepted besides their own form.
 #[derive(Clone, Copy, Default)]
 pub struct Settings<'a> {
-    /// Opaque bytes are taken from there, where they are written `"@NAME"`.
+    /// Reads opaque bytes that are written as `"@NAME"`.
     pub files: Option<Files<'a>>,
-    /// A description of the interface with other names, which are accepted beside its own.
+    /// A description of the interface with other names, which are accepted besides its own.
     pub also: Option<&'a Interface>,
 }
 
-/// Encodes a procedure's arguments from JSON, as [`encode_arguments`]; the settings say which further forms
-/// of values are accepted.
+/// Encodes a procedure's arguments from JSON, as [`encode_arguments`] does. The settings say which further
+/// forms of values are accepted.
 ///
 /// # Errors
-/// As [`encode_arguments`].
+/// Those of [`encode_arguments`].
 pub fn encode_arguments_with(
     interface: &Interface,
     procedure: &Procedure,
@@ -137,7 +138,7 @@ pub fn encode_arguments_with(
     }
 }
 
-/// A procedure's arguments, as the fields of a struct.
+/// Returns a procedure's arguments as the fields of a struct.
 fn fields_of(procedure: &Procedure) -> Vec<Field> {
     let arguments = procedure.arguments.iter();
     arguments.map(|argument| field(&argument.name, "", argument.ty.clone(), false)).collect()
@@ -145,16 +146,16 @@ fn fields_of(procedure: &Procedure) -> Vec<Field> {
 
 /// How the fields of a struct or a variant are written.
 enum Form {
-    /// By name, as an object.
+    /// Named: an object.
     Named,
-    /// Unnamed, and more than one: as an array.
+    /// Unnamed, and more than one: an array.
     Positional,
-    /// Unnamed and alone: as the field itself.
+    /// Unnamed, and only one: the field's value.
     Single,
 }
 
 fn form(fields: &[Field]) -> Form {
-    // Those of a default variant are counted from 1: its integer comes before them.
+    // The fields of a default variant are counted from 1, because its integer comes before them.
     let unnamed_from =
         |first: usize| fields.iter().zip(first..).all(|(field, index)| field.name == index.to_string());
     match (unnamed_from(0) || unnamed_from(1), fields.len()) {
@@ -164,7 +165,7 @@ fn form(fields: &[Field]) -> Form {
     }
 }
 
-/// Whether values of this type are written as objects.
+/// Returns whether values of this type are written as objects.
 fn is_object(types: &Types, ty: &Type) -> bool {
     let Some(Type::Named(place)) = written_as(types, ty) else { return false };
     types.get(*place).is_some_and(|found| match &found.body {
@@ -173,7 +174,7 @@ fn is_object(types: &Types, ty: &Type) -> bool {
     })
 }
 
-/// Whether a value of this type may itself be written as `null`.
+/// Returns whether a value of this type may itself be written as `null`.
 fn nullable(types: &Types, ty: &Type) -> bool {
     match written_as(types, ty) {
         None | Some(Type::Void | Type::Optional(_)) => true,
@@ -184,8 +185,8 @@ fn nullable(types: &Types, ty: &Type) -> bool {
     }
 }
 
-/// The type as which values of this one are written: that of the field, of a struct whose only field has no name.
-/// None if that goes on without end.
+/// Returns the type in whose form values of this type are written. For a struct whose only field has no name,
+/// it is the field's. Returns `None` if such structs nest without end.
 fn written_as<'t>(types: &'t Types, mut ty: &'t Type) -> Option<&'t Type> {
     for _ in 0..MAX_DEPTH {
         let Type::Named(place) = ty else { return Some(ty) };
@@ -197,7 +198,7 @@ fn written_as<'t>(types: &'t Types, mut ty: &'t Type) -> Option<&'t Type> {
     None
 }
 
-/// The name of a variant, in a message.
+/// Returns the name of a variant, for a message.
 fn names(arms: &[Arm]) -> String {
     let names: Vec<&str> = arms.iter().take(16).map(|arm| arm.name.as_str()).collect();
     names.join(", ")

@@ -1,5 +1,5 @@
-//! `.x` files (RFC 4506 section 6, RFC 5531 section 12): from text to a resolved tree, and from the tree to
-//! Rust.
+//! `.x` files (RFC 4506 section 6, RFC 5531 section 12): reads text into a resolved tree, and makes Rust of
+//! the tree.
 //!
 //! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict
 //! it: `namespace` and types declared in line (Stellar), `package` and `import` (go-xdr), `struct *name`
@@ -8,9 +8,9 @@
 //! `other.x`, so is what that declares. What is still unknown then is refused, unless it is a type that the
 //! user leaves to Rust ([`Options::external`]): that is [`tree::Type::Foreign`].
 //!
-//! A file may be anybody's: there are limits on its size, its depth, its includes and its macros, and all of
-//! it is data. [`generate`] makes Rust of what was read, and [`interfaces`] the model that tools call by;
-//! what is called what stands in `docs/x-names.md`.
+//! A file may come from an untrusted source, so its size, depth, includes and macros are limited, and nothing
+//! in it is executed. [`generate`] makes Rust of the tree, and [`interfaces`] makes the model by which tools
+//! call. `docs/x-names.md` defines the names.
 
 mod build;
 mod components;
@@ -41,15 +41,15 @@ use self::tree::Specification;
 pub use crate::text::diagnostic::{Diagnostic, Diagnostics, Undeclared};
 use crate::text::source::Sources;
 
-/// How a file is to be read.
+/// The settings for reading a file.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where `#include`d files are looked for, if they do not stand beside the file that includes them.
+    /// The directories that are searched for `#include`d files, after the directory of the including file.
     pub include_dirs: Vec<PathBuf>,
     /// Macros: name and value. `RPC_HDR` is always defined, as it is by `rpcgen -h`.
     pub defines: Vec<(String, String)>,
-    /// Types that are declared elsewhere, as C's headers declare some: each is [`tree::Type::Foreign`], also
-    /// one that the file declares.
+    /// Types that are declared elsewhere, for example in C's headers. Each is a [`tree::Type::Foreign`], even
+    /// if the file declares it.
     pub external: Vec<String>,
 }
 
@@ -60,14 +60,14 @@ pub fn read(path: &Path, options: &Options) -> Result<Specification, Diagnostics
     import::read_whole(sources, file, options)
 }
 
-/// Reads a text; `name` is how messages call it, and what it includes is looked for beside it.
+/// Reads a text. Messages call it `name`, and its included files are looked for in the directory of `name`.
 pub fn read_text(name: &Path, text: &str, options: &Options) -> Result<Specification, Diagnostics> {
     let mut sources = Sources::default();
     let file = sources.add(name, text, None).map_err(Diagnostic::nowhere)?;
     import::read_whole(sources, file, options)
 }
 
-/// How Rust is made of a tree.
+/// The settings for making Rust of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     farcall: String,
@@ -82,27 +82,28 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What suits most: farcall at `farcall`, no pair for `async fn` servers, no types from elsewhere.
+    /// Returns the defaults: farcall is at `farcall`, and there are no items for `async fn` servers and no
+    /// external types.
     pub fn new() -> Config {
         Config::default()
     }
 
-    /// Makes the pair for servers of `async fn`s too.
+    /// Also makes the two items for servers of `async fn`s.
     #[must_use]
     pub fn asynchronous(mut self) -> Config {
         self.asynchronous = true;
         self
     }
 
-    /// Says where farcall is, if not at `farcall`.
+    /// Sets the path of farcall, if it is not `farcall`.
     #[must_use]
     pub fn farcall(mut self, path: impl Into<String>) -> Config {
         self.farcall = path.into();
         self
     }
 
-    /// Says which Rust type stands for one of [`Options::external`]: one that is `Xdr`, `Clone`, `Debug` and
-    /// `PartialEq`. An external type of which this is not said has no values.
+    /// Sets the Rust type for one of [`Options::external`]. It must implement `Xdr`, `Clone`, `Debug` and
+    /// `PartialEq`. An external type without a Rust type has no values.
     #[must_use]
     pub fn extern_type(mut self, name: impl Into<String>, path: impl Into<String>) -> Config {
         self.externs.insert(name.into(), path.into());
@@ -110,20 +111,20 @@ impl Config {
     }
 }
 
-/// The Rust of a tree: constants, types, and a trait with `#[farcall::interface]` for each version of each
-/// program.
+/// Returns the Rust of a tree: constants, types, and a trait with `#[farcall::interface]` for each version of
+/// each program.
 ///
 /// # Errors
-/// If no Rust can be made of it: a type contains itself without end, or types are nested beyond measure.
+/// When the tree has no Rust: a type contains itself without end, or types nest too deeply.
 pub fn generate(specification: &Specification, config: &Config) -> Result<TokenStream, Refused> {
     generate_naming(specification, config, &rust::path(&config.farcall)?)
 }
 
-/// The Rust of a tree, as [`generate`] makes it, for which farcall is at this path, whatever the settings say
-/// of it. The path may begin with the `$crate` of a macro, which no text can.
+/// Returns the Rust of a tree, as [`generate`] does, with farcall at this path instead of the path in the
+/// settings. The path may begin with a macro's `$crate`, which cannot be written as text.
 ///
 /// # Errors
-/// As [`generate`].
+/// Those of [`generate`].
 pub fn generate_naming(
     specification: &Specification,
     config: &Config,
@@ -133,10 +134,10 @@ pub fn generate_naming(
     rust::Writer::new(&plan, config, farcall).file()
 }
 
-/// The Rust of a tree, as [`generate`] makes it, formatted as the file of a module.
+/// Returns the Rust of a tree, as [`generate`] does, formatted as the file of a module.
 ///
 /// # Errors
-/// As [`generate`].
+/// Those of [`generate`].
 pub fn to_rust(specification: &Specification, config: &Config) -> Result<String, Refused> {
     let items = rust_items(specification, config, false)?;
     let from =
@@ -147,8 +148,8 @@ pub fn to_rust(specification: &Specification, config: &Config) -> Result<String,
     Ok(format!("//! Made of {from} by farcall.\n\n#![allow(dead_code)]\n\n{items}"))
 }
 
-/// The items one after the other, perhaps each with leave not to be used: a file that is included has no head
-/// for it.
+/// Joins the items. Each may get an attribute that allows it to be unused, because an included file has no
+/// head for that attribute.
 fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Result<String, Refused> {
     let tokens = generate(specification, config)?;
     let file: syn::File =
@@ -157,7 +158,7 @@ fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Re
     let mut after_constant = true;
     for item in file.items {
         let constant = matches!(item, syn::Item::Const(_));
-        // A table of constants stays together.
+        // Constants in a row stay together.
         if !text.is_empty() && (!constant || !after_constant) {
             text.push('\n');
         }
@@ -171,29 +172,29 @@ fn rust_items(specification: &Specification, config: &Config, leave: bool) -> Re
     Ok(text)
 }
 
-/// The tree as an `.x` file again, for rpcgen and other readers of the language: macros, namespaces and
-/// included files are gone, all else is there, by the same names. What is written is read back first, and is
-/// the same.
+/// Returns the tree as an `.x` file, for rpcgen and other readers of the language. Macros, namespaces and
+/// included files are resolved; all else keeps its name. The text is read back first, to check that it has
+/// the same meaning.
 ///
 /// # Errors
-/// If the language has no form for something that rpcgen, and the C that it makes, would take as it is meant;
-/// the reason is said.
+/// When rpcgen, and the C that it makes, have no form for something with the same meaning. The error gives
+/// the reason.
 pub fn to_x(specification: &Specification) -> Result<String, Refused> {
     print::to_x(specification)
 }
 
-/// Each version of each program as tools see it, with the wire types of the generated Rust.
+/// Returns each version of each program as tools see it, with the wire types of the generated Rust.
 ///
 /// # Errors
-/// As [`generate`].
+/// Those of [`generate`].
 pub fn interfaces(specification: &Specification) -> Result<Vec<Version>, Refused> {
     Ok(model::versions(&Plan::new(specification, &Config::new())?))
 }
 
-/// All types of a tree as tools see them.
+/// Returns all types of a tree as tools see them.
 ///
 /// # Errors
-/// As [`generate`].
+/// Those of [`generate`].
 pub fn types(specification: &Specification) -> Result<Described, Refused> {
     Ok(model::types(&Plan::new(specification, &Config::new())?))
 }

@@ -1,4 +1,4 @@
-//! Two wire types side by side: the first difference that breaks, and those that do not.
+//! Compares two wire types: finds the first breaking difference, and the harmless differences before it.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -7,14 +7,14 @@ use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use super::Change;
 use crate::spell;
 
-/// Walks both types together, level by level and without recursion, for a decoded table may be long.
+/// Walks both types together, level by level and without recursion, because a decoded table may nest deeply.
 pub fn compare(old: &Types, new: &Types, place: String, was: &Type, is: &Type) -> Vec<Change> {
     let mut walk =
         Walk { old, new, waiting: VecDeque::from([(place, was, is)]), met: HashSet::new(), fine: Vec::new() };
     while let Some((place, was, is)) = walk.waiting.pop_front() {
         if let Err(breaking) = walk.step(place, was, is) {
             walk.fine.insert(0, breaking);
-            break; // what follows may be no more than its consequence
+            break; // further differences may be consequences of this one
         }
     }
     walk.fine
@@ -24,7 +24,7 @@ struct Walk<'a> {
     old: &'a Types,
     new: &'a Types,
     waiting: VecDeque<(String, &'a Type, &'a Type)>,
-    /// Pairs of named types that were compared or wait to be.
+    /// Pairs of named types that were compared or wait to be compared.
     met: HashSet<(u32, u32)>,
     fine: Vec<Change>,
 }
@@ -52,7 +52,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A tuple and a struct of the same parts look the same on the wire.
+    /// A tuple and a struct of the same parts have the same form on the wire.
     fn records(&mut self, place: String, was: &'a Type, is: &'a Type) -> Result<(), Change> {
         match (parts(self.old, was), parts(self.new, is)) {
             (Some(before), Some(after)) if before.len() == after.len() => {
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Fields that may be missing can come and go at the end.
+    /// Compares the fields of extensible structs, in which fields may be added or removed at the end.
     fn extensible(&mut self, place: String, was: &'a [Field], is: &'a [Field]) -> Result<(), Change> {
         let common = was.len().min(is.len());
         self.common(&place, &was[..common], &is[..common]);
@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Fields at the same positions; their names do not cross.
+    /// Compares the fields at the same positions. The names of fields do not matter on the wire.
     fn common(&mut self, place: &str, was: &'a [Field], is: &'a [Field]) {
         for (before, after) in was.iter().zip(is) {
             let place = format!("{place}.{}", before.name);
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The parts of a tuple, or of a struct that ends where it seems to.
+/// Returns the parts of a tuple, or of a struct that is not extensible.
 fn parts<'a>(types: &'a Types, ty: &'a Type) -> Option<Vec<&'a Type>> {
     match ty {
         Type::Tuple(parts) => Some(parts.iter().collect()),

@@ -1,5 +1,5 @@
-//! The pair for servers written with `async fn`: a trait of futures, and what exports it as the same
-//! interface.
+//! The two items for servers that are written with `async fn`: a trait whose methods return futures, and a
+//! wrapper that exports an implementation of that trait as the same interface.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -77,7 +77,8 @@ fn method(procedure: &Procedure) -> TokenStream {
     }
 }
 
-/// Decodes, awaits the server, encodes. What the server borrows lives in the future.
+/// Returns the body that decodes the arguments, awaits the server and encodes the result. The future owns
+/// what the server borrows.
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     let asynchronous = format_ident!("{}Async", source.name);

@@ -1,4 +1,4 @@
-//! The server-stub: the interface's facts, and how a procedure number becomes a call of the server.
+//! The server-stub: the description of the interface, and the dispatch from a procedure number to a method.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -18,7 +18,7 @@ pub(super) fn generate(source: &Source) -> TokenStream {
     }
 }
 
-/// `impl Program for dyn Store`
+/// Generates `impl Program for dyn Store`.
 fn program(source: &Source, (program, version): (u32, u32)) -> TokenStream {
     let Source { farcall, name, .. } = source;
     quote! {
@@ -29,8 +29,8 @@ fn program(source: &Source, (program, version): (u32, u32)) -> TokenStream {
     }
 }
 
-/// What the compiler must find true, said where the interface says it: that a procedure's return type is what
-/// it looks like. (That its types are `Xdr` shows where they are encoded and decoded.)
+/// Generates assertions that a procedure's return type is what its spelling says, with errors at the
+/// interface's source. (Missing `Xdr` implementations are reported where the types are encoded and decoded.)
 fn assertions(source: &Source) -> TokenStream {
     let farcall = &source.farcall;
     let returns = source.procedures.iter().map(|procedure| {
@@ -44,7 +44,7 @@ fn assertions(source: &Source) -> TokenStream {
     }
 }
 
-/// `impl Interface for dyn Store`
+/// Generates `impl Interface for dyn Store`.
 fn implementation(source: &Source) -> TokenStream {
     let Source { farcall, name, type_name, procedures, .. } = source;
     let client = source.client_name();
@@ -84,7 +84,7 @@ fn implementation(source: &Source) -> TokenStream {
     }
 }
 
-/// A `stub::Procedure`: what the runtime must know before it calls.
+/// Generates a `stub::Procedure`: what the runtime must know before a call.
 fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     let Procedure { number, idempotent, blocking, uncancelled, .. } = procedure;
@@ -105,7 +105,7 @@ fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     }
 }
 
-/// The statement that adds the procedure to the runtime's description of the interface.
+/// Generates the statement that adds the procedure to the run-time description of the interface.
 fn described(procedure: &Procedure) -> TokenStream {
     let Procedure { number, result, exception, .. } = procedure;
     let name = procedure.name.unraw().to_string();
@@ -137,7 +137,7 @@ fn described(procedure: &Procedure) -> TokenStream {
     }
 }
 
-/// `1 => serve(arguments, reply, |d| Ok((…)), |(key,)| Store::get(self, key)),`
+/// Generates `1 => serve(arguments, reply, |d| Ok((…)), |(key,)| Store::get(self, key)),`.
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let Source { farcall, name: interface, .. } = source;
     let Procedure { number, name, output, .. } = procedure;
@@ -158,7 +158,7 @@ fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
 }
 
 impl Procedure {
-    /// The types of its result and of its exception, declared or not.
+    /// Returns the types of the result and of the exception, which is `Never` if none is declared.
     pub(super) fn answer(&self, source: &Source) -> TokenStream {
         let Procedure { result, exception, .. } = self;
         let farcall = &source.farcall;
@@ -171,7 +171,7 @@ impl Procedure {
         }
     }
 
-    /// The closure that decodes all arguments, as one tuple.
+    /// Generates the closure that decodes all arguments as one tuple.
     pub(super) fn decode(&self, source: &Source) -> TokenStream {
         let farcall = &source.farcall;
         if self.arguments.is_empty() {
@@ -196,13 +196,13 @@ impl Procedure {
         quote!(|__arguments| ::core::result::Result::Ok((#(#values,)*)))
     }
 
-    /// The pattern that takes the tuple apart.
+    /// Generates the pattern that destructures the tuple.
     pub(super) fn names(&self) -> TokenStream {
         let names = self.arguments.iter().map(|argument| &argument.name);
         quote!((#(#names,)*))
     }
 
-    /// The arguments as the trait's method takes them.
+    /// Generates the arguments of the call of the trait's method.
     pub(super) fn passed(&self) -> TokenStream {
         let values = self.arguments.iter().map(|Argument { name, passing, .. }| match passing {
             Passing::Owned | Passing::Borrowed => quote!(#name),

@@ -1,4 +1,4 @@
-//! The trait itself: what servers implement and callers call.
+//! Generates the trait, which servers implement and callers call.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -25,7 +25,7 @@ fn method(procedure: &Procedure) -> TokenStream {
             #signature;
         };
     };
-    // Arguments that the body does not use keep their names, which are what callers see.
+    // Arguments that the body does not use keep their names, because callers read them.
     quote! {
         #(#attributes)*
         #[allow(unused_variables)]
@@ -38,12 +38,12 @@ impl Procedure {
     pub(super) fn signature(&self) -> TokenStream {
         let Procedure { name, output, .. } = self;
         let parameters = self.parameters();
-        // What the compiler has to say about the method is said at its name.
+        // Compiler messages about the method point at its name.
         let span = Span::call_site().located_at(name.span());
         quote_spanned!(span=> fn #name(&self, #parameters) -> #output)
     }
 
-    /// `key: &str, value: u64`
+    /// Generates `key: &str, value: u64`.
     pub(super) fn parameters(&self) -> TokenStream {
         let names = self.arguments.iter().map(|argument| &argument.name);
         let types = self.arguments.iter().map(|argument| &argument.written);

@@ -1,5 +1,5 @@
-//! The user-stub: a struct that implements the trait by calls, and its surfaces for calls that are only
-//! started, and for calls of many members.
+//! The user-stub: a struct that implements the trait by calls, with further methods for calls that are only
+//! started and for calls of groups.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -28,8 +28,8 @@ impl Source {
         format_ident!("{}Client", self.name)
     }
 
-    /// An item of farcall as documentation names it: a link, unless farcall is where no text can say
-    /// (`$crate`).
+    /// Returns a documentation link to an item of farcall, or plain text if the path of farcall is `$crate`,
+    /// which documentation cannot name.
     fn link(&self, item: &str) -> String {
         let segments: Vec<String> = self.farcall.segments.iter().map(|s| s.ident.to_string()).collect();
         match segments.first().is_some_and(|first| first == "$crate") {
@@ -51,7 +51,7 @@ impl Source {
     }
 }
 
-/// `struct StoreClient` and what it offers beside the trait.
+/// Generates `struct StoreClient` and its methods besides the trait's.
 fn client(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let client = source.client_name();
@@ -112,7 +112,7 @@ fn client(source: &Source) -> TokenStream {
     }
 }
 
-/// `impl Store for StoreClient`
+/// Generates `impl Store for StoreClient`.
 fn calls(source: &Source) -> TokenStream {
     let name = &source.name;
     let client = source.client_name();
@@ -133,7 +133,7 @@ fn calls(source: &Source) -> TokenStream {
     }
 }
 
-/// `struct StoreStart`
+/// Generates `struct StoreStart`.
 fn starts(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let client = source.client_name();
@@ -156,7 +156,7 @@ fn starts(source: &Source) -> TokenStream {
     }
 }
 
-/// `struct StoreMulti`
+/// Generates `struct StoreMulti`.
 fn multi(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let multi = source.multi_name();
@@ -186,7 +186,7 @@ fn multi(source: &Source) -> TokenStream {
     }
 }
 
-/// `struct StorePrepare`
+/// Generates `struct StorePrepare`.
 fn prepare(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let prepare = source.prepare_name();
@@ -216,8 +216,8 @@ fn prepare(source: &Source) -> TokenStream {
     }
 }
 
-/// A method for each procedure, of the type and with the body that `of` gives. `about` is what it does, before
-/// and after the procedure's name.
+/// Generates a method for each procedure, with the type and the body that `of` returns. `about` is the
+/// method's documentation, before and after the procedure's name.
 fn methods(
     source: &Source,
     [before, after]: [&str; 2],
@@ -237,12 +237,12 @@ fn methods(
     methods.collect()
 }
 
-/// The body of a method: the binding's `call` or `start`, with the procedure's facts and its arguments.
+/// Generates the body of a method: the binding's `call` or `start` with the procedure and its arguments.
 fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
     let Source { farcall, name, .. } = source;
     let procedure = &source.procedures[index];
     let (answer, encode) = (procedure.answer(source), encode(source, procedure));
-    // What the compiler finds wrong with the types is shown where the interface names them.
+    // Compiler errors about the types point at their place in the interface.
     let span = Span::call_site().located_at(procedure.output.span());
     quote_spanned! {span=>
         self.binding.#how::<#answer>(
@@ -252,8 +252,8 @@ fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
     }
 }
 
-/// The closure that writes the arguments into the packet. It may run again, when the call is repeated
-/// elsewhere.
+/// Generates the closure that writes the arguments into the packet. It may run again if the call is repeated
+/// at another server.
 fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     if procedure.arguments.is_empty() {

@@ -1,5 +1,5 @@
-//! What is wrong with a file that a front end reads: the file, the line, the column, and the line itself,
-//! underlined.
+//! Messages about faults in a file that a front end reads: the file, the line, the column, and the line
+//! itself with the fault underlined.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::source::{Sources, Span};
 
-/// The most of a line that is shown.
+/// The most bytes of a line that are shown, to the nearest character.
 const MAX_SHOWN: usize = 400;
-/// The most includes that are named.
+/// The most including files that are named.
 const MAX_TRAIL: usize = 8;
 
-/// One thing that is wrong, or left out, and where.
+/// A fault, or a notice of something that was left out, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     message: String,
@@ -22,7 +22,7 @@ pub struct Diagnostic {
     warning: bool,
 }
 
-/// A name that is used and declared nowhere.
+/// A name that is used but declared nowhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Undeclared {
@@ -32,18 +32,18 @@ pub enum Undeclared {
     Constant(String),
 }
 
-/// Where something is wrong; holds all that it takes to show it.
+/// The place of a fault, with the text that is needed to show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     at: Excerpt,
     column: usize,
-    /// Another place that has to do with it, and why.
+    /// Another place that is involved, and how.
     other: Option<(Excerpt, String)>,
     /// The directives that led to the file, the nearest first: file and line.
     included: Vec<(String, usize)>,
 }
 
-/// A line of a file, and the part of it that is meant.
+/// A line of a file, and the part of it that is marked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Excerpt {
     file: String,
@@ -53,7 +53,7 @@ struct Excerpt {
 }
 
 impl Diagnostic {
-    /// Something is wrong at `span`.
+    /// Returns a fault at `span`.
     pub(crate) fn new(sources: &Sources, span: Span, message: impl Into<String>) -> Self {
         let mut included = Vec::new();
         let mut above = sources.get(span.file).included;
@@ -70,7 +70,7 @@ impl Diagnostic {
         Diagnostic { place: Some(Box::new(place)), ..Self::nowhere(message) }
     }
 
-    /// Something is wrong, but not at a place.
+    /// Returns a fault that has no place.
     pub(crate) fn nowhere(message: impl Into<String>) -> Self {
         Diagnostic {
             message: message.into(),
@@ -81,23 +81,23 @@ impl Diagnostic {
         }
     }
 
-    /// What to do about it; may be said several times.
+    /// Adds advice on what to do. May be called several times.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
         self
     }
 
-    /// Notes the name, declared nowhere, that the diagnostic is about.
+    /// Notes the undeclared name that the diagnostic is about.
     pub(crate) fn about_undeclared(self, name: Undeclared) -> Self {
         Diagnostic { undeclared: Some(name), ..self }
     }
 
-    /// It is not that wrong.
+    /// Makes the diagnostic a warning: the file could be read nevertheless.
     pub(crate) fn warning(self) -> Self {
         Diagnostic { warning: true, ..self }
     }
 
-    /// Another place that has to do with it.
+    /// Adds another place that is involved.
     pub(crate) fn see(mut self, sources: &Sources, span: Span, why: impl Into<String>) -> Self {
         if let Some(place) = &mut self.place {
             place.other = Some((Excerpt::new(sources, span), why.into()));
@@ -105,37 +105,37 @@ impl Diagnostic {
         self
     }
 
-    /// What is wrong.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The file; empty if it is none.
+    /// Returns the name of the file, or an empty string if the diagnostic has no place.
     pub fn file(&self) -> &str {
         self.place.as_ref().map_or("", |place| &place.at.file)
     }
 
-    /// The line, counted from 1; 0 if it is none.
+    /// Returns the line, counted from 1, or 0 if the diagnostic has no place.
     pub fn line(&self) -> usize {
         self.place.as_ref().map_or(0, |place| place.at.line)
     }
 
-    /// The column in characters, counted from 1; 0 if it is none.
+    /// Returns the column in characters, counted from 1, or 0 if the diagnostic has no place.
     pub fn column(&self) -> usize {
         self.place.as_ref().map_or(0, |place| place.column)
     }
 
-    /// The name that is declared nowhere, if that is what is wrong.
+    /// Returns the undeclared name that the diagnostic is about, if it is about one.
     pub fn undeclared(&self) -> Option<&Undeclared> {
         self.undeclared.as_ref()
     }
 
-    /// Whether the file could be read nevertheless.
+    /// Returns whether the file could be read nevertheless.
     pub fn is_warning(&self) -> bool {
         self.warning
     }
 
-    /// In colour, for a terminal.
+    /// Returns the diagnostic in colour, for a terminal.
     pub fn coloured(&self) -> String {
         self.render(&Renderer::styled())
     }
@@ -160,7 +160,7 @@ impl Diagnostic {
     }
 }
 
-/// `error: …`, and the line with what is meant underlined.
+/// Writes `error: …`, and the line with the fault underlined.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render(&Renderer::plain()))
@@ -170,7 +170,7 @@ impl fmt::Display for Diagnostic {
 impl std::error::Error for Diagnostic {}
 
 impl Excerpt {
-    /// The line in which `span` begins; of a long one, what stands around it.
+    /// Returns the line in which `span` begins. Of a long line, returns the part around the span.
     fn new(sources: &Sources, span: Span) -> Self {
         let line = sources.line(span.file, span.start);
         let (text, start) = sources.whole_line(span.file, line);
@@ -199,17 +199,17 @@ impl Excerpt {
     }
 }
 
-/// All that is wrong with a file: at least one thing.
+/// The faults of a file, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostics(pub(crate) Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Each, in the order in which they were found.
+    /// Returns the faults in the order in which they were found.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()
     }
 
-    /// All of them in colour, for a terminal.
+    /// Returns all faults in colour, for a terminal.
     pub fn coloured(&self) -> String {
         self.0.iter().map(Diagnostic::coloured).collect::<Vec<_>>().join("\n\n")
     }

@@ -1,10 +1,11 @@
-//! Of the names that are declared, the one that was probably meant.
+//! Suggests the declared name that was probably meant.
 
-/// Longer names are not compared: the work grows with the square of the length.
+/// The longest name that is compared, because the work grows with the square of the length.
 const MAX_LENGTH: usize = 64;
 
-/// The candidate with the fewest insertions, deletions, replacements and swaps of neighbours (Damerau 1964),
-/// if they are few: at most a third of the name's letters, and three. Of several the first in the alphabet.
+/// Returns the candidate with the fewest insertions, deletions, replacements and swaps of neighbours (Damerau
+/// 1964), if there are at most three and at most a third of the name's letters. Of several candidates,
+/// returns the first in alphabetical order.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > MAX_LENGTH {
         return None;
@@ -15,7 +16,8 @@ pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>)
     candidates.filter_map(distance).min().map(|(_, candidate)| candidate)
 }
 
-/// How many changes make one of the other, capitals not counted; nothing if more than `most`.
+/// Returns how many changes turn one name into the other, ignoring case. Returns `None` if there are more
+/// than `most`.
 fn distance(a: &[u8], b: &[u8], most: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > most {
         return None;

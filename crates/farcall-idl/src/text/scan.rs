@@ -1,18 +1,18 @@
-//! From text to tokens.
+//! Splits a text into tokens.
 //!
-//! Total: what makes no sense becomes a token of its own ([`Kind::Stray`]), for nobody minds it in what `#if`
-//! leaves out.
+//! The scanner accepts any text. What is no token becomes a token of its own ([`Kind::Stray`]), because stray
+//! characters are allowed in text that `#if` leaves out.
 
 use std::rc::Rc;
 
 use super::source::Span;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A keyword or a name.
     Word,
-    /// `12`, `0xffULL`, `1'000`; what it stands for is seen later.
+    /// `12`, `0xffULL`, `1'000`. The value is computed later.
     Number,
     /// `"text"`.
     Text,
@@ -22,34 +22,35 @@ pub(crate) enum Kind {
     Mark(u8),
     /// `/* … */` or `// …`.
     Comment,
-    /// A line that begins with `%`: for the C compiler.
+    /// A line that begins with `%`, which is for the C compiler.
     Passed,
-    /// What cannot stand anywhere: an open quote, a foreign character, a comment without an end.
+    /// Text that no token can begin with: an open quote, a foreign character, a comment without an end.
     Stray,
-    /// After the last.
+    /// The end of the text.
     End,
 }
 
-/// A piece of the text that means something.
+/// A token of a text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub kind: Kind,
-    /// Its characters.
+    /// The characters of the token.
     pub text: Span,
-    /// Where to point at: where a macro was used, if it comes out of one.
+    /// The place that messages point at. For a token from a macro, this is the place where the macro was
+    /// used.
     pub at: Span,
-    /// Whether it is the first of its line, comments apart.
+    /// Whether the token is the first of its line, not counting comments.
     pub first: bool,
 }
 
-/// Gives the tokens of one text, one after the other.
+/// Splits one text into tokens.
 #[derive(Clone)]
 pub(crate) struct Scanner {
     file: u32,
     text: Rc<str>,
     at: usize,
     end: usize,
-    /// Whether the next is the first of its line.
+    /// Whether the next token is the first of its line.
     first: bool,
 }
 
@@ -60,7 +61,7 @@ impl Scanner {
         Scanner { file, text, at, end, first: true }
     }
 
-    /// The tokens of a piece of a text, which is within a line.
+    /// Returns the scanner of a piece of a text, which lies within a line.
     pub fn of(span: Span, text: &Rc<str>) -> Self {
         Scanner {
             file: span.file,
@@ -71,7 +72,7 @@ impl Scanner {
         }
     }
 
-    /// The next token; [`Kind::End`] again and again at the end.
+    /// Returns the next token, or [`Kind::End`] at the end and after it.
     pub fn next(&mut self) -> Token {
         self.skip_blank();
         let start = self.at;
@@ -103,7 +104,7 @@ impl Scanner {
         }
     }
 
-    /// The length of a backslash and the end of line after it, if there are such.
+    /// Returns the length of a backslash and the end of line after it, if they come next.
     fn continuation(&self) -> usize {
         match (self.peek(0), self.peek(1), self.peek(2)) {
             (b'\\', b'\n', _) => 2,
@@ -146,7 +147,7 @@ impl Scanner {
         }
     }
 
-    /// To the end of the line, and on where it ends in a backslash.
+    /// Reads to the end of the line. A line that ends in a backslash continues in the next line.
     fn skip_line(&mut self) {
         while self.at < self.end && self.peek(0) != b'\n' {
             self.at += self.continuation().max(1);
@@ -184,7 +185,7 @@ impl Scanner {
         if quote == b'"' { Kind::Text } else { Kind::Character }
     }
 
-    /// With what stands at its end, and with `'` between digits.
+    /// Reads a number with its suffix, and with `'` between digits.
     fn skip_number(&mut self) {
         while is_word(self.peek(0)) || self.peek(0) == b'\'' && self.peek(1).is_ascii_hexdigit() {
             self.at += 1;
@@ -196,13 +197,13 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Whether a constant can have this value: signed or unsigned, in 64 bits.
+/// Returns whether a constant can have this value: a signed or unsigned number of 64 bits.
 pub(crate) fn in_64_bits(value: &i128) -> bool {
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(value)
 }
 
-/// The value of a number as C writes it: decimal, octal or hexadecimal; none if it is none, or larger than
-/// can be reckoned with.
+/// Returns the value of a number in C's notation: decimal, octal or hexadecimal. Returns `None` if the text
+/// is no number, or the number is too large.
 pub(crate) fn number(text: &str) -> Option<i128> {
     let digits = text.trim_end_matches(['u', 'U', 'l', 'L']).replace('\'', "");
     let (digits, radix) = match digits.strip_prefix("0x").or(digits.strip_prefix("0X")) {
@@ -213,7 +214,7 @@ pub(crate) fn number(text: &str) -> Option<i128> {
     i128::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with(['+', '-']))
 }
 
-/// What stands between quotes, with C's escapes of one character undone.
+/// Returns the text between quotes, with C's one-character escapes resolved.
 pub(crate) fn unquoted(text: &str) -> String {
     let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or("");
     let mut out = String::new();

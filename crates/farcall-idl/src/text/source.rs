@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// The most that one file may hold; the largest in use have 200 KiB.
+/// The most bytes of one file. The largest files in use have 200 KiB.
 const MAX_FILE: usize = 4 << 20;
-/// The most that all files together may hold, each counted as often as it is included.
+/// The most bytes of all files together, each counted as often as it is included.
 const MAX_TOTAL: usize = 16 << 20;
 /// The most files.
 const MAX_FILES: usize = 1 << 10;
@@ -14,29 +14,30 @@ const MAX_FILES: usize = 1 << 10;
 /// A piece of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Which text: its place in [`Sources`].
+    /// The index of the text in [`Sources`].
     pub file: u32,
     pub start: u32,
     pub end: u32,
 }
 
 impl Span {
-    /// From where this begins to where `last` ends, if both are in one text.
+    /// Returns the span from the beginning of this one to the end of `last`, or only this one if `last` is in
+    /// another text.
     pub fn to(self, last: Span) -> Span {
         if last.file == self.file && last.end >= self.start { Span { end: last.end, ..self } } else { self }
     }
 }
 
-/// A text, and where it is from.
+/// A text, and its origin.
 pub(crate) struct Source {
-    /// As messages name it.
+    /// The name of the text in messages.
     pub name: String,
-    /// Where what it includes is looked for first.
+    /// The directory that is searched first for files that the text includes.
     pub directory: PathBuf,
     pub text: Rc<str>,
-    /// Where each line begins.
+    /// The offset at which each line begins.
     lines: Vec<u32>,
-    /// The directive that included it.
+    /// The directive that included the text.
     pub included: Option<Span>,
 }
 
@@ -45,14 +46,14 @@ pub(crate) struct Source {
 pub(crate) struct Sources {
     all: Vec<Source>,
     total: usize,
-    /// Those that were read from files.
+    /// The files that were read.
     pub files: Vec<PathBuf>,
-    /// The texts that macros put together.
+    /// The texts that macros have produced.
     pasted: HashMap<String, Span>,
 }
 
 impl Sources {
-    /// Takes a text in, and returns its place, or a message that says why there is no room for it.
+    /// Adds a text and returns its index, or a message that says which limit it exceeds.
     pub fn add(&mut self, name: &Path, text: &str, included: Option<Span>) -> Result<u32, String> {
         self.total = self.total.saturating_add(text.len());
         if text.len() > MAX_FILE || self.total > MAX_TOTAL || self.all.len() - self.pasted.len() >= MAX_FILES
@@ -74,7 +75,7 @@ impl Sources {
         Ok(self.all.len() as u32 - 1)
     }
 
-    /// Takes in what a macro put together, which is kept once; nothing if it is too much.
+    /// Adds a text that a macro has produced, once for equal texts. Returns `None` if a limit is exceeded.
     pub fn paste(&mut self, text: &str) -> Option<Span> {
         if let Some(known) = self.pasted.get(text) {
             return Some(*known);
@@ -95,8 +96,8 @@ impl Sources {
         Some(span)
     }
 
-    /// Reads a file and takes it in, as [`Sources::add`] takes a text in. Bytes that are not UTF-8, as in old
-    /// comments in Latin-1, become U+FFFD.
+    /// Reads a file and adds it as [`Sources::add`] does. Bytes that are not UTF-8, as in old comments in
+    /// Latin-1, become U+FFFD.
     pub fn read(&mut self, path: &Path, included: Option<Span>) -> Result<u32, String> {
         use std::io::Read;
         let mut bytes = Vec::new();
@@ -110,27 +111,27 @@ impl Sources {
         Ok(source)
     }
 
-    /// The text at that place.
+    /// Returns the text of that index.
     pub fn get(&self, file: u32) -> &Source {
         &self.all[file as usize]
     }
 
-    /// What stands there.
+    /// Returns the characters of a span.
     pub fn text(&self, span: Span) -> &str {
         &self.get(span.file).text[span.start as usize..span.end as usize]
     }
 
-    /// The line in which a byte stands, counted from 0.
+    /// Returns the line of a byte, counted from 0.
     pub fn line(&self, file: u32, at: u32) -> usize {
         self.get(file).lines.partition_point(|start| *start <= at) - 1
     }
 
-    /// Where in its line a byte stands, in bytes from 0.
+    /// Returns the column of a byte, in bytes from 0.
     pub fn column(&self, file: u32, at: u32) -> u32 {
         at - self.get(file).lines[self.line(file, at)]
     }
 
-    /// A line without its end, and where it begins.
+    /// Returns a line without its end, and the offset of its first byte.
     pub fn whole_line(&self, file: u32, line: usize) -> (&str, u32) {
         let source = self.get(file);
         let start = source.lines[line];
@@ -138,7 +139,7 @@ impl Sources {
         (source.text[start as usize..end].trim_end_matches(['\n', '\r']), start)
     }
 
-    /// Looks for a file beside the one that asks, then in the directories that were given.
+    /// Looks for a file next to the including file, then in the given directories.
     pub fn search(&self, from: u32, wanted: &Path, directories: &[PathBuf]) -> Option<PathBuf> {
         let beside = std::iter::once(&self.get(from).directory);
         beside.chain(directories).map(|directory| directory.join(wanted)).find(|path| path.is_file())

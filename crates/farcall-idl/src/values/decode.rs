@@ -1,4 +1,4 @@
-//! From XDR to what serde serializes: into a JSON value in memory, or on paper at once.
+//! Decodes XDR into serde's data model: into a JSON value in memory, or directly into text.
 
 use std::cell::RefCell;
 
@@ -13,26 +13,28 @@ use super::{Form, MAX_DEPTH, encode::base64, form, nullable};
 /// Walks the bytes of one value.
 pub(super) struct Reader<'a> {
     types: &'a Types,
-    /// Whether the value is kept, and its parts are charged for that.
+    /// Whether the value is kept in memory. Its parts are then charged against the memory limit.
     kept: bool,
-    /// Is told what is found.
+    /// Receives the parts of the value.
     watch: Option<&'a dyn Watch>,
-    /// Why the walk has ended; what serde returns says no more than that it has.
+    /// Why decoding has ended. Serde's error only says that it has.
     refusal: RefCell<Option<Error>>,
 }
 
-/// Is told the parts of a value in order.
+/// Receives the parts of a value in order.
 pub(super) trait Watch {
-    /// A value that is neither an array nor an object.
+    /// Called for a value that is neither an array nor an object.
     fn leaf(&self, value: &Value, at: &Path<'_>);
-    /// The value at `at` is an arm of the union at a place of the table. The integer selects the arm.
+    /// Called for the value at `at`, which is an arm of the union at an index of the table. The integer
+    /// selects the arm.
     fn variant(&self, place: u32, arm: usize, tag: i32, at: &Path<'_>);
 }
 
-/// A vector that grows has room for twice as much as is in it, and while it grows for that again.
+/// The memory that is charged for each item of a growing vector, in sizes of an item. The vector has room for up
+/// to twice its items, and keeps the former buffer while it grows.
 const GROWTH: usize = 3;
 
-/// A part of a value, which serializes as what the bytes hold that come next.
+/// A part of a value, which serializes as the next bytes decode.
 struct Part<'d, 'a, 'b> {
     reader: &'d Reader<'a>,
     form: PartForm<'a>,
@@ -44,7 +46,7 @@ struct Part<'d, 'a, 'b> {
 enum PartForm<'a> {
     Value(&'a Type),
     Fields(&'a [Field]),
-    /// Of the union's arm of all other integers: which one it is, then the fields.
+    /// The arm of a union for all other integers: the integer, then the fields.
     Other(u32, i32, &'a [Field]),
 }
 
@@ -66,12 +68,12 @@ impl<'a> Reader<'a> {
         Reader { types, kept, watch, refusal: RefCell::default() }
     }
 
-    /// Why the walk has ended, if it was not the serializer that failed.
+    /// Returns why decoding has ended, if the serializer has not failed.
     pub(super) fn refusal(&self) -> Option<Error> {
         self.refusal.take()
     }
 
-    /// Walks to the end of a value, and keeps nothing.
+    /// Decodes to the end of a value without keeping it.
     pub(super) fn walk(&self, ty: &'a Type, bytes: &mut Decoder<'_>) -> Result<(), Error> {
         let mut nowhere = serde_json::Serializer::new(std::io::sink());
         let walked = self.value(ty, bytes, &Path::ROOT, &mut nowhere);
@@ -88,7 +90,8 @@ impl<'a> Reader<'a> {
         if at.depth >= MAX_DEPTH {
             return Err(self.refuse(at.error(format!("nested deeper than {MAX_DEPTH}"))));
         }
-        // Where nothing is kept the charge is for the time: of values without bytes there may be any number.
+        // If nothing is kept, the charge is for the time, because values without bytes may be arbitrarily
+        // many.
         self.charge(if self.kept { GROWTH * size_of::<Value>() } else { 8 }, bytes, at)?;
         match ty {
             Type::Array { size, element } => self.elements(element, *size as usize, bytes, at, out),
@@ -120,7 +123,7 @@ impl<'a> Reader<'a> {
             Type::Named(place) => self.definition(*place, bytes, at, out),
             _ => match self.wrap(scalar(ty, bytes), at)? {
                 Ok(value) => self.leaf(&value, at, out),
-                // Some strings of ONC RPC are in no encoding that is known.
+                // Some ONC RPC strings have an unknown encoding.
                 Err(found) => {
                     let hex: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
                     let value = json!({ "hex": hex });
@@ -144,7 +147,7 @@ impl<'a> Reader<'a> {
         let done = bytes.elements(count, |bytes| {
             outcome = list.serialize_element(&self.part(PartForm::Value(element), bytes, &at.index(index)));
             index += 1;
-            // What stops the decoder's own walk; the outcome says more.
+            // This error stops serde. `outcome` has the reason.
             outcome.as_ref().copied().map_err(|_| bytes.error(ErrorKind::Invalid("".into())))
         });
         outcome?;
@@ -189,7 +192,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An object of the fields that are there: an extensible struct may end before one that has a default.
+    /// Serializes the fields that are present as an object. An extensible struct may end before a field with
+    /// a default.
     fn named<S: Serializer>(
         &self,
         fields: &'a [Field],
@@ -208,7 +212,7 @@ impl<'a> Reader<'a> {
         object.end()
     }
 
-    /// Values of these types, one after the other, as an array.
+    /// Serializes values of these types, one after the other, as an array.
     fn positional<S: Serializer>(
         &self,
         types: impl Iterator<Item = &'a Type>,
@@ -272,7 +276,7 @@ impl<'a> Reader<'a> {
         self.watch.inspect(|watch| watch.leaf(&value, &at.index(0)));
         list.serialize_element(&value)?;
         if !fields.is_empty() {
-            // The brackets of JSON are no level of the type.
+            // The brackets of JSON are not a level of the type.
             let mut inner = at.index(1);
             inner.depth = at.depth;
             list.serialize_element(&self.part(PartForm::Fields(fields), bytes, &inner))?;
@@ -294,7 +298,7 @@ impl<'a> Reader<'a> {
         value.serialize(out)
     }
 
-    /// Charges for a name that comes from the description, with the entry of a map and its index.
+    /// Charges for a name from the description, with its entry in a map and its index.
     fn charge_name<E: serde_core::ser::Error>(
         &self,
         name: &str,
@@ -322,14 +326,14 @@ impl<'a> Reader<'a> {
         result.map_err(|why| self.refuse(at.error(why.to_string())))
     }
 
-    /// Ends the walk.
+    /// Ends decoding for this reason.
     fn refuse<E: serde_core::ser::Error>(&self, why: Error) -> E {
         self.refusal.replace(Some(why));
         E::custom("refused")
     }
 }
 
-/// A value without parts; the bytes of a string that is not UTF-8.
+/// A value without parts, or the bytes of a string that is not UTF-8.
 fn scalar<'b>(ty: &Type, bytes: &mut Decoder<'b>) -> Result<Result<Value, &'b [u8]>, xdr::Error> {
     Ok(Ok(match ty {
         Type::Bool => bytes.bool()?.into(),
@@ -353,7 +357,7 @@ fn scalar<'b>(ty: &Type, bytes: &mut Decoder<'b>) -> Result<Result<Value, &'b [u
     }))
 }
 
-/// Bytes of a length that is told, of at most `max`.
+/// Reads the length and then the bytes, at most `max`.
 fn limited<'b>(bytes: &mut Decoder<'b>, max: u32) -> Result<&'b [u8], xdr::Error> {
     let found = bytes.bytes()?;
     within(found.len(), max, bytes)?;
@@ -369,7 +373,7 @@ fn float(number: f64) -> Value {
     }
 }
 
-/// The number that people would write for it: 0.1, not 0.10000000149011612.
+/// Returns the number that people would write for the value: 0.1, not 0.10000000149011612.
 fn shortest(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(number.into())
 }

@@ -1,4 +1,4 @@
-//! From JSON to XDR.
+//! Encodes JSON as XDR.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::error::{Error, Path, UNDECLARED};
 use super::{Files, Form, MAX_DEPTH, form, names, nullable};
 use crate::spell;
 
-/// People type it by hand: the padding may be missing.
+/// People type base64 by hand, so the padding may be missing.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -21,7 +21,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 pub(super) struct Writer<'a> {
     pub(super) types: &'a Types,
-    /// A description of the types with other names, which are accepted beside their own.
+    /// A description of the types with other names, which are accepted besides their own.
     pub(super) also: Option<&'a Types>,
     pub(super) files: Option<Files<'a>>,
 }
@@ -60,7 +60,7 @@ impl<'a> Writer<'a> {
                 wrap(out.bytes(&bytes))
             }
             Type::String { max } => {
-                // Of strings in no encoding that is known, some are no text.
+                // Some strings of unknown encoding are not UTF-8.
                 let text = match value {
                     Value::String(text) => Cow::Borrowed(text.as_bytes()),
                     value => Cow::Owned(self.bytes(ty, value, at)?),
@@ -95,7 +95,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// `expected string<>, found 7`
+    /// Returns the error `expected string<>, found 7`.
     fn mismatch(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Error {
         at.error(format!("expected {}, found {}", spell(self.types, ty), brief(value)))
     }
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
         number.ok_or_else(|| self.mismatch(ty, value, at))
     }
 
-    /// Rounded to the nearest; a number that would become infinite is none.
+    /// Returns the nearest number, or an error if that would be infinite.
     fn single(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Result<f32, Error> {
         let number = self.double(ty, value, at)?;
         let rounded = number as f32;
@@ -156,12 +156,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The elements of an array.
+    /// Returns the elements of an array.
     fn items<'v>(&self, ty: &Type, value: &'v Value, at: &Path<'_>) -> Result<&'v [Value], Error> {
         value.as_array().map(Vec::as_slice).ok_or_else(|| self.mismatch(ty, value, at))
     }
 
-    /// Encodes an item for each of the types, of which those after the first `needed` may be left out.
+    /// Encodes an item for each of the types. Items after the first `needed` may be missing.
     fn each(
         &self,
         types: impl ExactSizeIterator<Item = &'a Type>,
@@ -220,7 +220,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// `other` are the same fields by other names, if there are such.
+    /// Encodes fields. `other` are the same fields under other names, if there are such.
     fn fields(
         &self,
         fields: &'a [Field],
@@ -236,8 +236,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// An object with a member for each field. Optional ones may be left out, and defaulted ones from some
-    /// field on.
+    /// Encodes an object with a member for each field. Optional fields may be missing, and so may trailing
+    /// fields with defaults.
     pub(super) fn named(
         &self,
         fields: &'a [Field],
@@ -255,7 +255,7 @@ impl<'a> Writer<'a> {
                 return Err(at.error(format!("{expected}, found {}", brief(value))));
             }
         };
-        // By its own name, or by the other, unless that is another's own.
+        // A field is found by its own name, or by its other name unless that is another field's own name.
         let is_own = |name: &str| fields.iter().any(|field| field.name == name);
         let member = |index: usize, field: &Field| {
             let by_other = || other.get(index).filter(|other| !is_own(&other.name));
@@ -291,7 +291,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// An array with an element for each field.
+    /// Encodes an array with an element for each field.
     pub(super) fn positional(
         &self,
         fields: &'a [Field],
@@ -368,7 +368,8 @@ impl<'a> Writer<'a> {
         self.fields(&arm.fields, other, content, out, &at)
     }
 
-    /// `[integer, fields]`, the integer none of another variant's; or its name.
+    /// Returns the integer and the fields of `[integer, fields]`. A name may stand for the integer, which
+    /// must belong to no other variant.
     fn default_arm<'v>(
         &self,
         place: u32,
@@ -414,7 +415,7 @@ fn expected(fields: &[Field]) -> String {
     if names.is_empty() { "no fields".into() } else { names.join(", ") }
 }
 
-/// The value in a message: not all of a long one.
+/// Returns the value for a message, shortened if it is long.
 fn brief(value: &Value) -> String {
     match value {
         Value::Array(_) => "an array".into(),
@@ -424,7 +425,7 @@ fn brief(value: &Value) -> String {
     }
 }
 
-/// The integer of a variant; of one that is written unsigned the same bits.
+/// Returns the integer of a variant. A variant that is written as an unsigned number has the same bits.
 fn in_32_bits(number: i64) -> Option<i32> {
     i32::try_from(number).ok().or_else(|| u32::try_from(number).ok().map(u32::cast_signed))
 }
@@ -438,7 +439,7 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// As results show it.
+/// Returns opaque bytes as results show them.
 pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }

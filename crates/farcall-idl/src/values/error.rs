@@ -1,8 +1,8 @@
-//! What is wrong with a value, and where.
+//! Errors about a value, with their place.
 
 use std::fmt;
 
-/// Why JSON is not a value of some type, or bytes are not.
+/// Why JSON is not a value of a type, or bytes are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     path: String,
@@ -10,12 +10,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// Where: `$.entries[3].name`; `$` is the whole.
+    /// The place: `$.entries[3].name`. `$` is the whole value.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What is wrong there.
+    /// The fault.
     pub fn what(&self) -> &str {
         &self.what
     }
@@ -29,21 +29,21 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Of a description that cannot be walked.
+/// Converts the error of a description whose types cannot be examined.
 impl From<farcall_xdr::Error> for Error {
     fn from(why: farcall_xdr::Error) -> Self {
         Path::ROOT.error(why.to_string())
     }
 }
 
-/// Of a type without values: an `.x` file names it, and what declares it is not there.
+/// The message for a type without values, which an `.x` file names but does not declare.
 pub(super) const UNDECLARED: &str = "a value of a type that is declared elsewhere, of which nothing is known";
 
-/// Where a walk stands; put together only once something is wrong.
+/// The place of a walk through a value. Its text is made only for an error.
 pub(super) struct Path<'a> {
     outer: Option<&'a Path<'a>>,
     step: Step<'a>,
-    /// How many steps lead here.
+    /// The number of steps to this place.
     pub(super) depth: usize,
 }
 
@@ -71,12 +71,12 @@ impl<'a> Path<'a> {
         Path { outer: Some(self), step: Step::Index(index), depth: self.depth + 1 }
     }
 
-    /// The same place, one level deeper in the types.
+    /// Returns the same place, one level deeper in the types.
     pub(super) fn inside(&'a self) -> Path<'a> {
         Path { outer: Some(self), step: Step::Whole, depth: self.depth + 1 }
     }
 
-    /// The steps that are left of `steps` after those that lead here; none if `steps` lead elsewhere.
+    /// Returns the remaining steps after those that lead here, or `None` if `steps` lead elsewhere.
     pub(super) fn rest_of<'s>(&self, steps: &'s [WantedStep]) -> Option<&'s [WantedStep]> {
         let rest = self.outer.map_or(Some(steps), |outer| outer.rest_of(steps))?;
         match (&self.step, rest) {

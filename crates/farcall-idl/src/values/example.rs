@@ -8,15 +8,15 @@ use super::error::{Error, Path, UNDECLARED};
 use super::{MAX_DEPTH, decode, encode_arguments};
 use crate::{Interface, Procedure};
 
-/// How many values an example has at most, and how many bytes of opaque data: it is to be read.
+/// The most values of an example, and the most bytes of its opaque data. People read examples.
 const MAX_SIZE: usize = 1 << 16;
 
-/// An object of arguments with which the procedure can be called: zeros, empty strings and lists, first
-/// variants that have an end.
+/// Returns an object of arguments with which the procedure can be called: zeros, empty strings, empty lists,
+/// and the first variants that have finite values.
 ///
 /// # Errors
-/// If there is none: a type is not described, or nests without end, or its shortest value is too long to be
-/// shown.
+/// When there is no example: a type is not described, nests without end, or has no value short enough to
+/// show.
 pub fn example(interface: &Interface, procedure: &Procedure) -> Result<Value, Error> {
     let types = &interface.types;
     let roots: Vec<Type> = procedure.arguments.iter().map(|argument| argument.ty.clone()).collect();
@@ -31,7 +31,7 @@ pub fn example(interface: &Interface, procedure: &Procedure) -> Result<Value, Er
         members.insert(argument.name.clone(), decode(types, &argument.ty, &mut bytes)?);
     }
     let value = Value::Object(members);
-    // The example is encoded before it is shown, because a description may come from anywhere.
+    // The example is checked by encoding it, because a description may come from an untrusted peer.
     encode_arguments(interface, procedure, &value, &mut Encoder::new(&mut Vec::new()))?;
     Ok(value)
 }
@@ -41,16 +41,16 @@ struct Maker<'a> {
     types: &'a Types,
     ranks: Vec<Option<Rank>>,
     bytes: Vec<u8>,
-    /// How many more values and bytes of opaque data there may be.
+    /// How many more values, and bytes of opaque data, the example may have.
     left: usize,
 }
 
 /// How to make a finite value of a type.
 #[derive(Clone, Copy)]
 struct Rank {
-    /// In which round that was found: what its value needs was found before.
+    /// The round that has found the value. The values that it contains were found in earlier rounds.
     round: usize,
-    /// The arm to take, of a union.
+    /// The arm to take, for a union.
     arm: usize,
 }
 
@@ -89,7 +89,7 @@ impl Maker<'_> {
                 let start = self.bytes.len() + 4;
                 self.bytes.resize(start, 0);
                 self.fields(fields, at)?;
-                // No longer than an example may be.
+                // The length of an example is limited.
                 let length = (self.bytes.len() - start) as u32;
                 self.bytes[start - 4..start].copy_from_slice(&length.to_be_bytes());
                 Ok(())
@@ -99,7 +99,7 @@ impl Maker<'_> {
                 let Some(rank) = self.ranks.get(place as usize).copied().flatten() else {
                     return Err(at.error("no value of this type has an end"));
                 };
-                // The first arm shows most, unless it leads back here.
+                // The first arm shows most, unless it contains the union itself.
                 let first = arms.first().is_some_and(|arm| !self.leads_to(arm, place));
                 let arm = &arms[if first { 0 } else { rank.arm }];
                 let is_free = |tag: &i32| !arms.iter().any(|arm| arm.tag == Some(*tag));
@@ -122,7 +122,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Whether a value of an arm may need one of the type at that place.
+    /// Returns whether a value of an arm may contain one of the type at that index.
     fn leads_to(&self, arm: &Arm, place: u32) -> bool {
         let mut waiting: Vec<u32> = arm.fields.iter().flat_map(|field| needed(&field.ty)).collect();
         let mut seen = vec![false; self.types.definitions().len()];
@@ -140,7 +140,7 @@ impl Maker<'_> {
     }
 }
 
-/// Which types have values with an end; rounds go on while they find some.
+/// Finds the types that have finite values, in rounds, until a round finds no further one.
 fn ranks(types: &Types) -> Vec<Option<Rank>> {
     let mut ranks: Vec<Option<Rank>> = vec![None; types.definitions().len()];
     for round in 0..=ranks.len() {
@@ -167,7 +167,7 @@ fn ranks(types: &Types) -> Vec<Option<Rank>> {
     ranks
 }
 
-/// The types of which every value of this one has one.
+/// Returns the types of which every value of this type contains one.
 fn needed(ty: &Type) -> Vec<u32> {
     match ty {
         Type::Named(place) => vec![*place],

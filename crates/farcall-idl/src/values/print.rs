@@ -1,4 +1,4 @@
-//! Values on paper, part by part as they are decoded.
+//! Writes values as JSON text, part by part as they are decoded.
 
 use std::io::{self, Write};
 
@@ -8,22 +8,20 @@ use farcall_xdr::schema::{Type, Types};
 use super::decode::Reader;
 use super::error::{Error, Path};
 
-/// How JSON is written.
+/// The settings of the text.
 #[derive(Clone, Copy)]
 pub struct Layout {
-    /// A line for each part, instead of one for all.
+    /// Whether each part has a line of its own. Otherwise the text is one line.
     pub pretty: bool,
-    /// What becomes of each piece that holds more than printable ASCII, before it is written: it must mean the
-    /// same.
+    /// Escapes a piece that has other characters than printable ASCII. The result must be equivalent JSON.
     pub text: fn(String) -> String,
 }
 
-/// Decodes a value of the type `ty`, of which `bytes` are all, and writes it as JSON part by part: however
-/// many parts it has, it takes no memory but that of its longest text. Nothing is written of what is no such
-/// value.
-///
+/// Decodes a value of the type `ty`, which takes all of `bytes`, and writes it as JSON part by part. Besides
+/// the longest text in the value it needs no memory, however many parts there are. Writes nothing if the
+/// bytes are not such a value.
 /// # Errors
-/// At which byte it is not such a value; inside, what became of writing.
+/// The byte at which the bytes are not a value of the type. The inner result is that of writing.
 pub fn write(
     types: &Types,
     ty: &Type,
@@ -41,11 +39,11 @@ pub fn write(
         true => reader.value(ty, &mut decoder, &Path::ROOT, &mut serde_json::Serializer::pretty(out)),
         false => reader.value(ty, &mut decoder, &Path::ROOT, &mut serde_json::Serializer::new(out)),
     };
-    // It was a value a moment ago.
+    // The bytes have been decoded once already, so they are a value.
     Ok(written.map_err(io::Error::from))
 }
 
-/// Changes text on its way.
+/// Changes text before it is written.
 struct Changed<'w> {
     out: &'w mut dyn Write,
     text: fn(String) -> String,
@@ -55,7 +53,7 @@ impl Write for Changed<'_> {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         match piece.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
             true => self.out.write_all(piece)?,
-            // serde_json writes whole characters.
+            // Serde_json writes whole characters.
             false => {
                 self.out.write_all((self.text)(String::from_utf8_lossy(piece).into_owned()).as_bytes())?
             }

@@ -1,4 +1,4 @@
-//! Whether a part of a value is what somebody asks for: `status=NFS3ERR_STALE`.
+//! Compares a part of a value with what a user expects: `status=NFS3ERR_STALE`.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::decode::{Reader, Watch};
 use super::error::{Error, Path, WantedStep};
 
-/// A path into a value, and what is wished to be there. The path is that of errors, `$.entries[3].name`, with
-/// or without `$.`; a union's discriminant stands under the name that an `.x` file gives it. What is there is
-/// compared as text: a number's digits, `true`, `null`, the name of an enumerator or its integer.
+/// A path into a value, and the expected text. The path has the form of those in errors, `$.entries[3].name`,
+/// with or without `$.`. A union's discriminant has the name that an `.x` file gives it. The part is compared
+/// as text: a number's digits, `true`, `null`, an enumerator's name or its integer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     steps: Vec<WantedStep>,
@@ -23,23 +23,23 @@ pub struct Question {
     text: String,
 }
 
-/// What describes the value that is asked of.
+/// The description of the value that is examined.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The types of the value.
     pub types: &'a Types,
     /// A description of the types with other names, which paths may use too.
     pub also: Option<&'a Types>,
-    /// What discriminants are called, by the place of their union.
+    /// The names of discriminants, by the index of their union.
     pub switches: Option<&'a BTreeMap<u32, String>>,
 }
 
 impl Question {
-    /// Whether it is so of a value of the type `ty`, of which `bytes` are all; nothing if there is no such
-    /// part.
+    /// Returns whether a value of the type `ty`, which takes all of `bytes`, has the expected text at the
+    /// path. Returns `None` if the value has no such part.
     ///
     /// # Errors
-    /// At which byte it is not such a value.
+    /// The byte at which the bytes are not a value of the type.
     pub fn is_so(&self, subject: Subject<'_>, ty: &Type, bytes: &[u8]) -> Result<Option<bool>, Error> {
         subject.types.check(std::slice::from_ref(ty))?;
         let finder = Finder { question: self, subject, found: Cell::new(None) };

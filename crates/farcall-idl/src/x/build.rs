@@ -1,4 +1,4 @@
-//! For build scripts: from an `.x` file to a file of Rust in `OUT_DIR`.
+//! For build scripts: makes a Rust file in `OUT_DIR` of an `.x` file.
 
 use std::path::{Path, PathBuf};
 
@@ -16,53 +16,53 @@ pub struct Build {
     config: Config,
 }
 
-/// Makes `OUT_DIR/NAME.rs` of `NAME.x`, and has cargo run the build script again when a file changes that was
-/// read for it. The path is seen from the directory of `Cargo.toml`. What is wrong with the file is told as
-/// the compiler tells it.
+/// Makes `OUT_DIR/NAME.rs` of `NAME.x`. Cargo runs the build script again when a file changes that was read.
+/// The path is relative to the directory of `Cargo.toml`. Faults of the file are reported in the form of
+/// compiler errors.
 ///
 /// ```no_run
 /// // build.rs
 /// farcall_idl::build("proto/nfs3.x");
 /// ```
 ///
-/// and where it is used, `mod nfs3 { include!(concat!(env!("OUT_DIR"), "/nfs3.rs")); }`.
+/// Include the result by `mod nfs3 { include!(concat!(env!("OUT_DIR"), "/nfs3.rs")); }`.
 pub fn build(path: impl AsRef<Path>) {
     Build::new().compile(path);
 }
 
 impl Build {
-    /// What suits most.
+    /// Returns the default settings.
     pub fn new() -> Build {
         Build::default()
     }
 
-    /// Another directory in which included files are looked for.
+    /// Adds a directory that is searched for included files.
     pub fn include(mut self, directory: impl Into<PathBuf>) -> Build {
         self.options.include_dirs.push(directory.into());
         self
     }
 
-    /// A macro of the preprocessor.
+    /// Defines a macro of the preprocessor.
     pub fn define(mut self, name: impl Into<String>, value: impl Into<String>) -> Build {
         self.options.defines.push((name.into(), value.into()));
         self
     }
 
-    /// As [`Config::asynchronous`].
+    /// Makes the items for `async fn` servers ([`Config::asynchronous`]).
     pub fn asynchronous(mut self) -> Build {
         self.config = self.config.asynchronous();
         self
     }
 
-    /// A type that the file does not declare and for which [`extern_type`](Build::extern_type) gives none: it
-    /// has no values.
+    /// Admits a type that the file does not declare. Unless [`extern_type`](Build::extern_type) gives a Rust
+    /// type, the type has no values.
     pub fn external(mut self, name: impl Into<String>) -> Build {
         self.options.external.push(name.into());
         self
     }
 
-    /// A type that the file does not declare, and the Rust type that stands for it, as
-    /// [`Config::extern_type`] wants it.
+    /// Admits a type that the file does not declare, and sets its Rust type. [`Config::extern_type`] has the
+    /// requirements.
     pub fn extern_type(self, name: impl Into<String>, path: impl Into<String>) -> Build {
         let name = name.into();
         let mut this = self.external(&name);
@@ -70,13 +70,13 @@ impl Build {
         this
     }
 
-    /// As [`Config::farcall`].
+    /// Sets the path of farcall ([`Config::farcall`]).
     pub fn farcall(mut self, path: impl Into<String>) -> Build {
         self.config = self.config.farcall(path);
         self
     }
 
-    /// As [`build`].
+    /// Makes the file as the function [`build`] does.
     pub fn compile(&self, path: impl AsRef<Path>) {
         let path = path.as_ref();
         println!("cargo:rerun-if-changed={}", path.display());

@@ -1,8 +1,10 @@
-//! The strongly connected components of a graph: which nodes contain themselves, and in which order to visit them.
+//! The strongly connected components of a graph: which nodes contain themselves, and in which order to visit
+//! them.
 
 /// The strongly connected components of a graph, by Tarjan's algorithm.
 pub struct Components {
-    /// The number of each node's component. A component has a smaller number than those that refer to it.
+    /// The number of each node's component. A component has a smaller number than the components that refer
+    /// to it.
     pub of: Vec<usize>,
     /// The number of nodes in each component.
     sizes: Vec<usize>,
@@ -20,8 +22,8 @@ impl Components {
         let (mut order, mut low) = (vec![NEW; edges.len()], vec![0; edges.len()]);
         let (mut open, mut next) = (Vec::new(), 0);
         for root in 0..edges.len() {
-            // The path to the present node, each node with the number of its edges that have been followed.
-            // There is no recursion, because a file may be long.
+            // The path to the present node. Each node has the number of its edges that were followed. There
+            // is no recursion, because a file may declare long chains of types.
             let mut path = if order[root] == NEW { vec![(root, 0)] } else { Vec::new() };
             while let Some((node, followed)) = path.pop() {
                 if followed == 0 {
@@ -58,19 +60,20 @@ impl Components {
         self.sizes.push(members.len());
     }
 
-    /// All nodes, each after those that it refers to. The order within a component is that of their numbers.
+    /// Returns all nodes, each after the nodes that it refers to. Within a component they are in the order of
+    /// their numbers.
     pub fn inner_first(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.of.len()).collect();
         order.sort_by_key(|node| self.of[*node]);
         order
     }
 
-    /// Whether a path leads from the node back to it.
+    /// Returns whether a path leads from the node back to it.
     pub fn is_cyclic(&self, node: usize, edges: &[Vec<usize>]) -> bool {
         self.sizes[self.of[node]] > 1 || edges[node].contains(&node)
     }
 
-    /// A node from which a path visits more than `depth` nodes.
+    /// Returns a node from which a path visits more than `depth` nodes.
     pub fn deeper_than(&self, depth: usize) -> Option<usize> {
         (0..self.of.len()).find(|node| self.heights[self.of[*node]] > depth)
     }

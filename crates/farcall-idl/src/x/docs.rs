@@ -1,6 +1,6 @@
-//! From comments to documentation: without their marks, and harmless as Markdown.
+//! Turns comments into documentation: without comment marks, and escaped as Markdown.
 
-/// What the comments say, one after the other as they stand in the file.
+/// Returns the text of the comments, in the order of the file.
 pub(super) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
     let mut lines: Vec<String> = comments.into_iter().flat_map(bare).collect();
     let said = |line: &String| line.chars().any(char::is_alphanumeric);
@@ -12,7 +12,7 @@ pub(super) fn clean<'a>(comments: impl IntoIterator<Item = &'a str>) -> String {
     if lines.iter().any(|line| is_laid_out(line)) { fenced(&lines) } else { escaped(&lines) }
 }
 
-/// The lines of a comment without what only marks it as one.
+/// Returns the lines of a comment without its marks.
 fn bare(comment: &str) -> Vec<String> {
     let inner = match comment.strip_prefix("//") {
         Some(rest) => rest.trim_start_matches(['/', '!']),
@@ -20,7 +20,7 @@ fn bare(comment: &str) -> Vec<String> {
     };
     let mut lines: Vec<String> =
         inner.lines().enumerate().map(|(place, line)| bare_line(place, line)).collect();
-    // The first begins after the mark, not where the others do.
+    // The first line begins after the mark, not in the column of the other lines.
     let margin = |line: &String| line.len() - line.trim_start().len();
     let least = lines.iter().skip(1).filter(|line| !line.is_empty()).map(margin).min().unwrap_or(0);
     for line in lines.iter_mut().skip(1) {
@@ -38,7 +38,7 @@ fn bare_line(place: usize, line: &str) -> String {
         _ => line.as_str(),
     };
     let line = line.trim_end();
-    // What frames a heading says nothing.
+    // Lines that only frame a heading are dropped.
     if line.chars().any(char::is_alphanumeric) || line.trim().len() < 3 {
         line.to_owned()
     } else {
@@ -46,18 +46,19 @@ fn bare_line(place: usize, line: &str) -> String {
     }
 }
 
-/// Whether the place of the words matters: a table, a drawing, a piece of code.
+/// Returns whether the layout matters: a table, a drawing, a piece of code.
 fn is_laid_out(line: &str) -> bool {
     line.starts_with("    ") || line.trim().contains("    ")
 }
 
-/// As it stands, between fences: nothing in it is Markdown, and nothing is tried as an example.
+/// Puts the text between fences, so that it is no Markdown and no documentation test.
 fn fenced(lines: &[&str]) -> String {
     let inner: Vec<String> = lines.iter().map(|line| line.replace("```", "'''")).collect();
     format!("```text\n{}\n```", inner.join("\n"))
 }
 
-/// As a paragraph: what Markdown would take for a link, a tag, a heading or code stands for itself.
+/// Returns the text as a paragraph, with escapes for what Markdown would take for a link, a tag, a heading or
+/// code.
 fn escaped(lines: &[&str]) -> String {
     let mut out = Vec::new();
     for line in lines {

@@ -1,5 +1,5 @@
-//! From an interface that was written in Rust to a tree, so that it can be printed as an `.x` file: rpcgen makes
-//! C stubs of it, and other programs read the language.
+//! Makes a tree of an interface that was written in Rust, to print it as an `.x` file: rpcgen makes C stubs
+//! of that file, and other programs read the language.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,18 @@ use super::print;
 use super::tree::*;
 use crate::Interface;
 
-/// Words that are no names in C++, besides those of C.
+/// Words that are no names in C++, besides the keywords of C.
 const CPP_KEYWORDS: &str = "class delete namespace new this virtual";
 
-/// The most types that one is looked into, to see whether its values have bytes. A description may be a peer's.
+/// The most types that are examined to see whether a type's values have bytes. A description may come from a
+/// peer.
 const MAX_DEPTH: usize = 64;
 
-/// The `.x` file of an interface: its types, and one version of one program.
+/// Returns the `.x` file of an interface: its types, and one version of one program.
 ///
-/// Wire forms are kept, names as far as C allows: what stands under a type in Rust is `Type_name` here,
-/// procedures are `INTERFACE_NAME`. A declared exception has no place in an `.x` file and is mentioned only;
-/// an extensible struct is opaque data.
+/// The wire forms are kept, and so are names as far as C allows. A name within a type in Rust becomes
+/// `Type_name`, and procedures become `INTERFACE_NAME`. A declared exception has no form in an `.x` file, so
+/// only a comment mentions it. An extensible struct becomes opaque data.
 ///
 /// ```
 /// use farcall_idl::{Interface, to_x};
@@ -33,8 +34,8 @@ const MAX_DEPTH: usize = 64;
 /// ```
 ///
 /// # Errors
-/// If the interface needs a type of which it says nothing, because an `.x` file left it to be declared
-/// elsewhere; or if the language, or the C that rpcgen makes, has no form for something.
+/// When the interface needs a type that an `.x` file left to be declared elsewhere, or when the language, or
+/// the C that rpcgen makes, has no form for something.
 pub fn to_x(interface: &Interface, program: u32, version: u32) -> Result<String, Refused> {
     let mut maker = Maker {
         types: &interface.types,
@@ -64,9 +65,9 @@ pub fn to_x(interface: &Interface, program: u32, version: u32) -> Result<String,
 
 struct Maker<'t> {
     types: &'t Types,
-    /// The names of the interface's definitions, by place.
+    /// The names of the interface's definitions, by index.
     names: Vec<String>,
-    /// The names that types and enumerators have.
+    /// The names of types and enumerators that are taken.
     taken: BTreeSet<String>,
     /// Definitions of types that have no name in Rust. They follow those of the interface.
     added: Vec<Definition>,
@@ -94,8 +95,8 @@ impl Maker<'_> {
         Definition { named: named(name, &docs), namespace: Vec::new(), body }
     }
 
-    /// Whether nothing is known of a type but its name. Such a type is a struct of one field, of a union without
-    /// variants.
+    /// Returns whether only the name of a type is known. Such a type is a struct whose only field is a union
+    /// without variants.
     fn is_foreign(&self, body: &schema::Body) -> bool {
         match body {
             schema::Body::Struct { fields, .. } => match fields.as_slice() {
@@ -108,8 +109,8 @@ impl Maker<'_> {
         }
     }
 
-    /// A struct of the fields that have bytes. rpcgen has no struct without fields; opaque data of no bytes
-    /// crosses in the same form.
+    /// Returns a struct of the fields that have bytes. rpcgen has no struct without fields; opaque data of
+    /// length 0 has the same wire form.
     fn structure(&mut self, around: &str, fields: &[schema::Field]) -> Body {
         let mut taken = BTreeSet::new();
         let mut kept = Vec::new();
@@ -126,7 +127,7 @@ impl Maker<'_> {
         if kept.is_empty() { Body::Alias(Declared::Opaque { size: 0 }) } else { Body::Struct(kept) }
     }
 
-    /// Whether values of the type have no bytes.
+    /// Returns whether values of the type have no bytes.
     fn is_void(&self, ty: &schema::Type, depth: usize) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         match ty {
@@ -143,8 +144,9 @@ impl Maker<'_> {
         }
     }
 
-    /// Enumerators are known everywhere in C, so the type's name is part of theirs. An enumeration that admits
-    /// other values is a number, and its enumerators are constants.
+    /// Makes the definition of an enumeration. In C, enumerators are global, so their names begin with the
+    /// type's. An enumeration that admits other values becomes a number, and its enumerators become
+    /// constants.
     fn enumeration(&mut self, name: &str, arms: &[schema::Arm]) -> Body {
         let enumerator = |arm: &schema::Arm| {
             let named = named(self.claim(&format!("{name}_{}", identifier(&arm.name))), &arm.docs);
@@ -196,8 +198,8 @@ impl Maker<'_> {
         Body::Union(union)
     }
 
-    /// How a field of the type is declared. A part that the language cannot declare in place gets a name, made of
-    /// `around`.
+    /// Returns the declaration of a field of the type. A part that the language cannot declare in place gets
+    /// a name, derived from `around`.
     fn declared(&mut self, around: &str, ty: &schema::Type) -> Declared {
         match ty {
             schema::Type::Opaque { size } => Declared::Opaque { size: *size },
@@ -224,7 +226,7 @@ impl Maker<'_> {
         }
     }
 
-    /// A type that has a name; a definition is added for one that has none.
+    /// Returns a type that has a name. Adds a definition for a type that has none.
     fn named_type(&mut self, around: &str, ty: &schema::Type) -> Type {
         if let Some((scalar, ..)) = SCALARS.iter().find(|(_, wire, _)| wire == ty) {
             return scalar.clone();
@@ -234,7 +236,7 @@ impl Maker<'_> {
             schema::Type::Named(place) if (*place as usize) < self.names.len() => {
                 return Type::Defined(*place as usize);
             }
-            // No description that was checked refers to a definition that is not there.
+            // A checked description refers only to definitions that it has.
             schema::Type::Named(place) => return Type::Foreign(place.to_string()),
             schema::Type::Tuple(parts) => {
                 let part = |(index, ty): (usize, &schema::Type)| {
@@ -254,7 +256,7 @@ impl Maker<'_> {
             schema::Type::Void => Type::Void,
             result => self.named_type(&format!("{around}_result"), result),
         };
-        // Named arguments would meet types of the same name in C.
+        // In C, the names of arguments could collide with types.
         let arguments = procedure.arguments.iter().map(|argument| {
             let around = format!("{around}_{}", identifier(&argument.name));
             Argument { name: None, declared: Declared::One(self.named_type(&around, &argument.ty)) }
@@ -280,7 +282,7 @@ impl Maker<'_> {
         Type::Defined(self.names.len() + self.added.len() - 1)
     }
 
-    /// A name that no other type and no enumerator has.
+    /// Returns a name that no other type and no enumerator has.
     fn claim(&mut self, wanted: &str) -> String {
         free(wanted, &mut self.taken)
     }
@@ -291,7 +293,7 @@ fn named(name: String, docs: &str) -> Named {
     Named { name, docs }
 }
 
-/// Takes a name that C admits and that is not taken: `wanted`, or that with a number.
+/// Takes a name that C admits and that is free: `wanted`, or `wanted` with a number.
 fn free(wanted: &str, taken: &mut BTreeSet<String>) -> String {
     let is_reserved = |name: &str| {
         print::is_keyword(name) || print::is_routine(name) || CPP_KEYWORDS.split(' ').any(|word| word == name)
@@ -303,7 +305,7 @@ fn free(wanted: &str, taken: &mut BTreeSet<String>) -> String {
     name
 }
 
-/// As C takes it: letters, digits and `_`.
+/// Replaces all characters that C does not allow in names by `_`.
 fn identifier(name: &str) -> String {
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     match name.trim_matches('_') {

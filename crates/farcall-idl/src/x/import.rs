@@ -1,8 +1,8 @@
-//! A file as a whole: what it says itself, and what it takes from elsewhere without including it.
+//! Reads a file as a whole: its own text, and the files that it needs without including them.
 //!
-//! `%#include "other.h"` tells C where types come from; where an `other.x` is at hand, that header is made of
-//! it, and so its types are known. Such a file, and the headers of RPC itself (`prelude.x`), only lend: what
-//! is not used is not kept, what is wrong in them is not told, and what the file says itself goes before.
+//! `%#include "other.h"` tells C where types come from. If there is an `other.x`, rpcgen makes that header of
+//! it, so its types are known. Such files, and RPC's own headers (`prelude.x`), are auxiliary: only what the
+//! file uses of them is kept, their faults are not reported, and the file's own declarations take precedence.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use super::{Options, names, parse};
 use crate::text::diagnostic::Diagnostics;
 use crate::text::source::Sources;
 
-/// How many files may lend.
+/// The most auxiliary files.
 const MAX_IMPORTS: usize = 64;
 
 const PRELUDE: &str = include_str!("prelude.x");
 
-/// Reads the text at that place of `sources`, and what it needs.
+/// Reads the text at that index of `sources`, and the files that it needs.
 pub(super) fn read_whole(
     mut sources: Sources,
     file: u32,
@@ -31,31 +31,32 @@ pub(super) fn read_whole(
     let own = parse::parse(&mut preprocessor, &mut syntax)?;
     let Preprocessor { numbers, imports, .. } = preprocessor;
 
-    let lent_numbers = HashMap::new();
-    let mut imported = Imported { sources, lent_numbers, options, seen: HashSet::new(), wanted: Vec::new() };
+    let imported_numbers = HashMap::new();
+    let mut imported =
+        Imported { sources, imported_numbers, options, seen: HashSet::new(), wanted: Vec::new() };
     imported.want(file, &imports);
     while let Some(path) = imported.wanted.pop() {
-        imported.borrow(&path, None, &mut syntax);
+        imported.add_declarations(&path, None, &mut syntax);
     }
-    imported.borrow(Path::new("prelude.x"), Some(PRELUDE), &mut syntax);
+    imported.add_declarations(Path::new("prelude.x"), Some(PRELUDE), &mut syntax);
 
     names::give(&mut syntax);
     let mut specification =
-        resolve(&imported.sources, &syntax, own, [&numbers, &imported.lent_numbers], &options.external)?;
+        resolve(&imported.sources, &syntax, own, [&numbers, &imported.imported_numbers], &options.external)?;
     specification.files = imported.sources.files;
     Ok(specification)
 }
 
 struct Imported<'o> {
     sources: Sources,
-    lent_numbers: HashMap<String, Number>,
+    imported_numbers: HashMap<String, Number>,
     options: &'o Options,
     seen: HashSet<PathBuf>,
     wanted: Vec<PathBuf>,
 }
 
 impl Imported<'_> {
-    /// Looks for what `names` could be made of, seen from that file.
+    /// Looks for the `.x` files of which the headers `names` could be made, seen from that file.
     fn want(&mut self, from: u32, names: &[String]) {
         self.seen.insert(PathBuf::from(&self.sources.get(from).name));
         for name in names {
@@ -73,8 +74,8 @@ impl Imported<'_> {
         }
     }
 
-    /// Adds what a file says, if it can be read.
-    fn borrow(&mut self, path: &Path, text: Option<&str>, syntax: &mut Syntax) {
+    /// Adds the declarations of a file, if it can be read.
+    fn add_declarations(&mut self, path: &Path, text: Option<&str>, syntax: &mut Syntax) {
         let file = match text {
             Some(text) => self.sources.add(path, text, None),
             None => self.sources.read(path, None),
@@ -92,7 +93,7 @@ impl Imported<'_> {
             return;
         }
         for (name, number) in numbers {
-            self.lent_numbers.entry(name).or_insert(number);
+            self.imported_numbers.entry(name).or_insert(number);
         }
         self.want(file, &imports);
     }

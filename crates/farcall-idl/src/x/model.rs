@@ -1,5 +1,5 @@
-//! From a plan to the model that tools call by: what the generated Rust would describe, without a compiler
-//! between.
+//! Makes the model by which tools call from a plan: the description that the generated Rust would give,
+//! without compiling it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::plan::{Discriminant, Item, Kind, Member, Named, Plan, Shape, Trait, V
 use super::tree;
 use crate::{Argument, Interface, Procedure};
 
-/// One version of a program, described.
+/// The description of one version of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// The program, as the file spells it.
@@ -21,18 +21,18 @@ pub struct Version {
     pub program: u32,
     /// The version's number.
     pub version: u32,
-    /// As the file spells them, the procedures of `interface` in their order.
+    /// The procedures of `interface` in their order, as the file spells their names.
     pub procedure_names: Vec<String>,
-    /// What the generated trait gives as `interface()`.
+    /// The description that the generated trait returns as `interface()`.
     pub interface: Interface,
-    /// The interface with all names as the file spells them, for values in JSON. Types stand in the places
-    /// that they have in `interface`.
+    /// The interface with all names as the file spells them, for values in JSON. Types have the same index as
+    /// in `interface`.
     pub spelled: Interface,
-    /// What the file calls the discriminants of unions: by the place of the type.
+    /// The file's names of the discriminants of unions, by the index of the type.
     pub switches: BTreeMap<u32, String>,
 }
 
-/// Whose names a description has.
+/// The source of a description's names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
     Rust,
@@ -49,12 +49,12 @@ impl Names {
     }
 }
 
-/// All types of a file, described: also those that no procedure mentions.
+/// The description of all types of a file, including those that no procedure mentions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// What the types refer to.
+    /// The named types to which the types refer.
     pub types: Types,
-    /// Each definition, as the file spells it, and its wire type.
+    /// Each definition, as the file spells it, with its wire type.
     pub named: Vec<(String, Type)>,
 }
 
@@ -117,7 +117,7 @@ fn interface(plan: &Plan, version: &Trait, names: Names, switches: &mut BTreeMap
     interface
 }
 
-/// In the order in which derived descriptions enter them: a type before its parts. The plan bounds the depth.
+/// Adds types in the order of derived descriptions: a type before its parts. The plan bounds the depth.
 fn wire(plan: &Plan, names: Names, shape: &Shape, types: &mut Types) -> Type {
     match shape {
         Shape::Scalar(ty) => scalar(ty),
@@ -186,7 +186,7 @@ fn item(plan: &Plan, names: Names, index: usize, types: &mut Types) -> Type {
     ty
 }
 
-/// The names of an enumeration's values.
+/// Returns the names of an enumeration's values.
 fn enumerators(plan: &Plan, names: Names, item: usize) -> Vec<(i32, String)> {
     let Kind::Enumeration(enumerators) = &plan.items[item].kind else { return Vec::new() };
     enumerators
@@ -200,7 +200,7 @@ fn structure(fields: Vec<schema::Field>) -> schema::Body {
     schema::Body::Struct { fields, extensible: false }
 }
 
-/// The wire type of a scalar; `void` of a type that is none.
+/// Returns the wire type of a scalar, or `void` for other types.
 fn scalar(ty: &tree::Type) -> Type {
     match ty {
         tree::Type::Quadruple => Type::Opaque { size: 16 },

@@ -1,13 +1,13 @@
-//! Names for types that were declared in line: made of those around them.
+//! Names types that were declared in line, after the declarations that contain them.
 
 use std::collections::HashMap;
 
 use super::syntax::*;
 
-/// A made name may be so long; then it begins anew with the field's alone.
+/// The bytes that such a name must stay below. Otherwise the type is named after the field alone.
 const MAX_LENGTH: usize = 255;
 
-/// Gives each type that has no name one that no other has: `around_field`, and a number after it if need be.
+/// Gives each unnamed type a unique name: `around_field`, with a number if necessary.
 pub(super) fn give(syntax: &mut Syntax) {
     let mut names =
         Names { given: syntax.types.iter().map(|item| ((item.scope, item.name.text.clone()), 1)).collect() };
@@ -16,7 +16,7 @@ pub(super) fn give(syntax: &mut Syntax) {
             names.name(syntax, declared_in, &around, &role);
         }
     }
-    // What is declared within another ends before it: here the outer ones come first.
+    // A type that is declared within another ends before it. Here the outer types come first.
     for place in (0..syntax.types.len()).rev() {
         let around = syntax.types[place].name.text.clone();
         for (field, declared_in) in inner(&syntax.types[place].body) {
@@ -50,7 +50,7 @@ impl Names {
     }
 }
 
-/// The types that are declared in a type, and as what.
+/// Returns the types that are declared in a type, each with its name there.
 fn inner(body: &BodyItem) -> Vec<(String, usize)> {
     let called = |declaration: &Declaration| {
         let Specifier::Inline(place) = declaration.specifier else { return None };
@@ -58,7 +58,7 @@ fn inner(body: &BodyItem) -> Vec<(String, usize)> {
     };
     match body {
         BodyItem::Enum(_) => Vec::new(),
-        // It is what the alias is made of; that one has the name.
+        // An alias has the name of the type that is declared in it.
         BodyItem::Alias(declaration) => {
             called(declaration).map(|(_, place)| ("item".to_owned(), place)).into_iter().collect()
         }
@@ -71,7 +71,7 @@ fn inner(body: &BodyItem) -> Vec<(String, usize)> {
     }
 }
 
-/// The types that are declared in a program's procedures.
+/// Returns the types that are declared in a program's procedures.
 fn procedures(program: &ProgramItem) -> Vec<(String, String, usize)> {
     let mut found = Vec::new();
     for procedure in program.versions.iter().flat_map(|version| &version.procedures) {

@@ -1,11 +1,11 @@
-//! From tokens to what the file says (RFC 4506 section 6.3, RFC 5531 section 12.3, and what `rpcgen` and
-//! others take besides).
+//! Parses tokens into declarations (RFC 4506 section 6.3, RFC 5531 section 12.3, and the extensions of
+//! `rpcgen` and other compilers).
 //!
-//! Recursive, but only where types or namespaces are declared within each other, and that is limited.
+//! The parser recurses only where types or namespaces are declared within each other. That depth is limited.
 
+mod c_lines;
 mod comments;
 mod declaration;
-mod lent;
 mod program;
 
 use self::comments::Comments;
@@ -15,25 +15,25 @@ use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Token, unquoted};
 use crate::text::source::Span;
 
-/// How deep types, namespaces and expressions may nest.
+/// The most levels by which types, namespaces and expressions may nest.
 const MAX_DEPTH: u32 = 64;
-/// How many things one run may declare: constants, types, fields, enumerators, procedures.
+/// The most declarations of one run: constants, types, fields, enumerators, procedures.
 const MAX_DECLARED: usize = 1 << 18;
-/// How many namespaces there may be, …
+/// The most namespaces.
 const MAX_SCOPES: usize = 1 << 10;
-/// … and how many within each other.
+/// The most namespaces within each other.
 const MAX_SCOPES_DEEP: usize = 16;
-/// How long a name may be.
+/// The most bytes of a name.
 const MAX_NAME: usize = 1024;
 
 type Parsed<T> = Result<T, Diagnostic>;
 
-/// All that is left of the preprocessor's tokens, and what they say.
+/// Parses the preprocessor's remaining tokens.
 pub(super) struct Parser<'p, 'o> {
     preprocessor: &'p mut Preprocessor<'o>,
     /// The next token.
     token: Token,
-    /// Where the one before it ended.
+    /// The end of the previous token.
     before: Span,
     comments: Comments,
     syntax: &'p mut Syntax,
@@ -42,10 +42,10 @@ pub(super) struct Parser<'p, 'o> {
     declared: usize,
 }
 
-/// Reads all that the preprocessor has, and adds what it says to `syntax`. Gives how much of that is then the
-/// files' own.
+/// Parses all tokens of the preprocessor, and adds the declarations to `syntax`. Returns how much of `syntax`
+/// then belongs to the file itself.
 pub(super) fn parse(preprocessor: &mut Preprocessor, syntax: &mut Syntax) -> Parsed<Own> {
-    // Before the first token there is none: no comment stands beside it.
+    // The first token has no token before it, so no comment belongs to one.
     let nowhere = Span { file: u32::MAX, start: 0, end: 0 };
     let mut parser = Parser {
         preprocessor,
@@ -63,7 +63,7 @@ pub(super) fn parse(preprocessor: &mut Preprocessor, syntax: &mut Syntax) -> Par
     }
     let Syntax { constants, types, programs, .. } = &parser.syntax;
     let own = Own { constants: constants.len(), types: types.len(), programs: programs.len() };
-    parser.lent()?;
+    parser.c_lines()?;
     Ok(own)
 }
 
@@ -79,8 +79,7 @@ impl Parser<'_, '_> {
             "enum" | "struct" | "union" => self.tagged(docs),
             "program" => self.program(docs),
             "namespace" => self.namespace(),
-            // Of a dialect: in which package of another language it shall be, what it needs, what shall be
-            // public.
+            // In some dialects: the package in another language, the file's requirements, and what is public.
             "package" | "pragma" | "import" | "using" => self.directive(),
             _ => {
                 let what = "a definition should begin here: `const`, `typedef`, `enum`, `struct`, `union` or `program`";
@@ -89,7 +88,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// `const NAME = value;`
+    /// Parses `const NAME = value;`.
     fn constant(&mut self, docs: String) -> Parsed<()> {
         self.advance()?;
         let mut name = self.name("the constant's name", docs)?;
@@ -104,11 +103,11 @@ impl Parser<'_, '_> {
         };
         self.end(&mut name.docs)?;
         self.count()?;
-        self.syntax.constants.push(ConstantItem { lent: false, name, scope: self.scope, value });
+        self.syntax.constants.push(ConstantItem { is_implied: false, name, scope: self.scope, value });
         Ok(())
     }
 
-    /// `typedef T name;`, or of a type that is declared in it.
+    /// Parses `typedef T name;`, where `T` may be declared in place.
     fn alias(&mut self, docs: String) -> Parsed<()> {
         self.advance()?;
         let before = self.syntax.types.len();
@@ -116,7 +115,7 @@ impl Parser<'_, '_> {
         declaration.name.docs = docs;
         self.named(&declaration)?;
         self.end(&mut declaration.name.docs)?;
-        // `typedef struct { … } name;` gives the struct that name.
+        // `typedef struct { … } name;` names the struct.
         if let (Specifier::Inline(place), Shape::One) = (&declaration.specifier, &declaration.shape)
             && *place >= before
             && self.syntax.types[*place].name.text.is_empty()
@@ -128,11 +127,11 @@ impl Parser<'_, '_> {
         self.push(name, BodyItem::Alias(declaration)).map(drop)
     }
 
-    /// `enum NAME { … };` and its like.
+    /// Parses `enum NAME { … };`, `struct` and `union`.
     fn tagged(&mut self, docs: String) -> Parsed<()> {
         let keyword = self.word().to_owned();
         self.advance()?;
-        // The dialect of erpcgen: `struct *name { … };` is a pointer to such.
+        // In erpcgen's dialect, `struct *name { … };` is a pointer to the struct.
         let optional = keyword == "struct" && self.takes(b'*')?;
         let name = self.name("the type's name", docs)?;
         if keyword == "struct" && self.takes(b';')? {
@@ -156,7 +155,7 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// `namespace a { … }`, `namespace a::b { … }`.
+    /// Parses `namespace a { … }` and `namespace a::b { … }`.
     fn namespace(&mut self) -> Parsed<()> {
         self.advance()?;
         let path = self.path()?;
@@ -202,7 +201,7 @@ impl Parser<'_, '_> {
             .count()
     }
 
-    /// To the next `;`; of `import "file";` the file is noted.
+    /// Skips to the next `;`. Notes the file of `import "file";`.
     fn directive(&mut self) -> Parsed<()> {
         let import = self.word() == "import";
         while !self.takes(b';')? {
@@ -219,14 +218,14 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// A constant expression; numbers and names mostly.
+    /// Parses a constant expression, usually a number or a name.
     fn amount(&mut self) -> Parsed<Amount> {
         let start = self.token.at;
         let expression = self.expression()?;
         Ok(Amount { expression, at: start.to(self.before) })
     }
 
-    /// The next type's place, once it is declared.
+    /// Adds a declared type, and returns its index.
     fn push(&mut self, name: Name, body: BodyItem) -> Parsed<usize> {
         self.count()?;
         self.syntax.types.push(TypeItem { name, scope: self.scope, body });
@@ -251,7 +250,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// `;`, and the comment after it.
+    /// Takes `;`, and the comment after it.
     fn end(&mut self, docs: &mut String) -> Parsed<()> {
         self.trailing_docs(docs);
         self.expect(b';')?;
@@ -259,7 +258,7 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// To the next token that is not a comment.
+    /// Moves to the next token that is not a comment.
     fn advance(&mut self) -> Parsed<()> {
         self.before = self.token.at;
         self.comments.begin(self.before);
@@ -273,22 +272,22 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// The next token's characters.
+    /// Returns the next token's characters.
     fn text(&self) -> &str {
         self.preprocessor.sources.text(self.token.text)
     }
 
-    /// The next token if it is a word; else nothing.
+    /// Returns the next token if it is a word.
     fn word(&self) -> &str {
         if self.token.kind == Kind::Word { self.text() } else { "" }
     }
 
-    /// Whether the next token is this mark.
+    /// Returns whether the next token is this mark.
     fn at(&self, mark: u8) -> bool {
         self.token.kind == Kind::Mark(mark)
     }
 
-    /// Passes over this mark, if it comes next.
+    /// Skips this mark if it comes next. Returns whether it did.
     fn takes(&mut self, mark: u8) -> Parsed<bool> {
         let found = self.at(mark);
         if found {
@@ -307,12 +306,12 @@ impl Parser<'_, '_> {
         if self.token.kind == Kind::Stray || before.file != at.file || line(before.end) == line(at.start) {
             return Err(self.wrong(what));
         }
-        // Who forgets it forgets it at the end of the line.
+        // A missing `;` is reported at the end of the line that lacks it.
         let end = Span { start: before.end, ..before };
         Err(Diagnostic::new(sources, end, what))
     }
 
-    /// A name that is declared.
+    /// Parses a name that is declared.
     fn name(&mut self, what: &str, docs: String) -> Parsed<Name> {
         if self.token.kind != Kind::Word {
             return Err(self.wrong(format!("{what} should stand here")));
@@ -325,12 +324,12 @@ impl Parser<'_, '_> {
         Ok(name)
     }
 
-    /// Refuses what stands at `at`.
+    /// Returns a fault at `at`.
     fn refuse<T>(&self, at: Span, why: impl Into<String>) -> Parsed<T> {
         Err(Diagnostic::new(self.preprocessor.sources, at, why))
     }
 
-    /// Says what is wrong with the next token.
+    /// Returns a fault at the next token.
     fn wrong(&self, what: impl Into<String>) -> Diagnostic {
         let sources = &*self.preprocessor.sources;
         let what = match (self.token.kind, sources.text(self.token.text)) {

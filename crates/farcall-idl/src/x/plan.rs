@@ -1,5 +1,5 @@
-//! What becomes of an `.x` file's types in Rust: names, lists, boxes; decided once, for the generator and the
-//! model.
+//! Decides how an `.x` file's types look in Rust: names, lists, boxes. The generator and the model use the
+//! same plan.
 
 mod boxes;
 mod docs;
@@ -18,34 +18,34 @@ pub use boxes::shapes;
 pub use graph::stripped;
 pub use traits::{Method, Trait, by_value};
 
-/// How deep types may refer to one another: what is recursive over them, rustc's own searches among it, ends.
+/// The most types on a path of references. It bounds recursion over types here and in rustc.
 const MAX_DEPTH: usize = 100;
 
-/// What becomes of a whole file.
+/// The plan of a whole file.
 pub struct Plan {
-    /// Name, documentation and value.
+    /// The constants: name, documentation and value.
     pub constants: Vec<(String, String, tree::Value)>,
-    /// One for each definition of the tree, in its order; then those of foreign types.
+    /// One item for each definition of the tree, in its order, then one for each foreign type.
     pub items: Vec<Item>,
-    /// One for each version of each program.
+    /// One trait for each version of each program.
     pub traits: Vec<Trait>,
-    /// The enumerations that say why there is no result.
+    /// The enumerations that are used as error codes.
     pub reasons: BTreeSet<usize>,
-    /// Of each definition of the tree, what its name alone stands for.
+    /// The type that each definition of the tree stands for by its name alone.
     pub alone: Vec<Shape>,
 }
 
-/// What something is called, and what is said of it.
+/// The name and the documentation of something.
 pub struct Named {
-    /// In Rust.
+    /// The name in Rust.
     pub name: String,
-    /// As the file has it.
+    /// The name in the file.
     pub spelled: String,
     pub docs: String,
 }
 
 impl Named {
-    /// A name in a scope, in the form that `case` gives it.
+    /// Takes a name in a scope, in the form that `case` produces.
     fn new(scope: &mut Scope, case: fn(&str) -> String, named: &tree::Named) -> Named {
         let tree::Named { name, docs } = named;
         Named { name: scope.claim(&case(name), name), spelled: name.clone(), docs: docs::clean(docs) }
@@ -59,22 +59,23 @@ pub struct Item {
 }
 
 pub enum Kind {
-    /// Another name for it.
+    /// Another name for a type.
     Alias(Shape),
-    /// Another name for a type that contains it, which no alias can be: a struct of one field without name.
+    /// Another name for a type that contains it. No alias can do that, so it is a struct of one unnamed
+    /// field.
     Newtype(Shape),
     Enumeration(Vec<Enumerator>),
     Struct(Vec<Member>),
     Union(Union),
-    /// Declared elsewhere: there, if that was said.
+    /// A type that is declared elsewhere, with its Rust type if the user has given one.
     Foreign(Option<String>),
 }
 
-/// A variant without fields; or, of a value that stood before, a second name for it.
+/// A variant without fields, or a second name for the value of an earlier variant.
 pub struct Enumerator {
     pub named: Named,
     pub value: i32,
-    /// The variant of the same value.
+    /// The variant with the same value.
     pub alias_of: Option<usize>,
 }
 
@@ -85,11 +86,11 @@ pub struct Member {
 
 pub struct Union {
     pub discriminant: Discriminant,
-    /// What the file calls the discriminant.
+    /// The file's name of the discriminant.
     pub switch: String,
-    /// The variant of all other values, if there is one, comes last.
+    /// The variants. A variant for all other values comes last.
     pub variants: Vec<Variant>,
-    /// Whether it is a result or the reason why there is none: the variant of the result.
+    /// The index of the variant of the result, if the union is a result or an error code.
     pub status: Option<usize>,
 }
 
@@ -98,16 +99,16 @@ pub enum Discriminant {
     Bool,
     I32,
     U32,
-    /// The item.
+    /// The index of the item.
     Enumeration(usize),
 }
 
 /// A variant of a union.
 pub struct Variant {
     pub named: Named,
-    /// What selects it; none for the variant of all other values.
+    /// The value that selects the variant; `None` for the variant of all other values.
     pub label: Option<Label>,
-    /// What there is besides the discriminant.
+    /// The content besides the discriminant.
     pub shape: Option<Shape>,
 }
 
@@ -118,16 +119,16 @@ pub struct Label {
     pub enumerator: Option<usize>,
 }
 
-/// A Rust type, and how it crosses.
+/// A Rust type, and its wire form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A number, `bool`, or nothing.
     Scalar(tree::Type),
     /// An item.
     Named(usize),
-    /// A list's first node and the others, where that stands by itself.
+    /// The first node of a linked list with the nodes after it, where the node is not optional.
     Linked(usize),
-    /// A list, from a pointer to its first node.
+    /// A linked list, from a pointer to its first node.
     Chain(usize),
     Boxed(Box<Shape>),
     Optional(Box<Shape>),
@@ -138,7 +139,7 @@ pub enum Shape {
     String(u32),
 }
 
-/// Why nothing can be made of a tree.
+/// Why no Rust can be made of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub(crate) String);
 
@@ -169,13 +170,12 @@ impl Plan {
         Ok(Plan { constants, traits, reasons: reasons(&items), alone: alone.collect(), items })
     }
 
-    /// The shape behind other names.
+    /// Returns the shape behind aliases.
     pub fn resolved<'p>(&'p self, shape: &'p Shape) -> &'p Shape {
         resolved(&self.items, shape)
     }
 
-    /// The declared maximum of the outermost string, opaque data or list: what `#[xdr(max)]` can say of the
-    /// shape.
+    /// Returns the declared maximum of the outermost string, opaque data or list, for `#[xdr(max)]`.
     pub fn max(&self, shape: &Shape) -> Option<u32> {
         match self.resolved(shape) {
             Shape::Bytes(max) | Shape::String(max) | Shape::List(_, max) => {
@@ -187,7 +187,7 @@ impl Plan {
     }
 }
 
-/// No name is behind itself: one of those is a newtype.
+/// This ends, because a circle of aliases has a newtype.
 pub fn resolved<'p>(items: &'p [Item], mut shape: &'p Shape) -> &'p Shape {
     while let Shape::Named(item) = shape {
         match &items[*item].kind {
@@ -198,13 +198,13 @@ pub fn resolved<'p>(items: &'p [Item], mut shape: &'p Shape) -> &'p Shape {
     shape
 }
 
-/// From the tree to items.
+/// Makes items of a tree.
 pub struct Planner<'t> {
     specification: &'t Specification,
     config: &'t Config,
     /// Which structs are nodes of linked lists.
     lists: Vec<bool>,
-    /// The item of each foreign type, after those of the tree.
+    /// The item of each foreign type, after the items of the tree.
     foreigns: BTreeMap<&'t str, usize>,
 }
 
@@ -221,7 +221,7 @@ impl<'t> Planner<'t> {
         let names: Vec<Named> = types.iter().map(|ty| Named::new(scope, camel, &ty.named)).collect();
         let item = |(index, named)| Item { named, kind: self.kind(index, cyclic[index]) };
         let mut items: Vec<Item> = names.into_iter().enumerate().map(item).collect();
-        // Also those that only procedures mention.
+        // Includes types that only procedures mention.
         for procedure in
             self.specification.programs.iter().flat_map(|p| &p.versions).flat_map(|v| &v.procedures)
         {
@@ -315,13 +315,13 @@ impl<'t> Planner<'t> {
         }
     }
 
-    /// The first enumerator of that value.
+    /// Returns the first enumerator of that value.
     fn enumerator(&self, discriminant: Discriminant, value: i32) -> Option<usize> {
         self.enumerators(discriminant).iter().position(|enumerator| enumerator.value == value)
     }
 
-    /// A label as the file has it, a name if there is one for its value, else the number; and its name, which is
-    /// made for a mere number.
+    /// Returns a label as the file spells it, or its number if it has no name; and the name of its variant,
+    /// which is made up for a number.
     fn label(&self, discriminant: Discriminant, name: Option<&str>, value: i32) -> (String, String) {
         let known = self.enumerators(discriminant).iter().find(|enumerator| enumerator.value == value);
         let name = name.or(known.map(|enumerator| enumerator.named.name.as_str()));
@@ -338,8 +338,8 @@ impl<'t> Planner<'t> {
         }
     }
 
-    /// The variant of the result, if this union is one or the reason why there is none: 0 selects it, and a
-    /// name says so.
+    /// Returns the variant of the result, if the union is either a result or an error code. Then 0 selects
+    /// that variant, and the name of 0 confirms it.
     fn status(&self, union: &tree::Union, discriminant: Discriminant, variants: &[Variant]) -> Option<usize> {
         let is_zero = |variant: &Variant| variant.label.is_some_and(|label| label.value == 0);
         let success = variants.iter().position(is_zero)?;
@@ -357,7 +357,7 @@ impl<'t> Planner<'t> {
         (good || says(&union.switch.name, &reasons) || says(of_type, &reasons)).then_some(success)
     }
 
-    /// What a declaration becomes.
+    /// Returns the shape of a declaration.
     pub fn shape(&mut self, declared: &'t Declared) -> Shape {
         let element = |shape| Box::new(shape);
         match declared {
@@ -386,7 +386,7 @@ impl<'t> Planner<'t> {
         }
     }
 
-    /// The item, if the type is the node of a list, perhaps by another name.
+    /// Returns the item, if the type is the node of a list, perhaps under another name.
     fn list_node(&self, ty: &tree::Type) -> Option<usize> {
         match graph::stripped(self.specification, ty) {
             tree::Type::Defined(item) if self.lists[*item] => Some(*item),
@@ -415,8 +415,8 @@ fn enumeration(enumerators: &[tree::Enumerator]) -> Vec<Enumerator> {
     each.collect()
 }
 
-/// What a union holds that has something for TRUE and nothing for FALSE: the same, on the wire, as optional
-/// data.
+/// Returns the content of a union that has something for TRUE and nothing for FALSE. On the wire it is the
+/// same as optional data.
 fn option<'t>(specification: &Specification, union: &'t tree::Union) -> Option<&'t tree::Field> {
     let arm = |value| union.arms.iter().find(|arm| arm.labels.iter().any(|label| label.value == value));
     let [one] = arm(1)?.labels.as_slice() else { return None };

@@ -1,8 +1,8 @@
-//! What the C preprocessor does, as far as `.x` files ask for it: `#include`, `#if` and its like, `#define`.
+//! The part of the C preprocessor that `.x` files need: `#include`, `#if` and related directives, `#define`.
 //!
-//! A macro that stands for a number is not replaced where it is used: its name means more to the reader of
-//! what is generated, and becomes a constant (RFC 4506 section 4.17). Lines that begin with `%` are for C;
-//! but what they define or include may be needed to understand the rest, so that is noted.
+//! A macro that stands for a number is not replaced where it is used. Its name means more to readers of the
+//! generated code, so it becomes a constant (RFC 4506 section 4.17). Lines that begin with `%` are for C. But
+//! their definitions and includes may be needed to understand the rest, so they are noted.
 
 mod expression;
 mod macros;
@@ -17,35 +17,35 @@ use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Scanner, Token, unquoted};
 use crate::text::source::{Sources, Span};
 
-/// How deep files may include each other.
+/// The most levels by which files may include each other.
 const MAX_DEPTH: usize = 32;
-/// How deep `#if`s may nest, in one file.
+/// The most levels by which `#if`s may nest in one file.
 const MAX_CONDITIONALS: usize = 256;
 
-/// What `rpcgen -h` defines, which is the pass that sees every type.
+/// The macro that `rpcgen -h` defines. That pass of rpcgen sees every type.
 const PREDEFINED: &[(&str, &str)] = &[("RPC_HDR", "1")];
 
-/// Gives the tokens of a file and of what it includes, those left out left out.
+/// Reads a file and its included files as tokens, without those that `#if` leaves out.
 pub(super) struct Preprocessor<'a> {
     pub sources: &'a mut Sources,
     options: &'a Options,
     files: Vec<File>,
     macros: HashMap<String, Macro>,
-    /// What macros were replaced by, the next one last.
+    /// The pending tokens that replace macros, in reverse order.
     pending: Vec<Pending>,
-    /// The macros that are being replaced, which are not replaced again within themselves.
+    /// The macros that are being replaced. They are not replaced again within themselves.
     active: HashSet<String>,
-    /// How many tokens have come out of macros.
+    /// The number of tokens that have come from macros.
     expanded: usize,
-    /// How many arguments of macros are being replaced, one within the other; then nothing comes after what
-    /// is pending.
+    /// The nesting of macros' arguments that are being replaced. While it is not zero, nothing follows the
+    /// pending tokens.
     within_arguments: u32,
     /// The macros that stood for a number when they were used.
     pub numbers: HashMap<String, Number>,
-    /// What `%` lines told C: of `%#define` a name and what it stands for, of `%typedef` that word and what
-    /// follows.
+    /// What `%` lines define for C: of `%#define` the name and its replacement, of `%typedef` that word and
+    /// the tokens after it.
     pub noted: Vec<(Token, Vec<Token>)>,
-    /// The files of which `%#include` and `import` speak, or what could be meant.
+    /// The files that `%#include` and `import` name, or that they may mean.
     pub imports: Vec<String>,
 }
 
@@ -53,9 +53,9 @@ pub(super) struct Preprocessor<'a> {
 #[derive(Clone)]
 pub(super) struct Number {
     pub value: i128,
-    /// Its name, where it was defined.
+    /// The macro's name at its definition.
     pub at: Span,
-    /// The comment in the same line.
+    /// The comment in the line of the definition.
     pub comment: Option<Span>,
 }
 
@@ -69,25 +69,25 @@ impl File {
         File { scanner: Scanner::new(file, sources.get(file).text.clone()), conditionals: Vec::new() }
     }
 
-    /// Whether what stands here is left out.
+    /// Returns whether `#if` leaves out the present line.
     fn skipping(&self) -> bool {
         self.conditionals.last().is_some_and(|each| each.skipping)
     }
 }
 
-/// An `#if` that is open.
+/// An `#if` without its `#endif`.
 struct Conditional {
     at: Span,
-    /// Whether what stands here now is left out, be it for an `#if` further out.
+    /// Whether the present line is left out, also because of an outer `#if`.
     skipping: bool,
-    /// Whether a branch was taken, or none is to be.
+    /// Whether a branch was taken, or none is to be taken.
     done: bool,
-    /// Whether `#else` was seen.
+    /// Whether `#else` has occurred.
     last: bool,
 }
 
 impl<'a> Preprocessor<'a> {
-    /// Begins with the text at that place of `sources`.
+    /// Begins with the text at that index of `sources`.
     pub fn new(sources: &'a mut Sources, file: u32, options: &'a Options) -> Result<Self, Diagnostic> {
         let given = PREDEFINED.iter().map(|(name, value)| format!("#define {name} {value}\n"));
         let wanted = options
@@ -114,7 +114,7 @@ impl<'a> Preprocessor<'a> {
         Ok(this)
     }
 
-    /// The next token, comments among them.
+    /// Returns the next token, which may be a comment.
     pub fn next(&mut self) -> Result<Token, Diagnostic> {
         loop {
             let token = match self.next_pending() {
@@ -130,7 +130,7 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    /// The next token of the file that is being read, unless it is a directive, which is then obeyed.
+    /// Returns the next token of the present file. If a directive comes next, executes that instead.
     fn next_of_file(&mut self) -> Result<Option<Token>, Diagnostic> {
         let Some(file) = self.files.last_mut() else { return Ok(None) };
         let skipping = file.skipping();
@@ -178,7 +178,7 @@ impl<'a> Preprocessor<'a> {
         Ok(())
     }
 
-    /// What stands in the line after what was read of it last; comments last.
+    /// Returns the remaining tokens of the line of the last token, the comments last.
     fn rest_of_line(&mut self) -> Vec<Token> {
         let mut line = Vec::new();
         let Some(file) = self.files.last_mut() else { return line };
@@ -217,7 +217,7 @@ impl<'a> Preprocessor<'a> {
         Ok(())
     }
 
-    /// `#elif`, `#else`, `#endif`.
+    /// Executes `#elif`, `#else` or `#endif`.
     fn turn(&mut self, which: &str, name: Token, line: &[Token]) -> Result<(), Diagnostic> {
         let Some(mut open) = self.files.last_mut().and_then(|file| file.conditionals.pop()) else {
             return self.refuse(name.at, "there is no `#if` before");
@@ -255,7 +255,7 @@ impl<'a> Preprocessor<'a> {
         Ok(())
     }
 
-    /// What an `#include` asks for, and where it says so.
+    /// Returns the file that an `#include` names, and the place of the name.
     fn included_name(&self, line: &[Token]) -> Option<(String, Span)> {
         let first = meant(line).next()?;
         if first.kind == Kind::Text {
@@ -267,7 +267,7 @@ impl<'a> Preprocessor<'a> {
             .then(|| (self.sources.text(name).trim().to_owned(), first.at.to(last.at)))
     }
 
-    /// A `%` line: what it defines may be used, and what it includes may come out of another `.x` file.
+    /// Notes the definitions and includes of a `%` line. An included header may come from another `.x` file.
     fn passed(&mut self, token: Token) -> Result<(), Diagnostic> {
         let inner = Span { start: token.text.start + 1, ..token.text };
         let mut scanner = Scanner::of(inner, &self.sources.get(token.text.file).text);
@@ -286,13 +286,13 @@ impl<'a> Preprocessor<'a> {
         Ok(())
     }
 
-    /// Refuses what stands at `at`.
+    /// Returns a fault at `at`.
     fn refuse<T>(&self, at: Span, why: impl Into<String>) -> Result<T, Diagnostic> {
         Err(Diagnostic::new(self.sources, at, why))
     }
 }
 
-/// Of a line, what is not a comment.
+/// Returns the tokens of a line that are not comments.
 fn meant(line: &[Token]) -> impl Iterator<Item = &Token> {
     line.iter().filter(|token| token.kind != Kind::Comment)
 }

@@ -1,7 +1,7 @@
-//! A tree as an `.x` file again: what rpcgen takes, and what reads back as the same tree.
+//! Prints a tree as an `.x` file that rpcgen accepts, and that is read back as the same tree.
 //!
-//! The text is plain: macros, namespaces and types in line are gone, since the tree has them resolved. What
-//! rpcgen or the C that it makes has no form for is refused, with the reason.
+//! The text is plain: macros, namespaces and types in line do not appear, because the tree has them resolved.
+//! A tree for which rpcgen, or the C that it makes, has no form is refused, with the reason.
 
 mod same;
 
@@ -20,16 +20,17 @@ const KEYWORDS: &str = "asm auto bool break case char const continue default do 
     inline int long opaque program quadruple register restrict return short signed sizeof static string struct switch typedef \
     union unsigned version void volatile while";
 
-/// What `<rpc/rpc.h>` of libtirpc 1.3 declares, with what it includes of the C library: types, enumerators,
-/// functions, macros. Macros stand after a `#`. Where a file has such a name, C is told another.
+/// Names that `<rpc/rpc.h>` of libtirpc 1.3 declares, with the headers of the C library that it includes:
+/// types, enumerators, functions, and macros after a `#`. If a file has such a name, C is told another name.
 const HEADER_NAMES: &str = include_str!("print/c_names.txt");
 
-/// How deep types may need one another first.
+/// The most types on a path of types that need each other to be declared first.
 const MAX_DEPTH: usize = 256;
 
 type Done<T = ()> = Result<T, Refused>;
 
-/// The `.x` file of a tree. It is read back before it is given: it declares the same types and programs.
+/// Returns the `.x` file of a tree. The text is read back first, to check that it declares the same types and
+/// programs.
 pub fn to_x(tree: &Specification) -> Done<String> {
     let states = vec![State::Unknown; tree.types.len()];
     let mut printer = Printer { tree, states, text: String::new() };
@@ -63,7 +64,8 @@ struct Printer<'t> {
 }
 
 impl Printer<'_> {
-    /// `const`; and what labels name that the file takes from elsewhere, as C is told of it.
+    /// Writes `const` definitions, and the names in labels that come from other files, in the form that C
+    /// needs.
     fn constants(&mut self) -> Done {
         let tree = self.tree;
         for Constant { named, value } in &tree.constants {
@@ -75,20 +77,20 @@ impl Printer<'_> {
             let _ = writeln!(self.text, "const {} = {value};", named.name);
         }
         let known: BTreeSet<&str> = global_names(tree).chain(macros(tree)).map(|(name, _)| name).collect();
-        let mut lent = BTreeMap::new();
+        let mut labels = BTreeMap::new();
         for union in tree.types.iter().filter_map(|definition| match &definition.body {
             Body::Union(union) if !self.is_bool(&union.discriminant) => Some(union),
             _ => None,
         }) {
             for label in union.arms.iter().flat_map(|arm| &arm.labels) {
                 let Some(name) = label.name.as_deref().filter(|name| !known.contains(name)) else { continue };
-                let value = lent.entry(name).or_insert(label.value);
+                let value = labels.entry(name).or_insert(label.value);
                 if *value != label.value {
                     return refuse(format!("`{name}` stands for two values"));
                 }
             }
         }
-        for (name, value) in lent {
+        for (name, value) in labels {
             let _ = writeln!(self.text, "%#define {name} {value}");
         }
         for name in renamed(tree) {
@@ -100,7 +102,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Declares the type at that place, after what C must know before.
+    /// Declares the type at that index, after the types that C must know first.
     fn definition(&mut self, place: usize, depth: usize) -> Done {
         let tree = self.tree;
         let definition = &tree.types[place];
@@ -139,7 +141,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Declares what the fields of a struct or a union need.
+    /// Declares the types that the fields of a struct or a union need.
     fn fields_before(&mut self, body: &Body, depth: usize) -> Done {
         body.fields().into_iter().try_for_each(|field| {
             match (field.declared.in_place(), field.declared.element()) {
@@ -150,7 +152,7 @@ impl Printer<'_> {
         })
     }
 
-    /// Declares a type so that a value of it can stand in place.
+    /// Declares a type so that another type can contain it.
     fn complete(&mut self, ty: &Type, depth: usize) -> Done {
         let Type::Defined(place) = ty else { return Ok(()) };
         self.definition(*place, depth)?;
@@ -162,8 +164,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Declares a type so that a pointer to it can be: of structs and unions C needs to know no more than the
-    /// name.
+    /// Declares a type so that another type can point to it. For that, C needs only the name of a struct or
+    /// union.
     fn nameable(&mut self, ty: &Type, depth: usize) -> Done {
         match ty {
             Type::Defined(place) => match &self.tree.types[*place].body {
@@ -248,7 +250,7 @@ impl Printer<'_> {
         }
     }
 
-    /// `T name<4>`.
+    /// Returns `T name<4>`.
     fn declaration(&self, declared: &Declared, name: &str) -> Done<String> {
         let most = |max: &u32| if *max == u32::MAX { String::new() } else { max.to_string() };
         Ok(match declared {
@@ -338,7 +340,7 @@ impl Printer<'_> {
         matches!(self.stripped(ty), Type::Bool)
     }
 
-    /// What a type is behind other names.
+    /// Returns the type behind aliases.
     fn stripped<'a>(&'a self, ty: &'a Type) -> &'a Type {
         super::plan::stripped(self.tree, ty)
     }
@@ -348,7 +350,7 @@ impl Printer<'_> {
     }
 }
 
-/// A comment; nothing if there is nothing to say.
+/// Returns a comment, or nothing for an empty text.
 fn documented(indent: &str, docs: &str) -> String {
     let lines: Vec<String> = docs.lines().map(harmless).collect();
     match lines.as_slice() {
@@ -362,7 +364,7 @@ fn documented(indent: &str, docs: &str) -> String {
     }
 }
 
-/// Text that does not end the comment that it stands in.
+/// Escapes text so that it does not end its comment.
 fn harmless(text: &str) -> String {
     let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
     text.replace("*/", "* /").replace("/*", "/ *")
@@ -381,8 +383,8 @@ fn refuse<T>(why: String) -> Done<T> {
     Err(Refused(why))
 }
 
-/// Refuses names that meet in C, where types, enumerators and macros are told apart by nothing, and a macro
-/// changes fields too.
+/// Refuses names that collide in C, where types, enumerators and macros share one namespace, and a macro also
+/// replaces names of fields.
 fn check_names(tree: &Specification) -> Done {
     let fields: BTreeSet<&str> =
         tree.types.iter().flat_map(|definition| field_names(&definition.body)).collect();
@@ -416,7 +418,7 @@ pub(super) fn is_keyword(name: &str) -> bool {
     KEYWORDS.split_whitespace().any(|word| word == name)
 }
 
-/// Whether what rpcgen makes calls `xdr_NAME` itself.
+/// Returns whether rpcgen's code itself calls a function of the name `xdr_NAME`.
 pub(super) fn is_routine(name: &str) -> bool {
     const ROUTINES: &str = "array bool bytes char double enum float free hyper int int16_t int32_t int64_t int8_t long opaque pointer \
         quad_t reference short string u_char u_hyper u_int u_long u_quad_t u_short uint16_t uint32_t uint64_t uint8_t union vector void \
@@ -424,7 +426,7 @@ pub(super) fn is_routine(name: &str) -> bool {
     ROUTINES.split_whitespace().any(|routine| routine == name)
 }
 
-/// The names of types, and those of enumerators with their values.
+/// Returns the names of types, and the names of enumerators with their values.
 fn global_names(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128>)> {
     tree.types.iter().flat_map(|definition| {
         let enumerators = match &definition.body {
@@ -436,7 +438,7 @@ fn global_names(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128
     })
 }
 
-/// The names of the file that C's headers have, too.
+/// Returns the names of the file that C's headers declare too.
 fn renamed(tree: &Specification) -> BTreeSet<String> {
     let headers: BTreeSet<&str> = HEADER_NAMES.lines().map(|line| line.trim_start_matches('#')).collect();
     let macros: BTreeSet<&str> = HEADER_NAMES.lines().filter_map(|line| line.strip_prefix('#')).collect();
@@ -445,8 +447,8 @@ fn renamed(tree: &Specification) -> BTreeSet<String> {
     c_names(tree).filter(|name| headers.contains(name.as_str())).chain(fields).collect()
 }
 
-/// What rpcgen makes names of in C that are no macros: types, the routines that code them, enumerators,
-/// stubs.
+/// Returns the names that rpcgen's code declares and that are no macros: types, their XDR functions,
+/// enumerators, stubs.
 fn c_names(tree: &Specification) -> impl Iterator<Item = String> {
     let types = global_names(tree).flat_map(|(name, value)| {
         let routine = value.is_none().then(|| format!("xdr_{name}"));
@@ -461,7 +463,7 @@ fn c_names(tree: &Specification) -> impl Iterator<Item = String> {
     types.chain(stubs)
 }
 
-/// What rpcgen makes macros of: constants, and what has a number in a program.
+/// Returns the names that rpcgen makes macros of: constants, and numbered parts of programs.
 fn macros(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128>)> {
     let constants = tree.constants.iter().map(|constant| match constant.value {
         Value::Integer(value) => (constant.named.name.as_str(), Some(value)),

@@ -1,4 +1,4 @@
-//! From what the file says to what it means: names looked up, constants reckoned, rules checked.
+//! Resolves what a file declares: looks up names, computes constants, checks rules.
 
 mod bodies;
 mod constants;
@@ -19,15 +19,15 @@ use crate::text::diagnostic::{Diagnostic, Diagnostics};
 use crate::text::scan::in_64_bits;
 use crate::text::source::{Sources, Span};
 
-/// So many faults are named; more of them seldom help.
+/// The most faults that are reported.
 const MAX_FAULTS: usize = 16;
-/// For so many names that are declared nowhere a similar one is looked for, which takes time.
+/// The most undeclared names for which a similar name is searched, which takes time.
 const MAX_SUGGESTIONS: usize = 64;
-/// So many things that are left out are named.
+/// The most omissions that are reported.
 const MAX_WARNINGS: usize = 256;
 
-/// What the file means. `numbers` are the macros that stand for a number: its own, and those of what it
-/// imports. `external` are the types that are left to the user.
+/// Resolves the declarations of a file. `numbers` are the macros that stand for a number, first the file's
+/// and then those of imported files. `external` are the types that the user declares elsewhere.
 pub(super) fn resolve(
     sources: &Sources,
     syntax: &Syntax,
@@ -62,30 +62,30 @@ struct Resolver<'a> {
     types: HashMap<(ScopeId, &'a str), usize>,
     values: HashMap<(ScopeId, &'a str), ValueId>,
     scopes: HashMap<(ScopeId, &'a str), ScopeId>,
-    /// What is known of the constants, …
+    /// The state of each constant.
     reckoned: Vec<Reckoned>,
-    /// … and of the enumerations, each in the place of its type.
+    /// The state of each enumeration, at the index of its type.
     enumerations: Vec<Enumeration>,
-    /// The types that stand for nothing of their own, and what they are instead.
+    /// The types that define nothing themselves, and the types that they stand for.
     dropped: HashMap<usize, Type>,
     /// The types that the user says are declared elsewhere.
     external: HashSet<&'a str>,
     faults: Vec<Diagnostic>,
-    /// What is wrong with types that are not the file's own: it matters if the file uses them.
+    /// Faults of types that are not the file's own. They are reported if the file uses the type.
     borrowed_faults: BTreeMap<usize, Vec<Diagnostic>>,
     warnings: Vec<Diagnostic>,
     suggestions: usize,
 }
 
-/// What a name of a value stands for.
+/// What the name of a value stands for.
 #[derive(Clone, Copy)]
 enum ValueId {
     Constant(usize),
-    /// Of the type at the first place, the enumerator at the second.
+    /// The second index is that of the enumerator, the first that of its type.
     Enumerator(usize, usize),
 }
 
-/// How far a constant is known.
+/// The state of a constant.
 #[derive(Clone, Copy)]
 enum Reckoned {
     NotYet,
@@ -124,7 +124,7 @@ impl<'a> Resolver<'a> {
         this
     }
 
-    /// `const`, and the macros that the file used as such.
+    /// Resolves `const` definitions, and the macros that the file used as such.
     fn constants(&mut self) -> Vec<Constant> {
         let mut macros: Vec<_> = self.numbers[0].iter().collect();
         macros.sort_by_key(|(_, number)| (number.at.file, number.at.start));
@@ -136,7 +136,7 @@ impl<'a> Resolver<'a> {
         }
         for (place, item) in self.syntax.constants.iter().enumerate().take(self.own.constants) {
             let first = self.values.get(&(item.scope, item.name.text.as_str()));
-            if item.lent || !matches!(first, Some(ValueId::Constant(first)) if *first == place) {
+            if item.is_implied || !matches!(first, Some(ValueId::Constant(first)) if *first == place) {
                 continue;
             }
             let value = match &item.value {
@@ -170,8 +170,8 @@ impl<'a> Resolver<'a> {
         all.into_iter().enumerate().map(definition).collect()
     }
 
-    /// What a type consists of, unless it is left to the user. What is wrong with one that is not the file's
-    /// own is told if the file turns out to use it.
+    /// Resolves the body of a type, unless the user declares it elsewhere. A fault of a type that is not the
+    /// file's own is reported only if the file uses the type.
     fn own_or_sound(&mut self, place: usize) -> Option<Body> {
         let name = self.syntax.types[place].name.text.as_str();
         if self.external.contains(name) {
@@ -188,7 +188,7 @@ impl<'a> Resolver<'a> {
         body
     }
 
-    /// Something is wrong with the type at that place as a whole.
+    /// Reports a fault of the type at that index as a whole.
     fn fault_of_type(&mut self, place: usize, message: impl Into<String>) {
         let fault = Diagnostic::new(self.sources, self.syntax.types[place].name.at, message);
         match place < self.own.types {
@@ -197,7 +197,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The names of the namespaces around, the outermost first.
+    /// Returns the names of the enclosing namespaces, the outermost first.
     fn namespace(&self, mut scope: ScopeId) -> Vec<String> {
         let mut names = Vec::new();
         while scope != 0 {
@@ -208,12 +208,12 @@ impl<'a> Resolver<'a> {
         names
     }
 
-    /// Something is wrong.
+    /// Reports a fault.
     fn fault(&mut self, span: Span, message: impl Into<String>) {
         self.push(|sources| Diagnostic::new(sources, span, message));
     }
 
-    /// Something stands there that stood elsewhere.
+    /// Reports a second declaration of a name.
     fn again(&mut self, span: Span, first: Span, message: impl Into<String>) {
         self.push(|sources| {
             Diagnostic::new(sources, span, message).see(sources, first, "the first time here")
@@ -226,7 +226,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Something is left out.
+    /// Reports an omission.
     fn warn(&mut self, make: impl FnOnce(&Sources) -> Diagnostic) {
         if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(make(self.sources).warning());
@@ -234,8 +234,8 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Adds a fault, if there are not many and it is not told already. A name that is declared nowhere is told of
-/// where it stands first.
+/// Adds a fault, unless there are too many or it was reported already. An undeclared name is reported where
+/// it occurs first.
 fn add(faults: &mut Vec<Diagnostic>, fault: Diagnostic) {
     let same = |told: &Diagnostic| {
         *told == fault || fault.undeclared().is_some() && told.undeclared() == fault.undeclared()

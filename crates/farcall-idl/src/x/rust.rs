@@ -1,5 +1,5 @@
-//! From a plan to Rust: constants, types that derive `Xdr`, and a trait with `#[farcall::interface]` for each
-//! version.
+//! Generates Rust from a plan: constants, types that derive `Xdr`, and a trait with `#[farcall::interface]`
+//! for each version.
 
 mod unions;
 
@@ -16,17 +16,17 @@ use super::plan::{
 use super::tree::{Type, Value};
 use crate::{spell, spell_program};
 
-/// Writes the tokens of a plan.
+/// Generates the tokens of a plan.
 pub struct Writer<'p> {
     plan: &'p Plan,
     /// The path of the `farcall` crate.
     farcall: &'p Path,
     asynchronous: bool,
-    /// What can be said of each item.
+    /// The traits of each item.
     traits: Vec<Derives>,
 }
 
-/// Which of std's traits an item can derive, besides those that all do.
+/// The traits of std that an item can derive, besides those that all items derive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Derives {
     copy: bool,
@@ -73,7 +73,7 @@ impl<'p> Writer<'p> {
                 quote!(#head pub struct #name { #(#members,)* })
             }
             Kind::Union(union) if !union.variants.is_empty() => self.union(index, union),
-            // Checked here, once; used wherever it is named.
+            // The type is checked once, here, and used wherever it is named.
             Kind::Foreign(Some(elsewhere)) => path(elsewhere).map(|_| TokenStream::new())?,
             // A type without values.
             Kind::Enumeration(_) | Kind::Union(_) | Kind::Foreign(None) => {
@@ -83,7 +83,7 @@ impl<'p> Writer<'p> {
         })
     }
 
-    /// What stands before a type: its documentation, leave for its name and those in it, and what it derives.
+    /// Returns the attributes of a type: documentation, permission for unusual names, and derives.
     fn head<'n>(
         &self,
         index: usize,
@@ -142,7 +142,7 @@ impl<'p> Writer<'p> {
         quote!(#docs #attribute pub #name: #ty)
     }
 
-    /// `#[xdr(crate = …)]`, where farcall is elsewhere.
+    /// Returns `#[xdr(crate = …)]`, if farcall has another path.
     fn attributes(&self) -> TokenStream {
         let farcall = &self.farcall;
         match farcall.is_ident("farcall") {
@@ -151,7 +151,7 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// What stands before a field: what its type does not say of its wire form.
+    /// Returns the attributes of a field: the parts of its wire form that its type does not determine.
     fn attribute(&self, shape: &Shape) -> TokenStream {
         if let Shape::Chain(_) = self.plan.resolved(shape) {
             return quote!(#[xdr(chain)]);
@@ -162,7 +162,7 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// The type of a field, whose attribute says the rest.
+    /// Returns the type of a field. Its attributes determine the rest.
     fn outermost(&self, shape: &Shape) -> TokenStream {
         let farcall = &self.farcall;
         match shape {
@@ -181,7 +181,7 @@ impl<'p> Writer<'p> {
                 let inner = self.outermost(inner);
                 quote!(Box<#inner>)
             }
-            // A maximum is seen through an option, a linked list is not.
+            // The maximum of the content of an option can be declared, that of a linked list cannot.
             Shape::Optional(inner) if !matches!(self.plan.resolved(inner), Shape::Chain(_)) => {
                 let inner = self.outermost(inner);
                 quote!(Option<#inner>)
@@ -190,7 +190,7 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// A type that says all by itself.
+    /// Returns a type that determines its wire form alone.
     fn whole(&self, shape: &Shape) -> TokenStream {
         let farcall = &self.farcall;
         if let Shape::Chain(item) = self.plan.resolved(shape) {
@@ -237,7 +237,7 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// The trait of a version.
+    /// Generates the trait of a version.
     fn interface(&self, version: &Trait) -> TokenStream {
         let Trait { name, docs, program, version, methods, .. } = version;
         let words = methods.iter().flat_map(|method| {
@@ -284,7 +284,7 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// The type of an argument, which is lent unless it is small; its maximum stands beside it.
+    /// Returns the type of an argument, a reference unless the type is small, with its maximum.
     fn argument(&self, shape: &Shape) -> TokenStream {
         if by_value(&self.plan.items, shape) {
             return self.whole(shape);
@@ -307,7 +307,7 @@ impl<'p> Writer<'p> {
     }
 }
 
-/// Leave for names that had to be spelled as the file has them.
+/// Returns the attribute that permits names which are spelled as in the file.
 fn spelled<'n>(
     types: impl IntoIterator<Item = &'n str>,
     others: impl IntoIterator<Item = &'n str>,
@@ -319,12 +319,12 @@ fn spelled<'n>(
     quote!(#types #others)
 }
 
-/// The name of something, and its documentation.
+/// Returns the name of something, and its documentation.
 fn tokens(named: &Named) -> (Ident, TokenStream) {
     (ident(&named.name), documentation(&named.docs))
 }
 
-/// `#[doc = " …"]` for each line, which prints as `/// …`.
+/// Returns `#[doc = " …"]` for each line, which prints as `/// …`.
 fn documentation(docs: &str) -> TokenStream {
     let lines = docs.lines().map(|line| match line {
         "" => String::new(),
@@ -353,7 +353,7 @@ fn constant(name: &str, docs: &str, value: &Value) -> TokenStream {
     }
 }
 
-/// An enumeration that says why there is no result is an error.
+/// Implements `Error` for an enumeration that is an error code.
 fn reason(name: &TokenStream, enumerators: &[Enumerator]) -> TokenStream {
     let arms = enumerators.iter().filter(|one| one.alias_of.is_none()).map(|one| {
         let (name, spelled) = (ident(&one.named.name), &one.named.spelled);
@@ -378,12 +378,13 @@ fn scalar(ty: &Type) -> TokenStream {
     }
 }
 
-/// A path that somebody wrote.
+/// Parses a path that a user wrote.
 pub fn path(text: &str) -> Result<Path, Refused> {
     syn::parse_str(text).map_err(|_| Refused(format!("`{text}` is no path in Rust")))
 }
 
-/// What each item can derive: all that its parts can. Circles go through boxes, which only `Copy` minds.
+/// Returns what each item can derive: what all of its parts can derive. Items that refer to each other do so
+/// through boxes, which only `Copy` does not allow.
 fn derives(plan: &Plan) -> Vec<Derives> {
     let mut known = vec![ALL; plan.items.len()];
     loop {
@@ -408,8 +409,8 @@ fn of_item(item: &Item, known: &[Derives]) -> Derives {
             Derives { default: enumerators.iter().any(|enumerator| enumerator.value == 0), ..ALL }
         }
         Kind::Union(_) => Derives { default: false, ..parts },
-        // Of a type that is elsewhere nothing is known but that it crosses, is `Clone`, `Debug` and
-        // `PartialEq`.
+        // Of a type that is declared elsewhere it is only known that it implements `Xdr`, `Clone`, `Debug`
+        // and `PartialEq`.
         Kind::Foreign(path) => Derives { copy: path.is_none(), eq: path.is_none(), default: false },
     }
 }
@@ -433,7 +434,7 @@ fn of_shape(shape: &Shape, known: &[Derives]) -> Derives {
     }
 }
 
-/// A program's number as people write it.
+/// Returns a program's number as people write it.
 fn number(program: u32) -> Literal {
     spell_program(program).parse().unwrap_or_else(|_| Literal::u32_unsuffixed(program))
 }

@@ -1,21 +1,21 @@
-//! What an `.x` file says, before names are looked up.
+//! The declarations of an `.x` file, before names are looked up.
 //!
-//! Types that are declared in line stand among the others, under a name made of those around them.
+//! Types that are declared in line are in the same list, with a name that is made of the names around them.
 
 use super::tree::Type;
 use crate::text::source::Span;
 
-/// All that was declared, in the order in which each ended.
+/// All declarations, in the order in which they ended.
 #[derive(Default)]
 pub(super) struct Syntax {
     pub constants: Vec<ConstantItem>,
     pub types: Vec<TypeItem>,
     pub programs: Vec<ProgramItem>,
-    /// The namespaces, each with the one around it; the first is the file itself.
+    /// The namespaces, each with its enclosing one. The first is the file itself.
     pub scopes: Vec<Scope>,
 }
 
-/// How much of what was read is the file's own; the rest may lend it something.
+/// How many of the declarations are the file's own. The others come from auxiliary files.
 #[derive(Clone, Copy)]
 pub(super) struct Own {
     pub constants: usize,
@@ -23,7 +23,7 @@ pub(super) struct Own {
     pub programs: usize,
 }
 
-/// A namespace: its place in [`Syntax::scopes`].
+/// A namespace: its index in [`Syntax::scopes`].
 pub(super) type ScopeId = usize;
 
 pub(super) struct Scope {
@@ -31,7 +31,7 @@ pub(super) struct Scope {
     pub outer: ScopeId,
 }
 
-/// A name that is declared.
+/// The name of a declaration.
 #[derive(Clone, Default)]
 pub(super) struct Name {
     pub text: String,
@@ -39,7 +39,7 @@ pub(super) struct Name {
     pub docs: String,
 }
 
-/// A name that is used: `a`, `a::b`, `::a`.
+/// The use of a name: `a`, `a::b`, `::a`.
 #[derive(Clone)]
 pub(super) struct Path {
     pub absolute: bool,
@@ -56,7 +56,7 @@ pub(super) enum Expression {
     Binary(u8, Box<Expression>, Box<Expression>),
 }
 
-/// A constant expression, and where it stands.
+/// A constant expression, and its place.
 #[derive(Clone)]
 pub(super) struct Amount {
     pub expression: Expression,
@@ -64,8 +64,9 @@ pub(super) struct Amount {
 }
 
 pub(super) struct ConstantItem {
-    /// Whether it is none of the file's own, but may be meant: a procedure's number, what C alone was told.
-    pub lent: bool,
+    /// Whether the constant is implied, not declared by the file: a procedure's number, or a definition for C
+    /// only.
+    pub is_implied: bool,
     pub name: Name,
     pub scope: ScopeId,
     pub value: ConstantValue,
@@ -77,7 +78,7 @@ pub(super) enum ConstantValue {
 }
 
 pub(super) struct TypeItem {
-    /// Without a text if it was declared in line and was given none.
+    /// The name. It is empty if the type was declared in line without one.
     pub name: Name,
     pub scope: ScopeId,
     pub body: BodyItem,
@@ -105,16 +106,16 @@ pub(super) struct ArmItem {
 /// `T *name`, `T name<4>` and so on.
 #[derive(Clone)]
 pub(super) struct Declaration {
-    /// Empty if the declaration gives none.
+    /// The name; empty if the declaration has none.
     pub name: Name,
     pub specifier: Specifier,
     pub shape: Shape,
-    /// The type and the name.
+    /// The place of the type and the name.
     pub at: Span,
 }
 
 impl Declaration {
-    /// Whether it declares nothing: `void`.
+    /// Returns whether this declares nothing: `void`.
     pub fn is_void(&self) -> bool {
         matches!((&self.specifier, &self.shape), (Specifier::Void, Shape::One))
     }
@@ -125,10 +126,10 @@ pub(super) enum Specifier {
     Void,
     Opaque,
     String,
-    /// Of C's words.
+    /// A type that C's words name.
     Plain(Type),
     Named(Path),
-    /// The type at this place of [`Syntax::types`].
+    /// The type at this index of [`Syntax::types`].
     Inline(usize),
 }
 

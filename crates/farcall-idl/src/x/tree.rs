@@ -1,8 +1,9 @@
 //! An `.x` file as a tree, resolved: every constant is a number, every name stands for a definition or is
 //! known to be foreign.
 //!
-//! The front end makes it (scanning, preprocessing, parsing, resolving), and refuses what no tree can hold.
-//! What is made of a tree (Rust, the run-time model, `.x` again) relies on this and asks nothing else.
+//! The front end makes the tree (scanning, preprocessing, parsing, resolving), and refuses files of which
+//! there is no tree. The code that makes Rust, the run-time model or an `.x` file of a tree relies on these
+//! rules and checks nothing again.
 
 use std::path::PathBuf;
 
@@ -10,64 +11,63 @@ use farcall_xdr::schema;
 
 use super::Diagnostic;
 
-/// All that one file, with what it includes, declares; in the order of declaration.
+/// The declarations of one file and of the files that it includes, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Specification {
     /// `const` definitions.
     pub constants: Vec<Constant>,
-    /// Types, those without a name of their own among them, each before or after those that use it. None
-    /// contains itself in place but by way of a union's arm ([`Declared::One`] or [`Declared::Array`]), where
-    /// it takes a pointer; none is an alias of itself.
+    /// Types, including those that were declared in line. A type may stand before or after the types that use
+    /// it. No type contains itself in place, except by a union's arm ([`Declared::One`] or
+    /// [`Declared::Array`]), which is a pointer then. No type is an alias of itself.
     pub types: Vec<Definition>,
     /// Programs.
     pub programs: Vec<Program>,
-    /// What was left out: constants that no number of 64 bits can hold.
+    /// Omissions: constants that no number of 64 bits can hold.
     pub warnings: Vec<Diagnostic>,
-    /// The files that were read for it, the first of them included: what is made of it is made anew when one
+    /// The files that were read, the given one first. A build repeats the generation when one of them
     /// changes.
     pub files: Vec<PathBuf>,
 }
 
-/// A name as the file spells it, and the comment that stands before it, in Markdown or at least harmless as
-/// such.
+/// A name as the file spells it, and the comment before it, in Markdown or at least harmless as Markdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// The spelling.
     pub name: String,
-    /// The comment before (or after, on the same line), without its marks; empty if there is none.
+    /// The comment before it, or after it on the same line, without comment marks; empty if there is none.
     pub docs: String,
 }
 
 /// `const NAME = …;`, and a `#define` of a number that declarations used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constant {
-    /// What it is called.
+    /// The constant's name.
     pub named: Named,
-    /// What it stands for.
+    /// The constant's value.
     pub value: Value,
 }
 
-/// What a constant stands for.
+/// The value of a constant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A number: from -2^63 to 2^64 - 1.
     Integer(i128),
-    /// `"text"`, which rpcgen takes too.
+    /// `"text"`, which rpcgen accepts too.
     Text(String),
 }
 
 /// A type with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// What it is called; for one declared in line, made of the names around it.
+    /// The type's name. A type that was declared in line has a name that is made of the names around it.
     pub named: Named,
-    /// The Stellar dialect's namespaces that it stands in, the outermost first.
+    /// The namespaces of the Stellar dialect that contain the type, the outermost first.
     pub namespace: Vec<String>,
-    /// What it consists of.
+    /// The type's body.
     pub body: Body,
 }
 
-/// What a [`Definition`] consists of.
+/// The body of a [`Definition`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// `typedef` (RFC 4506 section 4.18).
@@ -81,7 +81,8 @@ pub enum Body {
 }
 
 impl Body {
-    /// What is declared in it: the type of an alias, the fields of a struct, what a union's arms hold.
+    /// Returns the declarations in the body: the type of an alias, the fields of a struct, the contents of a
+    /// union's arms.
     pub(super) fn declarations(&self) -> Vec<&Declared> {
         match self {
             Body::Alias(declared) => vec![declared],
@@ -91,7 +92,7 @@ impl Body {
         }
     }
 
-    /// The fields of a struct, or those of a union's arms.
+    /// Returns the fields of a struct, or the fields in a union's arms.
     pub(super) fn fields(&self) -> Vec<&Field> {
         match self {
             Body::Alias(_) | Body::Enum(_) => Vec::new(),
@@ -102,7 +103,7 @@ impl Body {
         }
     }
 
-    /// As [`Body::fields`], to be changed.
+    /// Returns the fields as [`Body::fields`] does, mutable.
     pub(super) fn fields_mut(&mut self) -> Vec<&mut Field> {
         match self {
             Body::Alias(_) | Body::Enum(_) => Vec::new(),
@@ -114,60 +115,60 @@ impl Body {
     }
 }
 
-/// A constant of an enumeration. No two of one enumeration have the same value, unless one is an alias of the
+/// A constant of an enumeration. Two of one enumeration have the same value only if one is an alias of the
 /// other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enumerator {
-    /// What it is called.
+    /// The enumerator's name.
     pub named: Named,
-    /// Given, or one more than the one before.
+    /// The value: the given one, or one more than that of the previous enumerator.
     pub value: i32,
 }
 
 /// A field of a struct or an arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// What it is called.
+    /// The field's name.
     pub named: Named,
-    /// What it is.
+    /// The field's type.
     pub declared: Declared,
 }
 
 /// A discriminated union.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Union {
-    /// What the discriminant is called.
+    /// The discriminant's name.
     pub switch: Named,
-    /// Its type, aliases apart: an integer of at most 32 bits, a boolean, or an enumeration.
+    /// The discriminant's type behind aliases: an integer of at most 32 bits, a boolean, or an enumeration.
     pub discriminant: Type,
-    /// The arms, each with at least one label; no label stands twice.
+    /// The arms, each with at least one label. No label occurs twice.
     pub arms: Vec<Arm>,
-    /// What is selected by every other value, if anything: a declaration, or nothing (`default: void`).
+    /// What every other value selects, if anything: a declaration, or nothing (`default: void`).
     pub default: Option<Option<Field>>,
 }
 
 /// An arm of a union.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arm {
-    /// What selects it.
+    /// The labels that select the arm.
     pub labels: Vec<Label>,
-    /// What belongs to it; none for `void`.
+    /// The arm's content; `None` for `void`.
     pub field: Option<Field>,
-    /// The comment before it.
+    /// The comment before the arm.
     pub docs: String,
 }
 
 /// A `case` label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The constant's or enumerator's name, if it was written by name. It need not be one of the
+    /// The constant's or enumerator's name, if the label was written by name. It need not belong to the
     /// discriminant's enumeration.
     pub name: Option<String>,
-    /// Its value; an unsigned discriminant's above 2^31 by its bits.
+    /// The label's value. An unsigned value from 2^31 on is stored as the negative number with the same bits.
     pub value: i32,
 }
 
-/// A type, and how many of it.
+/// A type, and its number of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Declared {
     /// `T name`.
@@ -176,37 +177,37 @@ pub enum Declared {
     Optional(Type),
     /// `T name[size]` (section 4.12).
     Array {
-        /// Of each element.
+        /// The type of each element.
         element: Type,
-        /// How many.
+        /// The number of elements.
         size: u32,
     },
     /// `T name<max>` (section 4.13); without a maximum, 2^32 - 1.
     List {
-        /// Of each element.
+        /// The type of each element.
         element: Type,
-        /// How many at most.
+        /// The most elements.
         max: u32,
     },
     /// `opaque name[size]` (section 4.9).
     Opaque {
-        /// How many bytes.
+        /// The number of bytes.
         size: u32,
     },
     /// `opaque name<max>` (section 4.10).
     Bytes {
-        /// How many bytes at most.
+        /// The most bytes.
         max: u32,
     },
-    /// `string name<max>` (section 4.11): bytes, in no encoding that is known.
+    /// `string name<max>` (section 4.11): bytes of an unknown encoding.
     String {
-        /// How many bytes at most.
+        /// The most bytes.
         max: u32,
     },
 }
 
 impl Declared {
-    /// The type of one value or of each element; none for opaque data and strings.
+    /// Returns the type of the value or of each element; `None` for opaque data and strings.
     pub(super) fn element(&self) -> Option<&Type> {
         match self {
             Declared::One(ty) | Declared::Optional(ty) => Some(ty),
@@ -215,7 +216,7 @@ impl Declared {
         }
     }
 
-    /// As [`Declared::element`], to be changed.
+    /// Returns the type as [`Declared::element`] does, mutable.
     pub(super) fn element_mut(&mut self) -> Option<&mut Type> {
         match self {
             Declared::One(ty) | Declared::Optional(ty) => Some(ty),
@@ -224,7 +225,7 @@ impl Declared {
         }
     }
 
-    /// The type that every value contains in its own memory.
+    /// Returns the type that every value contains in its own memory.
     pub(super) fn in_place(&self) -> Option<&Type> {
         match self {
             Declared::One(_) | Declared::Array { .. } => self.element(),
@@ -233,10 +234,10 @@ impl Declared {
     }
 }
 
-/// A type that is not composed where it is used.
+/// A type without the form of its declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// `void`: as a result only.
+    /// `void`, which only results can have.
     Void,
     /// `bool`, `bool_t`.
     Bool,
@@ -260,16 +261,16 @@ pub enum Type {
     F32,
     /// `double`.
     F64,
-    /// `quadruple`: 16 bytes, which Rust has no number for.
+    /// `quadruple`: 16 bytes, for which Rust has no number type.
     Quadruple,
-    /// The definition at this place of [`Specification::types`].
+    /// The definition at this index of [`Specification::types`].
     Defined(usize),
     /// A type of that name which the user says is declared elsewhere
     /// ([`Options::external`](super::Options::external)).
     Foreign(String),
 }
 
-/// Booleans and numbers: as a tree has them, as they cross, and as an `.x` file spells them.
+/// Booleans and numbers: their types in a tree, on the wire, and in an `.x` file.
 pub(super) const SCALARS: [(Type, schema::Type, &str); 11] = [
     (Type::Bool, schema::Type::Bool, "bool"),
     (Type::I8, schema::Type::I8, "char"),
@@ -285,12 +286,12 @@ pub(super) const SCALARS: [(Type, schema::Type, &str); 11] = [
 ];
 
 impl Type {
-    /// Its wire type and its spelling, if it is a boolean or a number.
+    /// Returns the wire type and the spelling of a boolean or a number, or `None` for other types.
     pub(super) fn scalar(&self) -> Option<(schema::Type, &'static str)> {
         SCALARS.iter().find(|(ty, ..)| ty == self).map(|(_, wire, spelled)| (wire.clone(), *spelled))
     }
 
-    /// The place of its definition, if it has one.
+    /// Returns the index of the type's definition, if it has one.
     pub(super) fn place(&self) -> Option<usize> {
         match self {
             Type::Defined(place) => Some(*place),
@@ -302,43 +303,43 @@ impl Type {
 /// `program NAME { … } = number;` (RFC 5531 section 12).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// What it is called.
+    /// The program's name.
     pub named: Named,
-    /// Its number.
+    /// The program's number.
     pub number: u32,
-    /// Its versions; no number stands twice.
+    /// The versions. No number occurs twice.
     pub versions: Vec<Version>,
 }
 
 /// `version NAME { … } = number;`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
-    /// What it is called.
+    /// The version's name.
     pub named: Named,
-    /// Its number.
+    /// The version's number.
     pub number: u32,
-    /// Its procedures; no number stands twice.
+    /// The procedures. No number occurs twice.
     pub procedures: Vec<Procedure>,
 }
 
 /// `result NAME(arguments) = number;`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Procedure {
-    /// What it is called.
+    /// The procedure's name.
     pub named: Named,
-    /// Its number; 0 is the null procedure by convention.
+    /// The procedure's number. Number 0 is the null procedure by convention.
     pub number: u32,
-    /// Its arguments, encoded one after the other; none for `void`.
+    /// The arguments, encoded one after the other; empty for `void`.
     pub arguments: Vec<Argument>,
-    /// What it returns: [`Type::Void`] if nothing.
+    /// The type of the result; [`Type::Void`] if there is none.
     pub result: Declared,
 }
 
 /// An argument of a procedure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Its name, if the file gives one.
+    /// The argument's name, if the file gives one.
     pub name: Option<String>,
-    /// What it is.
+    /// The argument's type.
     pub declared: Declared,
 }

@@ -1,44 +1,45 @@
-//! What C alone was told by `%` lines, as far as it is understood: the file may mean it.
+//! Interprets `%` lines, which only C reads, as far as they can be understood, because the file may use their
+//! names.
 
 use super::super::syntax::*;
 use super::{Parsed, Parser};
 use crate::text::scan::{Kind, Token};
 
 impl Parser<'_, '_> {
-    /// `%#define NAME number`, `%#define name type`, `%typedef type name;`. What is anything else is passed
-    /// over.
-    pub(super) fn lent(&mut self) -> Parsed<()> {
+    /// Handles `%#define NAME number`, `%#define name type` and `%typedef type name;`. Ignores all other
+    /// lines.
+    pub(super) fn c_lines(&mut self) -> Parsed<()> {
         for (name, body) in std::mem::take(&mut self.preprocessor.noted) {
             let text = self.preprocessor.sources.text(name.text).to_owned();
             if text == "typedef" {
-                self.lent_type(&body, None);
+                self.c_type(&body, None);
                 continue;
             }
             let name = Name { text, at: name.at, docs: String::new() };
-            match self.lent_number(&body) {
+            match self.c_number(&body) {
                 Some(number) => {
-                    self.lend(&name, &number)?;
-                    // It may be the name of a type as well.
+                    self.imply(&name, &number)?;
+                    // The name may be a type as well.
                     if matches!(number.expression, Expression::Name(_)) {
-                        self.lent_type(&body, Some(name));
+                        self.c_type(&body, Some(name));
                     }
                 }
-                None => self.lent_type(&body, Some(name)),
+                None => self.c_type(&body, Some(name)),
             }
         }
         self.preprocessor.put(&[]);
         Ok(())
     }
 
-    fn lent_number(&mut self, body: &[Token]) -> Option<Amount> {
+    fn c_number(&mut self, body: &[Token]) -> Option<Amount> {
         self.preprocessor.put(body);
         self.advance().ok()?;
         let number = self.amount().ok();
         number.filter(|_| self.token.kind == Kind::End)
     }
 
-    /// Only another name for a type: what C calls a pointer or an array may be anything on the wire.
-    fn lent_type(&mut self, body: &[Token], name: Option<Name>) {
+    /// Accepts only another name for a type, because a pointer or an array of C has no defined wire form.
+    fn c_type(&mut self, body: &[Token], name: Option<Name>) {
         self.preprocessor.put(body);
         let types = self.syntax.types.len();
         if self.advance().is_err() {
@@ -57,15 +58,20 @@ impl Parser<'_, '_> {
             return;
         }
         declaration.name = name.unwrap_or(declaration.name);
-        // More of them than may be declared are of no use.
+        // There are never more of them than the most declarations.
         let _ = self.push(declaration.name.clone(), BodyItem::Alias(declaration));
     }
 
-    /// A name that stands for a number besides what else it is.
-    pub(super) fn lend(&mut self, name: &Name, number: &Amount) -> Parsed<()> {
+    /// Declares a name as a number, besides its other meanings.
+    pub(super) fn imply(&mut self, name: &Name, number: &Amount) -> Parsed<()> {
         self.count()?;
         let value = ConstantValue::Amount(number.clone());
-        self.syntax.constants.push(ConstantItem { lent: true, name: name.clone(), scope: self.scope, value });
+        self.syntax.constants.push(ConstantItem {
+            is_implied: true,
+            name: name.clone(),
+            scope: self.scope,
+            value,
+        });
         Ok(())
     }
 }

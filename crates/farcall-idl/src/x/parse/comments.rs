@@ -1,4 +1,4 @@
-//! Which comment belongs to what: one before it, or one after it in the same line.
+//! Decides what a comment belongs to: the declaration before it in the same line, or the one after it.
 
 use super::super::docs;
 use super::Parser;
@@ -7,14 +7,14 @@ use crate::text::source::{Sources, Span};
 /// The comments between a token and the next.
 #[derive(Default)]
 pub(super) struct Comments {
-    /// The token before them.
+    /// The token before the comments.
     after: Span,
     all: Vec<Span>,
-    /// How many of them were taken as belonging to what is before.
+    /// How many of the comments belong to the token before them.
     taken: usize,
 }
 
-/// So many comments are looked at; more of them between two tokens mean nothing.
+/// The most comments between two tokens that are examined.
 const MAX_COMMENTS: usize = 256;
 
 impl Comments {
@@ -32,8 +32,8 @@ impl Comments {
         self.all.push(comment);
     }
 
-    /// Those that begin in the line of the token before, and go on below in the same column; not if `next`
-    /// stands in that line.
+    /// Returns the comments that begin in the line of the token before, and continue below in the same
+    /// column. They must not be in the line of `next`.
     fn trailing(&mut self, sources: &Sources, next: Span) -> &[Span] {
         let Some(first) = self.all.first().copied() else { return &[] };
         let line = |at: u32| sources.line(first.file, at);
@@ -51,7 +51,8 @@ impl Comments {
         &self.all[..self.taken]
     }
 
-    /// Those that stand directly above `next`, no blank line between, and were not taken by what is before.
+    /// Returns the comments directly above `next`, without a blank line, that do not belong to the token
+    /// before.
     fn leading(&self, sources: &Sources, next: Span) -> &[Span] {
         let left = &self.all[self.taken..];
         let (mut begin, mut below) = (left.len(), next);
@@ -68,14 +69,14 @@ impl Comments {
 }
 
 impl Parser<'_, '_> {
-    /// What the comments before the next token say.
+    /// Returns the text of the comments before the next token.
     pub(super) fn leading_docs(&mut self) -> String {
         let sources = &*self.preprocessor.sources;
         self.comments.trailing(sources, self.token.at);
         docs::clean(self.comments.leading(sources, self.token.at).iter().map(|span| sources.text(*span)))
     }
 
-    /// Adds what the comments in the line of the last token say.
+    /// Adds the text of the comments in the line of the last token.
     pub(super) fn trailing_docs(&mut self, docs: &mut String) {
         let sources = &*self.preprocessor.sources;
         let more = docs::clean(

@@ -1,4 +1,4 @@
-//! Declarations, types, and constant expressions.
+//! Parses declarations, types, and constant expressions.
 
 use super::super::syntax::*;
 use super::super::tree::Type;
@@ -7,7 +7,7 @@ use crate::text::scan::{Kind, number, unquoted};
 use crate::text::source::Span;
 
 impl Parser<'_, '_> {
-    /// `T *name`, `T name`, `T name[n]`, `T name<n>`; the name may be missing.
+    /// Parses `T *name`, `T name`, `T name[n]` or `T name<n>`, where the name may be missing.
     pub(super) fn declaration(&mut self) -> Parsed<Declaration> {
         let start = self.token.at;
         let specifier = self.specifier()?;
@@ -39,7 +39,7 @@ impl Parser<'_, '_> {
         .help("give the inner one a name by `typedef`, and use that")
     }
 
-    /// `[n]`, `<n>`, `<>`.
+    /// Parses `[n]`, `<n>` or `<>`.
     fn suffix(&mut self, pointer: bool) -> Parsed<Option<Shape>> {
         let start = self.token.at;
         if self.takes(b'[')? {
@@ -55,12 +55,12 @@ impl Parser<'_, '_> {
         if pointer { Err(self.misplaced(start)) } else { Ok(Some(Shape::Variable(max))) }
     }
 
-    /// Refuses a declaration that has no name where it needs one.
+    /// Refuses a declaration without a name where one is required.
     pub(super) fn named(&self, declaration: &Declaration) -> Parsed<()> {
         if declaration.name.text.is_empty() { Err(self.wrong("a name should stand here")) } else { Ok(()) }
     }
 
-    /// A type, without what surrounds the name.
+    /// Parses a type, without the marks around the name.
     fn specifier(&mut self) -> Parsed<Specifier> {
         let word = self.word().to_owned();
         match word.as_str() {
@@ -77,7 +77,7 @@ impl Parser<'_, '_> {
         }
         let specifier = match word.as_str() {
             "void" => Specifier::Void,
-            // In libevpl's dialect the second is not copied.
+            // In libevpl's dialect the second form means that the data is not copied.
             "opaque" | "zcopaque" => Specifier::Opaque,
             "string" => Specifier::String,
             "float" => Specifier::Plain(Type::F32),
@@ -90,7 +90,7 @@ impl Parser<'_, '_> {
         Ok(specifier)
     }
 
-    /// C's words for whole numbers, in any of its orders; `unsigned` alone is `unsigned int`.
+    /// Parses C's words for integers, in any order. `unsigned` alone is `unsigned int`.
     fn number_type(&mut self) -> Parsed<Specifier> {
         let (mut unsigned, mut bits, mut longs) = (false, 32, 0);
         loop {
@@ -102,7 +102,7 @@ impl Parser<'_, '_> {
                 "hyper" | "quad" => bits = 64,
                 "long" => {
                     longs += 1;
-                    // XDR's long has 32 bits, C's `long long` 64.
+                    // XDR's long has 32 bits, C's `long long` has 64.
                     bits = if longs > 1 { 64 } else { bits };
                 }
                 _ => break,
@@ -121,12 +121,12 @@ impl Parser<'_, '_> {
         }))
     }
 
-    /// `struct tag`, or `struct [tag] { … }` in line.
+    /// Parses `struct tag`, or `struct [tag] { … }` in line.
     fn tag(&mut self, keyword: &str) -> Parsed<Specifier> {
         self.advance()?;
         let opens = |this: &Self| this.at(b'{') || keyword == "union" && this.word() == "switch";
         if opens(self) {
-            // It is named after what it is declared for, once that is known.
+            // The type is named after the declaration that contains it, once that is known.
             let name = Name { at: self.before, ..Name::default() };
             return Ok(Specifier::Inline(self.body(keyword, name)?));
         }
@@ -138,7 +138,8 @@ impl Parser<'_, '_> {
         Ok(Specifier::Inline(self.body(keyword, name)?))
     }
 
-    /// `{ … }` of a struct or an enumeration, `switch … { … }` of a union; gives the type's place.
+    /// Parses `{ … }` of a struct or an enumeration, or `switch … { … }` of a union. Returns the type's
+    /// index.
     pub(super) fn body(&mut self, keyword: &str, mut name: Name) -> Parsed<usize> {
         self.deeper()?;
         let switch = if keyword == "union" { Some(self.switch()?) } else { None };
@@ -200,7 +201,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// `switch (T name)`.
+    /// Parses `switch (T name)`.
     fn switch(&mut self) -> Parsed<Declaration> {
         if self.word() != "switch" {
             return Err(self.wrong("`switch` should stand here"));
@@ -232,7 +233,8 @@ impl Parser<'_, '_> {
         Ok(BodyItem::Union(Box::new(union)))
     }
 
-    /// `case a: case b:`; whether `default:` is among them, which then covers the others.
+    /// Parses `case a: case b:`. Returns whether `default:` is among them, which then covers the other
+    /// labels.
     fn labels(&mut self, docs: &mut String) -> Parsed<(Vec<Amount>, bool)> {
         let mut labels = Vec::new();
         let mut default = false;
@@ -257,7 +259,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// What the comments before the next part say; nothing after the last part before the `}`.
+    /// Returns the text of the comments before the next part, or nothing if `}` comes next.
     fn next_within(&mut self, open: Span) -> Parsed<Option<String>> {
         let docs = self.leading_docs();
         if self.takes(b'}')? {
@@ -269,7 +271,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// `a`, `a::b`, `::a`. A single `:` after it is not of it.
+    /// Parses `a`, `a::b` or `::a`. A single `:` after it does not belong to the name.
     pub(super) fn path(&mut self) -> Parsed<Path> {
         let start = self.token.at;
         let mut path = Path { absolute: false, parts: Vec::new(), at: start };
@@ -292,14 +294,14 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Whether `::` comes next: two colons with nothing between them.
+    /// Returns whether `::` comes next: two colons with nothing between them.
     fn at_scope(&self) -> bool {
         let after = Span { start: self.token.text.end, end: self.token.text.end + 1, ..self.token.text };
         let text = &self.preprocessor.sources.get(after.file).text;
         self.at(b':') && text.as_bytes().get(after.start as usize) == Some(&b':')
     }
 
-    /// Sums of products of numbers and names.
+    /// Parses sums of products of numbers and names.
     pub(super) fn expression(&mut self) -> Parsed<Expression> {
         self.deeper()?;
         let mut left = self.product()?;

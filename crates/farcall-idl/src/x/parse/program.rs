@@ -1,10 +1,10 @@
-//! Programs, versions, procedures (RFC 5531 section 12.3).
+//! Parses programs, versions and procedures (RFC 5531 section 12.3).
 
 use super::super::syntax::*;
 use super::{Parsed, Parser};
 
 impl Parser<'_, '_> {
-    /// `program NAME { … } = number;`
+    /// Parses `program NAME { … } = number;`.
     pub(super) fn program(&mut self, docs: String) -> Parsed<()> {
         self.advance()?;
         let mut name = self.name("the program's name", docs)?;
@@ -21,7 +21,7 @@ impl Parser<'_, '_> {
         }
         self.expect(b'}')?;
         let number = self.numbered(&mut name)?;
-        self.lend(&name, &number)?;
+        self.imply(&name, &number)?;
         self.syntax.programs.push(ProgramItem { name, scope: self.scope, number, versions });
         Ok(())
     }
@@ -40,11 +40,11 @@ impl Parser<'_, '_> {
             procedures.push(self.procedure(docs)?);
         }
         let number = self.numbered(&mut name)?;
-        self.lend(&name, &number)?;
+        self.imply(&name, &number)?;
         Ok(VersionItem { name, number, procedures })
     }
 
-    /// `T NAME(T, T) = number;`
+    /// Parses `T NAME(T, T) = number;`.
     fn procedure(&mut self, docs: String) -> Parsed<ProcedureItem> {
         self.count()?;
         let mut result = self.declaration()?;
@@ -64,11 +64,11 @@ impl Parser<'_, '_> {
         }
         self.expect(b')')?;
         let number = self.numbered(&mut name)?;
-        self.lend(&name, &number)?;
+        self.imply(&name, &number)?;
         Ok(ProcedureItem { name, number, arguments, result })
     }
 
-    /// `= number;`
+    /// Parses `= number;`.
     fn numbered(&mut self, name: &mut Name) -> Parsed<Amount> {
         self.expect(b'=')?;
         let number = self.amount()?;

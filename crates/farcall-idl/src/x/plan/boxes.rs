@@ -1,17 +1,17 @@
-//! Where a Rust type needs a box: where it would contain itself, and where it would be too large for the
-//! stack.
+//! Decides where a Rust type needs a box: where it would contain itself, and where it would be too large for
+//! the stack.
 
 use super::{Item, Kind, Shape};
 use crate::x::components::Components;
 use crate::x::tree::Type;
 
-/// The most bytes of memory that an array takes outside a box.
+/// The most bytes of memory of an array outside a box.
 const MAX_ARRAY_BYTES: u64 = 4 << 10;
-/// The most bytes of memory that any other part takes outside a box.
+/// The most bytes of memory of any other part outside a box.
 const MAX_PART_BYTES: u64 = 64 << 10;
 
-/// Puts the boxes in. `Option`s of a circle are cut first, as pointers are in C; what goes in circles still
-/// is cut then.
+/// Adds the boxes. Of a type that contains itself, first the `Option`s are boxed, like pointers in C. If that
+/// is not enough, the other parts are boxed too.
 pub fn insert(items: &mut [Item]) {
     for optional in [true, false] {
         let edges = edges(items);
@@ -23,7 +23,7 @@ pub fn insert(items: &mut [Item]) {
             }
         }
     }
-    // Nothing contains itself any more: first come those that others contain.
+    // No type contains itself any more. Types come before the types that contain them.
     let mut sizes = vec![0; items.len()];
     for index in Components::of(&edges(items)).inner_first() {
         let kind = &mut items[index].kind;
@@ -37,7 +37,7 @@ pub fn insert(items: &mut [Item]) {
     }
 }
 
-/// The shapes of an item's parts.
+/// Returns the shapes of an item's parts.
 pub fn shapes(kind: &Kind) -> Box<dyn Iterator<Item = &Shape> + '_> {
     match kind {
         Kind::Alias(shape) | Kind::Newtype(shape) => Box::new(std::iter::once(shape)),
@@ -58,13 +58,13 @@ fn shapes_mut(kind: &mut Kind) -> Box<dyn Iterator<Item = &mut Shape> + '_> {
     }
 }
 
-/// Of each item, those that stand in its own memory.
+/// Returns, for each item, the items in its own memory.
 fn edges(items: &[Item]) -> Vec<Vec<usize>> {
     let of_item = |item: &Item| shapes(&item.kind).filter_map(inline).collect();
     items.iter().map(of_item).collect()
 }
 
-/// The item that stands in the memory of a shape itself.
+/// Returns the item that is in the memory of the shape itself.
 fn inline(shape: &Shape) -> Option<usize> {
     match shape {
         Shape::Named(item) | Shape::Linked(item) => Some(*item),
@@ -73,7 +73,7 @@ fn inline(shape: &Shape) -> Option<usize> {
     }
 }
 
-/// Boxes what is in the circle, or only what is optional there.
+/// Boxes the parts that belong to the circle, or only the optional ones.
 fn cut(shape: &mut Shape, optional: bool, in_circle: &dyn Fn(usize) -> bool) {
     match shape {
         Shape::Optional(inner) if optional && inline(inner).is_some_and(in_circle) => enclose(inner),
@@ -88,7 +88,7 @@ fn enclose(shape: &mut Shape) {
     *shape = Shape::Boxed(Box::new(inner));
 }
 
-/// Boxes what is large.
+/// Boxes large parts.
 fn shrink(shape: &mut Shape, sizes: &[u64]) {
     match shape {
         Shape::Optional(inner) | Shape::List(inner, _) | Shape::Array(inner, _) => shrink(inner, sizes),
@@ -103,7 +103,7 @@ fn shrink(shape: &mut Shape, sizes: &[u64]) {
     }
 }
 
-/// About how many bytes of memory a value takes where it stands.
+/// Returns about how many bytes of memory a value takes in place.
 fn size(shape: &Shape, sizes: &[u64]) -> u64 {
     match shape {
         Shape::Named(item) => sizes[*item],

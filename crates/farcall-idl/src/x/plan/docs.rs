@@ -1,8 +1,8 @@
-//! Documentation as it stands in a file of Rust: nothing in it is hidden from who reads the file.
+//! Cleans documentation for a Rust file, so that nothing in it is hidden from people who read the file.
 
 use crate::x::tree::Field;
 
-/// Without control characters, and without those that turn the direction of writing, which the compiler
+/// Removes control characters, and characters that change the direction of writing, which the compiler
 /// refuses.
 pub fn clean(text: &str) -> String {
     let lines =
@@ -10,8 +10,8 @@ pub fn clean(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").trim().to_string()
 }
 
-/// The documentation of an arm of a union: its comments, and what its field is called, for no variant's field
-/// has a name.
+/// Returns the documentation of an arm of a union: its comments, and the name of its field, because a
+/// variant's field has no name.
 pub fn of_arm(docs: &str, field: Option<&Field>) -> String {
     let Some(field) = field else { return clean(docs) };
     let name = match field.named.name.as_str() {

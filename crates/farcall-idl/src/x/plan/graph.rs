@@ -1,11 +1,11 @@
-//! How the types of a tree refer to one another: what is a linked list, what contains itself, what is too
-//! deep.
+//! Examines how the types of a tree refer to one another: which are linked lists, which contain themselves,
+//! and which nest too deeply.
 
 use super::{MAX_DEPTH, Refused, option};
 use crate::x::components::Components;
 use crate::x::tree::{Body, Declared, Field, Specification, Type};
 
-/// The type behind other names; names that go in circles are left somewhere on the circle.
+/// Returns the type behind aliases. For a circle of aliases, returns one of them.
 pub fn stripped<'t>(specification: &'t Specification, ty: &'t Type) -> &'t Type {
     let mut stripped = ty;
     for _ in 0..=specification.types.len() {
@@ -20,7 +20,7 @@ pub fn stripped<'t>(specification: &'t Specification, ty: &'t Type) -> &'t Type 
     stripped
 }
 
-/// The declaration behind other names.
+/// Returns the declaration behind aliases.
 fn declaration<'t>(specification: &'t Specification, declared: &'t Declared) -> &'t Declared {
     let Declared::One(ty) = declared else { return declared };
     match stripped(specification, ty) {
@@ -32,8 +32,8 @@ fn declaration<'t>(specification: &'t Specification, declared: &'t Declared) -> 
     }
 }
 
-/// Whether a struct is the node of a linked list: its last field, and no other, is an optional pointer to
-/// itself.
+/// Returns whether a struct is the node of a linked list: its last field, and no other field, is an optional
+/// pointer to itself.
 pub fn is_list(specification: &Specification, index: usize) -> bool {
     let Body::Struct(fields) = &specification.types[index].body else { return false };
     let points_here = |field: &Field| match declaration(specification, &field.declared) {
@@ -46,7 +46,8 @@ pub fn is_list(specification: &Specification, index: usize) -> bool {
     }
 }
 
-/// Refuses types that no compiler takes. Returns, for each definition, whether it is an alias that contains itself.
+/// Refuses types that no compiler accepts. Returns, for each definition, whether it is an alias that contains
+/// itself.
 pub fn check(specification: &Specification) -> Result<Vec<bool>, Refused> {
     let types = &specification.types;
     let every: Vec<Vec<usize>> = types.iter().map(|ty| mentioned(&ty.body)).collect();
@@ -66,7 +67,7 @@ pub fn check(specification: &Specification) -> Result<Vec<bool>, Refused> {
     Ok((0..types.len()).map(|index| components.is_cyclic(index, &names)).collect())
 }
 
-/// Whether no new Rust type is made of it.
+/// Returns whether no new Rust type is made of the definition.
 fn is_name(specification: &Specification, body: &Body) -> bool {
     match body {
         Body::Alias(_) => true,
@@ -75,7 +76,7 @@ fn is_name(specification: &Specification, body: &Body) -> bool {
     }
 }
 
-/// The definitions that one refers to.
+/// Returns the definitions that a definition refers to.
 fn mentioned(body: &Body) -> Vec<usize> {
     let discriminant = match body {
         Body::Union(union) => union.discriminant.place(),

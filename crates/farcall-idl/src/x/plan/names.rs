@@ -1,33 +1,32 @@
-//! What the names of an `.x` file are called in Rust (`docs/x-names.md`), and that no two are called the
-//! same.
+//! Derives Rust names from the names of an `.x` file (`docs/x-names.md`), and keeps them distinct.
 
 use std::collections::BTreeSet;
 
-/// Names that the generated code uses and does not spell out with their path; `Self` cannot be a name at all.
+/// Names that the generated code uses without their path. `Self` cannot be a name at all.
 const TAKEN: [&str; 4] = ["Box", "Option", "Self", "Vec"];
 
-/// Words that are no names, even when they are written `r#word`.
+/// Words that are no names, even in the form `r#word`.
 const NEVER: [&str; 5] = ["_", "crate", "self", "super", "Self"];
 
-/// `READ3args` as `Read3args`, `nfs_fh3` as `NfsFh3`: types and variants.
+/// Returns `Read3args` for `READ3args` and `NfsFh3` for `nfs_fh3`: types and variants.
 pub fn camel(name: &str) -> String {
     let capital = |word: String| word[..1].to_ascii_uppercase() + &word[1..];
     or_x(words(name).into_iter().map(capital).collect(), 'X')
 }
 
-/// `maxNameLength` as `max_name_length`: fields, arguments, procedures.
+/// Returns `max_name_length` for `maxNameLength`: fields, arguments, procedures.
 pub fn snake(name: &str) -> String {
     or_x(words(name).join("_"), 'x')
 }
 
-/// `maxNameLength` as `MAX_NAME_LENGTH`: constants.
+/// Returns `MAX_NAME_LENGTH` for `maxNameLength`: constants.
 pub fn screaming(name: &str) -> String {
     or_x(words(name).join("_").to_ascii_uppercase(), 'X')
 }
 
-/// The words of a name in small letters. One begins after what is neither letter nor digit, at a capital
-/// after a small letter, and at the last of several capitals if a small letter follows it. Digits belong to
-/// what stands before them.
+/// Returns the words of a name in lower case. A word begins after a character that is neither letter nor
+/// digit, at an upper-case letter after a lower-case letter, and at the last of several upper-case letters if
+/// a lower-case letter follows. Digits belong to the word before them.
 fn words(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
     let mut words = Vec::new();
@@ -52,7 +51,7 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// A name begins with a letter: this one, if it would not.
+/// Returns the name, with `x` in front unless it begins with a letter.
 fn or_x(name: String, x: char) -> String {
     match name.starts_with(|first: char| first.is_ascii_alphabetic()) {
         true => name,
@@ -60,13 +59,13 @@ fn or_x(name: String, x: char) -> String {
     }
 }
 
-/// The names that are taken where no two may be the same.
+/// The names that are taken in a scope.
 #[derive(Default)]
 pub struct Scope(BTreeSet<String>);
 
 impl Scope {
-    /// The name for what the file spells `spelled`, wished to be `wish`: that; if it is taken, as it is
-    /// spelled; if that is taken, with a number. `beside` are the endings with which it must be free too.
+    /// Takes the name for what the file spells `spelled`: `wish`; if that is taken, `spelled`; if that is
+    /// taken too, `wish` with a number. The name must also be free with each of the endings `beside`.
     pub fn claim_with(&mut self, wish: &str, spelled: &str, beside: &[&str]) -> String {
         let wish =
             if TAKEN.contains(&wish) || NEVER.contains(&wish) { format!("{wish}_") } else { wish.into() };
@@ -84,13 +83,13 @@ impl Scope {
         name
     }
 
-    /// Takes a name that is free: the one wished for, the file's spelling, or the wish with a number.
+    /// Takes a name that is free: the wish, the file's spelling, or the wish with a number.
     pub fn claim(&mut self, wish: &str, spelled: &str) -> String {
         self.claim_with(wish, spelled, &[])
     }
 }
 
-/// As Rust's grammar wants it: `r#type` for `type`.
+/// Returns the identifier as Rust's grammar requires it: `r#type` for `type`.
 pub fn ident(name: &str) -> syn::Ident {
     let parsed = syn::parse_str(name).ok().filter(|_| name != "gen");
     parsed.unwrap_or_else(|| quote::format_ident!("r#{name}"))

@@ -1,4 +1,4 @@
-//! Of each version of a program its trait: name, procedures, arguments.
+//! Plans the trait of each version of a program: name, procedures, arguments.
 
 use super::docs;
 use super::names::{Scope, camel, snake};
@@ -7,14 +7,14 @@ use crate::spell_program;
 use crate::stubs::RESERVED_NAMES;
 use crate::x::tree;
 
-/// What is made beside a trait, by the ends of their names.
+/// The endings of the names of items that are made together with a trait.
 const BESIDE: [&str; 6] = ["Client", "Start", "Multi", "Prepare", "Async", "AsyncServer"];
 
 /// One version of a program.
 pub struct Trait {
-    /// In Rust.
+    /// The name in Rust.
     pub name: String,
-    /// Program and version, as the file has them.
+    /// The program's and the version's name in the file.
     pub spelled: (String, String),
     pub docs: String,
     pub program: u32,
@@ -31,7 +31,7 @@ pub struct Method {
 }
 
 impl Method {
-    /// The null procedure, which every server has and which does nothing.
+    /// Whether this is the null procedure, which every server has and which does nothing.
     pub fn is_null(&self) -> bool {
         self.number == 0 && self.arguments.is_empty() && self.result == Shape::Scalar(tree::Type::Void)
     }
@@ -39,7 +39,7 @@ impl Method {
 
 pub struct Argument {
     pub name: String,
-    /// As the file has it; where it has none, `name`.
+    /// The name in the file, or `name` if it has none there.
     pub spelled: String,
     pub shape: Shape,
 }
@@ -116,7 +116,7 @@ fn arguments<'t>(
     arguments.iter().map(&mut argument).collect()
 }
 
-/// What an argument is called that has no name: by its type.
+/// Returns a name for an unnamed argument, after its type.
 fn default_name(items: &[Item], shape: &Shape) -> String {
     let name = match shape {
         Shape::Named(item) | Shape::Linked(item) => return items[*item].named.spelled.clone(),
@@ -131,7 +131,7 @@ fn default_name(items: &[Item], shape: &Shape) -> String {
     name.into()
 }
 
-/// Whether it is cheaper to copy than to lend: numbers, `bool`, enumerations.
+/// Returns whether the type is passed by value rather than by reference: numbers, `bool`, enumerations.
 pub fn by_value(items: &[Item], shape: &Shape) -> bool {
     match resolved(items, shape) {
         Shape::Scalar(ty) => *ty != tree::Type::Quadruple,

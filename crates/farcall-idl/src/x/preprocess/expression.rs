@@ -1,15 +1,16 @@
-//! What the expression after `#if` comes to, and whether a macro stands for a number.
+//! Evaluates the expression after `#if`, and decides whether a macro stands for a number.
 
 use super::{Preprocessor, meant};
 use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Token, in_64_bits, number, unquoted};
 
-/// How deep expressions may nest, macros within macros included.
+/// The most levels by which expressions may nest, including those of macros within macros.
 const MAX_DEPTH: u32 = 64;
-/// How many operands one expression may have, those in macros included.
+/// The most operands of one expression, including those in macros.
 const MAX_OPERANDS: u32 = 4096;
 
-/// The operators of C, the loosest first; longer ones before those that they begin with.
+/// The operators of C, those that bind loosest first. An operator comes before the operators that it begins
+/// with.
 const OPERATORS: &[&[&str]] = &[
     &["||"],
     &["&&"],
@@ -24,14 +25,14 @@ const OPERATORS: &[&[&str]] = &[
 ];
 
 impl Preprocessor<'_> {
-    /// Whether what stands after `#if` or `#elif` is anything but 0.
+    /// Returns whether the expression after `#if` or `#elif` is not 0.
     pub(super) fn condition(&self, name: Token, line: &[Token]) -> Result<bool, Diagnostic> {
         let tokens: Vec<Token> = meant(line).copied().collect();
         let mut walk = Walk { preprocessor: self, operands: 0, lenient: true };
         walk.whole(&tokens, 0).map(|value| value != 0).or_else(|what| self.refuse(name.at, what))
     }
 
-    /// The number that these tokens come to by themselves, if they do: from -2^63 to 2^64 - 1.
+    /// Returns the number that these tokens evaluate to by themselves, if they do: from -2^63 to 2^64 - 1.
     pub(super) fn number(&self, body: &[Token]) -> Option<i128> {
         let mut walk = Walk { preprocessor: self, operands: 0, lenient: false };
         walk.whole(body, 0).ok().filter(in_64_bits)
@@ -41,7 +42,7 @@ impl Preprocessor<'_> {
 struct Walk<'a> {
     preprocessor: &'a Preprocessor<'a>,
     operands: u32,
-    /// Whether a name that is no macro is 0, as after `#if`.
+    /// Whether a name that is no macro evaluates to 0, as it does after `#if`.
     lenient: bool,
 }
 
@@ -81,7 +82,7 @@ impl Walk<'_> {
     }
 
     fn operator(&self, rest: &mut &[Token], operators: &[&'static str]) -> Option<&'static str> {
-        // Of `||` the first half is no operator.
+        // The first character of `||` is no operator `|`.
         let doubled =
             |name: &str| matches!(name, "|" | "&" | "<" | ">") && self.begins(rest, &name.repeat(2));
         let found = operators.iter().find(|name| self.begins(rest, name) && !doubled(name))?;
@@ -89,7 +90,7 @@ impl Walk<'_> {
         Some(found)
     }
 
-    /// Whether these marks come next, nothing between them.
+    /// Returns whether these marks come next, with nothing between them.
     fn begins(&self, rest: &[Token], marks: &str) -> bool {
         let together = |pair: &[Token]| pair[0].text.end == pair[1].text.start;
         rest.len() >= marks.len()
@@ -132,7 +133,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `defined NAME`, `defined(NAME)`.
+    /// Evaluates `defined NAME` or `defined(NAME)`.
     fn defined(&self, rest: &mut &[Token]) -> Value {
         let open = self.take(rest, "(");
         let Some((name, after)) = rest.split_first().filter(|(name, _)| name.kind == Kind::Word) else {

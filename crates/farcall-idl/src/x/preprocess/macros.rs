@@ -1,39 +1,39 @@
-//! `#define`: what macros stand for, and putting it in their place.
+//! `#define`: stores macros, and replaces their uses.
 
 use super::{Number, Preprocessor, meant};
 use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Token};
 
-/// How many tokens may come out of macros, in one run.
+/// The most tokens that macros may produce in one run.
 const MAX_EXPANDED: usize = 1 << 16;
-/// How many arguments a macro may have.
+/// The most arguments of a macro.
 const MAX_ARGUMENTS: usize = 32;
 
-/// What a name was defined as.
+/// The definition of a macro.
 pub(super) struct Macro {
-    /// Of one that takes arguments.
+    /// The parameters, if the macro takes arguments.
     pub parameters: Option<Vec<String>>,
     pub body: Vec<Token>,
-    /// Of one that stands for a number.
+    /// The number, if the macro stands for one.
     number: Option<Number>,
 }
 
-/// What is to be read before the file is read on.
+/// What is read before the file is read on.
 pub(super) enum Pending {
     Token(Token),
-    /// All that came out of this macro has been read.
+    /// The end of this macro's replacement.
     Leave(String),
 }
 
 impl Macro {
-    /// The number that it stands for, if it does.
+    /// Returns the number that the macro stands for, if it does.
     pub fn value(&self) -> Option<i128> {
         self.number.as_ref().map(|number| number.value)
     }
 }
 
 impl Preprocessor<'_> {
-    /// `#define`: the line after it.
+    /// Executes `#define`, with the rest of its line.
     pub(super) fn define(&mut self, line: &[Token]) -> Result<(), Diagnostic> {
         let mut rest = meant(line).copied().collect::<Vec<_>>().into_iter().peekable();
         let Some(name) = rest.next().filter(|token| token.kind == Kind::Word) else {
@@ -57,7 +57,7 @@ impl Preprocessor<'_> {
         Ok(())
     }
 
-    /// `%#define`: C knows it, so what the file says may mean it.
+    /// Handles `%#define`, which is for C, because the file may use the name.
     pub(super) fn note(&mut self, line: &[Token]) {
         let mut rest = meant(line).copied();
         let Some(name) = rest.next().filter(|token| token.kind == Kind::Word) else { return };
@@ -67,14 +67,14 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Makes these tokens those that come next.
+    /// Makes these tokens the next ones.
     pub fn put(&mut self, tokens: &[Token]) {
         self.pending.clear();
         self.active.clear();
         self.pending.extend(tokens.iter().rev().map(|token| Pending::Token(*token)));
     }
 
-    /// `#undef`.
+    /// Executes `#undef`.
     pub(super) fn undefine(&mut self, line: &[Token]) {
         if let Some(name) = meant(line).next() {
             self.macros.remove(self.sources.text(name.text));
@@ -90,7 +90,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Puts what a macro stands for in its place. False if the word is none, or is to stand for itself.
+    /// Replaces a use of a macro. Returns false if the word is no macro, or is not replaced.
     pub(super) fn replace(&mut self, token: &Token) -> Result<bool, Diagnostic> {
         let name = self.sources.text(token.text).to_owned();
         let Some(known) = self.macros.get(&name).filter(|_| !self.active.contains(&name)) else {
@@ -98,7 +98,7 @@ impl Preprocessor<'_> {
         };
         if let Some(number) = &known.number {
             let first = self.numbers.entry(name.clone()).or_insert_with(|| number.clone());
-            // If it meant another number before, only the number itself says which.
+            // If the macro had another number before, only the number itself is unambiguous.
             if first.value == number.value {
                 return Ok(false);
             }
@@ -123,7 +123,7 @@ impl Preprocessor<'_> {
         Ok(true)
     }
 
-    /// Whether `(` comes next.
+    /// Returns whether `(` comes next.
     fn called(&self) -> bool {
         let pending = self.pending.iter().rev().find_map(|each| match each {
             Pending::Token(token) => Some(token.kind),
@@ -137,7 +137,7 @@ impl Preprocessor<'_> {
         next == Some(Kind::Mark(b'('))
     }
 
-    /// What stands between the parentheses, divided at the commas.
+    /// Returns the tokens between the parentheses, divided at the commas.
     fn arguments(&mut self, name: &Token) -> Result<Vec<Vec<Token>>, Diagnostic> {
         let mut arguments = vec![Vec::new()];
         let mut open = 0u32;
@@ -167,7 +167,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Counts what comes out of macros, and refuses it if it is too much.
+    /// Counts the tokens that macros produce, and refuses too many.
     pub(super) fn count_expanded(&mut self, at: &Token, tokens: usize) -> Result<(), Diagnostic> {
         self.expanded = self.expanded.saturating_add(tokens);
         if self.expanded <= MAX_EXPANDED {

@@ -1,21 +1,21 @@
-//! What stands in the place of a macro: its body, with arguments put in, quoted (`#`) and pasted (`##`), as C
-//! has it (ISO/IEC 9899 section 6.10.3).
+//! The replacement of a macro: its body, with arguments inserted, quoted (`#`) and pasted (`##`) as in C
+//! (ISO/IEC 9899 section 6.10.3).
 
 use super::Preprocessor;
 use super::macros::Pending;
 use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Scanner, Token};
 
-/// How deep macros may stand in the arguments of macros.
+/// The most levels by which macros may stand in the arguments of macros.
 const MAX_DEPTH: u32 = 32;
-/// The longest word that may be put together, in bytes.
+/// The most bytes of a word that `##` makes.
 const MAX_PASTED: usize = 1 << 10;
 
-/// The names of a macro's parameters, and what stands for each.
+/// The names of a macro's parameters, each with its argument.
 type Arguments<'a> = (&'a [String], &'a [Vec<Token>]);
 
 impl Preprocessor<'_> {
-    /// The body of the macro `name` as it is read then. One that takes no arguments has none.
+    /// Returns the replacement of the macro `name`. A macro without parameters has no arguments.
     pub(super) fn substituted(
         &mut self,
         name: &Token,
@@ -23,7 +23,7 @@ impl Preprocessor<'_> {
         arguments: Option<Arguments<'_>>,
     ) -> Result<Vec<Token>, Diagnostic> {
         let mut out: Vec<Token> = Vec::new();
-        // Whether what stands left of the next `##` is an argument without tokens.
+        // Whether the left operand of the next `##` is an argument without tokens.
         let mut left_is_empty = true;
         let mut at = 0;
         while at < body.len() {
@@ -52,8 +52,8 @@ impl Preprocessor<'_> {
         Ok(out)
     }
 
-    /// What one token of a body stands for, or a quoted argument; and how many tokens of the body that is.
-    /// Beside `##` an argument stands as it is written, else its macros are replaced first.
+    /// Returns what replaces one token of a body or a quoted argument, and how many tokens of the body that
+    /// is. Next to `##` an argument is inserted as written; elsewhere its macros are replaced first.
     fn piece(
         &mut self,
         name: &Token,
@@ -80,7 +80,7 @@ impl Preprocessor<'_> {
         Ok((piece, 1))
     }
 
-    /// Whether `##` stands there.
+    /// Returns whether `##` is at this position.
     fn is_paste(&self, body: &[Token], at: usize) -> bool {
         match body.get(at..at + 2) {
             Some([a, b]) => {
@@ -90,7 +90,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// What stands for a parameter; one that was not given is empty.
+    /// Returns the argument of a parameter. A missing argument is empty.
     fn argument<'a>(&self, token: &Token, arguments: Option<Arguments<'a>>) -> Option<&'a [Token]> {
         let (names, given) = arguments?;
         let is_it = |name: &String| token.kind == Kind::Word && name == self.sources.text(token.text);
@@ -98,7 +98,7 @@ impl Preprocessor<'_> {
         Some(given.get(place).map_or(&[], Vec::as_slice))
     }
 
-    /// An argument with its macros replaced, as if nothing came after it.
+    /// Returns an argument with its macros replaced, as if nothing followed it.
     fn replaced(&mut self, name: &Token, argument: &[Token]) -> Result<Vec<Token>, Diagnostic> {
         if self.within_arguments >= MAX_DEPTH {
             return self.refuse(name.at, "macros within arguments of macros are nested too deep");
@@ -124,7 +124,7 @@ impl Preprocessor<'_> {
         fault.map_or(Ok(out), Err)
     }
 
-    /// Two tokens as one.
+    /// Pastes two tokens into one.
     fn pasted(&mut self, name: &Token, left: Token, right: Token) -> Result<Token, Diagnostic> {
         let text = format!("{}{}", self.sources.text(left.text), self.sources.text(right.text));
         let span = if text.len() > MAX_PASTED { None } else { self.sources.paste(&text) };
@@ -139,7 +139,7 @@ impl Preprocessor<'_> {
         self.refuse(name.at, format!("`##` makes `{shown}` of two words, which is none"))
     }
 
-    /// An argument as a text.
+    /// Returns an argument as a quoted text.
     fn quoted(&mut self, name: &Token, argument: &[Token]) -> Result<Token, Diagnostic> {
         let mut text = String::from("\"");
         let mut end = None;

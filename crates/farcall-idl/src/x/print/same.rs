@@ -1,17 +1,17 @@
-//! Whether two trees mean the same.
+//! Compares two trees by their meaning.
 
 use std::collections::BTreeMap;
 
 use super::super::tree::*;
 
-/// What two trees have in common that mean the same: types and programs, with names for places; without
-/// comments, namespaces, and the order of types.
+/// The part of a tree that matters for its meaning: types and programs, with names in place of indexes,
+/// without comments, namespaces, and the order of types.
 pub(super) fn comparable(
     tree: &Specification,
 ) -> (BTreeMap<String, Definition>, Vec<Program>, BTreeMap<String, Value>) {
     let mut tree = tree.clone();
     let names: Vec<String> = tree.types.iter().map(|definition| definition.named.name.clone()).collect();
-    // A name in the place of a number.
+    // A name in place of an index.
     let by_name = |ty: &mut Type| {
         if let Type::Defined(place) = ty {
             *ty = Type::Foreign(names[*place].clone());

@@ -1,4 +1,4 @@
-//! What types consist of.
+//! Resolves the bodies of types.
 
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use super::lookup::{builtin, names_itself};
 use super::{Resolver, named};
 use crate::text::source::Span;
 
-/// How many typedefs may stand between a name and what it means, where that matters.
+/// The most typedefs between a name and its meaning, where that matters.
 const MAX_ALIASES: usize = 64;
-/// The most elements that an array of fixed size may have.
+/// The most elements of an array of fixed size.
 const MAX_FIXED_SIZE: u32 = 1 << 24;
 
 impl Resolver<'_> {
-    /// What the type at that place consists of; nothing if it stands for nothing of its own.
+    /// Returns the body of the type at that index, or `None` if it defines nothing itself.
     pub(super) fn body(&mut self, place: usize) -> Option<Body> {
         let item = &self.syntax.types[place];
         match &item.body {
@@ -28,7 +28,7 @@ impl Resolver<'_> {
                     self.dropped.insert(place, instead);
                     return None;
                 }
-                // `typedef int int32_t;`, as files say that suit compilers which do not know it.
+                // `typedef int int32_t;` is for compilers that do not know that type.
                 if let Declared::One(ty) = &declared
                     && builtin(&item.name.text).is_some_and(|known| Some(known) == self.plain(ty))
                 {
@@ -75,7 +75,7 @@ impl Resolver<'_> {
 
     fn union(&mut self, scope: ScopeId, item: &UnionItem) -> Union {
         let discriminant = match self.declared(scope, &item.switch) {
-            // Whatever it is, it takes 32 bits.
+            // Every type that is possible here takes 32 bits.
             Declared::One(Type::Foreign(_)) => Type::I32,
             Declared::One(ty) => ty,
             _ => {
@@ -111,7 +111,7 @@ impl Resolver<'_> {
         Union { switch: named(&item.switch.name), discriminant, arms, default }
     }
 
-    /// A name is first one of the enumeration's own.
+    /// A name is looked up among the enumeration's own enumerators first.
     fn label(&mut self, scope: ScopeId, enumeration: Option<usize>, amount: &Amount) -> Option<Label> {
         let name = match &amount.expression {
             Expression::Name(path) => path.parts.last().cloned(),
@@ -128,7 +128,7 @@ impl Resolver<'_> {
         Some(Label { name, value })
     }
 
-    /// What a declaration means, its name apart.
+    /// Resolves a declaration, without its name.
     pub(super) fn declared(&mut self, scope: ScopeId, item: &Declaration) -> Declared {
         match (&item.specifier, &item.shape) {
             (Specifier::Void, Shape::One) => Declared::One(Type::Void),
@@ -172,15 +172,15 @@ impl Resolver<'_> {
         amount.as_ref().and_then(|amount| self.number(scope, amount, u32::MAX, why)).unwrap_or(u32::MAX)
     }
 
-    /// An unsigned number of at most `max`. Without a value the amount is refused, and for `why` if it is another
-    /// number.
+    /// Returns an unsigned number of at most `max`. An amount without a value is refused, and another number
+    /// is refused with the message `why`.
     pub(super) fn number(&mut self, scope: ScopeId, amount: &Amount, max: u32, why: &str) -> Option<u32> {
         let value = self.amount(scope, amount);
         let fits = |number| u32::try_from(number).ok().filter(|number| *number <= max);
         self.fitting(amount.at, value, fits, why)
     }
 
-    /// A value as `fit` makes it, which refuses one that does not fit.
+    /// Returns a value converted by `fit`, which refuses a value that does not fit.
     fn fitting<T>(
         &mut self,
         at: Span,
@@ -196,8 +196,8 @@ impl Resolver<'_> {
         None
     }
 
-    /// The type of that name: one that is left to the user, the file's own, one that needs no declaration, or
-    /// one that RPC has.
+    /// Returns the type of that name: a type that the user declares elsewhere, a type of the file, a built-in
+    /// type, or a type of RPC.
     pub(super) fn named_type(&mut self, scope: ScopeId, path: &Path) -> Type {
         let name = path.parts.last().map_or("", String::as_str);
         if self.external.contains(name) {
@@ -215,12 +215,12 @@ impl Resolver<'_> {
         }
     }
 
-    /// What a type is when aliases are seen through, unless it is an enumeration, a struct or a union.
+    /// Returns the scalar type behind aliases, or `None` for an enumeration, a struct or a union.
     fn plain(&self, ty: &Type) -> Option<Type> {
         self.seen_through(ty).filter(|ty| ty.place().is_none())
     }
 
-    /// What a type is when aliases are seen through.
+    /// Returns the type behind aliases.
     fn seen_through(&self, ty: &Type) -> Option<Type> {
         let mut ty = ty.clone();
         for _ in 0..MAX_ALIASES {
@@ -250,7 +250,7 @@ impl Resolver<'_> {
     }
 }
 
-/// As 32 bits have it; of an unsigned number its bits.
+/// Returns the number in 32 bits. An unsigned number keeps its bits.
 fn in_32_bits(value: i128) -> Option<i32> {
     i32::try_from(value).ok().or_else(|| u32::try_from(value).ok().map(u32::cast_signed))
 }

@@ -1,22 +1,22 @@
-//! What constants and enumerators come to.
+//! Computes the values of constants and enumerators.
 
 use super::super::syntax::*;
 use super::lookup::builtin_value;
 use super::{Reckoned, Resolver, ValueId};
 use crate::text::source::Span;
 
-/// How many constants may have to be reckoned first, one for the other.
+/// The most constants in a chain in which each needs the value of the next.
 const MAX_DEPTH: u32 = 128;
 
 /// Why an expression has no value.
 #[derive(Clone, Debug)]
 pub(super) enum Unknown {
-    /// Nothing of that name, which stands there, is declared.
+    /// The name at this place is not declared.
     Name(String, Span),
     Because(&'static str),
 }
 
-/// How far the values of an enumeration's enumerators are known.
+/// The state of the values of an enumeration's enumerators.
 #[derive(Clone, Default)]
 pub(super) struct Enumeration {
     begun: bool,
@@ -26,30 +26,30 @@ pub(super) struct Enumeration {
 pub(super) type Reckoning = Result<i128, Unknown>;
 
 impl Resolver<'_> {
-    /// The value of an expression that stands in a namespace.
+    /// Returns the value of an expression in a namespace.
     pub(super) fn amount(&mut self, scope: ScopeId, amount: &Amount) -> Reckoning {
         self.reckon(scope, &amount.expression, 0)
     }
 
-    /// The value of the constant at that place.
+    /// Returns the value of the constant at that index.
     pub(super) fn constant(&mut self, place: usize) -> Reckoning {
         self.constant_at(place, 0)
     }
 
-    /// The values of the enumeration at that place.
+    /// Returns the values of the enumeration at that index.
     pub(super) fn enumeration(&mut self, place: usize) -> Vec<Reckoning> {
         self.reckon_enumeration(place, 0);
         self.enumerations[place].values.clone()
     }
 
-    /// The value of one of its enumerators, for which so many other constants wait.
+    /// Returns the value of one of its enumerators. `depth` counts the constants that wait for it.
     pub(super) fn enumerator_value(&mut self, place: usize, position: usize, depth: u32) -> Reckoning {
         self.reckon_enumeration(place, depth);
         let values = &self.enumerations[place].values;
         values.get(position).cloned().unwrap_or(Err(Unknown::Because("this constant depends on itself")))
     }
 
-    /// Without this value something cannot be made.
+    /// The value is needed to resolve something else.
     pub(super) fn refuse_unknown(&mut self, at: Span, unknown: Unknown) {
         match unknown {
             Unknown::Because(why) => self.fault(at, why),
@@ -108,7 +108,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Each enumerator is one more than the one before, unless it says otherwise.
+    /// An enumerator without a value is one more than the previous one.
     fn reckon_enumeration(&mut self, place: usize, depth: u32) {
         let item = &self.syntax.types[place];
         let BodyItem::Enum(enumerators) = &item.body else { return };

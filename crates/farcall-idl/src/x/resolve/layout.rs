@@ -1,4 +1,4 @@
-//! Whether types can exist: none may contain itself without end, and none may be larger than memory.
+//! Checks that types can exist: no type contains itself without end, and none is larger than memory.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ const MAX_IN_PLACE_BYTES: u64 = 1 << 26;
 
 /// Refuses types that cannot exist.
 pub(super) fn check(resolver: &mut Resolver, types: &[Definition]) {
-    // An arm of a union need not be taken, and so ends the recursion.
+    // The arms of a union end the recursion, because a value may have another arm.
     let always = |body: &Body| if matches!(body, Body::Union(_)) { Vec::new() } else { in_place(body) };
     refuse_circles(resolver, types, always, "contains itself, and so has no end: use `*` or `<>`");
     let renamed = |body: &Body| match body {
@@ -72,7 +72,8 @@ fn size(body: &Body, sizes: &[Option<u64>]) -> u64 {
     }
 }
 
-/// The size of a type. One that is not known yet contains itself by a union's arm, where it takes a pointer.
+/// Returns the size of a type. A type whose size is not known yet contains itself by a union's arm, which is
+/// a pointer.
 fn size_of(ty: &Type, sizes: &[Option<u64>]) -> u64 {
     match ty {
         Type::Defined(place) => sizes[*place].unwrap_or(8).max(1),
@@ -82,7 +83,7 @@ fn size_of(ty: &Type, sizes: &[Option<u64>]) -> u64 {
     }
 }
 
-/// The types that one contains in place.
+/// Returns the types that a type contains in place.
 fn in_place(body: &Body) -> Vec<usize> {
     let declarations = body.declarations().into_iter();
     declarations.filter_map(|declared| declared.in_place()?.place()).collect()

@@ -1,11 +1,11 @@
-//! What a name stands for: from the innermost namespace outwards.
+//! Looks up names, from the innermost namespace outwards.
 
 use super::super::syntax::*;
 use super::super::tree::Type;
 use super::{Resolver, ValueId};
 
 impl<'a> Resolver<'a> {
-    /// Takes in all names that are declared, and refuses those that stand for two things.
+    /// Enters all declared names, and refuses names that stand for two things.
     pub(super) fn check_names(&mut self) {
         for (place, item) in self.syntax.types.iter().enumerate() {
             if names_itself(item) {
@@ -13,7 +13,7 @@ impl<'a> Resolver<'a> {
             }
             match self.types.entry((item.scope, &item.name.text)) {
                 std::collections::hash_map::Entry::Vacant(free) => drop(free.insert(place)),
-                // What the file says goes before what it includes for C.
+                // The file's own declarations take precedence over those that it includes for C.
                 std::collections::hash_map::Entry::Occupied(_) if place >= self.own.types => {}
                 std::collections::hash_map::Entry::Occupied(first) => {
                     let first = *first.get();
@@ -23,15 +23,15 @@ impl<'a> Resolver<'a> {
                 }
             }
         }
-        // What the file says itself goes before what is lent.
-        let is_own = |place: usize, item: &ConstantItem| place < self.own.constants && !item.lent;
-        let (own, lent): (Vec<_>, Vec<_>) =
+        // The file's own declarations take precedence over implied ones.
+        let is_own = |place: usize, item: &ConstantItem| place < self.own.constants && !item.is_implied;
+        let (own, implied): (Vec<_>, Vec<_>) =
             self.syntax.constants.iter().enumerate().partition(|(place, item)| is_own(*place, item));
         for (place, item) in own {
             self.check_value((item.scope, &item.name), ValueId::Constant(place), true);
         }
         self.add_enumerators(0..self.own.types);
-        for (place, item) in lent {
+        for (place, item) in implied {
             self.check_value((item.scope, &item.name), ValueId::Constant(place), false);
         }
         self.add_enumerators(self.own.types..self.syntax.types.len());
@@ -47,7 +47,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Of two constants of one name the values must be the same; enumerators are told apart by their
+    /// Two constants of one name must have the same value. Enumerators are distinguished by their
     /// enumeration.
     fn check_value(&mut self, (scope, name): (ScopeId, &'a Name), value: ValueId, own: bool) {
         let first = *self.values.entry((scope, &name.text)).or_insert(value);
@@ -72,12 +72,13 @@ impl<'a> Resolver<'a> {
         self.again(again.at, first.at, format!("`{}` is declared a second time", again.text));
     }
 
-    /// The type of that name, as the place where it is declared.
+    /// Returns the index of the type of that name.
     pub(super) fn find_type(&self, from: ScopeId, path: &Path) -> Option<usize> {
         self.find(from, path, |scope, name| self.types.get(&(scope, name)).copied())
     }
 
-    /// The constant or enumerator of that name. `a::b` may be the enumerator `b` of the enumeration `a`.
+    /// Returns the constant or enumerator of that name. `a::b` may be the enumerator `b` of the enumeration
+    /// `a`.
     pub(super) fn find_value(&self, from: ScopeId, path: &Path) -> Option<ValueId> {
         let found = self.find(from, path, |scope, name| self.values.get(&(scope, name)).copied());
         found.or_else(|| {
@@ -88,7 +89,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// The position of an enumerator in the enumeration at that place.
+    /// Returns the index of an enumerator in the enumeration at that index.
     pub(super) fn enumerator(&self, place: usize, name: &str) -> Option<usize> {
         let BodyItem::Enum(enumerators) = &self.syntax.types[place].body else { return None };
         if let Some(ValueId::Enumerator(of, position)) =
@@ -122,14 +123,14 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// `typedef struct a a;`, which C takes for a name and which says nothing here.
+/// Recognises `typedef struct a a;`, which declares a name in C and nothing here.
 pub(super) fn names_itself(item: &TypeItem) -> bool {
     let BodyItem::Alias(declaration) = &item.body else { return false };
     let same = |path: &Path| !path.absolute && path.parts.len() == 1 && path.parts[0] == item.name.text;
     matches!((&declaration.specifier, &declaration.shape), (Specifier::Named(path), Shape::One) if same(path))
 }
 
-/// A type that C knows by this name and that needs no declaration.
+/// Returns the built-in type of this name in C, which needs no declaration.
 pub(super) fn builtin(name: &str) -> Option<Type> {
     BUILTIN_TYPES
         .iter()
@@ -137,7 +138,7 @@ pub(super) fn builtin(name: &str) -> Option<Type> {
         .map(|(ty, _)| ty.clone())
 }
 
-/// The types that [`builtin`] knows, and their names.
+/// The types that [`builtin`] knows, with their names.
 const BUILTIN_TYPES: [(Type, &str); 11] = [
     (Type::Bool, "bool_t boolean boolean_t"),
     (Type::I8, "int8_t int8"),
@@ -157,7 +158,7 @@ pub(super) fn builtin_types<'n>() -> impl Iterator<Item = &'n str> {
     BUILTIN_TYPES.iter().flat_map(|(_, names)| names.split(' '))
 }
 
-/// Whether two definitions of one name say the same, for what is plain enough to tell.
+/// Returns whether two definitions of one name are equal, as far as this is easy to see.
 fn same_type(a: &BodyItem, b: &BodyItem) -> bool {
     let (BodyItem::Alias(a), BodyItem::Alias(b)) = (a, b) else { return false };
     let same_shape = match (&a.shape, &b.shape) {
@@ -179,10 +180,10 @@ fn same_type(a: &BodyItem, b: &BodyItem) -> bool {
     same_shape && same_specifier
 }
 
-/// `TRUE` and `FALSE`, which every language of this family knows.
+/// Returns the value of `TRUE` or `FALSE`, which every dialect knows.
 pub(super) fn builtin_value(name: &str) -> Option<i128> {
     BUILTIN_VALUES.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
-/// What [`builtin_value`] knows.
+/// The names that [`builtin_value`] knows.
 pub(super) const BUILTIN_VALUES: [(&str, i128); 4] = [("TRUE", 1), ("true", 1), ("FALSE", 0), ("false", 0)];

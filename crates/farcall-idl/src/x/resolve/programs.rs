@@ -1,4 +1,4 @@
-//! Programs, versions, procedures: their numbers, and what procedures take and give.
+//! Resolves programs, versions and procedures: their numbers, arguments and results.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use super::super::tree::{Argument, Procedure, Program, Version};
 use super::{Resolver, named};
 use crate::text::source::Span;
 
-/// What the numbers of programs, versions and procedures may be.
+/// The range of the numbers of programs, versions and procedures.
 const NUMBERS: &str = "this number is between 0 and 4294967295";
 
 impl Resolver<'_> {
@@ -16,7 +16,8 @@ impl Resolver<'_> {
         own.iter().filter_map(|item| self.program(item)).collect()
     }
 
-    /// Nothing if its number comes from elsewhere; so it is with versions and procedures.
+    /// Returns `None` for a program whose number comes from elsewhere. The same holds for versions and
+    /// procedures.
     fn program(&mut self, item: &ProgramItem) -> Option<Program> {
         let number = self.number(item.scope, &item.number, u32::MAX, NUMBERS)?;
         let mut seen = HashMap::new();

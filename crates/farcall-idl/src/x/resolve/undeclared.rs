@@ -1,4 +1,4 @@
-//! Names that are used and declared nowhere: what is told of them.
+//! The messages about names that are used but declared nowhere.
 
 use super::Resolver;
 use super::lookup::{BUILTIN_VALUES, builtin_types};
@@ -6,14 +6,15 @@ use crate::text::diagnostic::{Diagnostic, Undeclared};
 use crate::text::nearest::nearest;
 use crate::text::source::Span;
 
-/// The words that begin a type without being a name.
+/// Words that begin a type and are no names.
 const TYPE_WORDS: [&str; 13] = [
     "bool", "char", "double", "enum", "float", "hyper", "int", "long", "opaque", "short", "string", "struct",
     "unsigned",
 ];
 
 impl Resolver<'_> {
-    /// A type may be left to the user, but only if the user says so: a misspelt name would be left as well.
+    /// A type is left to the user only if the user says so: otherwise a misspelt name would be left to the
+    /// user as well.
     pub(super) fn undeclared_type(&mut self, at: Span, name: &str) {
         let known = self.types.keys().map(|(_, declared)| *declared).chain(builtin_types()).chain(TYPE_WORDS);
         let similar = self.similar(name, known);
@@ -23,7 +24,7 @@ impl Resolver<'_> {
         self.tell_undeclared(at, "type", similar, otherwise, Undeclared::Type(name.to_owned()));
     }
 
-    /// A constant's value is always needed.
+    /// The value of a constant is always needed.
     pub(super) fn undeclared_constant(&mut self, at: Span, name: String) {
         let macros = self.numbers.iter().flat_map(|numbers| numbers.keys()).map(String::as_str);
         let declared = self.values.keys().map(|(_, declared)| *declared).chain(macros);

@@ -1,11 +1,11 @@
-//! What of all that was read the file uses: its own types, and what those need of others.
+//! Selects the declarations that the file uses: its own types, and the types of other files that those need.
 
 use std::collections::HashMap;
 
 use super::super::tree::{Body, Declared, Specification, Type};
 
-/// Leaves out what came from elsewhere and is not used, and what stands for nothing of its own (`dropped`).
-/// Gives also which of the types were kept.
+/// Removes declarations of other files that are not used, and types that define nothing themselves
+/// (`dropped`). Also returns which types were kept.
 pub(super) fn keep(
     mut specification: Specification,
     own: usize,
@@ -46,7 +46,7 @@ pub(super) fn keep(
     (specification, used)
 }
 
-/// What a type is, if it stands for nothing of its own; such may stand for such.
+/// Returns the type behind a type that defines nothing itself. There may be several in a row.
 fn instead(ty: &Type, dropped: &HashMap<usize, Type>) -> Type {
     let mut ty = ty;
     for _ in 0..dropped.len() + 1 {

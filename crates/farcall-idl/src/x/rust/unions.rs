@@ -1,4 +1,5 @@
-//! Unions as enums: a variant for each label, and what is success of those that say so.
+//! Generates unions as enums: a variant for each label, and conversions to `Result` for unions that are
+//! results.
 
 use proc_macro2::{Literal, TokenStream};
 use quote::quote;
@@ -49,7 +50,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What selects a variant: as a tag, or as a value of the discriminant's type.
+    /// Returns what selects a variant: its tag, or a value of the discriminant's type.
     fn value(&self, discriminant: Discriminant, label: Label, tag: bool) -> TokenStream {
         let number = |value| quote!(#value);
         match (discriminant, label.enumerator) {
@@ -68,23 +69,23 @@ impl Writer<'_> {
         }
     }
 
-    /// `ok` and `into_ok`: the result, or the reason why there is none.
+    /// Generates `ok` and `into_ok`, which return the result or the error code.
     fn success(&self, name: &TokenStream, union: &Union, success: usize) -> TokenStream {
         let Variant { named, shape, .. } = &union.variants[success];
         let (variant, reason) = (ident(&named.name), self.discriminant(union.discriminant));
         let plain = |shape: &Shape| self.outermost(shape);
-        let (owned, lent, pattern, value) = match shape.as_ref().map(plain) {
+        let (owned, borrowed, pattern, value) = match shape.as_ref().map(plain) {
             Some(ty) => (ty.clone(), quote!(&#ty), quote!((value)), quote!(value)),
             None => (quote!(()), quote!(()), TokenStream::new(), quote!(())),
         };
-        // Of all other values the variant holds which one it is.
+        // The variant of all other values contains the value.
         let others = |held: TokenStream| -> Vec<TokenStream> {
             let others = union.variants.iter().enumerate().filter(|(at, _)| *at != success);
             let arm = |(_, variant): (usize, &Variant)| {
                 let name = ident(&variant.named.name);
                 let (pattern, value) = match (union.discriminant, variant.label) {
                     (_, None) => (quote!((reason, ..)), held.clone()),
-                    // A label that its enumeration does not have never crosses.
+                    // A label that is not in the enumeration never occurs on the wire.
                     (Discriminant::Enumeration(_), Some(Label { enumerator: None, .. })) => {
                         (quote!({ .. }), quote!(::core::unreachable!()))
                     }
@@ -94,14 +95,14 @@ impl Writer<'_> {
             };
             others.map(arm).collect()
         };
-        let (others_lent, others) = (others(quote!(*reason)), others(quote!(reason)));
+        let (others_borrowed, others) = (others(quote!(*reason)), others(quote!(reason)));
         quote! {
             impl #name {
                 /// The result, or the reason why there is none.
-                pub fn ok(&self) -> ::core::result::Result<#lent, #reason> {
+                pub fn ok(&self) -> ::core::result::Result<#borrowed, #reason> {
                     match self {
                         Self::#variant #pattern => ::core::result::Result::Ok(#value),
-                        #(#others_lent)*
+                        #(#others_borrowed)*
                     }
                 }
 
