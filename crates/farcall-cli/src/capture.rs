@@ -8,19 +8,19 @@ use std::time::Duration;
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
 
-/// The size of the read buffer, in bytes: the largest packet, and what surrounds it.
+/// The bytes of the read buffer: the largest packet, with its headers.
 const BUFFER_BYTES: usize = 1 << 20;
 /// The most interfaces of a capture that are remembered.
 const MAX_INTERFACES: usize = 4096;
 
-/// A datagram, and what is known of its journey.
+/// A datagram, with its time and addresses.
 #[derive(Debug)]
 pub struct Captured<'a> {
-    /// Since the first packet of the capture.
+    /// The time since the first packet of the capture.
     pub at: Option<Duration>,
-    /// From whom, to whom.
+    /// The source and the destination.
     pub between: Option<(SocketAddr, SocketAddr)>,
-    /// What it holds.
+    /// The payload.
     pub bytes: &'a [u8],
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Whether a file that begins like this is a capture.
+/// Returns whether a file that begins with these bytes is a capture.
 pub fn is_one(start: &[u8]) -> bool {
     const MAGIC: [[u8; 4]; 5] = [
         [0xd4, 0xc3, 0xb2, 0xa1], // pcap, in either order of bytes
@@ -48,10 +48,10 @@ pub fn is_one(start: &[u8]) -> bool {
     MAGIC.iter().any(|magic| start.starts_with(magic))
 }
 
-/// Hands every UDP datagram to `take`.
+/// Calls `take` with every UDP datagram.
 ///
 /// # Errors
-/// What `take` gives, or why the capture cannot be read on.
+/// The error of `take`, or why the capture cannot be read further.
 pub fn read<E: From<Unreadable>>(
     input: impl Read + Send,
     take: &mut dyn FnMut(Captured<'_>) -> Result<(), E>,
@@ -65,7 +65,7 @@ pub fn read<E: From<Unreadable>>(
                 reader.consume(size);
             }
             Err(PcapError::Eof) => return Ok(()),
-            // At the end of the file this becomes the next one.
+            // At the end of the file this becomes the right error.
             Err(PcapError::Incomplete(_)) => {
                 let before = reader.data().len();
                 reader.refill().map_err(|why| E::from(broken(&why)))?;
@@ -87,17 +87,17 @@ fn unreadable(why: &str) -> Unreadable {
 
 fn broken(why: &PcapError<&[u8]>) -> Unreadable {
     match why {
-        // These would print a megabyte of what could not be read.
+        // The library's text of these errors would contain the unparsed data, up to a megabyte.
         PcapError::NomError(..) | PcapError::OwnedNomError(..) => unreadable("the capture is corrupt"),
         why => Unreadable(format!("the capture cannot be read: {why:?}")),
     }
 }
 
-/// What has been read of a capture that later packets depend on.
+/// The state of a capture that later packets depend on.
 #[derive(Default)]
 struct Capture {
     interfaces: Vec<Interface>,
-    /// Fractions of a second in a classic capture's times are billionths, not millionths.
+    /// Whether fractions of a second in a classic capture's times are billionths instead of millionths.
     nanoseconds: bool,
     start: Option<Duration>,
 }
@@ -105,7 +105,7 @@ struct Capture {
 #[derive(Clone, Copy)]
 struct Interface {
     link: Linktype,
-    /// Units of time in a second.
+    /// The units of time in a second.
     resolution: Option<u64>,
 }
 
@@ -157,7 +157,7 @@ impl Capture {
         take: &mut dyn FnMut(Captured<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(interface) = self.interfaces.get(interface as usize) else { return Ok(()) };
-        // What follows the packet is padding.
+        // Padding follows the packet.
         let data = &data[..data.len().min(length as usize)];
         let Some((from, to, bytes)) = datagram(interface.link, data) else { return Ok(()) };
         let start = at.map(|at| *self.start.get_or_insert(at));
@@ -171,7 +171,7 @@ fn seconds(units: u64, resolution: u64) -> Duration {
     Duration::from_secs(units / resolution) + Duration::from_nanos(fraction as u64)
 }
 
-/// The datagram in a packet, if there is a whole one.
+/// Returns the UDP datagram in a packet, if it is complete.
 fn datagram(link: Linktype, packet: &[u8]) -> Option<(SocketAddr, SocketAddr, &[u8])> {
     let sliced = match link {
         Linktype::ETHERNET => SlicedPacket::from_ethernet(packet),

@@ -1,4 +1,4 @@
-//! `farcall demo`: farcall at work, between real processes, on the user's own files.
+//! `farcall demo`: shows farcall at work, between real processes, on the user's own files.
 //!
 //! ```text
 //! farcall demo ── supervises ── farcall __demo client ── calls ──▶ __demo server   (files, counting, slow calls, …)
@@ -6,8 +6,8 @@
 //!   registry's directory                                   └──────▶ __demo server ×2 (one is killed)
 //! ```
 //!
-//! Each process ends when its standard input does, so none outlives the one that started it, however that
-//! ended.
+//! Each process ends when its standard input ends. So it does not outlive the process that started it,
+//! however that ended.
 
 mod client;
 mod files;
@@ -35,7 +35,7 @@ use crate::output::Output;
 /// The hidden subcommand that is a process of the demo.
 pub const ROLE: &str = "__demo";
 
-/// The exit code of a process whose starter is gone, as a shell has it of one that was interrupted.
+/// The exit code of a process whose parent has ended: that of an interrupted process in a shell.
 const INTERRUPTED: i32 = 130;
 
 /// Demonstrate farcall on your own files, in less than 20 seconds
@@ -54,7 +54,7 @@ pub struct Demo {
     seed: Option<u64>,
 }
 
-/// Be one of the demo's processes.
+/// Runs one of the demo's processes.
 #[derive(Debug, Args)]
 pub struct Role {
     #[command(subcommand)]
@@ -68,19 +68,19 @@ enum Process {
 }
 
 impl Demo {
-    /// Runs the demonstration in a process with a registry of its own, and removes that afterwards.
+    /// Runs the demonstration in a process with a registry of its own, and removes the registry afterwards.
     pub fn run(&self, output: &Output) -> Outcome {
         let scratch = tempfile::Builder::new().prefix("farcall-demo-").tempdir()?;
         let mut command = this_program()?;
         command.arg("client").arg(&self.dir).arg("--seed").arg(self.seed().to_string());
         command.args(output.is_json().then_some("--json"));
-        // A registry makes its own directory, and lets nobody else in.
+        // The registry creates its own directory, which only this user can enter.
         command.env("FARCALL_REGISTRY", scratch.path().join("registry"));
         let interruption = Interruption::expect()?;
         let mut child = command.stdin(Stdio::piped()).spawn()?;
         interruption.ends(child.stdin.take());
         let status = child.wait();
-        // Now, so that it can be said if it fails.
+        // It is removed here, so that a failure can be reported.
         scratch.close()?;
         match status?.code() {
             Some(0) => Ok(()),
@@ -90,25 +90,25 @@ impl Demo {
     }
 
     fn seed(&self) -> u64 {
-        // Short, because it is to be typed.
+        // The name is short, because users type it.
         self.seed.unwrap_or_else(|| fastrand::u64(1..1_000_000))
     }
 }
 
-/// An interruption closes the child's standard input, which ends it. (One from the terminal reaches it
-/// anyway.) This process goes on, to clean up.
+/// An interruption closes the child's standard input, which ends the child. (An interruption from the
+/// terminal reaches the child anyway.) This process continues, to clean up.
 #[derive(Clone, Default)]
 struct Interruption(Arc<Mutex<Interrupted>>);
 
 #[derive(Default)]
 struct Interrupted {
-    /// It has come.
+    /// Whether an interruption has occurred.
     yes: bool,
     stdin: Option<ChildStdin>,
 }
 
 impl Interruption {
-    /// From now on an interruption does not end this process.
+    /// Installs the handler, so that an interruption does not end this process.
     fn expect() -> Outcome<Interruption> {
         let interruption = Interruption::default();
         let ours = interruption.clone();
@@ -117,7 +117,7 @@ impl Interruption {
         Ok(interruption)
     }
 
-    /// It ends the process that reads from there, which may be one that started after it came.
+    /// Sets the input of a child, which is closed at an interruption, or at once if one has occurred.
     fn ends(&self, stdin: Option<ChildStdin>) {
         let mut interrupted = self.lock();
         if !interrupted.yes {
@@ -130,7 +130,7 @@ impl Interruption {
     }
 }
 
-/// This program as another process of the demo, undisturbed by the user's settings.
+/// Returns the command for another process of the demo, without the user's settings.
 fn this_program() -> Outcome<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(ROLE);
@@ -150,7 +150,7 @@ impl Role {
     }
 }
 
-/// Blocks until whoever started this process closes its standard input, or ends.
+/// Blocks until the parent process closes this process's standard input, or ends.
 fn wait_for_end() {
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
 }

@@ -1,4 +1,4 @@
-//! Why a subcommand did not succeed: what is said of it, and the exit code.
+//! Failures of subcommands: the message, and the exit code.
 
 use std::error::Error as _;
 use std::io;
@@ -25,20 +25,20 @@ mod code {
     pub const JUDGED: u8 = 6;
 }
 
-/// What a user is told on standard error, and a script by the exit code.
+/// The message for the user on standard error, and the exit code for scripts.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
-    /// Empty if all has been said on standard output.
+    /// The message; empty if everything was printed on standard output.
     message: String,
     hint: Option<String>,
-    /// Beside the message, in JSON.
+    /// Further fields in JSON, besides the message.
     facts: Vec<(&'static str, Value)>,
     unreadable: bool,
 }
 
 impl Failure {
-    /// Something that is no call failed.
+    /// Returns the failure of something that is not a call.
     pub fn new(message: impl Into<String>) -> Failure {
         Failure {
             code: code::FAILED,
@@ -49,12 +49,12 @@ impl Failure {
         }
     }
 
-    /// The user asked for what makes no sense.
+    /// Returns the failure of an invalid request of the user.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure { code: code::USAGE, ..Failure::new(message) }
     }
 
-    /// Something that has to do with farcall, but is no call.
+    /// Returns a failure of farcall that is not of a call.
     pub fn no_call(why: CallFailed) -> Failure {
         match why.kind() {
             Kind::NoSuchName => Failure::usage(why.to_string()).hint("a name is TYPE, or TYPE/INSTANCE"),
@@ -62,47 +62,47 @@ impl Failure {
         }
     }
 
-    /// All has been said on standard output: differences were found.
+    /// Returns the failure for differences, which were printed on standard output.
     pub fn found() -> Failure {
         Failure::new("")
     }
 
-    /// All has been said by another process of this program, which ended with this code.
+    /// Returns the failure that another process of this program has reported, and that ended with this code.
     pub fn told(code: i32) -> Failure {
         Failure { code: u8::try_from(code).unwrap_or(code::FAILED), ..Failure::new("") }
     }
 
-    /// All has been said on standard output: the declared exception.
+    /// Returns the failure for a declared exception, which was printed on standard output.
     pub fn exception() -> Failure {
         Failure { code: code::EXCEPTION, ..Failure::new("") }
     }
 
-    /// The result is not as the user said it should be.
+    /// Returns the failure of an assertion about the result.
     pub fn judged(message: impl Into<String>) -> Failure {
         Failure { code: code::JUDGED, ..Failure::new(message) }
     }
 
-    /// A reply that is not of its type.
+    /// Returns the failure of a reply that is not of its type.
     pub fn unreadable(message: impl Into<String>) -> Failure {
         Failure { unreadable: true, ..Failure::new(message) }
     }
 
-    /// Whether a reply was not of its type.
+    /// Returns whether a reply was not of its type.
     pub fn is_unreadable(&self) -> bool {
         self.unreadable
     }
 
-    /// Whether nobody reads what is said any more.
+    /// Returns whether the reader of the output has ended.
     pub fn is_broken_pipe(&self) -> bool {
         self.message.is_empty() && self.code == code::FAILED
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn code(&self) -> u8 {
         self.code
     }
 
-    /// What there is to be said, for scripts; nothing if all has been said.
+    /// Returns the failure as JSON, or `None` if everything was printed.
     pub fn as_json(&self) -> Option<Value> {
         if self.message.is_empty() {
             return None;
@@ -113,13 +113,14 @@ impl Failure {
         Some(error)
     }
 
-    /// Members of a group fell short; the code is that of the worst, if they say why.
+    /// Returns the failure of a group with too few results. Its code is that of the worst member, if members
+    /// report reasons.
     pub fn of_members(message: impl Into<String>, worst: Option<Failure>) -> Failure {
         let (code, hint) = worst.map_or((code::FAILED, None), |worst| (worst.code, worst.hint));
         Failure { code, hint, ..Failure::new(message) }
     }
 
-    /// Of two, the one with the greater code.
+    /// Returns the failure with the greater code.
     #[must_use]
     pub fn or_worse(self, other: Option<Failure>) -> Failure {
         match other {
@@ -128,27 +129,27 @@ impl Failure {
         }
     }
 
-    /// With what the user can do about it, unless there is a hint already.
+    /// Adds a hint, unless there is one already.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint.get_or_insert_with(|| hint.into());
         self
     }
 
-    /// With another hint than it has.
+    /// Replaces the hint.
     #[must_use]
     pub fn in_place_of_hint(self, hint: impl Into<String>) -> Failure {
         Failure { hint: Some(hint.into()), ..self }
     }
 
-    /// With what it is about in front.
+    /// Puts the subject in front of the message.
     #[must_use]
     pub fn about(mut self, what: impl std::fmt::Display) -> Failure {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
-    /// With the server's address in front, unless it says that already.
+    /// Puts the server's address in front of the message, unless the message contains it.
     #[must_use]
     pub fn at(self, address: SocketAddr) -> Failure {
         match self.message.contains(&address.to_string()) {
@@ -157,13 +158,13 @@ impl Failure {
         }
     }
 
-    /// Of a procedure that ran, whatever else went wrong.
+    /// Marks the failure as one of a procedure that ran.
     #[must_use]
     pub fn ran(self) -> Failure {
         Failure { code: code::MAY_HAVE_RUN, ..self }
     }
 
-    /// Says it on standard error, and gives the exit code.
+    /// Prints the failure on standard error, and returns the exit code.
     pub fn report(self, json: bool) -> ExitCode {
         match self.as_json() {
             Some(error) if json => eprintln!("{}", printable_json(json!({ "error": error }).to_string())),
@@ -180,7 +181,7 @@ impl Failure {
 impl From<CallFailed> for Failure {
     fn from(why: CallFailed) -> Failure {
         let (code, message) = match why.ran() {
-            // Nobody was asked for a name that is none.
+            // No registry was asked, because the name is not valid.
             _ if why.source().is_some_and(|source| source.is::<NameError>()) => {
                 (code::USAGE, why.detail().to_owned())
             }
@@ -194,11 +195,11 @@ impl From<CallFailed> for Failure {
     }
 }
 
-/// How exporters are found.
+/// The hint about how exporters are found.
 pub const NAMES: &str =
     "`farcall names` lists what is exported; an address needs no registry: udp://HOST:PORT/TYPE";
 
-/// What a user can do about a failed call.
+/// Returns advice on a failed call.
 fn hint(kind: Kind) -> Option<&'static str> {
     Some(match kind {
         Kind::NoSuchName => NAMES,
@@ -243,7 +244,7 @@ impl From<Error<FileError>> for Failure {
 }
 
 impl Failure {
-    /// With what scripts may want to know of it.
+    /// Adds the fields for scripts.
     #[must_use]
     pub fn fact(mut self, name: &'static str, value: impl Into<Value>) -> Failure {
         self.facts.push((name, value.into()));
@@ -254,7 +255,7 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(why: io::Error) -> Failure {
         if why.kind() == io::ErrorKind::BrokenPipe {
-            // Whoever read our output has had enough: nothing to complain about.
+            // The reader of the output has closed it, which is no error.
             return Failure::new("");
         }
         Failure::new(why.to_string())

@@ -1,4 +1,4 @@
-//! What the command reads of files that anybody may have made; a library so that it can be fuzzed.
+//! The parsers of the command for files from untrusted sources; a library so that they can be fuzzed.
 
 #![forbid(unsafe_code)]
 

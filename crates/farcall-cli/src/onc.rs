@@ -1,4 +1,4 @@
-//! Servers of ONC RPC on the command line: where they are, and what they understand.
+//! Servers of ONC RPC on the command line: their addresses, and the definitions of their programs.
 
 use clap::{Args, ValueEnum};
 use farcall::dynamic::Dynamic;
@@ -39,7 +39,7 @@ enum Auth {
 }
 
 impl Manner {
-    /// The versions of programs that a definition has, the latest first.
+    /// The versions of programs in a definition, the latest first.
     pub fn versions(&self, definition: &str, output: &Output) -> Outcome<Vec<Version>> {
         let tree = self.reading.definition(definition, output)?;
         let mut versions =
@@ -52,7 +52,8 @@ impl Manner {
         some(versions, definition).map_err(|why| why.hint(hint))
     }
 
-    /// The latest version that has a procedure, by the file's spelling or by Rust's, and its place in it.
+    /// Returns the latest version that has a procedure, by the file's or Rust's spelling, and the procedure's
+    /// index in it.
     pub fn find(versions: Vec<Version>, name: &str) -> Outcome<(Version, usize)> {
         let place = |version: &Version| {
             let spelt = version.procedure_names.iter().position(|known| known == name);
@@ -63,14 +64,14 @@ impl Manner {
         found.ok_or_else(|| Failure::usage(format!("there is no procedure {name}")).hint(known))
     }
 
-    /// The procedures that there are, for a hint.
+    /// Returns the names of the procedures, for a hint.
     pub fn procedures(versions: &[Version]) -> String {
         let known = versions.iter().flat_map(|version| &version.procedure_names).map(String::as_str);
         format!("there are {}", known.collect::<Vec<_>>().join(", "))
     }
 
-    /// A server of a program at an address: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:PATH`, `HOST:PORT`
-    /// (TCP), or a host whose port mapper is asked.
+    /// Returns a server of a program at an address: `tcp://HOST:PORT`, `udp://HOST:PORT`, `unix:PATH`,
+    /// `HOST:PORT` (TCP), or a host whose port mapper is asked.
     pub fn connect(&self, address: &str, program: u32, version: u32, deadline: &Deadline) -> Outcome<Client> {
         self.settings(deadline)
             .find(&self.whole(address), program, version)
@@ -83,7 +84,7 @@ impl Manner {
         Ok(Dynamic::described(client.program(version.program, version.version), version.spelled.clone()))
     }
 
-    /// The version of a program that is meant: the one that was asked for, or the latest that the server has.
+    /// Returns the program's selected version, or the latest that the server has.
     pub fn program_version(&self, program: u32, address: &str, deadline: &Deadline) -> Outcome<u32> {
         match self.program_version {
             Some(version) => Ok(version),
@@ -113,7 +114,7 @@ fn some(versions: Vec<Version>, definition: &str) -> Outcome<Vec<Version>> {
     }
 }
 
-/// A client that takes no longer than it was given, also to find and to connect to its server.
+/// Returns a client whose timeout also covers finding and connecting to the server.
 pub fn settings(deadline: &Deadline) -> Builder {
     match deadline.within {
         Some(time) => Client::builder().patience(Some(time)).connect_within(time),
@@ -121,7 +122,7 @@ pub fn settings(deadline: &Deadline) -> Builder {
     }
 }
 
-/// What a call of ONC RPC that failed says; what helps elsewhere would not help here.
+/// Returns the failure of an ONC RPC call, without hints that only apply to farcall.
 pub fn failed(why: impl Into<CallFailed>) -> Failure {
     let why = why.into();
     let hint = match why.kind() {
@@ -132,7 +133,7 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
         Kind::NotPermitted => "--auth chooses the identity of the caller",
         Kind::NoSuchProcedure => "the server has fewer procedures than the .x file",
         Kind::BadArguments => "is the .x file the one that the server was made of?",
-        // What is no result by the .x file is told by `unreadable`: this is no reply at all.
+        // This is no reply at all. A result that does not fit the `.x` file is reported by `unreadable`.
         Kind::BadResult => {
             "what answers at that address may not speak ONC RPC: is it the port of another service?"
         }
@@ -146,14 +147,14 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
     Failure::from(why).in_place_of_hint(hint)
 }
 
-/// Why a server was not found. Where the address has no port, the host's port mapper was asked.
+/// Returns why a server was not found. If the address has no port, the host's port mapper was asked.
 fn unfound(why: CallFailed, address: &str) -> Failure {
     let place = address.split_once("://").map_or(address, |(_, place)| place);
-    // An address of IPv6 alone has more colons.
+    // A bare IPv6 address has more colons.
     let has_port = place.contains("]:") || place.matches(':').count() == 1 && !place.starts_with('[');
     let looked_for = matches!(why.kind(), Kind::Unreachable | Kind::NotExported | Kind::Deadline);
     match looked_for && !has_port {
-        // Nobody but the port mapper was asked, whatever became of that.
+        // Only the port mapper was asked, however that ended.
         true => failed(CallFailed::new(why.kind(), Ran::No).because(why.detail().to_owned())).in_place_of_hint(format!(
             "the port mapper (rpcbind) of {place} is asked for the port, and `farcall list {place}` shows what it knows; HOST:PORT \
              needs none"
@@ -162,7 +163,7 @@ fn unfound(why: CallFailed, address: &str) -> Failure {
     }
 }
 
-/// What a name that nobody exports may have been meant as.
+/// Returns a hint on what an unknown name may have been meant as.
 pub fn unnamed(why: impl Into<CallFailed>, meant: &str) -> Failure {
     let why = why.into();
     match why.kind() {
@@ -174,10 +175,11 @@ pub fn unnamed(why: impl Into<CallFailed>, meant: &str) -> Failure {
     }
 }
 
-/// To servers of ONC RPC the command line says what they serve.
+/// Replaces the hint to describe the server, because the command line defines the interface of an ONC RPC
+/// server.
 pub const AFTER_ADDRESS: &str = "In ONC RPC an .x file follows the address";
 
-/// What a result says that is not of its type; the procedure ran.
+/// Returns the failure for a result that is not of its type. The procedure ran.
 pub fn unreadable(why: Failure) -> Failure {
     why.hint("is the .x file the one that the server was made of?").ran()
 }

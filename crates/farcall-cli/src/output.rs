@@ -1,4 +1,4 @@
-//! What goes to standard output: text for people, or JSON.
+//! Writes to standard output: text for people, or JSON.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ impl Output {
         Output { json }
     }
 
-    /// Whether JSON was asked for.
+    /// Returns whether the user asked for JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
@@ -51,14 +51,14 @@ impl Output {
     }
 }
 
-/// A line on standard output, there at once. Fails if nobody reads any more.
+/// Writes a line to standard output and flushes it. Fails if the reader has ended.
 pub fn say(line: impl Display) -> Outcome {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
 
-/// JSON as a line.
+/// Returns JSON as a line.
 pub fn say_json(value: &Value) -> Outcome {
     say(printable_json(value.to_string()))
 }

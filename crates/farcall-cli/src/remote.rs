@@ -1,4 +1,4 @@
-//! What subcommands that call a server share: where it is, how long it may take, its files as a stream.
+//! The common part of subcommands that call a server: its address, the deadline, and its files as a stream.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use farcall_file_access::{Contents, FileAccess, FileAccessClient, FileError};
 
 use crate::failure::{Failure, Outcome};
 
-/// How long a call may take.
+/// The deadline of calls.
 #[derive(Debug, Args)]
 pub struct Deadline {
     /// Fail a call after so many seconds [default: wait while the server answers probes]
@@ -18,13 +18,13 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The runtime of a command whose calls have this deadline.
+    /// Returns the runtime of a command whose calls have this deadline.
     pub fn runtime(&self) -> Outcome<Runtime> {
         runtime_within(self.within)
     }
 }
 
-/// Which server of files.
+/// The selection of a file server.
 #[derive(Debug, Args)]
 pub struct From {
     /// The file server: a type, a type and an instance, or an address
@@ -47,13 +47,13 @@ impl From {
     }
 }
 
-/// The runtime of this command.
+/// Returns the runtime of this command.
 pub fn runtime() -> Outcome<Runtime> {
     Runtime::current().map_err(|why| Failure::no_call(why.into()))
 }
 
-/// The runtime of a command whose calls may take so long: it waits no longer for a word from anybody while it
-/// finds out whom to call.
+/// Returns the runtime of a command whose calls have this deadline. It waits no longer for any answer while
+/// it finds out whom to call.
 pub fn runtime_within(within: Option<Duration>) -> Outcome<Runtime> {
     const PATIENCE: Duration = Duration::from_secs(10);
     match within.filter(|within| *within < PATIENCE) {
@@ -64,24 +64,24 @@ pub fn runtime_within(within: Option<Duration>) -> Outcome<Runtime> {
     }
 }
 
-/// A duration in seconds, as an argument of the command line.
+/// Parses a duration in seconds, as an argument of the command line.
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|why| why.to_string())
 }
 
-/// Bytes that one call of a [`Stream`] asks for.
+/// The bytes that one call of a [`Stream`] requests.
 const PART_BYTES: u32 = 256 << 10;
-/// Calls of a [`Stream`] that are under way at once.
+/// The calls of a [`Stream`] that are under way at once.
 const MAX_CALLS_AHEAD: usize = 4;
 
-/// A file from some byte on, part by part. While one part is used, the next ones are on their way.
+/// A file from an offset on, part by part. While the caller uses one part, the next ones are on their way.
 pub struct Stream<'a> {
     files: &'a FileAccessClient,
     path: &'a str,
     next: u64,
     under_way: VecDeque<Pending<Contents, FileError>>,
-    /// How many may be under way: one, until the file has turned out to be longer than a part.
+    /// The most calls under way: one, until the file is known to be longer than a part.
     ahead: usize,
 }
 

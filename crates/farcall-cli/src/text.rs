@@ -1,11 +1,11 @@
-//! How numbers, times and text from elsewhere are written for people.
+//! Writes numbers, times and text of other processes for people.
 
 use std::time::{Duration, SystemTime};
 
 use indicatif::HumanCount;
 
-/// Text from elsewhere as a part of a line: what could end the line, or give orders to a terminal, is made
-/// visible.
+/// Returns text of another process as a part of a line: characters that could end the line or control a
+/// terminal are made visible.
 pub fn printable(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
@@ -18,7 +18,7 @@ pub fn printable(text: &str) -> String {
     clean
 }
 
-/// Escapes what terminals take for orders, in JSON. There it can stand in strings only, so the JSON keeps its
+/// Escapes control characters of terminals in JSON. They can occur only in strings, so the JSON keeps its
 /// meaning.
 pub fn printable_json(text: String) -> String {
     let is_harmful = |c: char| c != '\n' && is_order(c);
@@ -35,20 +35,20 @@ pub fn printable_json(text: String) -> String {
     clean
 }
 
-/// Whether a terminal does something else than to show it: a control character, an end of line, a change of
-/// the direction of writing (Unicode Technical Report 36, section 2.4).
+/// Returns whether a terminal does not simply show the character: a control character, an end of line, a
+/// change of the direction of writing (Unicode Technical Report 36, section 2.4).
 fn is_order(c: char) -> bool {
     let turns =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// The sum, or the greatest number: counts that a peer tells may be anything.
+/// Returns the sum, or the greatest number, because counts from a peer may be arbitrary.
 pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
 
-/// `1234567` as `1.2 MB`.
+/// Returns `1.2 MB` for `1234567`.
 pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "kB", "MB", "GB", "TB"] {
@@ -61,18 +61,18 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.0} PB")
 }
 
-/// `1234567` as `1,234,567`.
+/// Returns `1,234,567` for `1234567`.
 pub fn count(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
-/// `1` and `call` as `1 call`, `1234` and `call` as `1,234 calls`.
+/// Returns `1 call` for `1` and `call`, and `1,234 calls` for `1234` and `call`.
 pub fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(number))
 }
 
-/// In the unit in which it has few digits before the point.
+/// Returns the duration in the unit that gives few digits before the point.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -82,13 +82,13 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// Rounded to `digits` after the point, so that JSON shows no more than was measured.
+/// Rounds to `digits` after the point, so that JSON has no more digits than were measured.
 pub fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
 }
 
-/// A time as RFC 3339 writes it, in UTC and to the second.
+/// Returns a time in the form of RFC 3339, in UTC and to the second.
 pub fn timestamp(time: SystemTime) -> String {
     let since = match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => i128::from(after.as_secs()),
@@ -101,8 +101,8 @@ pub fn timestamp(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// The date that is so many days after 1970-01-01. Years begin in March, so that a leap day is the last of
-/// its year.
+/// Returns the date that is `days` after 1970-01-01. Years begin in March, so that a leap day is the last day
+/// of its year.
 fn civil(days: i128) -> (i128, i128, i128) {
     let days = days + 719_468; // from 0000-03-01
     let era = days.div_euclid(146_097);

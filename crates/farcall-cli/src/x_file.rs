@@ -1,4 +1,4 @@
-//! `.x` files on the command line: how they are read, and what is told of them.
+//! `.x` files on the command line: reads them, and reports their faults.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 
-/// How an `.x` file is read.
+/// The settings for reading an `.x` file.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Reading {
     /// Search this directory for included files, after the directory of the file that includes them; may be
@@ -26,28 +26,28 @@ pub struct Reading {
     external: Vec<String>,
 }
 
-/// Whether this is an `.x` file's name, or the name of a protocol that needs none; not the name of an
-/// exporter.
+/// Returns whether the text is an `.x` file's name, or the name of a protocol that needs no file, and not the
+/// name of an exporter.
 pub fn is_definition(name: &str) -> bool {
     let is_file =
         || Path::new(name).extension().is_some_and(|extension| extension == "x" || extension == "rpcl");
     standard::definition(name).is_some() || is_file()
 }
 
-/// The protocols that need no file, for a message.
+/// Returns the names of the protocols that need no file, for a message.
 pub fn known() -> String {
     standard::definitions().collect::<Vec<_>>().join(", ")
 }
 
 impl Reading {
-    /// Adds names of types that are declared elsewhere, so that the file is read without them.
+    /// Adds names of types that are declared elsewhere, so that the file can be read without them.
     pub fn with_external<'a>(&self, names: impl Iterator<Item = &'a str>) -> Reading {
         let mut reading = self.clone();
         reading.external.extend(names.map(str::to_owned));
         reading
     }
 
-    /// The protocol of that name, or the file. What is wrong with that is told on standard error.
+    /// Returns the protocol of that name, or reads the file. Faults are reported on standard error.
     pub fn definition(&self, name: &str, output: &Output) -> Outcome<Specification> {
         match standard::definition(name) {
             Some(text) => read_text(Path::new(name), text, &Options::default())
@@ -56,14 +56,14 @@ impl Reading {
         }
     }
 
-    /// Reads a file. What is wrong with it, and what of it had to be left out, is told on standard error.
+    /// Reads a file. Faults and omissions are reported on standard error.
     pub fn read(&self, path: &Path, output: &Output) -> Outcome<Specification> {
         let Reading { include, define, external } = self.clone();
         let options = Options { include_dirs: include, defines: define, external };
         let tree = read(path, &options).map_err(|why| {
             let faults = why.iter().map(as_json).collect();
             if let Some(whole) = why.iter().find(|fault| fault.file().is_empty()) {
-                // Nothing of it was read.
+                // None of the file was read.
                 let hint = format!("an .x file's path is wanted, or what needs no file: {}", known());
                 return Failure::new(whole.message()).hint(hint).fact("faults", Value::Array(faults));
             }
@@ -97,7 +97,7 @@ fn tell(what: &Diagnostic) {
     eprintln!("{}\n", if coloured { what.coloured() } else { what.to_string() });
 }
 
-/// A fault, or what was left out.
+/// Prints a fault or an omission.
 pub fn as_json(what: &Diagnostic) -> Value {
     let mut all = json!({ "file": what.file(), "line": what.line(), "column": what.column(), "message": what.message() });
     match what.undeclared() {

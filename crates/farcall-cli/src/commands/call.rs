@@ -109,7 +109,7 @@ impl Call {
         if self.example {
             return show(output, &example(&version.spelled, procedure)?);
         }
-        // Before anybody is asked where the server is.
+        // The definition is checked before any host is asked for the server.
         let called =
             Called { command: self, procedure, interface: &version.spelled, version: Some(&version) };
         let first = if self.batch { None } else { Some(called.encoded(arguments)?) };
@@ -120,15 +120,15 @@ impl Call {
 
 const STDIN: &str = "with --batch the arguments are the lines of standard input";
 
-/// The longest line of a batch, in bytes.
+/// The most bytes of a line of a batch.
 const MAX_LINE: u64 = 64 << 20;
 
-/// What is called, and how it is described.
+/// The procedure to call, and its description.
 struct Called<'a> {
     command: &'a Call,
     procedure: &'a Procedure,
     interface: &'a Interface,
-    /// What the `.x` file says of the program, if the server speaks ONC RPC.
+    /// The `.x` file's description of the program, if the server speaks ONC RPC.
     version: Option<&'a Version>,
 }
 
@@ -152,7 +152,7 @@ impl Called<'_> {
         loop {
             let mut line = Vec::new();
             if (&mut input).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
-                // All has been said, line by line.
+                // Each line has been reported already.
                 return worst.map_or(Ok(()), |worst| Err(Failure::told(worst.code().into())));
             }
             if line.len() as u64 == MAX_LINE {
@@ -191,7 +191,7 @@ impl Called<'_> {
                 });
                 match judged {
                     Ok(None) => Ok(()),
-                    // In a batch the line says it.
+                    // In a batch, the line reports it.
                     Ok(Some(_)) if self.command.batch => Err(Failure::judged("")),
                     Ok(Some(judgement)) => {
                         Err(Failure::judged(format!("the result is not as it should be: {judgement}")))
@@ -211,7 +211,7 @@ impl Called<'_> {
         }
     }
 
-    /// The assertion that the result does not meet.
+    /// Returns the assertion that the result does not meet.
     fn judge(&self, result: &[u8]) -> Outcome<Option<String>> {
         let subject = Subject {
             types: &self.interface.types,
@@ -236,7 +236,7 @@ impl Called<'_> {
         Ok(None)
     }
 
-    /// Prints a value as it is decoded: a long one takes no more memory than its bytes.
+    /// Prints a value while it is decoded, so that a long value takes no memory besides its bytes.
     fn print(
         &self,
         ty: &Type,
@@ -248,7 +248,8 @@ impl Called<'_> {
         let one_line = output.is_json() || self.command.batch;
         let layout = values::Layout { pretty: !one_line && around.is_none(), text: printable_json };
         let mut out = BufWriter::new(std::io::stdout().lock());
-        // The head is written with the first part of the value, when it is known that all can be decoded.
+        // The head is written together with the first part of the value, once it is known that the value can
+        // be decoded.
         let mut writer = Headed { head: around.map(|name| format!("{{\"{name}\":")), out: &mut out };
         values::write(&self.interface.types, ty, bytes, layout, &mut writer)
             .map_err(|why| strange(why.to_string()))??;
@@ -260,7 +261,7 @@ impl Called<'_> {
     }
 }
 
-/// Writes something before what is written first.
+/// Writes a head before the first write.
 struct Headed<'w> {
     head: Option<String>,
     out: &'w mut dyn Write,
@@ -279,12 +280,12 @@ impl Write for Headed<'_> {
     }
 }
 
-/// What is wrong with a reply that is no value of its type.
+/// Returns the failure for a reply that is no value of its type.
 fn strange(why: String) -> Failure {
     Failure::unreadable(format!("the reply is not what was described: {why}"))
 }
 
-/// The arguments as a user writes them, encoded: JSON, or - for standard input. Names may be those of the
+/// Encodes the arguments that a user wrote: JSON, or - for standard input. Names may be those of the
 /// interface, or those of `also`, another description of it.
 pub fn encoded(
     interface: &Interface,
@@ -311,13 +312,13 @@ pub fn encoded(
     Ok(encoded)
 }
 
-/// Arguments that can be called with.
+/// Prints example arguments.
 fn example(interface: &Interface, procedure: &Procedure) -> Outcome<Value> {
     values::example(interface, procedure)
         .map_err(|why| Failure::new(format!("there is no example of {}: {why}", procedure.name)))
 }
 
-/// A result or an exception as JSON.
+/// Returns a result or an exception as JSON.
 pub fn decoded(types: &Types, ty: &Type, bytes: &[u8]) -> Outcome<Value> {
     let mut decoder = Decoder::new(bytes);
     let value = values::decode(types, ty, &mut decoder).map_err(|why| strange(why.to_string()))?;
@@ -332,7 +333,7 @@ fn show(output: &Output, value: &Value) -> Outcome {
     }
 }
 
-/// The procedure of that name.
+/// Returns the procedure of that name.
 pub fn procedure<'a>(interface: &'a Interface, name: &str) -> Outcome<&'a Procedure> {
     interface.by_name(name).ok_or_else(|| {
         let names: Vec<&str> = interface.procedures.iter().map(|procedure| procedure.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! `farcall completions`: what makes a shell complete this command.
+//! `farcall completions`: prints scripts that make a shell complete this command.
 
 use clap::{Args, Command};
 use clap_complete::Shell;

@@ -46,8 +46,8 @@ impl Describe {
     }
 }
 
-/// What there is to say of an exporter. The interface is there twice: for people and scripts, and whole, as
-/// it crosses the wire, for `farcall check`.
+/// The output for an exporter. It has the interface twice: readable for people and scripts, and complete, in
+/// its encoded form, for `farcall check`.
 fn as_json(description: &Description, model: &[u8]) -> Value {
     let mut all = interface_as_json(&description.interface, model);
     all["farcall"] = description.farcall.as_str().into();
@@ -90,7 +90,7 @@ fn types_as_text(types: &Types) -> String {
     types.definitions().iter().map(|definition| spelt(types, definition) + "\n\n").collect()
 }
 
-/// A struct, a union or an enumeration, as its source might read.
+/// Writes a struct, a union or an enumeration as its source might read.
 fn spelt(types: &Types, definition: &Definition) -> String {
     let fields = |fields: &[Field], indent: &str| -> String {
         let line = |field: &Field| {
@@ -140,7 +140,7 @@ pub fn interface(of: &str) -> Outcome<Interface> {
     Ok(described?.interface)
 }
 
-/// The interface that a file holds, as `farcall describe --json` wrote it.
+/// Returns the interface in a file that `farcall describe --json` wrote.
 fn read(path: &Path) -> Outcome<Interface> {
     let wrong = |why: String| {
         Failure::new(format!("{}: {why}", path.display()))

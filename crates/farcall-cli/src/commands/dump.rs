@@ -100,7 +100,7 @@ impl From<Unreadable> for Failure {
     }
 }
 
-/// In front of the text.
+/// The text in front of a datagram.
 fn heading(captured: &Captured<'_>) -> String {
     let at = captured.at.map(|at| format!("{:.6} ", at.as_secs_f64())).unwrap_or_default();
     let between = captured.between.map(|(from, to)| format!("{from} > {to} ")).unwrap_or_default();
@@ -119,10 +119,10 @@ fn with(captured: &Captured<'_>, mut facts: Value) -> Value {
     facts
 }
 
-/// The longest line that is read, in bytes: the largest datagram, with room between its digits.
+/// The most bytes of a line: the largest datagram, with space between its digits.
 const MAX_LINE_BYTES: u64 = 1 << 18;
 
-/// A datagram a line, in hexadecimal digits; empty lines and those that begin with # are passed over.
+/// Reads one datagram per line, in hexadecimal digits. Skips empty lines and lines that begin with #.
 fn read_lines(mut input: impl BufRead, take: &mut dyn FnMut(Captured<'_>) -> Outcome) -> Outcome {
     for number in 1u64.. {
         let mut line = String::new();

@@ -50,9 +50,9 @@ pub struct Gen {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum To {
-    /// The Rust of an .x file
+    /// Writes the Rust of an `.x` file.
     Rust,
-    /// The .x file of an interface
+    /// Writes the `.x` file of an interface.
     X,
 }
 
@@ -86,7 +86,7 @@ impl Gen {
         }
     }
 
-    /// The `.x` file that was read, as farcall understands it: without macros and included files.
+    /// Returns the `.x` file as farcall understands it: without macros and included files.
     fn x(&self, tree: &Specification) -> Outcome<String> {
         x::to_x(tree)
             .map_err(|why| Failure::new(format!("no .x file can be made of it: {why}")).about(&self.source))

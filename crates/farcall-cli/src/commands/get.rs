@@ -1,4 +1,4 @@
-//! `farcall get`: copies a served file here, and goes on where it was interrupted.
+//! `farcall get`: copies a served file to this machine, and continues an interrupted copy.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -93,7 +93,8 @@ impl Get {
             })?;
             part.append(&bytes, original).map_err(|why| why.about(part.path.display()))?;
             bar.set_position(part.length);
-            // One that grows for ever is not copied for ever.
+            // The copy ends at the size at the start, so that a file that keeps growing is not copied for
+            // ever.
             if part.length > original.size {
                 break;
             }
@@ -103,9 +104,8 @@ impl Get {
     }
 }
 
-/// What has arrived of a file. As long as it has the original's time of change, it is a beginning of that
-/// original: each write is followed by setting the time, and one that was not shows that it was interrupted
-/// there.
+/// The part of a file that has arrived. While it has the original's time of change, it is a beginning of that
+/// original: each write is followed by setting that time, so another time shows that a write was interrupted.
 struct Part {
     path: PathBuf,
     file: File,
@@ -113,7 +113,7 @@ struct Part {
 }
 
 impl Part {
-    /// Takes up what is there of this very original, or begins.
+    /// Continues with the part of this original that exists, or begins.
     fn open(to: &Path, original: &Attributes) -> Outcome<Part> {
         let mut name = to.as_os_str().to_owned();
         name.push(".part");
@@ -142,7 +142,7 @@ impl Part {
     }
 
     fn discard(self) {
-        // What is left of it would not be taken for a beginning anyway.
+        // A later run would not accept the remainder as a beginning anyway.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! `farcall list`: which programs of ONC RPC a host has registered.
+//! `farcall list`: the ONC RPC programs that a host has registered.
 
 use clap::{Args, ValueHint};
 use farcall::{CallFailed, Kind};
@@ -47,7 +47,7 @@ impl List {
     }
 }
 
-/// To ask the host for its list would not help whoever just did.
+/// The usual hint would tell the user to run this command.
 fn unlisted(why: impl Into<CallFailed>) -> Failure {
     let why = why.into();
     match why.kind() {
@@ -78,7 +78,7 @@ fn row(program: &str, version: &str, netid: &str, address: &str, name: &str, own
     format!("{program:>10}  {version:>7}  {netid:<7}  {address:<24}  {name:<12}  {owner}")
 }
 
-/// As everybody writes it, if it is an address of the internet.
+/// Returns an internet address in its usual form.
 fn address(entry: &Rpcb) -> String {
     from_universal(&entry.address).map_or_else(|| entry.address.clone(), |address| address.to_string())
 }

@@ -1,4 +1,4 @@
-//! `farcall ls`: what is in a served directory.
+//! `farcall ls`: the entries of a served directory.
 
 use clap::Args;
 use farcall_file_access::{Attributes, FileKind};

@@ -1,4 +1,4 @@
-//! `farcall multi`: calls every instance of a type at once, and shows the replies as they come.
+//! `farcall multi`: calls every instance of a type at once, and prints the replies as they arrive.
 
 use std::time::{Duration, Instant};
 
@@ -93,29 +93,29 @@ impl Multi {
     }
 }
 
-/// How often the progress bar is drawn while no reply arrives.
+/// The interval at which the progress bar is drawn while no reply arrives.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The widest column of members' names, in characters. A longer name moves what stands beside it.
+/// The most characters of the column of members' names. A longer name shifts the columns after it.
 const MAX_NAME_WIDTH: usize = 40;
 
-/// The replies so far, of which each is shown at once.
+/// The replies so far. Each is printed when it arrives.
 struct Table<'a> {
     output: &'a Output,
     interface: &'a Interface,
     procedure: &'a Procedure,
     width: usize,
     began: Instant,
-    /// Beneath the lines, on a terminal only: how many have answered.
+    /// The number of replies, beneath the lines, on a terminal only.
     bar: ProgressBar,
     members: usize,
-    /// How many results end it; all replies if none.
+    /// The number of results after which the command stops; `None` to wait for all replies.
     wanted: Option<usize>,
     results: usize,
-    /// How many gave none.
+    /// The number of members that gave no result.
     missed: usize,
     worst: Option<Failure>,
-    /// Why no more can be shown.
+    /// Why printing failed.
     broken: Option<Failure>,
 }
 
@@ -131,7 +131,7 @@ impl Table<'_> {
         if is_met || self.is_hopeless() { Next::Stop } else { Next::Continue }
     }
 
-    /// Whether there will not be as many results as are wanted, whatever those say who have not answered.
+    /// Returns whether the wanted number of results can no longer be reached.
     fn is_hopeless(&self) -> bool {
         self.wanted.is_some_and(|wanted| self.members - self.missed < wanted)
     }
@@ -174,7 +174,7 @@ impl Table<'_> {
         self.worst = Some(why.or_worse(self.worst.take()));
     }
 
-    /// Says who has not answered, and whether enough have.
+    /// Prints which members have not answered, and whether enough have.
     fn finish(mut self, gathered: &Gathered<(), ()>) -> Outcome {
         self.bar.finish_and_clear();
         if let Some(why) = self.broken.take() {
@@ -187,7 +187,7 @@ impl Table<'_> {
                 _ => "was not waited for",
             };
             self.line(member, None, "abandoned", ran_word(*ran).into(), text)?;
-            // Whom nobody waited for any more was not late.
+            // Members for which the command no longer waits are not late.
             if !self.is_hopeless() {
                 self.fell_short(CallFailed::new(Kind::Deadline, *ran).into());
             }

@@ -1,4 +1,4 @@
-//! `farcall names`: what is exported, according to the registry.
+//! `farcall names`: the exports that the registry lists.
 
 use std::io::{IsTerminal, stdout};
 

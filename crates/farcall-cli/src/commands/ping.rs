@@ -1,4 +1,4 @@
-//! `farcall ping`: is an exporter, or a server of ONC RPC, well, and how far away is it?
+//! `farcall ping`: how long a call of an exporter, or of a server of ONC RPC, takes.
 
 use std::time::{Duration, Instant};
 
@@ -79,7 +79,7 @@ impl Ping {
         )
     }
 
-    /// The null procedure of a program, over and over.
+    /// Calls the null procedure of a program several times.
     fn ping_onc(&self, program: &str, output: &Output) -> Outcome {
         let (number, version) = self.numbers(program, output)?;
         let client = self.manner.connect(&self.name, number, version, &self.deadline)?;
@@ -105,7 +105,7 @@ impl Ping {
         )
     }
 
-    /// A program's number and its latest version, or the one that was asked for.
+    /// Returns a program's number, and the selected version or its latest one.
     fn numbers(&self, program: &str, output: &Output) -> Outcome<(u32, u32)> {
         let hexadecimal = |digits| u32::from_str_radix(digits, 16).ok();
         let number = program.parse().ok().or_else(|| program.strip_prefix("0x").and_then(hexadecimal));
@@ -127,7 +127,7 @@ impl Ping {
             .ok_or_else(|| Failure::new("no program"))
     }
 
-    /// The shortest, the median and the longest time of as many calls as were asked for.
+    /// Prints the shortest, the median and the longest time of the calls.
     fn timed(&self, mut call: impl FnMut() -> Outcome) -> Outcome<[Duration; 3]> {
         let mut times = Vec::with_capacity(self.count as usize);
         for _ in 0..self.count {

@@ -1,4 +1,4 @@
-//! `farcall serve`: lets others read a directory.
+//! `farcall serve`: serves a directory for reading.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ pub struct Serve {
     open: bool,
 }
 
-/// How long calls that have begun may take when the server is interrupted.
+/// The longest time that running calls may take after an interruption.
 const MAX_DRAIN: Duration = Duration::from_secs(5);
 
 impl Serve {

@@ -1,4 +1,4 @@
-//! `farcall top`: what servers do, read from their memory.
+//! `farcall top`: the load of servers, read from their memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -42,13 +42,13 @@ pub struct Top {
 /// The number of readings for which a server that has ended is shown as gone.
 const GONE_READINGS: u32 = 10;
 
-/// A server that is looked at.
+/// A server whose counters are read.
 #[derive(Default)]
 struct Server {
     counters: Option<Counters>,
-    /// What the last look saw, and when.
+    /// The last reading, and its time.
     before: Option<(Serving, Instant)>,
-    /// For how many looks nobody has known of it.
+    /// The number of readings since it was last listed.
     gone: u32,
 }
 
@@ -59,10 +59,10 @@ impl Top {
         let mut servers = Servers::new();
         self.follow(&mut servers)?;
         if servers.is_empty() {
-            // Else it would show nothing, for ever.
+            // Without this check the command would show nothing for ever.
             return Err(self.nobody());
         }
-        // By packets alone: through shared memory a server's threads have a part in it.
+        // Reads use packets only: through shared memory, a server's threads would have to help.
         let runtime = Runtime::builder().shared_memory(false).build()?;
         let clears = !self.once && !output.is_json() && stdout().is_terminal();
         loop {
@@ -80,14 +80,14 @@ impl Top {
                 return Ok(());
             }
             sleep(self.every);
-            // A registry that fails now may not fail later.
+            // A registry that fails now may work later.
             if let Err(why) = self.follow(&mut servers) {
                 why.report(output.is_json());
             }
         }
     }
 
-    /// Learns which servers have come, and which have ended.
+    /// Updates the list of servers: new ones are added, and ended ones are removed.
     fn follow(&self, servers: &mut Servers) -> Outcome {
         let there = self.addresses()?;
         for address in &there {
@@ -109,7 +109,7 @@ impl Top {
         }
     }
 
-    /// Where the servers are.
+    /// Returns the addresses of the servers.
     fn addresses(&self) -> Outcome<BTreeSet<SocketAddr>> {
         let socket = |entry: Entry| entry.address.socket();
         let Some(host) = &self.host else {
@@ -131,7 +131,7 @@ impl Top {
     }
 }
 
-/// Looks at all of them: what there is to be shown on a page (as JSON it is said at once), and what failed.
+/// Reads the counters of all servers. Returns the text of a page, and the failures; JSON is printed at once.
 fn look(servers: &mut Servers, runtime: &Runtime, output: &Output) -> Outcome<(String, Option<Failure>)> {
     let (mut page, mut failed) = (String::new(), None);
     for (&address, server) in servers {
@@ -151,7 +151,7 @@ fn look(servers: &mut Servers, runtime: &Runtime, output: &Output) -> Outcome<(S
     Ok((page, failed))
 }
 
-/// What was counted between two looks, and how long that was.
+/// The differences between two readings, and the time between them.
 struct Since {
     time: Duration,
     before: Serving,
@@ -163,7 +163,7 @@ impl Server {
             Some(counters) => counters.clone(),
             None => Counters::import(runtime, address)?,
         };
-        // One that is there again is another.
+        // A server that has been started again is another server.
         self.counters = None;
         let (serving, now) = (counters.read()?, Instant::now());
         self.counters = Some(counters);
@@ -174,18 +174,18 @@ impl Server {
 }
 
 impl Since {
-    /// How often something happened in a second.
+    /// Returns the rate of events per second.
     fn rate(&self, now: u64, before: impl Fn(&Serving) -> u64) -> f64 {
         now.saturating_sub(before(&self.before)) as f64 / self.time.as_secs_f64()
     }
 }
 
-/// Calls of a procedure that ended.
+/// The ended calls of a procedure.
 fn ended(procedure: &Procedure) -> u64 {
     total([procedure.results, procedure.exceptions, procedure.failures])
 }
 
-/// Calls that had ended at an earlier look, of the procedure of that name.
+/// The ended calls of the procedure of that name at an earlier reading.
 fn ended_before(serving: &Serving, export: &Export, name: &str) -> u64 {
     let export = serving.exports.iter().find(|other| other.id == export.id);
     let procedure =
@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// What a server that lies says of itself.
+    /// The counters of a server that reports impossible numbers.
     #[test]
     fn what_a_server_says_of_itself_neither_panics_nor_forges_lines() {
         let registry = farcall::names::Memory::default();

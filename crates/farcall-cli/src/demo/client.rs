@@ -1,4 +1,4 @@
-//! The demonstration itself: starts the servers, calls them, and says what happened.
+//! The demonstration itself: starts the servers, calls them, and reports the results.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -22,19 +22,19 @@ pub struct Client {
     seed: u64,
 }
 
-/// A call fails when its server has been silent that long. Less than the slow procedure takes: while it runs,
-/// it is the answers to probes that keep its caller waiting.
+/// The patience of the demo's calls. It is shorter than the slow procedure, whose caller therefore waits only
+/// because the server answers probes.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the slow procedure takes.
+/// The duration of the slow procedure.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// A server whose files and procedures are called.
+/// A server that offers files and the procedures of [`Demo`].
 const MAIN: &str = "Demo/main";
 
 impl Client {
     pub fn run(&self, output: &Output) -> Outcome {
-        // Whoever started this process has ended, or wants it to.
+        // The parent process has ended, or wants this one to end.
         std::thread::spawn(|| {
             super::wait_for_end();
             std::process::exit(super::INTERRUPTED);
@@ -62,7 +62,7 @@ fn hello(demo: &DemoClient, report: &mut Report) -> Outcome {
     report.hello(&said, &duration(start.elapsed()))
 }
 
-/// How long a call of the slow procedure takes.
+/// Measures a call of the slow procedure.
 fn slow(demo: &DemoClient) -> Outcome<Duration> {
     let start = Instant::now();
     demo.sleep(SLOW.as_millis() as u32)?;

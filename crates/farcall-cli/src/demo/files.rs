@@ -12,34 +12,34 @@ use sha2::{Digest, Sha256};
 use crate::failure::Outcome;
 use crate::remote::Stream;
 
-/// What is read at most, so that the demo stays short.
+/// The most bytes that are read, so that the demo stays short.
 const MAX_BYTES: u64 = 256_000_000;
 const MAX_FILES: u64 = 20_000;
 const MAX_DIRECTORIES: usize = 10_000;
 const MAX_TIME: Duration = Duration::from_secs(5);
 
-/// What became of the files.
+/// The results.
 #[derive(Default)]
 pub struct Files {
     pub files: u64,
     pub bytes: u64,
     pub time: Duration,
-    /// Paths whose hashes differ.
+    /// The paths whose hashes differ.
     pub differ: Vec<String>,
-    /// Could not be read, changed meanwhile, or are no regular files.
+    /// The number of files that could not be read, changed meanwhile, or are no regular files.
     pub skipped: u64,
-    /// Why some were not even looked at.
+    /// Why some files were skipped.
     pub stopped: Option<&'static str>,
 }
 
 type Hash = [u8; 32];
 
-/// Reads every file below `dir`, of which the server exports the same.
+/// Reads every file below `dir`, which the server exports too.
 pub fn read(runtime: &Runtime, dir: &Path) -> Outcome<Files> {
     let client = runtime.import::<dyn FileAccess>("FileAccess")?;
     let start = Instant::now();
     let mut found = Files::default();
-    // Directories that are still to be read, by path.
+    // The paths of directories that have not been read yet.
     let mut directories = vec![String::new()];
     while let Some(directory) = directories.pop() {
         for entry in entries(&client, &directory) {
@@ -69,7 +69,7 @@ pub fn read(runtime: &Runtime, dir: &Path) -> Outcome<Files> {
 }
 
 impl Files {
-    /// Which limit has been reached.
+    /// Returns the limit that has been reached.
     fn limit(&self, time: Duration, directories: usize) -> Option<&'static str> {
         Some(match () {
             () if self.bytes >= MAX_BYTES => "256 MB",
@@ -95,7 +95,7 @@ impl Files {
             return Ok(());
         };
         if remote != local {
-            // A file that somebody writes to meanwhile may well differ.
+            // A file that another program changes meanwhile may differ.
             match client.stat(&path) {
                 Ok(is) if is == *was => self.differ.push(path),
                 _ => self.skipped += 1,
@@ -108,7 +108,7 @@ impl Files {
     }
 }
 
-/// The hash of what the server has; none if it is longer than it was.
+/// Returns the hash of the server's file, or `None` if the file has grown.
 fn remote(client: &FileAccessClient, path: &str, size: u64) -> Result<Option<Hash>, Error<FileError>> {
     let (mut hash, mut length) = (Sha256::new(), 0);
     for part in Stream::new(client, path, 0) {
@@ -122,7 +122,7 @@ fn remote(client: &FileAccessClient, path: &str, size: u64) -> Result<Option<Has
     Ok(Some(hash.finalize().into()))
 }
 
-/// The hash of what is on the disk; none if it is longer than it was.
+/// Returns the hash of the file on the disk, or `None` if the file has grown.
 fn local(path: &Path, size: u64) -> io::Result<Option<Hash>> {
     let mut file = File::open(path)?.take(size.saturating_add(1));
     let (mut hash, mut length) = (Sha256::new(), 0);

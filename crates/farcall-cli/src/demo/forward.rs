@@ -1,5 +1,5 @@
-//! The demo's bad network: forwards datagrams between one client and one server, and on the way loses some and
-//! repeats others, by a seed.
+//! The demo's bad network: forwards datagrams between one client and one server, and loses some and repeats
+//! others, according to a seed.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
@@ -10,14 +10,14 @@ use fastrand::Rng;
 
 use crate::failure::Outcome;
 
-/// Of a hundred datagrams each way, how many are lost, and how many arrive twice.
+/// The percentages of datagrams, in each direction, that are lost and that arrive twice.
 pub const LOSS: u8 = 20;
 pub const REPETITION: u8 = 20;
 
-/// How many other datagrams come before the second copy of one.
+/// How many other datagrams come before the second copy of a datagram.
 const REPETITION_DISTANCE: usize = 32;
 
-/// What happened to the datagrams.
+/// The counts of the forwarder.
 #[derive(Default)]
 pub struct Counts {
     pub received: AtomicU64,
@@ -25,7 +25,7 @@ pub struct Counts {
     pub repeated: AtomicU64,
 }
 
-/// Forwards to a server for as long as this process lives. Returns the address to send to, and the counts.
+/// Forwards to a server for as long as this process lives. Returns the forwarder's address, and the counts.
 pub fn start(to: SocketAddr, seed: u64) -> Outcome<(SocketAddr, Arc<Counts>)> {
     let front = Arc::new(UdpSocket::bind("127.0.0.1:0")?);
     let back = Arc::new(UdpSocket::bind("127.0.0.1:0")?);
@@ -33,14 +33,14 @@ pub fn start(to: SocketAddr, seed: u64) -> Outcome<(SocketAddr, Arc<Counts>)> {
     let address = front.local_addr()?;
 
     let counts = Arc::new(Counts::default());
-    // The first datagram says where the client is.
+    // The client's address is the source of the first datagram.
     let client = Arc::new(OnceLock::new());
     let (out, home) = (Direction::new(seed, 0, &counts), Direction::new(seed, 1, &counts));
     let (from, to, known) = (front.clone(), back.clone(), client.clone());
     std::thread::spawn(move || {
         out.forward(&from, |datagram, sender| {
             known.get_or_init(|| sender);
-            // A datagram that the system does not take is lost too.
+            // A datagram that the system refuses is lost too.
             let _ = to.send(datagram);
         });
     });
@@ -54,11 +54,11 @@ pub fn start(to: SocketAddr, seed: u64) -> Outcome<(SocketAddr, Arc<Counts>)> {
     Ok((address, counts))
 }
 
-/// The datagrams that go one way.
+/// The datagrams of one direction.
 struct Direction {
     chance: Rng,
     counts: Arc<Counts>,
-    /// Second copies, which are still to be sent.
+    /// The second copies that are still to be sent.
     later: VecDeque<(Vec<u8>, SocketAddr)>,
 }
 
@@ -71,7 +71,7 @@ impl Direction {
     fn forward(mut self, from: &UdpSocket, send: impl Fn(&[u8], SocketAddr)) {
         let mut buffer = vec![0; 65_536];
         loop {
-            // An error is what ICMP says of something sent earlier.
+            // An error is an ICMP report about an earlier datagram.
             let Ok((length, sender)) = from.recv_from(&mut buffer) else { continue };
             self.counts.received.fetch_add(1, Relaxed);
             if self.chance.u8(..100) < LOSS {

@@ -1,4 +1,4 @@
-//! What the demo's servers offer beside files.
+//! The interface of the demo's servers besides files.
 
 /// Procedures to try calls on.
 #[farcall::interface]
@@ -9,29 +9,29 @@ pub trait Demo {
     /// Counts the execution of the call with this number.
     fn count(&self, number: u32) -> farcall::Result<u32>;
 
-    /// What has been counted.
+    /// Returns the counts.
     fn counted(&self) -> farcall::Result<Counted>;
 
-    /// Sleeps that long.
+    /// Sleeps for that long.
     #[blocking]
     fn sleep(&self, ms: u32) -> farcall::Result<()>;
 
-    /// Says on the server's standard output that it has begun, and never returns.
+    /// Prints on the server's standard output that it has begun, and never returns.
     #[blocking]
     fn hang(&self) -> farcall::Result<()>;
 
     /// Does nothing.
     fn null(&self) -> farcall::Result<()>;
 
-    /// Gives back what it is given.
+    /// Returns its argument.
     fn echo(&self, bytes: &[u8]) -> farcall::Result<Vec<u8>>;
 }
 
 /// Executions of [`Demo::count`].
 #[derive(Debug, PartialEq, Eq, farcall::Xdr)]
 pub struct Counted {
-    /// All of them.
+    /// The number of all executions.
     pub executions: u32,
-    /// Calls that were executed more than once.
+    /// The number of calls that were executed more than once.
     pub repeated: u32,
 }

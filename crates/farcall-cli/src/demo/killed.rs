@@ -1,4 +1,4 @@
-//! The demo's murder: a server is killed in the middle of a call, and another one takes over.
+//! The demo's crash: a server is killed in the middle of a call, and another server takes over.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use super::interface::Demo;
 use super::process::Process;
 use crate::failure::{Failure, Outcome};
 
-/// What the caller noticed.
+/// What the caller observed.
 pub struct Killed {
-    /// What it was told of the call.
+    /// The error of the call.
     pub why: CallFailed,
-    /// How soon after the kill.
+    /// The time from the kill to the error.
     pub told: Duration,
-    /// How long the next call took, which another server served.
+    /// The duration of the next call, which another server executed.
     pub next: Duration,
     pub victim: String,
     pub successor: String,
@@ -23,7 +23,7 @@ pub struct Killed {
 pub fn run(runtime: &Runtime) -> Outcome<Killed> {
     let mut servers = [Process::server("Pair/one")?, Process::server("Pair/two")?];
     let pair = runtime.import::<dyn Demo>("Pair")?;
-    // Whoever answers is the one that is bound.
+    // The server that answers is the bound one.
     let victim = pair.hello("victim")?;
     let which = usize::from(!victim.contains("Pair/one"));
     let call = pair.start().hang();
@@ -43,7 +43,7 @@ pub fn run(runtime: &Runtime) -> Outcome<Killed> {
     Ok(Killed { why, told, next: next.elapsed(), victim: name(&victim), successor: name(&successor) })
 }
 
-/// The name in a greeting.
+/// Returns the server's name in a greeting.
 fn name(greeting: &str) -> String {
     let name = greeting.split([' ', ',']).find(|word| word.starts_with("Pair/"));
     name.unwrap_or("somebody").to_owned()

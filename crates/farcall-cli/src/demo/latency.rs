@@ -1,9 +1,9 @@
-//! What a call costs, beside a bare UDP exchange of the same bytes between the same processes.
+//! The cost of a call compared with a bare UDP exchange of the same bytes between the same processes.
 //!
-//! Blocks of calls and of exchanges alternate as a, b, b, a, so that a machine that drifts slows both alike;
-//! a ratio is the median over the pairs of neighbours, with its 95 % interval from order statistics. Where
-//! the system can, the two processes are bound to a processor each: left to the scheduler, both are at times
-//! on one, which is quicker for one exchange at a time and says little.
+//! Blocks of calls and of exchanges alternate as a, b, b, a, so that a change in the machine's speed affects
+//! both alike. A ratio is the median over the pairs of neighbours, with its 95 % interval from order
+//! statistics. Where the system can, each of the two processes is bound to a processor. Otherwise the
+//! scheduler may run both on one processor, which is faster for one exchange at a time but not typical.
 
 use std::ffi::OsStr;
 use std::net::{SocketAddr, UdpSocket};
@@ -20,28 +20,28 @@ use crate::text::rounded;
 
 /// The server that is called.
 const NAME: &str = "Demo/timed";
-/// Bytes of arguments, and of results.
+/// The bytes of arguments and of results.
 const SIZES: [usize; 3] = [0, 400, 4000];
-/// Pairs of blocks for each size. With 40, the interval is from the 14th to the 27th.
+/// The pairs of blocks for each size. With 40 pairs, the interval is from the 14th to the 27th ratio.
 const PAIRS: usize = 40;
-/// Laps of a block.
+/// The laps of a block.
 const LAPS: usize = 150;
-/// Laps before the first block that counts.
+/// The laps before the first block that counts.
 const WARM_UP: usize = 300;
 
-/// What was measured for one size.
+/// The measurement for one size.
 pub struct Measured {
     pub bytes: usize,
     pub call: Laps,
     pub raw: Laps,
-    /// Low end, median and high end of call ÷ raw.
+    /// The low end, the median and the high end of the ratio of call to raw.
     pub ratio: [f64; 3],
 }
 
-/// How long laps took, ascending.
+/// The durations of laps, ascending.
 pub struct Laps(Vec<Duration>);
 
-/// What was measured, and how.
+/// The measurements, and their conditions.
 pub struct Latency {
     pub measured: Vec<Measured>,
     /// The processors of client and server, or `none`.
@@ -58,7 +58,7 @@ pub fn run() -> Outcome<Latency> {
     // to the processor.
     let measuring = std::thread::spawn(move || -> Outcome<_> {
         pair.iter().for_each(|[client, _]| pin::pin(*client));
-        // Through shared memory there is nothing to compare with.
+        // Calls use no shared memory, because there is no bare exchange to compare it with.
         let runtime = Runtime::builder().shared_memory(false).build()?;
         all(&runtime.import::<dyn Demo>(NAME)?, server.address("raw")?)
     });
@@ -70,7 +70,7 @@ pub fn run() -> Outcome<Latency> {
 fn all(demo: &DemoClient, raw: SocketAddr) -> Outcome<Vec<Measured>> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(raw)?;
-    // On this machine nothing is lost, but a demo must not hang if it is.
+    // Loopback loses nothing, but a demo must not hang.
     socket.set_read_timeout(Some(Duration::from_secs(10)))?;
     SIZES.into_iter().map(|bytes| measure(demo, &socket, bytes)).collect()
 }
@@ -110,8 +110,8 @@ fn measure(demo: &DemoClient, socket: &UdpSocket, bytes: usize) -> Outcome<Measu
     Ok(Measured { bytes, call: Laps::new(calls), raw: Laps::new(raws), ratio })
 }
 
-/// Runs one block. Gives the mean of the middle half of its laps, in seconds: a few laps that were
-/// interrupted do not count.
+/// Runs one block. Returns the mean of the middle half of its laps, in seconds, so that a few interrupted
+/// laps do not count.
 fn block(lap: &mut dyn FnMut() -> Outcome, count: usize, laps: &mut Vec<Duration>) -> Outcome<f64> {
     let mut block = Vec::with_capacity(count);
     for _ in 0..count {

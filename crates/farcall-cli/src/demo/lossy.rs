@@ -11,29 +11,29 @@ use super::interface::{Demo, DemoClient};
 use super::process::Process;
 use crate::failure::Outcome;
 
-/// Calls that are made.
+/// The number of calls.
 const CALLS: u32 = 20_000;
-/// Threads that call: most of the time each waits for a lost packet to be sent again.
+/// The number of calling threads. Most of the time each waits for a retransmission.
 const CALLERS: usize = 300;
-/// Of a try and its answer one is lost with probability 0.36. Ten tries in a row are in vain once in 27,000
-/// calls: too often here. Thirty are not.
+/// The number of transmissions before a call fails. A transmission or its answer is lost with probability
+/// 0.36, so ten in a row fail once in 27,000 calls, which is too often. Thirty are enough.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What became of the calls.
+/// The results of the calls.
 pub struct Lossy {
     pub sent: u32,
-    /// As the server counted.
+    /// The number of calls that the server counted.
     pub executed: u32,
-    /// Of those, calls that were executed again.
+    /// The number of those calls that were executed again.
     pub repeated: u32,
-    /// With the right result.
+    /// The number of calls with the right result.
     pub answered: u32,
     pub time: Duration,
-    /// As the forwarder counted.
+    /// The forwarder's counts.
     pub datagrams: Arc<Counts>,
 }
 
-/// Calls through a forwarder; `direct` asks the server afterwards.
+/// Makes the calls through a forwarder. `direct` asks the server for its counts afterwards.
 pub fn run(direct: &DemoClient, server: &Process, seed: u64) -> Outcome<Lossy> {
     let runtime = Runtime::builder().patience(PATIENCE).build()?;
     let (address, datagrams) = forward::start(server.address("address")?, seed)?;
@@ -46,7 +46,7 @@ pub fn run(direct: &DemoClient, server: &Process, seed: u64) -> Outcome<Lossy> {
     Ok(Lossy { sent: CALLS, executed, repeated, answered, time, datagrams })
 }
 
-/// Makes all calls, and gives the number of those that were answered rightly. One that failed shows in it.
+/// Makes all calls, and returns the number of right answers. A failed call reduces it.
 fn call_all(demo: &DemoClient) -> u32 {
     let next = AtomicU32::new(0);
     let call_some = || {

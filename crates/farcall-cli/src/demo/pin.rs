@@ -1,6 +1,6 @@
-//! Binding threads to processors, where the system can.
+//! Binds threads to processors, if the system can.
 
-/// Two processors that this process may use, if there are.
+/// Returns two processors that this process may use, if there are two.
 #[cfg(target_os = "linux")]
 pub fn two() -> Option<[usize; 2]> {
     use rustix::thread::{CpuSet, sched_getaffinity};

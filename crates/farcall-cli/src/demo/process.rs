@@ -1,4 +1,4 @@
-//! The processes that the demo's client starts, and what they say.
+//! The processes that the demo's client starts, and their output.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines};
@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::failure::{Failure, Outcome};
 
-/// A process of the demo; killed when dropped.
+/// A process of the demo, which is killed when this is dropped.
 pub struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
-    /// What it said first.
+    /// The process's first line.
     pub facts: Value,
 }
 
 impl Process {
-    /// Starts a process, and waits until it says that it is ready.
+    /// Starts a process, and waits until it reports that it is ready.
     pub fn start(arguments: &[&OsStr]) -> Outcome<Process> {
         let mut command = super::this_program()?;
         let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
@@ -36,22 +36,22 @@ impl Process {
         Process::start(&["server".as_ref(), OsStr::new(name)])
     }
 
-    /// An address that it said it has.
+    /// Returns an address from the process's first line.
     pub fn address(&self, name: &str) -> Outcome<SocketAddr> {
         let said = self.facts[name].as_str().and_then(|address| address.parse().ok());
         said.ok_or_else(|| Failure::new(format!("no {name} in {}", self.facts)))
     }
 
-    /// What it says next. Blocks until it does.
+    /// Returns the process's next line. Blocks until there is one.
     pub fn line(&mut self) -> Outcome<String> {
         match self.lines.next() {
             Some(line) => Ok(line?),
-            // It has said on standard error why.
+            // The process has reported the reason on standard error.
             None => Err(Failure::new("a process of the demo ended too early")),
         }
     }
 
-    /// Ends it without warning (SIGKILL where there are signals).
+    /// Kills the process (SIGKILL on Unix).
     pub fn kill(&mut self) -> Outcome {
         self.child.kill()?;
         self.child.wait()?;
@@ -61,7 +61,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,5 @@
-//! What the demo tells: text while it goes on, or one JSON object at its end. And whether all was as it
-//! should be.
+//! The demo's output: text while it runs, or one JSON object at its end; and whether everything was as
+//! expected.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,7 +20,7 @@ use crate::text::{count, duration, printable, rounded, size};
 pub struct Report {
     output: Output,
     facts: Value,
-    /// What was not as it should be.
+    /// The unexpected results.
     faults: Vec<String>,
 }
 
@@ -137,7 +137,7 @@ impl Report {
         Ok(())
     }
 
-    /// Says how it ended.
+    /// Prints the outcome.
     pub fn end(mut self, time: Duration) -> Outcome {
         self.facts["s"] = rounded(time.as_secs_f64(), 1).into();
         self.facts["faults"] = self.faults.clone().into();
@@ -159,7 +159,7 @@ impl Report {
         if self.output.is_json() { Ok(()) } else { say(printable(line)) }
     }
 
-    /// A line that belongs to the one before.
+    /// Prints a line that belongs to the one before.
     fn more(&self, line: &str) -> Outcome {
         self.tell(&format!("          {line}"))
     }

@@ -1,4 +1,4 @@
-//! The demo's server: a process that exports files and [`Demo`], and beside them a bare UDP echo.
+//! The demo's server: a process that exports files and [`Demo`], and also a bare UDP echo.
 
 use std::collections::HashSet;
 use std::net::UdpSocket;
@@ -30,9 +30,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves until the standard input ends. Its first line says where.
+    /// Serves until the standard input ends. The first line of output has the addresses.
     pub fn run(&self) -> Outcome {
-        // Before there are other threads, which inherit it.
+        // The thread is bound before it starts other threads, which inherit the binding.
         self.processor.into_iter().for_each(super::pin::pin);
         let demo = farcall::export::<dyn Demo>(&self.name, Arc::new(Implementation::new(&self.name)))?;
         let _files = match &self.dir {
@@ -52,10 +52,10 @@ impl Server {
     }
 }
 
-/// What a call is compared with: a datagram comes, and goes back.
+/// Echoes datagrams, for comparison with calls.
 fn echo(socket: &UdpSocket) {
     let mut buffer = vec![0; 65_536];
-    // The sender of a datagram may be gone when it is answered; that concerns nobody else.
+    // The sender of a datagram may have ended when it is answered, which does not matter.
     while let Ok((length, from)) = socket.recv_from(&mut buffer) {
         let _ = socket.send_to(&buffer[..length], from);
     }
@@ -101,7 +101,7 @@ impl Demo for Implementation {
     }
 
     fn hang(&self) -> farcall::Result<()> {
-        // If nobody listens, nobody will wait for it either.
+        // If the reader of the output has ended, it does not wait for this line.
         let _ = say("hanging");
         loop {
             std::thread::park();

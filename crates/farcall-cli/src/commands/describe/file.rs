@@ -1,4 +1,4 @@
-//! What an `.x` file says.
+//! `farcall describe` for an `.x` file.
 
 use farcall::xdr;
 use farcall_idl::x::{Version, interfaces, types};
