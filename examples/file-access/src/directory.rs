@@ -1,4 +1,4 @@
-//! A server of [`FileAccess`]: one directory of this machine, read-only.
+//! A server of [`FileAccess`] for one directory of this machine, read-only.
 
 mod more;
 mod open;
@@ -20,13 +20,13 @@ pub use more::{Itself, Statistics};
 
 /// Serves the files below a directory, and nothing else.
 ///
-/// No path leads out of it, whatever is renamed or linked meanwhile: on Linux the kernel resolves the path
-/// with `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`, so symbolic links that stay inside are followed and others
-/// are [`FileError::NotPermitted`]; elsewhere, and on Linux before 5.6, the path is walked name by name and
-/// no symbolic link is followed at all. Mount points below the directory are served.
+/// No path leads out of the directory, even if files are renamed or linked meanwhile. On Linux the kernel
+/// resolves the path with `RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS`: it follows symbolic links that stay
+/// inside, and others are [`FileError::NotPermitted`]. On other systems, and on Linux before 5.6, the path is
+/// opened name by name, and no symbolic link is followed. Mount points below the directory are served.
 ///
-/// Nothing is kept between calls, so nothing can be used up: one call holds a descriptor or two and at most
-/// [`MAX_READ`] bytes or two pages of entries.
+/// The server keeps nothing between calls, so clients cannot exhaust it: one call holds at most two
+/// descriptors, and at most [`MAX_READ`] bytes or two pages of entries.
 #[derive(Debug)]
 pub struct Directory {
     root: OwnedFd,
@@ -34,17 +34,17 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// The directory at `path`. It stays this one, also if it is renamed.
+    /// Opens the directory at `path`. The server keeps serving it if it is renamed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Directory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path.as_ref(), flags, rustix::fs::Mode::empty())?;
         Ok(Directory { root, how: open::How::best() })
     }
 
-    /// As on a system that cannot resolve a path beneath a directory by itself.
+    /// Makes the directory resolve paths as on a system whose kernel cannot.
     #[cfg(test)]
     fn walking(self) -> Directory {
         Directory { how: open::How::Walk, ..self }
@@ -93,9 +93,9 @@ impl FileAccess for Directory {
     }
 }
 
-/// The first names after `after`, in order. Notes in `page` what is left out.
+/// Returns the first names after `after`, in order. Notes in `page` whether names were left out.
 fn names(directory: &OwnedFd, after: &str, page: &mut Page) -> std::result::Result<Vec<String>, FileError> {
-    // A heap with the last of the names on top: a directory of any size takes the room of one page.
+    // A heap with the last name on top: a directory of any size needs only the memory of one page.
     let mut first = BinaryHeap::<String>::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
@@ -122,7 +122,7 @@ fn names(directory: &OwnedFd, after: &str, page: &mut Page) -> std::result::Resu
 fn fill(file: &OwnedFd, offset: u64, buffer: &mut [u8]) -> rustix::io::Result<usize> {
     let mut full = 0;
     while full < buffer.len() {
-        // Beyond what the system can count there is nothing.
+        // There are no bytes beyond the largest offset of the system.
         let Some(at) = offset.checked_add(full as u64).filter(|at| i64::try_from(*at).is_ok()) else {
             break;
         };
@@ -153,7 +153,8 @@ fn size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
-/// The nearest time that can be told: what a file system holds may be anything.
+/// Returns the time of change, or the nearest time that can be represented: a file system may contain any
+/// number.
 fn modified(stat: &Stat) -> SystemTime {
     #[allow(clippy::unnecessary_cast, reason = "32 bits on some systems")]
     let seconds = stat.st_mtime as i64;
@@ -173,7 +174,7 @@ impl From<Errno> for FileError {
             Errno::NOENT => FileError::NotFound,
             Errno::NOTDIR => FileError::NotADirectory,
             Errno::ISDIR => FileError::NotAFile,
-            // EXDEV: the path would have led out. ELOOP: it is, or has too many, symbolic links.
+            // EXDEV: the path would lead out. ELOOP: the path has a symbolic link, or too many of them.
             Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP => FileError::NotPermitted,
             // A socket, or a device without a driver, cannot be opened at all.
             Errno::NXIO | Errno::NODEV => FileError::NotAFile,

@@ -1,44 +1,45 @@
-//! The interface: what can be asked of a server of files, and what it may answer.
+//! The interface of a file server: its procedures, results and errors.
 
 use std::fmt;
 use std::time::SystemTime;
 
 use farcall::{Bytes, Xdr};
 
-/// The longest path that is looked at, in bytes.
+/// The most bytes of a path.
 pub const MAX_PATH: usize = 4096;
 
 /// The most entries of one [`Page`].
 pub const MAX_PAGE: usize = 1024;
 
-/// The most bytes that one [`FileAccess::read`] gives.
+/// The most bytes that one [`FileAccess::read`] returns.
 pub const MAX_READ: u32 = 1 << 20;
 
-/// Files of one server, read-only.
+/// The files of one server, read-only.
 ///
-/// A path is relative to the directory that is served: names joined by `/`, in UTF-8, at most [`MAX_PATH`]
-/// bytes. The directory itself is `""` or `"."`. Paths that begin with `/`, that contain `..` as a name, or a
-/// NUL, are [`FileError::BadPath`]. A symbolic link is followed where the server can be sure that it stays
-/// inside; else it is [`FileError::NotPermitted`].
+/// A path is relative to the served directory: names joined by `/`, in UTF-8, at most [`MAX_PATH`] bytes. The
+/// directory itself is `""` or `"."`. A path that begins with `/`, has `..` as a name, or contains a NUL is
+/// [`FileError::BadPath`]. A symbolic link is followed if the server can be sure that it stays inside;
+/// otherwise it is [`FileError::NotPermitted`].
 ///
-/// Every procedure is idempotent and keeps nothing at the server: a call that was interrupted is simply
-/// repeated, here or at another server of the same files.
+/// Every procedure is idempotent and keeps nothing at the server. So an interrupted call can be repeated, at
+/// this server or at another server of the same files.
 #[farcall::interface]
 pub trait FileAccess {
-    /// The entries of a directory whose names come after `after`, in ascending order of the names' bytes, at
-    /// most [`MAX_PAGE`] of them. `""` begins at the beginning. Where [`Page::more`] is set, ask again with
-    /// the last name.
+    /// Returns the entries of a directory whose names come after `after`, in ascending order of the names'
+    /// bytes, at most [`MAX_PAGE`] of them. `""` is before all names. If [`Page::more`] is set, ask again
+    /// with the last name.
     ///
-    /// An entry that stays while a directory is listed is listed exactly once, whatever else comes and goes.
+    /// An entry that exists while a directory is listed is listed exactly once, whatever other entries appear
+    /// or disappear.
     #[idempotent]
     fn list(&self, path: &str, after: &str) -> farcall::Result<Page, FileError>;
 
-    /// What is known of a file, of a directory, or of what a symbolic link leads to.
+    /// Returns the attributes of a file or a directory. A symbolic link is followed.
     #[idempotent]
     fn stat(&self, path: &str) -> farcall::Result<Attributes, FileError>;
 
-    /// At most `length` bytes of a file, from byte `offset` on. There are fewer where the file ends, none
-    /// past its end, and never more than [`MAX_READ`].
+    /// Returns at most `length` bytes of a file, from byte `offset` on. Returns fewer at the end of the file,
+    /// none after its end, and never more than [`MAX_READ`].
     #[idempotent]
     fn read(&self, path: &str, offset: u64, length: u32) -> farcall::Result<Contents, FileError>;
 }
@@ -49,7 +50,7 @@ pub struct Page {
     /// The entries, by ascending name.
     #[xdr(max = 1024)]
     pub entries: Vec<Entry>,
-    /// How many entries of the whole directory cannot be named here, because their names are not UTF-8.
+    /// The number of entries of the whole directory whose names are not UTF-8 and cannot be returned.
     pub unnameable: u32,
     /// Whether there are entries after these.
     pub more: bool,
@@ -58,33 +59,32 @@ pub struct Page {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
 pub struct Entry {
-    /// Its name, which is not a path: it has no `/`.
+    /// The entry's name, which is not a path: it contains no `/`.
     pub name: String,
-    /// Of the entry itself; a symbolic link is not followed.
+    /// The attributes of the entry itself. A symbolic link is not followed.
     pub attributes: Attributes,
 }
 
-/// What is known of a file. `size` and `modified` together tell whether it has changed.
+/// The attributes of a file. `size` and `modified` together show whether it has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
 #[xdr(extensible)]
 pub struct Attributes {
-    /// What it is.
+    /// The kind of file.
     pub kind: FileKind,
-    /// Its size in bytes; what that means of something other than a regular file is up to the server's
-    /// system.
+    /// The size in bytes. For files other than regular ones, its meaning depends on the server's system.
     pub size: u64,
     /// When its contents last changed.
     pub modified: SystemTime,
 }
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Xdr)]
 #[non_exhaustive]
 pub enum FileKind {
-    /// A regular file: it can be read.
+    /// A regular file, which can be read.
     #[xdr(tag = 1)]
     File,
-    /// A directory: it can be listed.
+    /// A directory, which can be listed.
     #[xdr(tag = 2)]
     Directory,
     /// A symbolic link.
@@ -102,27 +102,27 @@ pub enum FileKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Xdr)]
 pub struct Contents(#[xdr(max = 1_048_576)] pub Bytes);
 
-/// Why there is no answer: the exception of every procedure of [`FileAccess`].
+/// The exception of every procedure of [`FileAccess`].
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
 #[non_exhaustive]
 pub enum FileError {
-    /// There is nothing of that name.
+    /// No file has that name.
     #[xdr(tag = 1)]
     NotFound,
-    /// It is there, but not for you: the server may not read it, or a symbolic link on the way may lead out
-    /// of the directory that is served.
+    /// The file exists, but the server may not read it, or a symbolic link on the path may lead out of the
+    /// served directory.
     #[xdr(tag = 2)]
     NotPermitted,
-    /// It is not a regular file.
+    /// The file is not a regular file.
     #[xdr(tag = 3)]
     NotAFile,
-    /// It, or something on the way to it, is not a directory.
+    /// The file, or a file on the path to it, is not a directory.
     #[xdr(tag = 4)]
     NotADirectory,
-    /// The path is none: what is wrong with it.
+    /// The path is not valid; the text is the reason.
     #[xdr(tag = 5)]
     BadPath(String),
-    /// The server's system failed: what it said.
+    /// The server's system failed; the text is its error.
     #[xdr(tag = 6)]
     Failed(String),
     /// An exception that this program does not know.

@@ -1,8 +1,8 @@
-//! `FileAccess`, an interface to somebody else's files, and [`Directory`], a server of it.
+//! `FileAccess`, an interface to the files of another machine, and [`Directory`], a server of it.
 //!
 //! It is the interface of the example in Birrell & Nelson 1984, section 2, and the running example of
-//! farcall: the command serves it, its demo measures it, and what farcall learns later is shown on it. A
-//! program is written against the trait, and does not know whether the files are near or far:
+//! farcall: the command serves it, and the demo measures it. A program is written against the trait, and does
+//! not know whether the files are local or remote:
 //!
 //! ```
 //! use farcall_file_access::{FileAccess, FileError};
@@ -17,7 +17,7 @@
 //! let directory = Directory::open(env!("CARGO_MANIFEST_DIR")).unwrap();
 //! assert_eq!(first_bytes(&directory, "Cargo.toml").unwrap(), b"[package]\nname =");
 //!
-//! // The same through stubs. `farcall::import` gives one that is bound to a server elsewhere.
+//! The same works through stubs. `farcall::import` returns a stub that is bound to a server elsewhere.
 //! let client = farcall::stub::local::<dyn FileAccess>(Arc::new(directory));
 //! assert_eq!(first_bytes(&client, "Cargo.toml").unwrap(), b"[package]\nname =");
 //! # }

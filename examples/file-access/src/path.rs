@@ -1,13 +1,13 @@
-//! A path as it comes from outside becomes one that cannot name anything above its beginning.
+//! Parses a path from a client into one that cannot name anything above the served directory.
 
 use crate::{FileError, MAX_PATH};
 
-/// A path of plain names: relative, without `..`, without NUL. Symbolic links are another matter.
+/// A path of plain names: relative, without `..`, without NUL. The path may contain symbolic links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Below(String);
 
 impl Below {
-    /// Takes the path apart, and leaves out the names that mean nothing: `.`, and those between two slashes.
+    /// Parses the path, and omits `.` and empty names.
     pub(crate) fn parse(path: &str) -> Result<Below, FileError> {
         let bad = |why: &str| Err(FileError::BadPath(why.into()));
         if path.len() > MAX_PATH {
@@ -26,7 +26,7 @@ impl Below {
         Ok(Below(names.join("/")))
     }
 
-    /// The path for system calls: never empty.
+    /// Returns the path for system calls, which is never empty.
     pub(crate) fn as_str(&self) -> &str {
         match self.0.as_str() {
             "" => ".",
@@ -34,7 +34,7 @@ impl Below {
         }
     }
 
-    /// The directories on the way, and the last name; `.` if it is the beginning itself.
+    /// Returns the directories on the path, and the last name, which is `.` for the served directory itself.
     pub(crate) fn split(&self) -> (impl Iterator<Item = &str>, &str) {
         let (way, last) = self.as_str().rsplit_once('/').unwrap_or(("", self.as_str()));
         (way.split('/').filter(|name| !name.is_empty()), last)

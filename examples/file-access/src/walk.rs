@@ -1,8 +1,8 @@
-//! A directory as a whole, for callers of [`FileAccess`].
+//! Lists whole directories, for callers of [`FileAccess`].
 
 use crate::{Entry, FileAccess, FileError};
 
-/// All entries of a directory, by ascending name, a page at a time.
+/// Returns all entries of a directory, by ascending name, a page at a time.
 ///
 /// ```
 /// # #[cfg(unix)] {
@@ -24,7 +24,7 @@ pub fn entries<'a, F: FileAccess + ?Sized>(
             Ok(page) => page,
             Err(why) => return Some(vec![Err(why)]),
         };
-        // A page that says there is more and does not get on ends the listing: no server makes a caller loop.
+        // A page with `more` but without entries ends the listing, so that no server makes a caller loop.
         after = page.entries.last().filter(|_| page.more).map(|entry| entry.name.clone());
         Some(page.entries.into_iter().map(Ok).collect())
     });

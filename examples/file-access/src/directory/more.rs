@@ -1,4 +1,4 @@
-//! What [`FileAccess`] does not offer, for servers of other interfaces over the same directory.
+//! Operations that [`FileAccess`] does not offer, for servers of other interfaces over the same directory.
 
 use std::os::fd::OwnedFd;
 
@@ -9,37 +9,37 @@ use super::{Directory, attributes, kind, open};
 use crate::path::Below;
 use crate::{Attributes, FileError, FileKind};
 
-/// What stands at a path itself: a symbolic link is not followed.
+/// The file at a path. A symbolic link is not followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Itself {
-    /// The device and the number that the system knows it by, under whatever name.
+    /// The device and the inode, which identify the file under all of its names.
     pub number: (u64, u64),
-    /// Of a symbolic link its own.
+    /// The attributes; for a symbolic link, its own.
     pub attributes: Attributes,
 }
 
-/// How full the file system is.
+/// The size and the free space of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, farcall::Xdr)]
 pub struct Statistics {
-    /// Bytes in all.
+    /// Its size in bytes.
     pub total: u64,
-    /// Bytes that are free.
+    /// The free bytes.
     pub free: u64,
-    /// Files that can still be made.
+    /// The number of files that can still be created.
     pub files: u64,
 }
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// For writing what is there. A pipe must not make the call wait for its other end, nor a terminal become
-/// ours.
+/// Flags to open an existing file for writing. Opening a pipe must not wait for its other end, and a terminal
+/// must not become this process's.
 const TO_WRITE: OFlags = OFlags::WRONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 impl Directory {
-    /// What stands at a path.
+    /// Returns the file at a path, without following a symbolic link.
     ///
     /// # Errors
-    /// As of [`FileAccess::stat`](crate::FileAccess::stat).
+    /// Those of [`FileAccess::stat`](crate::FileAccess::stat).
     pub fn itself(&self, path: &str) -> Result<Itself> {
         let (parent, name) = self.parent(path)?;
         let stat = rustix::fs::statat(&parent, name.as_str(), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -48,10 +48,10 @@ impl Directory {
         Ok(Itself { number, attributes: attributes(&stat) })
     }
 
-    /// Where a symbolic link leads.
+    /// Returns the target of a symbolic link.
     ///
     /// # Errors
-    /// When there is none, or what it says is not UTF-8.
+    /// When there is no link, or its target is not UTF-8.
     pub fn link(&self, path: &str) -> Result<String> {
         let (parent, name) = self.parent(path)?;
         let target = rustix::fs::readlinkat(&parent, name.as_str(), Vec::new()).map_err(|why| match why {
@@ -61,10 +61,10 @@ impl Directory {
         target.into_string().map_err(|_| FileError::Failed("the link is not UTF-8".into()))
     }
 
-    /// Writes bytes into a regular file that is there; it grows where they reach beyond its end.
+    /// Writes bytes into an existing regular file. The file grows if they reach beyond its end.
     ///
     /// # Errors
-    /// As of [`FileAccess::read`](crate::FileAccess::read). Some of the bytes may have been written.
+    /// Those of [`FileAccess::read`](crate::FileAccess::read). Some of the bytes may have been written.
     pub fn write(&self, path: &str, offset: u64, mut bytes: &[u8]) -> Result<()> {
         let file = self.to_write(path)?;
         let mut at = offset;
@@ -82,15 +82,15 @@ impl Directory {
         Ok(())
     }
 
-    /// Whether there is a regular file that may be written.
+    /// Returns whether there is a regular file that may be written.
     pub fn is_writable(&self, path: &str) -> bool {
         self.to_write(path).is_ok()
     }
 
-    /// How full the file system is in which the directory stands.
+    /// Returns the size and the free space of the directory's file system.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn statistics(&self) -> Result<Statistics> {
         let found = rustix::fs::fstatvfs(&self.root)?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
@@ -105,7 +105,7 @@ impl Directory {
         }
     }
 
-    /// The directory in which a path ends, and the name there.
+    /// Returns the directory that contains the last name of a path, and that name.
     fn parent(&self, path: &str) -> Result<(OwnedFd, String)> {
         let below = Below::parse(path)?;
         let (way, name) = below.split();

@@ -1,4 +1,5 @@
-//! In place of a server of [`FileAccess`], on systems where none can be sure that no path escapes it.
+//! The replacement for [`Directory`] on systems where no server can make sure that no path leaves its
+//! directory.
 
 use std::convert::Infallible;
 use std::io;
@@ -8,12 +9,12 @@ use farcall::Result;
 
 use crate::{Attributes, Contents, FileAccess, FileError, Page};
 
-/// Would serve the files below a directory. On this system there is none.
+/// Would serve the files below a directory. On this system no value of it exists.
 #[derive(Debug)]
 pub struct Directory(Infallible);
 
 impl Directory {
-    /// Says that this system cannot.
+    /// Fails, because this system is not supported.
     ///
     /// # Errors
     /// Always [`io::ErrorKind::Unsupported`].

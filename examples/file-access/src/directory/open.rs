@@ -1,4 +1,4 @@
-//! Opening what a path names below a directory, and never anything else.
+//! Opens the file that a path names below a directory, and never a file outside.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -7,11 +7,12 @@ use rustix::io::Errno;
 
 use crate::path::Below;
 
-/// For reading. A pipe must not make the call wait for its other end, nor a terminal become ours.
+/// Flags for reading. Opening a pipe must not wait for its other end, and a terminal must not become this
+/// process's.
 pub(super) const TO_READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// For looking at something without opening it, where the system can.
+/// Flags for examining a file without opening its content, if the system can.
 #[cfg(target_os = "linux")]
 pub(super) const TO_LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
@@ -20,15 +21,16 @@ pub(super) const TO_LOOK: OFlags = TO_READ;
 /// How a path is resolved.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum How {
-    /// By the kernel, which sees every step: `openat2` with `RESOLVE_BENEATH`.
+    /// By the kernel, which checks every step: `openat2` with `RESOLVE_BENEATH`.
     #[cfg(target_os = "linux")]
     Beneath,
-    /// Name by name from the root, each opened in the directory before it, no symbolic link followed.
+    /// Name by name from the root. Each name is opened in the directory before it, and no symbolic link is
+    /// followed.
     Walk,
 }
 
 impl How {
-    /// What this system offers.
+    /// Returns the best way that this system offers.
     pub(super) fn best() -> How {
         #[cfg(target_os = "linux")]
         if beneath::is_offered() {
@@ -51,7 +53,7 @@ impl How {
     }
 }
 
-/// Opens each name in the directory before it. A name is no path, so nothing but a symbolic link could lead
+/// Opens each name in the directory before it. A name contains no slash, so only a symbolic link could lead
 /// elsewhere.
 fn walk(root: BorrowedFd<'_>, path: &Below, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let (way, last) = path.split();
@@ -64,10 +66,10 @@ fn walk(root: BorrowedFd<'_>, path: &Below, flags: OFlags) -> rustix::io::Result
 
 fn step(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     match rustix::fs::openat(directory, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
-        // To look at, a symbolic link itself is opened instead of being refused.
+        // With these flags a symbolic link is opened itself instead of being refused.
         Ok(found) if flags.contains(TO_LOOK) && is_link(rustix::fs::fstat(&found)) => Err(Errno::LOOP),
-        // Systems differ in what they say of one that is not followed: MLINK, NOTDIR where a directory is
-        // asked for.
+        // Systems report different errors for a link that is not followed: MLINK, or NOTDIR if a directory is
+        // required.
         Err(_) if is_link(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)) => Err(Errno::LOOP),
         other => other,
     }
@@ -84,11 +86,10 @@ mod beneath {
     use super::*;
     use rustix::fs::{CWD, ResolveFlags, openat2};
 
-    /// How often a resolution is repeated that the kernel gave up because something on the way was being
-    /// renamed.
+    /// The most attempts to resolve a path. The kernel gives up if a part of the path is being renamed.
     const TRIES: usize = 128;
 
-    /// Linux has it from 5.6 on; some sandboxes forbid it.
+    /// Returns whether the system has `openat2`. Linux has it since 5.6, and some sandboxes forbid it.
     pub(super) fn is_offered() -> bool {
         openat2(CWD, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH).is_ok()
     }

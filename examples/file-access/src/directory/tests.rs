@@ -1,4 +1,4 @@
-//! Hostile paths, links and renames, with the kernel's resolution and with our own.
+//! Tests hostile paths, links and renames, with the kernel's resolution and with name-by-name resolution.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use farcall::Error;
 const SECRET: &[u8] = b"nobody's business";
 const PUBLIC: &[u8] = b"for everybody";
 
-/// A directory `served` with some files, beside a file that must never be seen.
+/// A directory `served` with some files, next to a file that must never be read.
 struct Scratch(tempfile::TempDir);
 
 impl Scratch {
@@ -32,7 +32,7 @@ impl Scratch {
         symlink(to, self.0.path().join(path)).unwrap();
     }
 
-    /// The server, with each way of resolving a path.
+    /// Returns a server for each way to resolve a path.
     fn servers(&self) -> [Directory; 2] {
         let open = || Directory::open(self.0.path().join("served")).unwrap();
         [open(), open().walking()]
@@ -155,7 +155,7 @@ fn a_link_that_stays_inside_is_followed_or_refused_but_always_listed() {
     }
 }
 
-/// A directory on the way is exchanged for a symbolic link to the outside, and back, as fast as can be.
+/// Exchanges a directory on the path with a symbolic link to the outside, and back, as fast as possible.
 #[test]
 fn a_race_with_links_is_not_won() {
     let scratch = Scratch::new();
@@ -172,7 +172,7 @@ fn a_race_with_links_is_not_won() {
                     exchange(&trap, &sub);
                 }
             });
-            // At least so often, and until the other thread has had its turn.
+            // Runs at least this often, and until the other thread has run too.
             for round in 0..5_000_000 {
                 if round >= 5_000 && read_ok > 0 {
                     break;
@@ -195,7 +195,7 @@ fn a_race_with_links_is_not_won() {
     }
 }
 
-/// Puts each in the other's place, at once where the system can.
+/// Exchanges the two paths, atomically if the system can.
 fn exchange(one: &Path, other: &Path) {
     #[cfg(target_os = "linux")]
     {
