@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (server, room) = names.multi().lookup("Birrell").within(Duration::from_secs(1)).first()?;
     println!("{server} says: {room}");
 
-    // Who does not know raises an exception, which counts only for those who say so.
+    // A server that does not know the name raises an exception. It does not count as an answer here.
     if let Err(nobody) = names.multi().lookup("Siegel").first() {
         println!("{nobody}");
     }

@@ -2,8 +2,8 @@
 //! --example tree -- 100 1000` for 100 nodes with 1000 leaves each; `-- 1 10000` for one caller with 10,000
 //! members.
 //!
-//! The leaves of a node are exported by one simulated process: a thread for each would be too many. Each leaf
-//! is an export of its own all the same, with a binding and a call of its own.
+//! One simulated process exports all leaves of a node, because a process for each would need too many
+//! threads. Each leaf is still an export of its own, with its own binding and calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use farcall::Runtime;
 use farcall_many_servers::tree::{Census, Counted, Leaf, Node};
 use farcall_sim::{Sim, replay, sim};
 
-/// What was measured, summed over all processes where that makes sense.
+/// The measurements, summed over all processes where that makes sense.
 #[derive(Default)]
 struct Figures {
     set_up_ms: AtomicU64,
@@ -76,14 +76,14 @@ fn census(sim: &Sim, nodes: u64, leaves: u64, figures: &Arc<Figures>) -> farcall
     measure(&root, nodes * leaves, &runtimes, figures)
 }
 
-/// The second call of all: in the first one everybody is new to everybody.
+/// The second call is measured, because the first one sets up all conversations.
 fn measure(
     root: &Node,
     members: u64,
     runtimes: &std::sync::Mutex<Vec<Runtime>>,
     figures: &Figures,
 ) -> farcall::Result<()> {
-    // Those who call count both ways; datagrams, and calls that were sent again.
+    // The callers count both directions: datagrams, and retransmitted calls.
     let sent = || {
         let stats = runtimes.lock().unwrap().iter().map(Runtime::stats).collect::<Vec<_>>();
         let conversations = stats.iter().flat_map(|stats| &stats.peers).map(|peer| peer.conversation);
@@ -102,7 +102,7 @@ fn measure(
     Ok(())
 }
 
-/// The most memory that this process has had, where the system says so.
+/// Returns the most memory that this process has had, if the system reports it.
 fn peak() -> String {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

@@ -1,9 +1,10 @@
-//! A file server that promises to tell whoever has a copy of a file when it changes: Andrew's callbacks.
+//! A file server that promises to notify each client that has a copy of a file when the file changes:
+//! Andrew's callbacks.
 //!
 //! (Howard et al. 1988, section 3.2; Satyanarayanan and Siegel wrote MultiRPC for this call.) Copies are read
-//! without a call. A client that does not answer costs the first writer the patience, once: it is forgotten.
-//! It may live, cut off from the server, and then reads what was true when it was; Andrew bounds that by
-//! asking now and then, which is [`Workstation::forget`] here.
+//! without a call. If a client does not answer, the first writer waits for the patience once, and the server
+//! then forgets the client. Such a client may be alive but cut off from the server, and then reads an old
+//! version. Andrew bounds that time by asking the server now and then; here, [`Workstation::forget`] does so.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,32 +16,33 @@ use farcall::{Bytes, Group};
 /// A server of files.
 #[farcall::interface]
 pub trait Files {
-    /// A file. The [`Copies`] of that name will be told when it is replaced.
+    /// Returns a file. The server will notify the [`Copies`] of that name when the file is replaced.
     #[blocking]
     fn fetch(&self, path: &str, copies: &str) -> farcall::Result<Fetched, NotFound>;
 
-    /// Replaces a file. When this returns, whoever has a copy has been told, or has not answered and is
+    /// Replaces a file. When this returns, each client with a copy was notified, or has not answered and is
     /// forgotten.
     #[blocking]
     fn store(&self, path: &str, contents: Bytes) -> farcall::Result<()>;
 }
 
-/// The copies that a client has.
+/// The copies of a client.
 #[farcall::interface]
 pub trait Copies {
-    /// Copies of a file that are older than this version are stale, and no promise holds any more.
+    /// Tells the client that its copies of a file that are older than this version are stale. No promise
+    /// holds for them.
     #[idempotent]
     fn break_callback(&self, path: &str, version: u64) -> farcall::Result<()>;
 }
 
-/// A file, and whether the server will tell when it changes.
+/// A file, and whether the server will notify the client when it changes.
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub struct Fetched {
-    /// Greater each time that the file is replaced.
+    /// The version, which is greater each time that the file is replaced.
     pub version: u64,
-    /// The file.
+    /// The file's content.
     pub contents: Bytes,
-    /// Whether it may be kept.
+    /// Whether the client may keep the file as a copy.
     pub promised: bool,
 }
 
@@ -59,17 +61,17 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct State {
     files: BTreeMap<String, (u64, Bytes)>,
-    /// By path, the clients that will be told, by name.
+    /// The names of the clients to notify, by path.
     promises: BTreeMap<String, BTreeMap<String, CopiesClient>>,
 }
 
 impl Server {
-    /// A server without files. Clients have so long to answer when they are told.
+    /// Returns a server without files. A notified client must answer within the patience.
     pub fn new(patience: Duration) -> Server {
         Server { state: Mutex::default(), patience }
     }
 
-    /// How many promises it has made and not broken.
+    /// Returns how many promises the server has made and not yet fulfilled.
     pub fn promises(&self) -> usize {
         self.lock().promises.values().map(BTreeMap::len).sum()
     }
@@ -81,7 +83,7 @@ impl Server {
 
 impl Files for Server {
     fn fetch(&self, path: &str, copies: &str) -> farcall::Result<Fetched, NotFound> {
-        // Who cannot be told must not keep a copy.
+        // A client that cannot be notified must not keep a copy.
         let client = farcall::import::<dyn Copies>(copies);
         let mut state = self.lock();
         let (version, contents) = state.files.get(path).cloned().ok_or(NotFound)?;
@@ -99,7 +101,7 @@ impl Files for Server {
             *file = (file.0 + 1, contents);
             (file.0, state.promises.remove(path).unwrap_or_default())
         };
-        // No lock is held: clients that are told may fetch at once.
+        // No lock is held, because a notified client may fetch the file at once.
         let breaks =
             Group::of(told).multi().break_callback(path, version).within(self.patience).rest(Rest::Finish);
         for (client, outcome) in breaks.all() {
@@ -121,25 +123,25 @@ pub struct Workstation {
     _export: farcall::Export,
 }
 
-/// By path: the newest version that is known of, and the copy, if it is of that.
+/// By path: the newest known version, and the copy, if it is of that version.
 #[derive(Debug, Default)]
 struct Kept(Mutex<BTreeMap<String, (u64, Option<Bytes>)>>);
 
 impl Workstation {
-    /// A client of a server, which calls it under a name of its own, `Copies/…`.
+    /// Returns a client of a server. The server calls it under a name of its own, `Copies/…`.
     ///
     /// # Errors
-    /// As [`farcall::export`].
+    /// Those of [`farcall::export`].
     pub fn new(files: FilesClient, name: &str) -> farcall::Result<Workstation> {
         let copies = Arc::new(Kept::default());
         let export = farcall::export::<dyn Copies>(name, copies.clone())?;
         Ok(Workstation { files, copies, name: name.to_owned(), _export: export })
     }
 
-    /// A file: the copy, if there is one.
+    /// Returns a file: the copy, if there is one.
     ///
     /// # Errors
-    /// As any call, and when there is no such file.
+    /// Those of any call, or that there is no such file.
     pub fn read(&self, path: &str) -> farcall::Result<Bytes, NotFound> {
         if let Some((_, Some(copy))) = self.copies.lock().get(path) {
             return Ok(copy.clone());
@@ -148,7 +150,7 @@ impl Workstation {
         if fetched.promised {
             let mut copies = self.copies.lock();
             let known = copies.entry(path.to_owned()).or_default();
-            // That it is stale by now may have been said before it came.
+            // The notification that the file is stale may have arrived before the file.
             if fetched.version >= known.0 {
                 *known = (fetched.version, Some(fetched.contents.clone()));
             }
@@ -159,12 +161,12 @@ impl Workstation {
     /// Replaces a file.
     ///
     /// # Errors
-    /// As any call.
+    /// Those of any call.
     pub fn write(&self, path: &str, contents: Bytes) -> farcall::Result<()> {
         self.files.store(path, contents)
     }
 
-    /// Whether there is a copy of a file.
+    /// Returns whether there is a copy of a file.
     pub fn has(&self, path: &str) -> bool {
         matches!(self.copies.lock().get(path), Some((_, Some(_))))
     }

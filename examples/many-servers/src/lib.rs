@@ -1,10 +1,9 @@
-//! What one call to many servers is for. Each module has a program (`examples/`) and a test in the
-//! simulation.
+//! Uses of one call to many servers. Each module has a program (`examples/`) and a test in the simulation.
 //!
 //! | | |
 //! |---|---|
 //! | [`register`] | files that a majority of the servers keeps: linearizable, whatever minority is down |
-//! | [`callback`] | a file server tells all who have a copy that it is stale |
+//! | [`callback`] | a file server notifies all clients with a copy that it is stale |
 //! | [`lookup`] | the first answer of many name servers |
 //! | [`tree`] | two levels: each node calls many, and answers for all of them |
 

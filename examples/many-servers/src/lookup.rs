@@ -1,16 +1,16 @@
-//! Name servers, any of which may know: the first answer will do.
+//! Name servers, any of which may know a name: the first answer suffices.
 
 use std::collections::BTreeMap;
 
-/// Knows where people are.
+/// Knows the places of people.
 #[farcall::interface]
 pub trait NameServer {
-    /// Where somebody is.
+    /// Returns the place of a person.
     #[idempotent]
     fn lookup(&self, person: &str) -> farcall::Result<String, Unknown>;
 }
 
-/// This server does not know of them; another one may.
+/// This server does not know the person; another one may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, farcall::Xdr)]
 pub struct Unknown;
 

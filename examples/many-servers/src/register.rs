@@ -1,9 +1,9 @@
 //! Files that several servers keep, read and written by majorities: one linearizable register for each path.
 //!
 //! The algorithm is that of Attiya, Bar-Noy and Dolev (1995), with several writers as in Lynch and Shvartsman
-//! (1997). Any two majorities have a member in common, so whoever asks one hears of the newest version that
-//! was written to one. A reader writes back what it has read, so that nobody who reads later can read
-//! something older. Servers only keep the newest version that reached them; they know nothing of one another.
+//! (1997). Any two majorities have a member in common, so a reader that asks a majority learns the newest
+//! version that was written to a majority. The reader writes that version back, so that no later reader gets
+//! an older one. Servers only keep the newest version that has reached them, and know nothing of one another.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,12 +15,12 @@ use farcall::{Bytes, Group};
 /// One server of the files.
 #[farcall::interface]
 pub trait Replica {
-    /// The newest version that has come here; the zeroth one, which is empty, if there is none.
+    /// Returns the newest version that has reached this server, or version zero, which is empty.
     #[idempotent]
     fn read(&self, path: &str) -> farcall::Result<Versioned>;
 
-    /// Keeps a version, unless there is a newer one. What was answered must be read for ever, also after a
-    /// crash.
+    /// Keeps a version, unless there is a newer one. The server must return an acknowledged version for ever,
+    /// also after a crash.
     #[idempotent]
     fn write(&self, path: &str, file: Versioned) -> farcall::Result<()>;
 }
@@ -28,22 +28,22 @@ pub trait Replica {
 /// A version of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, farcall::Xdr)]
 pub struct Versioned {
-    /// Which one it is.
+    /// The version's number.
     pub version: Version,
-    /// The file.
+    /// The file's content.
     pub contents: Bytes,
 }
 
-/// Versions are in one order: of two writers that count the same, one comes first.
+/// The number of a version. Versions have a total order: for equal counts, the writers decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, farcall::Xdr)]
 pub struct Version {
-    /// One more than what the writer had seen.
+    /// One more than the count that the writer had seen.
     pub count: u64,
     /// The writer.
     pub writer: u64,
 }
 
-/// A server that keeps its files in memory. After a crash it must not come back with less.
+/// A server that keeps its files in memory. After a crash it must not return without them.
 #[derive(Debug, Default)]
 pub struct Memory(Mutex<BTreeMap<String, Versioned>>);
 
@@ -63,13 +63,13 @@ impl Replica for Memory {
     }
 }
 
-/// The files, as the replicas keep them together.
+/// The files of a set of replicas.
 #[derive(Debug)]
 pub struct Files {
     replicas: Group<ReplicaClient, Fixed>,
     quorums: Quorums,
     writer: u64,
-    /// The greatest count of a version of ours.
+    /// The greatest count that this writer has used.
     count: Mutex<u64>,
     patience: Duration,
 }
@@ -77,34 +77,34 @@ pub struct Files {
 /// How many replicas must answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Quorums {
-    /// When the newest version is looked for.
+    /// For a query for the newest version.
     pub read: usize,
-    /// When a version is written. One of these must be among any [`read`](Quorums::read) replicas.
+    /// For a write of a version. Any [`read`](Quorums::read) replicas must include one of these.
     pub write: usize,
 }
 
 impl Files {
-    /// The files of these replicas, which must always be the same ones, whether they are up or not. No two
-    /// writers, nor two lives of one, may have the same number.
+    /// Returns the files of these replicas. The set must always be the same, whether the replicas are up or
+    /// not. No two writers, and no two lives of one writer, may have the same number.
     pub fn new(replicas: Group<ReplicaClient, Fixed>, writer: u64) -> Files {
         let majority = replicas.len() / 2 + 1;
         let quorums = Quorums { read: majority, write: majority };
         Files { replicas, quorums, writer, count: Mutex::default(), patience: Duration::from_secs(10) }
     }
 
-    /// With other quorums than majorities: fewer readers and more writers, perhaps.
+    /// Sets other quorums than majorities, such as fewer readers and more writers.
     #[must_use]
     pub fn quorums(self, quorums: Quorums) -> Files {
         Files { quorums, ..self }
     }
 
-    /// Waits no longer than that for a quorum, each time.
+    /// Sets the longest wait for a quorum.
     #[must_use]
     pub fn patience(self, patience: Duration) -> Files {
         Files { patience, ..self }
     }
 
-    /// The file under a path.
+    /// Returns the file at a path.
     ///
     /// # Errors
     /// Too few replicas answered.
@@ -114,18 +114,18 @@ impl Files {
         Ok(newest.contents)
     }
 
-    /// Replaces the file under a path.
+    /// Replaces the file at a path.
     ///
     /// # Errors
-    /// Too few replicas answered. It may be that the file is replaced nevertheless, now or later.
+    /// Too few replicas answered. The file may be replaced nevertheless, now or later.
     pub fn write(&self, path: &str, contents: Bytes) -> Result<(), Short> {
         let seen = self.newest(path)?.version.count;
         let count = self.count_above(seen);
         self.spread(path, Versioned { version: Version { count, writer: self.writer }, contents })
     }
 
-    /// The newest version that a quorum knows. Two who ask one after the other may hear of a newer one first,
-    /// while that is being written: [`read`](Files::read) sees to it that they do not.
+    /// Returns the newest version that a quorum knows. While a version is being written, a second query may
+    /// return an older version than the first; [`read`](Files::read) prevents that.
     ///
     /// # Errors
     /// Too few replicas answered.
@@ -140,15 +140,16 @@ impl Files {
             .unwrap_or_default())
     }
 
-    /// A count that is greater than `seen`, and than all that this writer has used: what it wrote before may
-    /// not have reached those who answered, and no version may be used twice.
+    /// Returns a count that is greater than `seen` and than all counts that this writer has used. Its earlier
+    /// writes may not have reached the replicas that answered, and no version may be used twice.
     fn count_above(&self, seen: u64) -> u64 {
         let mut last = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         *last = seen.max(*last).saturating_add(1);
         *last
     }
 
-    /// Writes a version to a quorum; the others' calls go on, so that they have it too.
+    /// Writes a version to a quorum. The calls of the other replicas go on, so that they receive the version
+    /// too.
     fn spread(&self, path: &str, file: Versioned) -> Result<(), Short> {
         self.replicas.multi().write(path, file).within(self.patience).quorum(self.quorums.write).map(drop)
     }

@@ -1,12 +1,13 @@
-//! More servers than one caller should call: a tree, whose nodes call many and answer for all of them.
+//! A tree for more servers than one caller should call: each node calls many servers, and answers for all of
+//! them.
 
 use farcall::Group;
 use farcall::multi::{Fixed, Next};
 
-/// Can be asked how many there are.
+/// A server that counts the servers below it.
 #[farcall::interface]
 pub trait Census {
-    /// How many are here and below, and how many of those that should be have not answered.
+    /// Returns how many servers are here and below, and how many of the expected ones have not answered.
     #[idempotent]
     #[blocking]
     fn count(&self) -> farcall::Result<Counted>;
@@ -15,13 +16,13 @@ pub trait Census {
 /// An answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, farcall::Xdr)]
 pub struct Counted {
-    /// Who has answered.
+    /// The number of servers that answered.
     pub present: u64,
-    /// Who has not; a node that has not stands for all below it.
+    /// The number of servers that did not answer. A node that did not answer counts as all servers below it.
     pub missing: u64,
 }
 
-/// One who is counted.
+/// A leaf, which counts as one.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf;
 
@@ -31,7 +32,7 @@ impl Census for Leaf {
     }
 }
 
-/// One who asks others. The deadline of whoever asks goes down with the calls.
+/// A node, which calls others. The caller's deadline applies to these calls too.
 #[derive(Debug)]
 pub struct Node(pub Group<CensusClient, Fixed>);
 

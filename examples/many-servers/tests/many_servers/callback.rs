@@ -1,5 +1,5 @@
-//! Callbacks: whoever has a copy is told when it is stale, in a network that loses and delays; the dead are
-//! forgotten.
+//! Callbacks: each client with a copy learns when it is stale, in a network that loses and delays packets;
+//! dead clients are forgotten.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +29,15 @@ fn contents(number: u64) -> Bytes {
     Bytes::copy_from_slice(&number.to_be_bytes())
 }
 
-/// Readers that are alive and within reach: what a store that has returned replaced is not read again.
+/// Readers that are alive and connected never read a version again after the call that replaced it has
+/// returned.
 #[test]
 fn nobody_reads_a_copy_that_is_stale() {
     check(100, |sim| {
         let server = serve(sim);
         let writer = client("Copies/writer")?;
         writer.write("news", contents(1))?;
-        // The network delays, and repeats, but loses nothing: nobody is forgotten.
+        // The network delays and repeats packets, but loses none, so no client is forgotten.
         let delay = Duration::from_millis(sim.below(20));
         sim.faults(farcall_sim::Faults {
             delay,
@@ -56,7 +57,7 @@ fn nobody_reads_a_copy_that_is_stale() {
                     assert!(read >= least, "{read} was read after {least} had been stored");
                     sim::sleep(Duration::from_millis(sim::below(50)));
                 }
-                // It stays to be told.
+                // The client stays to be notified.
                 sim::sleep(Duration::from_secs(10));
                 Ok::<(), farcall::Error>(())
             });
@@ -103,7 +104,7 @@ fn the_dead_cost_one_patience_and_are_forgotten() {
             let before = sim::now();
             writer.write(path, contents(2)).map(|()| sim::now() - before)
         };
-        // Twenty dead ones cost what one costs, and only the first time.
+        // Twenty dead clients cost as much as one, and only the first time.
         let (first, second) = (timed("news")?, timed("rumours")?);
         assert!((PATIENCE..PATIENCE + Duration::from_millis(100)).contains(&first), "{first:?}");
         assert!(second < Duration::from_millis(100), "{second:?}");

@@ -1,5 +1,5 @@
-//! The first answer of many name servers: of one that is slow, one that is dead and one that does not know,
-//! the fourth.
+//! The first answer of many name servers: one is slow, one is dead, one does not know the name, and the
+//! fourth answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use farcall_many_servers::lookup::{NameServer, Unknown};
 use farcall_sim::{check, sim};
 
-/// Takes its time.
+/// A server that takes some time.
 struct Slow(BTreeMap<String, String>);
 
 impl NameServer for Slow {
@@ -38,7 +38,7 @@ fn the_first_who_knows_answers_for_all() {
         let (server, room) = names.multi().lookup("Nelson").first().expect("one of them knows");
         assert_eq!((server.as_str(), room.as_str()), ("NameServer/good", "room 5"));
         assert!(sim::now() - before < Duration::from_millis(10));
-        // Nobody knows: that is sure only when all have said so.
+        // No server knows the name. This is certain only when all have said so.
         let nobody = names.multi().lookup("Siegel").within(Duration::from_secs(4)).first().unwrap_err();
         assert_eq!((nobody.counted(), nobody.outcomes().len()), (0, 4));
         Ok::<(), farcall::Error>(())

@@ -1,4 +1,4 @@
-//! What one call to many servers is for, tested in the simulation.
+//! Uses of one call to many servers, tested in the simulation.
 
 mod callback;
 mod first_answer;

@@ -1,4 +1,4 @@
-//! Very many members in the simulation: ten thousand of one caller, and a tree in which some are dead.
+//! Many members in the simulation: ten thousand of one caller, and a tree in which some are dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use farcall::multi::Fixed;
 use farcall_many_servers::tree::{Census, CensusClient, Counted, Leaf, Node};
 use farcall_sim::{Faults, Process, Sim, check, sim};
 
-/// A process that exports so many leaves.
+/// A process that exports this many leaves.
 fn leaves(sim: &Sim, prefix: &str, count: u64) -> Process {
     let names = names(prefix, count);
     sim.server(prefix, move || {
@@ -39,7 +39,7 @@ fn ten_thousand_members_answer_one_caller() {
         for _ in 0..2 {
             assert_eq!(root.count()?, Counted { present: 10_000, missing: 0 });
         }
-        // It stays so when a tenth of what is sent is lost.
+        // The result is the same when a tenth of the packets is lost.
         sim.faults(Faults { loss: 0.1, ..Faults::none() });
         assert_eq!(root.count()?, Counted { present: 10_000, missing: 0 });
         Ok::<(), farcall::Error>(())
@@ -59,7 +59,7 @@ fn a_node_answers_for_those_below_it_and_says_who_is_missing() {
                 farcall::export::<dyn Census>(&format!("Census/{prefix}"), Arc::new(Node(below)))?.wait()
             });
         }
-        // Each is exported when its members are bound.
+        // Each server is exported when its members are bound.
         let nodes: Vec<String> = (0..6).map(|node| format!("Census/n{node}")).collect();
         sim.sleep(Duration::from_secs(2));
         let root = Node(group(&nodes)?);

@@ -1,9 +1,9 @@
-//! The register under crashes, restarts, pauses and partitions: every history must be linearizable, and with
-//! quorums that need not intersect it must show that they are not.
+//! The register under crashes, restarts, pauses and partitions. Every history must be linearizable. With
+//! quorums that need not intersect, the test must find that histories are not.
 //!
-//! Half of the seeds have servers with disks, of which any may crash, also all, and come back with all that
-//! they had answered. The other half have servers that keep files in memory: a minority crashes, and stays
-//! down. Clients crash in the middle of an operation and come back as other writers.
+//! In half of the seeds the servers have disks: any of them may crash, even all, and they return with
+//! everything that they had acknowledged. In the other half the servers keep files in memory: a minority
+//! crashes, and stays down. Clients crash in the middle of an operation, and return as other writers.
 //!
 //! The long run: `FARCALL_SIM_SEEDS=10000 cargo test --profile soak -p farcall-many-servers --test
 //! many_servers linearizable -- --nocapture`
@@ -24,7 +24,7 @@ const OPERATIONS: u64 = 8;
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Write(u64),
-    /// What was read, when it is known.
+    /// The content that was read, once it is known.
     Read(Option<u64>),
 }
 
@@ -35,7 +35,7 @@ fn register(held: &u64, operation: &Operation) -> Option<u64> {
     }
 }
 
-/// A replica whose calls take time, before the disk has it and after, in which it may crash.
+/// A replica whose calls take time before and after the disk has the version. It may crash in that time.
 struct OnDisk(Arc<Memory>);
 
 impl Replica for OnDisk {
@@ -58,7 +58,7 @@ fn busy() {
     }
 }
 
-/// What is wrong with the clients, if anything.
+/// Returns the fault of the clients, if there is one.
 #[derive(Clone, Copy, PartialEq)]
 enum Mistake {
     None,
@@ -67,7 +67,7 @@ enum Mistake {
     DoesNotWriteBack,
 }
 
-/// What a client does to the files, and what it sees.
+/// The operations of a client, and their results.
 fn client(names: &[String], mistake: Mistake, history: &History<Operation>) -> farcall::Result<()> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let majority = names.len() / 2 + 1;
@@ -78,7 +78,7 @@ fn client(names: &[String], mistake: Mistake, history: &History<Operation>) -> f
     };
     let files = Files::new(farcall::import_each::<dyn Replica>(&names)?, sim::random());
     let files = files.quorums(quorums).patience(Duration::from_millis(200 + sim::below(5_000)));
-    // That an older value is read after a newer one shows only while that is being written.
+    // A reader gets an older value after a newer one only while the newer one is being written.
     let pause = if mistake == Mistake::DoesNotWriteBack { 30 } else { 300 };
     for _ in 0..OPERATIONS {
         if sim::below(2) == 0 {
@@ -104,7 +104,7 @@ fn client(names: &[String], mistake: Mistake, history: &History<Operation>) -> f
     Ok(())
 }
 
-/// One run; how many operations began, and how many ended.
+/// Runs one seed. Returns how many operations began, and how many ended.
 fn run(sim: &Sim, mistake: Mistake) -> (usize, usize) {
     let members = [3, 5][sim.below(2) as usize];
     let with_disks = sim.below(2) == 0;
@@ -135,7 +135,7 @@ fn run(sim: &Sim, mistake: Mistake) -> (usize, usize) {
         let client = &clients[sim.below(CLIENTS) as usize];
         match sim.below(6) {
             0 | 1 if with_disks => {
-                // Either it comes back now, or the one that crashes next does.
+                // Otherwise the next crash restarts it.
                 replica.crash();
                 sim.sleep(Duration::from_millis(sim.below(3_000)));
                 replicas[sim.below(members as u64) as usize].restart();
@@ -213,7 +213,7 @@ fn a_majority_that_is_up_serves_though_the_others_never_answer() {
     });
 }
 
-/// Seeds in which a mistake must show.
+/// The seeds in which a mistake must be found.
 const ENOUGH: u64 = 1_000;
 
 fn caught(mistake: Mistake) {
@@ -240,7 +240,7 @@ fn to_read_without_writing_back_is_caught() {
     caught(Mistake::DoesNotWriteBack);
 }
 
-/// A writer that counted only what others have would use a version twice.
+/// A writer that counted only from the replicas' versions would use a version twice.
 #[test]
 fn a_writer_never_uses_a_version_twice() {
     let replicas: Vec<Arc<Memory>> = (0..3).map(|_| Arc::default()).collect();
