@@ -1,4 +1,4 @@
-//! The process of one side of a peer: does what its bench orders, line by line, until the bench is gone.
+//! The process of one side of a peer: executes the orders of its bench, line by line, until the bench ends.
 use std::io::BufRead;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::load::{Load, Work};
 use crate::peer::{Calling, Cannot, Carry, Mode, Peer, Serving, Setup};
 use crate::process::{Answer, say, stay_on};
 
-/// The command line of an agent. The bench writes it; people have no use for it.
+/// The command line of an agent. The bench writes it; it is not for people.
 #[derive(Debug, clap::Args)]
 pub struct Agent {
     /// The peer's name.
@@ -24,16 +24,16 @@ pub struct Agent {
     mode: Mode,
     #[arg(long)]
     outstanding: usize,
-    /// The core to stay on.
+    /// The core to run on
     #[arg(long)]
     core: Option<usize>,
-    /// Where the server is; without it, this is the server.
+    /// The server's address; without it, this process is the server
     #[arg(long)]
     address: Option<String>,
 }
 
 impl Agent {
-    /// Which peer it is to be.
+    /// Returns the peer's name.
     pub fn peer(&self) -> &str {
         &self.peer
     }
@@ -54,10 +54,10 @@ pub(crate) fn arguments(
     words
 }
 
-/// What an agent answers to each order, as one line of JSON.
+/// An agent's answer to an order, as one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// Unasked, when it runs.
+    /// The agent is ready. It says so without an order.
     Ready {
         address: String,
         transport: String,
@@ -65,7 +65,8 @@ pub(crate) enum Reply {
         #[serde(default = "one")]
         calls_per_lap: usize,
     },
-    /// Done; the processor time that this process has used so far, in nanoseconds.
+    /// The order was executed. The number is the processor time that this process has used so far, in
+    /// nanoseconds.
     Done { processor_time: u64 },
     /// How long each call of a block took, in nanoseconds.
     Laps(Vec<u32>),
@@ -73,7 +74,7 @@ pub(crate) enum Reply {
     Took(u64),
     /// What was counted.
     Counts(Counts),
-    /// The peer is not made for that.
+    /// The peer does not support the order.
     Cannot(String),
     /// The order could not be followed.
     Failed(String),
@@ -93,7 +94,7 @@ fn one() -> usize {
     1
 }
 
-/// The `main` of a program that is nothing but peers: `NAME agent …` is one side of the peer of that name.
+/// The `main` of a program that contains only peers: `NAME agent …` runs one side of the peer of that name.
 pub fn run(peer: fn(&str) -> Option<Box<dyn Peer>>) -> ExitCode {
     #[derive(clap::Parser)]
     enum Command {
@@ -109,7 +110,7 @@ pub fn run(peer: fn(&str) -> Option<Box<dyn Peer>>) -> ExitCode {
     }
 }
 
-/// Runs the side of `peer` that `agent` tells, until standard input ends.
+/// Runs the side of `peer` that `agent` selects, until standard input ends.
 pub fn main(agent: &Agent, peer: Option<Box<dyn Peer>>) -> Result<()> {
     let peer = peer.with_context(|| format!("no peer is called `{}`", agent.peer))?;
     if let Some(core) = agent.core {
@@ -128,7 +129,7 @@ pub fn main(agent: &Agent, peer: Option<Box<dyn Peer>>) -> Result<()> {
         line.clear();
     }
     drop(role);
-    // A spinning or blocked thread of the peer's must not keep us.
+    // Exits without joining the peer's threads, which may spin or block.
     std::process::exit(0);
 }
 
@@ -169,13 +170,13 @@ impl Role for Server {
     fn obey(&mut self, order: &str) -> Result<Reply> {
         let mut words = order.split_whitespace();
         match (words.next(), words.next()) {
-            // First of all: what else happens here is not the server's work.
+            // Counting begins first, because the rest of this is not the server's work.
             (Some("counted"), None) => {
                 let counts = self.counters.take().context("`counted` before `count`")?.stop();
                 return Ok(counted(counts, self.all));
             }
             (Some("active"), Some(yes)) => self.serving.active(yes == "1"),
-            // Beside its own threads, which serve meanwhile.
+            // Runs next to the peer's own threads, which serve meanwhile.
             (Some("burn"), Some(microseconds)) => burn(Duration::from_micros(microseconds.parse()?)),
             (Some("count"), Some(what)) => {
                 let counters = self.counters.insert(Counters::open(parse(what)?, false));
@@ -243,7 +244,7 @@ impl Role for Client {
             order.trim().split_once(' ').with_context(|| format!("unknown order {order:?}"))?;
         let load = |text: &str| text.parse::<Load>().map_err(anyhow::Error::msg);
         match word {
-            // Neither timed nor counted.
+            // These calls are neither timed nor counted.
             "warm" => {
                 self.work(&mut Work::from(load(rest)?))?;
                 Ok(Reply::Done { processor_time: processor_time() })

@@ -1,4 +1,4 @@
-//! An allocator that counts: how many allocations a call makes, how many bytes live.
+//! An allocator that counts allocations and live bytes.
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -15,23 +15,23 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicI64 = AtomicI64::new(0);
 static PEAK: AtomicI64 = AtomicI64::new(i64::MIN);
 
-/// Counts from now on, or no more. Off, the allocator costs one load: a peer that allocates much
-/// must not pay for being counted while it is timed.
+/// Starts or stops counting. When counting is off, the allocator costs one load, so a peer with many
+/// allocations is not slowed while it is timed.
 pub fn counting(on: bool) {
     ON.store(on, Relaxed);
 }
 
-/// Allocations and reallocations, by all threads, while counting was on.
+/// Returns the number of allocations and reallocations by all threads while counting was on.
 pub fn allocations() -> u64 {
     ALLOCATIONS.load(Relaxed)
 }
 
-/// Bytes asked for less bytes given back while counting was on. Only differences mean anything.
+/// Returns the bytes allocated less the bytes freed while counting was on. Only differences are meaningful.
 pub fn live_bytes() -> i64 {
     LIVE.load(Relaxed)
 }
 
-/// The most that [`live_bytes`] was since this was last asked.
+/// Returns the maximum of [`live_bytes`] since the last call of this function.
 pub fn peak_bytes() -> i64 {
     PEAK.swap(live_bytes(), Relaxed).max(live_bytes())
 }

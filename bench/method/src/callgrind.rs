@@ -9,11 +9,11 @@ use crate::load::Load;
 use crate::pair::Cell;
 use crate::process::Process;
 
-/// The user instructions of the client and of the server for one call under `load`.
+/// Returns the user instructions of the client and of the server for one call under `load`.
 ///
-/// Each side runs in a valgrind of its own, twice: with as many calls as `load` says, and with three times as
-/// many. What both runs have in common, the start and the end, drops out of the difference. Two counts of one
-/// program differ by up to 4 %, because its threads meet in another order.
+/// Each side runs under a valgrind of its own, twice: with the calls of `load`, and with three times as many.
+/// The difference does not contain the start and the end, which both runs have. Two counts of one program
+/// differ by up to 4 %, because its threads are scheduled differently.
 ///
 /// # Errors
 /// If valgrind is not installed, or a side fails in it.
@@ -24,7 +24,7 @@ pub fn count(program: &Path, name: &str, cell: &Cell, load: Load) -> Result<[f64
     Ok([0, 1].map(|side| many[side].saturating_sub(few[side]) as f64 / calls))
 }
 
-/// All user instructions of the client and of the server, from start to end.
+/// Returns all user instructions of the client and of the server, from start to end.
 fn run(program: &Path, name: &str, cell: &Cell, load: Load) -> Result<[u64; 2]> {
     let outputs = ["client", "server"].map(|side| output(name, side));
     let cores = cell.pin.cores();
@@ -54,7 +54,7 @@ fn output(name: &str, side: &str) -> PathBuf {
     std::env::temp_dir().join(format!("callgrind-{}-{name}-{side}", std::process::id()))
 }
 
-/// The total that callgrind wrote, whose file is removed.
+/// Returns the total that callgrind has written, and removes its file.
 fn total(output: &Path) -> Result<u64> {
     let text =
         fs::read_to_string(output).with_context(|| format!("callgrind wrote no {}", output.display()))?;

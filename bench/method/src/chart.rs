@@ -1,4 +1,4 @@
-//! Rows as a picture.
+//! Draws rows as pictures.
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
@@ -9,7 +9,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::row::Row;
 
 const PANEL: (u32, u32) = (640, 380);
-/// How far a picture of tails goes: to 99.99 % of the calls.
+/// The largest fraction of calls in a picture of tails.
 const NINES: f64 = 4.0;
 const COLOURS: &[RGBColor] = &[
     RGBColor(150, 150, 150),
@@ -76,25 +76,25 @@ pub fn line(
     })
 }
 
-/// Curves that share their axes.
+/// Curves with common axes.
 pub struct Panel {
-    /// What stands above it.
+    /// The title.
     pub caption: String,
-    /// They.
+    /// The curves.
     pub curves: Vec<Curve>,
 }
 
 /// A line through points.
 pub struct Curve {
-    /// What it is called.
+    /// The curve's name.
     pub name: String,
-    /// Along both axes.
+    /// The labels of the axes.
     pub points: Vec<(f64, f64)>,
-    /// It belongs to the curve before it, and has its colour.
+    /// Whether the curve belongs to the curve before it, and has its colour.
     pub thin: bool,
 }
 
-/// Draws a panel of curves for each, from zero; those without a point are left out.
+/// Draws a panel for each set of curves, from zero. Leaves out curves without points.
 pub fn curves(
     path: &Path,
     title: &str,
@@ -140,18 +140,18 @@ fn draw_curves(area: &Area, (x, y): (&str, &str), panel: &Panel) -> Drawn {
 
 /// A panel of bars, in groups.
 pub struct Bars {
-    /// What stands above it.
+    /// The title.
     pub caption: String,
-    /// What the bars are high in.
+    /// The unit of the bars' heights.
     pub unit: String,
-    /// Names of the bars in a group.
+    /// The names of the bars in a group.
     pub bars: Vec<String>,
-    /// Each with its name and, for each of its bars, the parts that stand on one another; the upper ones
+    /// The groups, each with its name and its bars. A bar is a stack of parts, of which the upper ones are
     /// paler.
     pub groups: Vec<(String, Vec<Vec<f64>>)>,
 }
 
-/// Draws a panel of bars for each.
+/// Draws a panel for each set of bars.
 pub fn bars(path: &Path, title: &str, panels: &[Bars], conditions: &[String]) -> Result<()> {
     picture(path, title, conditions, (panels.len().div_ceil(2).max(1), panels.len().clamp(1, 2)), |areas| {
         areas.iter().zip(panels).try_for_each(|(area, panel)| draw_bars(area, panel))
@@ -205,9 +205,9 @@ fn draw_bars(area: &Area, panel: &Bars) -> Drawn {
     Ok(())
 }
 
-/// Draws how latencies are distributed: for each curve, the part of the calls that took no longer. Both
-/// axes are logarithmic, that of the parts in what is missing to all calls, so that the tail is seen.
-/// Every second curve is the one before it under other conditions: of its colour, and thin.
+/// Draws distributions of latencies: for each curve, the fraction of calls that took no longer. Both axes are
+/// logarithmic; the axis of fractions shows the remainder to 1, so that the tail is visible. Every second
+/// curve is the one before it under other conditions: it has the same colour, and is thin.
 pub fn tails(
     path: &Path,
     title: &str,
@@ -253,7 +253,8 @@ pub fn tails(
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// A grid (rows, columns) of areas that `draw` fills, the title above it and `conditions` below.
+/// Returns a grid (rows, columns) of areas for `draw` to fill, with the title above it and `conditions`
+/// below.
 fn picture(
     path: &Path,
     title: &str,
@@ -281,7 +282,7 @@ fn picture(
     std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A line in lines of at most about `most` characters.
+/// Breaks a line into lines of at most about `most` characters.
 fn wrapped(line: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in line.split(' ') {
@@ -300,7 +301,7 @@ fn draw_panel(area: &Area, (caption, to): (&str, &str), peers: &[String], rows: 
     let groups = distinct(rows.iter().map(|row| group_of(row)));
     let highest = rows.iter().filter_map(|row| row.ratio_high).fold(1.0, f64::max) * 1.5;
     let lowest = rows.iter().filter_map(|row| row.ratio_low).fold(1.0, f64::min) / 1.5;
-    // Beyond the groups there is room for the legend.
+    // The legend takes the space after the groups.
     let right = groups.len() as f64 * 1.3;
     let mut chart = ChartBuilder::on(area)
         .caption(caption, ("sans-serif", 15))
@@ -332,7 +333,7 @@ fn draw_panel(area: &Area, (caption, to): (&str, &str), peers: &[String], rows: 
         }))?;
     }
     chart.draw_series(LineSeries::new([(0.0, 1.0), (groups.len() as f64, 1.0)], BLACK.stroke_width(1)))?;
-    // Drawn by hand, between the ticks and a little below the axis.
+    // The labels are drawn here, between the ticks and a little below the axis.
     let below = lowest * (highest / lowest).powf(-0.03);
     chart.draw_series(groups.iter().enumerate().map(|(n, group)| {
         let style =

@@ -1,10 +1,10 @@
-//! What a figure depends on besides what it measures: machine, kernel, compiler, versions.
+//! The conditions of a measurement: machine, kernel, compiler, versions.
 use std::path::Path;
 use std::process::Command;
 
 use crate::counters;
 
-/// The conditions of this run, one a line. `versions` are those of what is measured.
+/// Returns the conditions of this run, one per line. `versions` are those of the measured programs.
 pub fn conditions(versions: &[String]) -> Vec<String> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut lines = vec![
@@ -39,7 +39,7 @@ fn kernel() -> String {
     format!("{} {}", std::env::consts::OS, release.trim()).trim_end().to_owned()
 }
 
-/// The commit that this was built from, if its source is still there.
+/// Returns the commit that this was built from, if its source is still there.
 fn commit() -> Option<String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"));
     let git = |arguments: &[&str]| {

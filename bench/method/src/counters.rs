@@ -1,9 +1,9 @@
-//! Counts what a process does: instructions, system calls, allocations, processor time.
+//! Counts a process's instructions, system calls, allocations and processor time.
 use serde::{Deserialize, Serialize};
 
 use crate::alloc;
 
-/// What to count. Apart from each other, because a tracepoint makes every system call longer.
+/// What to count. Instructions are counted separately, because the tracepoint makes every system call longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Instructions, by the processor's own counters.
@@ -12,21 +12,21 @@ pub enum What {
     Events,
 }
 
-/// Counts of one process; what its machine does not count is None.
+/// The counts of one process. `None` if the machine cannot count it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Instructions in user mode.
+    /// The instructions in user mode.
     pub user_instructions: Option<u64>,
-    /// Instructions in the kernel on this process's behalf.
+    /// The instructions in the kernel on behalf of this process.
     pub kernel_instructions: Option<u64>,
-    /// System calls entered.
+    /// The system calls.
     pub syscalls: Option<u64>,
-    /// Allocations and reallocations.
+    /// The allocations and reallocations.
     pub allocations: Option<u64>,
 }
 
 impl Counts {
-    /// Both sides of a call together; unknown where either is.
+    /// Returns the sum of both sides of a call. A number is unknown if it is unknown for one side.
     pub fn and(self, other: Counts) -> Counts {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         Counts {
@@ -38,8 +38,8 @@ impl Counts {
     }
 }
 
-/// Counters of every thread that the process has now and of those that these will start. Opened for
-/// counting and closed after it: an open tracepoint slows every system call of the machine.
+/// Counters of all present threads of the process, and of the threads that these will start. They are open
+/// only while something is counted, because an open tracepoint slows every system call of the machine.
 pub struct Counters {
     what: What,
     sources: Vec<platform::Source>,
@@ -47,20 +47,20 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Opens them without counting yet. `all` counts the calling thread too; a server's does nothing
-    /// but read orders.
+    /// Opens the counters without starting them. `all` includes the calling thread. In a server that thread
+    /// only reads orders.
     pub fn open(what: What, all: bool) -> Counters {
         Counters { what, sources: platform::open(what, all), allocations: 0 }
     }
 
-    /// Counts from now on.
+    /// Starts the counters.
     pub fn start(&mut self) {
         alloc::counting(self.what == What::Events);
         self.allocations = alloc::allocations();
         self.sources.iter_mut().for_each(platform::Source::start);
     }
 
-    /// Counts no more, and says how much it was.
+    /// Stops the counters, and returns the counts.
     pub fn stop(mut self) -> Counts {
         self.sources.iter_mut().for_each(platform::Source::stop);
         alloc::counting(false);
@@ -81,12 +81,12 @@ impl Counters {
     }
 }
 
-/// Why counts are missing on this machine, if they are; for the conditions.
+/// Returns why counts are missing on this machine, if they are; for the conditions.
 pub fn missing() -> Vec<String> {
     platform::missing()
 }
 
-/// Processor time that this process has used, in nanoseconds, user and kernel; 0 if unknown.
+/// Returns the processor time that this process has used, user and kernel, in nanoseconds; 0 if unknown.
 pub fn processor_time() -> u64 {
     platform::processor_time()
 }
@@ -105,7 +105,7 @@ mod platform {
 
     use super::What;
 
-    /// One event over all threads, of which there may be none; None if it cannot be counted.
+    /// One event, counted for all threads, of which there may be none. `None` if it cannot be counted.
     pub struct Source(Option<Vec<Counter>>);
 
     impl Source {
@@ -117,7 +117,7 @@ mod platform {
             self.0.iter_mut().flatten().for_each(|c| drop(c.disable()));
         }
 
-        /// None if it is not counted, or a counter could not be read.
+        /// Returns `None` if the event is not counted, or a counter could not be read.
         pub fn sum(&mut self) -> Option<u64> {
             self.0.as_mut()?.iter_mut().map(|c| c.read().ok()).sum()
         }
@@ -160,8 +160,8 @@ mod platform {
         Ok(counters)
     }
 
-    /// The number of `raw_syscalls:sys_enter`. Where nobody mounted tracefs, mounts it nowhere: the
-    /// file system is reached through a descriptor, and gone with it.
+    /// Returns the number of `raw_syscalls:sys_enter`. If tracefs is not mounted, mounts it without a path:
+    /// the file system is reached through a descriptor, and unmounted when that is closed.
     fn tracepoint() -> io::Result<u64> {
         const ID: &str = "events/raw_syscalls/sys_enter/id";
         let text = match std::fs::read_to_string(format!("/sys/kernel/tracing/{ID}")) {
@@ -202,7 +202,7 @@ mod platform {
 
 #[cfg(not(target_os = "linux"))]
 mod platform {
-    //! Nothing is counted here but allocations.
+    //! Only allocations are counted on this system.
     pub struct Source;
 
     impl Source {

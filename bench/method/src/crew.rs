@@ -1,17 +1,18 @@
-//! Threads that make calls and block in them.
+//! A pool of threads that make blocking calls.
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::{Result, anyhow};
 
-/// Threads that live from block to block, each with what it needs for its calls.
+/// Threads that are kept from block to block, each with the state that it needs for its calls.
 pub struct Crew {
     orders: Vec<Sender<usize>>,
     done: Receiver<Result<()>>,
 }
 
 impl Crew {
-    /// The crew of the last block if it has as many threads, else a new one in its place. `member` gives
-    /// each thread what makes as many calls, one after the other, as it is told.
+    /// Returns the pool of the last block if it has as many threads, otherwise a new one in its place.
+    /// `member` returns a function for each thread, which makes the given number of calls, one after the
+    /// other.
     pub fn keep<C>(
         kept: &mut Option<Crew>,
         threads: usize,
@@ -27,7 +28,7 @@ impl Crew {
         Ok(kept.insert(crew))
     }
 
-    /// Makes `calls` calls and waits for the last.
+    /// Makes `calls` calls, and waits for the last.
     pub fn run(&self, calls: usize) -> Result<()> {
         let threads = self.orders.len();
         for (n, order) in self.orders.iter().enumerate() {
@@ -46,7 +47,7 @@ impl Crew {
         for _ in 0..threads {
             let (order, ordered) = channel::<usize>();
             let (mut call, done) = (member()?, sender.clone());
-            // One that ends without a word, by a panic, is noticed when it is sent its next order.
+            // If a thread ends by a panic, the next order to it fails.
             std::thread::Builder::new()
                 .spawn(move || ordered.iter().all(|calls| done.send(call(calls)).is_ok()))?;
             orders.push(order);

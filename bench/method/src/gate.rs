@@ -5,7 +5,7 @@ use std::thread::Thread;
 
 use crate::peer::{Mode, Serving, Setup};
 
-/// The serving thread's side: asked before each try to receive.
+/// The serving thread's side, which it checks before each attempt to receive.
 #[derive(Clone)]
 pub struct Gate {
     spins: bool,
@@ -13,12 +13,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Closed.
+    /// Returns a closed gate.
     pub fn new(setup: &Setup) -> Gate {
         Gate { spins: setup.mode == Mode::Spin, open: Arc::default() }
     }
 
-    /// Waits until the server is measured, if it spins; one that blocks costs nothing anyway.
+    /// Waits until the server is measured, if it spins. A server that blocks uses no processor time anyway.
     #[inline]
     pub fn pass(&self) {
         while self.spins && !self.open.load(Relaxed) {
@@ -26,19 +26,19 @@ impl Gate {
         }
     }
 
-    /// Opens or closes it. A thread that waits at it must be unparked.
+    /// Opens or closes the gate. A thread that waits at it must be unparked.
     pub fn open(&self, open: bool) {
         self.open.store(open, Relaxed);
     }
 }
 
-/// The order-taking side.
+/// The side of the thread that takes orders.
 pub struct Gated {
-    /// Where the server is.
+    /// The server's address.
     pub address: String,
-    /// What its thread passes.
+    /// The gate that the server's thread passes.
     pub gate: Gate,
-    /// That thread.
+    /// The server's thread.
     pub thread: Thread,
 }
 

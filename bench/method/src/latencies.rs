@@ -1,4 +1,4 @@
-//! How long calls took, over all blocks.
+//! The latencies of calls, over all blocks.
 use hdrhistogram::Histogram;
 
 use crate::row::Row;
@@ -13,25 +13,25 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Adds those of a block.
+    /// Adds the latencies of a block.
     pub fn add(&mut self, nanoseconds: &[u32]) {
         for &nanoseconds in nanoseconds {
             self.0.saturating_record(nanoseconds.into());
         }
     }
 
-    /// The duration in microseconds that this part of the calls does not exceed.
+    /// Returns the duration in microseconds that this fraction of the calls does not exceed.
     pub fn quantile(&self, at: f64) -> f64 {
         self.0.value_at_quantile(at) as f64 / 1e3
     }
 
-    /// Enters median and tail.
+    /// Enters median and tail into the row.
     pub fn enter(&self, row: &mut Row) {
         let at = |quantile| Some(self.quantile(quantile));
         (row.p50_us, row.p99_us, row.p999_us) = (at(0.5), at(0.99), at(0.999));
     }
 
-    /// For each duration in microseconds, the part of the calls that took longer.
+    /// Returns, for each duration in microseconds, the fraction of the calls that took longer.
     pub fn tail(&self) -> Vec<(f64, f64)> {
         let all = self.0.len().max(1) as f64;
         let mut seen = 0;

@@ -1,14 +1,14 @@
-//! How farcall's benches measure, apart from what they measure.
+//! The method by which farcall's benches measure, independent of the measured programs.
 //!
 //! - A [`Peer`] is one way to make a call. Its server and its client are processes of their own
 //!   ([`agent`]), pinned to a core each, so that no peer shares an allocator, a heap or a scheduler's
 //!   luck with another. A peer may live in any program whose `main` hands over to [`agent::run`].
 //! - The bench starts [`Pair`]s of them and lets one pair at a time run a block of calls. A ratio is
 //!   the median over many [`interleave`]d blocks, with its interval ([`stats`]).
-//! - Instructions, system calls and allocations are counted in blocks apart from those that are
-//!   timed, since a counter that runs costs time ([`counters`], [`alloc`]).
-//! - What comes out are [`Row`]s: printed as a table, written as JSON ([`report`]), drawn as SVG ([`chart`]),
-//!   never without their [`conditions`].
+//! - Instructions, system calls and allocations are counted in other blocks than those that are timed,
+//!   because counting takes time ([`counters`], [`alloc`]).
+//! - The results are [`Row`]s: printed as a table, written as JSON ([`report`]), drawn as SVG ([`chart`]),
+//!   always with their [`conditions`].
 
 pub mod agent;
 pub mod alloc;

@@ -1,72 +1,72 @@
-//! How the calls of a block are made: one after the other, many at once, or each at its time.
+//! Loads: how the calls of a block are made, one after the other, many at once, or each at a given time.
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use crate::peer::Laps;
 
-/// One slow call among so many of an open loop.
+/// One call in this many of an open loop is slow.
 const SLOW_EVERY: usize = 100;
-/// How long a slow call sleeps in the server.
+/// The time for which a slow call sleeps in the server.
 pub const SLOW: Duration = Duration::from_millis(10);
-/// How long one sleeps that is stuck.
+/// The time for which a stuck call sleeps in the server.
 pub const STUCK: Duration = Duration::from_secs(5);
 
-/// What a client is told to do. `Display` and `FromStr` are the words that tell it.
+/// The order to a client. `Display` and `FromStr` convert it to and from the words of the order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
     /// One call outstanding; each is timed, or each [lap](crate::Peer::calls_per_lap) of several.
     Laps {
-        /// Laps in all.
+        /// The number of laps.
         calls: usize,
     },
-    /// Many calls outstanding, made by one thread of the client's.
+    /// Many outstanding calls, made by one thread of the client.
     Window {
-        /// How many at once.
+        /// The number of outstanding calls.
         outstanding: usize,
-        /// Calls in all.
+        /// The number of calls.
         calls: usize,
     },
-    /// Many calls outstanding, made by one thread of the client's in the way in which calls of an open loop
-    /// are begun and ended.
+    /// Many outstanding calls, which one thread of the client begins and ends in the same way as calls of an
+    /// open loop.
     Polled {
-        /// How many at once.
+        /// The number of outstanding calls.
         outstanding: usize,
-        /// Calls in all.
+        /// The number of calls.
         calls: usize,
     },
-    /// Threads that each make one call after the other and block meanwhile.
+    /// Threads that each make one call after the other, and block in it.
     Threads {
-        /// How many.
+        /// The number of threads.
         threads: usize,
-        /// Calls in all.
+        /// The number of calls.
         calls: usize,
     },
     /// Calls of 32 bytes, one outstanding; each is timed.
     Short {
-        /// At least so many.
+        /// The least number of calls.
         calls: usize,
-        /// While a long call goes on.
+        /// Whether a long call is under way meanwhile.
         beside: bool,
     },
-    /// No calls: the thread keeps its core busy, in the place of a client that would.
+    /// No calls: the thread keeps its core busy in place of a client.
     Burn {
-        /// For so many microseconds.
+        /// The duration in microseconds.
         calls: usize,
     },
-    /// Calls at random times, whether or not those before have ended: a Poisson process.
+    /// Calls at random times, independent of when earlier calls end: a Poisson process.
     Open {
-        /// On average.
+        /// The mean number of calls per second.
         per_second: u32,
         /// Whether one call in a hundred sleeps for 10 ms.
         slow: bool,
-        /// Calls in all.
+        /// The number of calls.
         calls: usize,
     },
 }
 
 impl Load {
-    /// Calls in all.
+    /// Returns the number of calls.
     pub fn calls(self) -> usize {
         match self {
             Load::Laps { calls }
@@ -79,7 +79,7 @@ impl Load {
         }
     }
 
-    /// This load with another number of calls.
+    /// Returns this load with another number of calls.
     #[must_use]
     pub fn of(mut self, number: usize) -> Load {
         match &mut self {
@@ -139,7 +139,7 @@ impl FromStr for Load {
     }
 }
 
-/// A load with the memory that it needs, which must not be asked for while it is timed.
+/// A load with the memory that it needs, which must not be allocated while it is timed.
 pub(crate) enum Work {
     Laps(Laps),
     Window { outstanding: usize, calls: usize },
@@ -164,8 +164,8 @@ impl From<Load> for Work {
     }
 }
 
-/// The calls of an open loop. Each has a time at which it is meant to begin, and its latency counts
-/// from then: a client that is late does not hide how long its user waits.
+/// The calls of an open loop. Each has a time at which it is due, and its latency counts from that time. So a
+/// client that is late does not hide how long its user waits.
 #[derive(Debug, Default)]
 pub struct Schedule {
     arrivals: Vec<Arrival>,
@@ -178,14 +178,14 @@ pub struct Schedule {
 /// One call of a [`Schedule`].
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// After the schedule's start.
+    /// The time after the schedule's start.
     due: Duration,
-    /// Whether it is to sleep in the server.
+    /// Whether the call sleeps in the server.
     pub slow: bool,
 }
 
 impl Schedule {
-    /// The same arguments give the same times.
+    /// Returns a schedule. The same arguments give the same times.
     pub fn new(per_second: u32, slow: bool, calls: usize) -> Schedule {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
         let mut due = Duration::ZERO;
@@ -197,7 +197,7 @@ impl Schedule {
         Schedule { arrivals, begun: 0, ended: 0, start: None, latencies: Vec::with_capacity(calls) }
     }
 
-    /// The next call, if its time has come. The first time that it is asked is the start.
+    /// Returns the next call, if its time has come. The first call of this method is the start.
     #[inline]
     pub fn due(&mut self) -> Option<Arrival> {
         let start = *self.start.get_or_insert_with(Instant::now);
@@ -209,7 +209,7 @@ impl Schedule {
         Some(arrival)
     }
 
-    /// The caller has the result of that call, or an error, which counts as having taken for ever.
+    /// Notes that a call has ended with a result or an error. An error counts as an infinite latency.
     #[inline]
     pub fn ended<T, E>(&mut self, arrival: Arrival, result: &Result<T, E>) {
         self.ended += 1;
@@ -221,22 +221,22 @@ impl Schedule {
         self.latencies.push(if result.is_ok() { took } else { u32::MAX });
     }
 
-    /// Whether all calls have ended.
+    /// Returns whether all calls have ended.
     pub fn is_over(&self) -> bool {
         self.ended == self.arrivals.len()
     }
 
-    /// How long each of the short calls took, in nanoseconds, in the order of their ends.
+    /// Returns the latencies of the short calls in nanoseconds, in the order in which they ended.
     pub(crate) fn latencies(&self) -> &[u32] {
         &self.latencies
     }
 }
 
-/// Splitmix64: the times need to be irregular, and nothing more.
+/// Splitmix64. The times need to be irregular; nothing else is required.
 struct Random(u64);
 
 impl Random {
-    /// Above 0, at most 1.
+    /// Returns a number above 0, and at most 1.
     fn fraction(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

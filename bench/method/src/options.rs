@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::pair::Block;
 
-/// What every subcommand understands.
+/// Options that every subcommand has.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Also write the rows as JSON, to this file or, for `-`, to standard output instead of the table.
@@ -27,7 +27,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The peers asked for, or `default`.
+    /// Returns the selected peers, or `default`.
     pub fn peers(&self, default: &[&str]) -> Vec<String> {
         match &self.peers {
             None => default.iter().map(|&name| name.into()).collect(),
@@ -35,7 +35,7 @@ impl Options {
         }
     }
 
-    /// The pinnings to measure.
+    /// Returns the pinnings to measure.
     pub fn pins(&self) -> Vec<Pin> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         match self.pin {
@@ -45,22 +45,22 @@ impl Options {
         }
     }
 
-    /// The pinning to measure where one is enough: on the first two cores, if there are two.
+    /// Returns the pinning for measurements that need only one: the first two cores, if there are two.
     pub fn pinned(&self) -> Vec<Pin> {
         self.pins().into_iter().take(1).collect()
     }
 
-    /// Groups of four blocks each, which give two ratios each: never less than 40 ratios.
+    /// Returns the number of groups of four blocks, which give two ratios each: never less than 40 ratios.
     pub fn groups(&self) -> usize {
         if self.quick { 20 } else { 40 }
     }
 
-    /// About how long a block is in which calls overlap.
+    /// Returns about how long a block of overlapping calls takes.
     pub fn length(&self) -> Duration {
         Duration::from_millis(if self.quick { 10 } else { 40 })
     }
 
-    /// The length of a block of calls that are timed.
+    /// Returns the length of a block of timed calls.
     pub fn block(&self) -> Block {
         if self.quick { Block { warm: 50, calls: 200 } } else { Block { warm: 100, calls: 1_000 } }
     }
@@ -71,10 +71,10 @@ impl Options {
 pub struct Pin(Option<(usize, usize)>);
 
 impl Pin {
-    /// Wherever the kernel puts them.
+    /// Unpinned: the kernel chooses.
     pub const NONE: Pin = Pin(None);
 
-    /// (client's, server's)
+    /// The client's core and the server's core.
     pub fn cores(self) -> Option<(usize, usize)> {
         self.0
     }

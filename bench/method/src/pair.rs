@@ -1,4 +1,4 @@
-//! The bench's hold on one peer: a server process and a client process that obey it.
+//! Controls one peer: a server process and a client process that execute orders.
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,22 +17,22 @@ use crate::stats;
 /// One cell of a bench's table: everything but the peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// What both sides agree on.
+    /// The settings that both sides must have in common.
     pub setup: Setup,
-    /// Where they run.
+    /// The cores of the two sides.
     pub pin: Pin,
 }
 
-/// Calls in one block.
+/// The numbers of calls of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// Before the timed ones: the last block was another peer's, and took the caches with it.
+    /// The untimed calls before the block. They refill the caches, which the last block's peer has used.
     pub warm: usize,
-    /// Timed or counted.
+    /// The timed or counted calls.
     pub calls: usize,
 }
 
-/// A peer's two processes, alive, and silent unless told to run a block.
+/// A peer's two running processes. They are idle except during a block.
 pub struct Pair {
     name: String,
     transport: String,
@@ -40,14 +40,14 @@ pub struct Pair {
     calls_per_lap: usize,
     server: Process<Reply>,
     client: Process<Reply>,
-    /// What its client was started with: another one can be.
+    /// The words that started the client, to start another one.
     start_client: (PathBuf, Vec<String>),
     neighbour: Option<Process<Reply>>,
 }
 
 impl Pair {
-    /// Starts `program agent NAME` twice and connects the one to the other. The error is a [`Cannot`]
-    /// if the peer is not made for that cell.
+    /// Starts `program agent NAME` twice, and connects client and server. Fails with [`Cannot`] if the peer
+    /// does not support the cell.
     pub fn start(program: &Path, name: &str, cell: &Cell) -> Result<Pair> {
         let cores = cell.pin.cores();
         let start = |core, address: Option<&str>| {
@@ -63,7 +63,7 @@ impl Pair {
         let Reply::Ready { address, transport, version, calls_per_lap } = ready else {
             bail!("the server of {name} is not ready");
         };
-        // A server that spins may have to take part in connecting.
+        // A server that spins may have to run to accept the connection.
         server.order("active 1")?;
         let (client, _) =
             start(cores.map(|c| c.0), Some(&address)).with_context(|| format!("the client of {name}"))?;
@@ -74,17 +74,17 @@ impl Pair {
         Ok(Pair { name, transport, version, calls_per_lap, server, client, start_client, neighbour: None })
     }
 
-    /// The peer's name.
+    /// Returns the peer's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Name and version, for the conditions; None if it has no version.
+    /// Returns name and version, for the conditions; `None` if the peer has no version.
     pub fn version(&self) -> Option<String> {
         (!self.version.is_empty()).then(|| format!("{} {}", self.name, self.version))
     }
 
-    /// Calls in a lap ([`crate::Peer::calls_per_lap`]).
+    /// Returns the number of calls in a lap ([`crate::Peer::calls_per_lap`]).
     pub fn calls_per_lap(&self) -> usize {
         self.calls_per_lap
     }
@@ -136,7 +136,7 @@ impl Pair {
         }
     }
 
-    /// Has a call get stuck in the server, or else waits until that is over.
+    /// Makes a call get stuck in the server, or waits until it is no longer stuck.
     pub fn stick(&mut self, begin: bool) -> Result<()> {
         self.client.done(&format!("stick {}", u8::from(begin))).map(drop)
     }
@@ -172,7 +172,7 @@ impl Pair {
         Ok(())
     }
 
-    /// What the client says to a block, and the processor time that the server used.
+    /// Returns the client's answer to a block, and the processor time that the server used.
     fn block(&mut self, warm: Load, load: Load) -> Result<(Reply, u64)> {
         let before = self.server.done("active 1")?;
         self.client.done(&format!("warm {warm}"))?;
@@ -180,13 +180,13 @@ impl Pair {
         Ok((reply, self.server.done("active 0")?.saturating_sub(before)))
     }
 
-    /// Counts one block, both sides together. Not among the blocks that are timed: see [`What`].
+    /// Counts one block, both sides together. Timed blocks cannot be counted: see [`What`].
     pub fn count(&mut self, what: What, warm: Load, load: Load) -> Result<Counts> {
         let [client, server] = self.count_each(what, warm, load)?;
         Ok(client.and(server))
     }
 
-    /// Counts one block, client and server apart.
+    /// Counts one block, client and server separately.
     pub fn count_each(&mut self, what: What, warm: Load, load: Load) -> Result<[Counts; 2]> {
         self.server.done("active 1")?;
         self.client.done(&format!("warm {warm}"))?;
@@ -197,7 +197,7 @@ impl Pair {
         Ok([client, server])
     }
 
-    /// A row that says what was measured, and no figure yet.
+    /// Returns a row with the conditions of this measurement, and without figures.
     pub fn row(&self, bench: &str, cell: &Cell) -> Row {
         Row {
             bench: bench.into(),
@@ -212,7 +212,7 @@ impl Pair {
     }
 }
 
-/// What a peer's timed blocks add up to. It outlives the pair, which may be started anew.
+/// The sums over a peer's timed blocks. They remain when the pair is started again.
 #[derive(Default)]
 pub struct Tally {
     laps: Latencies,
@@ -232,12 +232,12 @@ impl Tally {
     /// Enters times into the row that [`Pair::row`] gave.
     pub fn enter(&self, row: &mut Row) {
         self.laps.enter(row);
-        // The tail of means is not that of calls.
+        // Laps of several calls have no meaningful tail.
         if self.calls_per_lap > 1 {
             let mean = row.p50_us.map(|lap| rounded(lap / self.calls_per_lap as f64));
             (row.p50_us, row.p99_us, row.p999_us) = (mean, None, None);
         }
-        // A server that spins uses all the time there is.
+        // The processor time of a server that spins says nothing.
         if row.mode == Some(Mode::Block) && self.server_time > 0 {
             row.server_cpu_us = Some(rounded(self.server_time as f64 / 1e3 / self.calls as f64));
         }
@@ -245,7 +245,7 @@ impl Tally {
 }
 
 impl Process<Reply> {
-    /// Returns the processor time that it has used.
+    /// Enters the processor time that the server has used.
     fn done(&mut self, order: &str) -> Result<u64> {
         match self.order(order)? {
             Reply::Done { processor_time } => Ok(processor_time),

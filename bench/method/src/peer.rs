@@ -1,4 +1,4 @@
-//! What a bench asks of a peer: a server, and a client that makes round trips.
+//! The interface of peers: a server, and a client that makes round trips.
 use std::time::Instant;
 
 use anyhow::Result;
@@ -10,14 +10,14 @@ use crate::load::Schedule;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// In the kernel, until it wakes them.
+    /// By blocking in the kernel.
     Block,
-    /// Asking again and again.
+    /// By polling.
     Spin,
 }
 
 impl Mode {
-    /// As it stands in rows and on command lines.
+    /// Returns the mode's name in rows and on command lines.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Block => "block",
@@ -26,19 +26,19 @@ impl Mode {
     }
 }
 
-/// What a call carries.
+/// Which way the payload of a call goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Carry {
-    /// The payload goes there and comes back.
+    /// The payload is both argument and result.
     Both,
-    /// The payload is the result; the argument says how large it is to be.
+    /// The payload is the result. The argument is its length.
     Result,
-    /// The payload is the argument; the result says how large it was.
+    /// The payload is the argument. The result is its length.
     Argument,
 }
 
 impl Carry {
-    /// As it stands on command lines.
+    /// Returns the direction's name on command lines.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Carry::Both => "both",
@@ -48,12 +48,12 @@ impl Carry {
     }
 }
 
-/// What both sides of one measurement agree on.
+/// The settings that both sides of one measurement must have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Payload; 0 is the null call.
+    /// The bytes of payload; 0 is the null call.
     pub bytes: usize,
-    /// Which way it goes.
+    /// Which way the payload goes.
     pub carry: Carry,
     /// How both sides wait.
     pub mode: Mode,
@@ -63,43 +63,43 @@ pub struct Setup {
 
 /// One way to make a call.
 pub trait Peer {
-    /// What carries it: `udp`, `tcp`, …
+    /// Returns the transport: `udp`, `tcp`, …
     fn transport(&self) -> &'static str;
-    /// Its version, for the conditions; empty if it has none.
+    /// Returns the version, for the conditions; empty if there is none.
     fn version(&self) -> String {
         String::new()
     }
-    /// Whether the allocator that counts sees all of its allocations.
+    /// Returns whether the counting allocator sees all of the peer's allocations.
     fn counts_allocations(&self) -> bool {
         true
     }
-    /// Calls in a lap: more than one where a call is too short to be timed by itself.
+    /// Returns the calls in a lap: more than one if a call is too short to be timed alone.
     fn calls_per_lap(&self) -> usize {
         1
     }
-    /// Starts to serve on loopback, in threads of its own, and returns at once.
+    /// Starts to serve on loopback, in threads of its own, and returns without waiting.
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>>;
-    /// Connects to what [`Serving::address`] said in the other process.
+    /// Connects to the server that returned this [`Serving::address`] in the other process.
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>>;
 }
 
-/// A server that runs.
+/// A running server.
 pub trait Serving {
-    /// What the client needs to find it; one word.
+    /// Returns the address by which the client finds the server; one word.
     fn address(&self) -> String;
-    /// Whether it is being measured now. A server that spins spins only while it is: all the other
-    /// peers' servers share its core.
+    /// Tells the server whether it is being measured. A server spins only while it is measured, because the
+    /// servers of all other peers run on the same core.
     fn active(&mut self, _active: bool) {}
 }
 
-/// A client that is connected. The loops are the peer's, so that one with an executor enters it once
-/// for a block, not once for a call.
+/// A connected client. It contains the loops, so that a client with an executor enters it once for a block,
+/// not once for a call.
 pub trait Calling {
     /// Makes one round trip for each lap, or [as many as the peer says](Peer::calls_per_lap):
     /// `while laps.next() { … }`.
     fn run(&mut self, laps: &mut Laps) -> Result<()>;
 
-    /// Makes `calls` calls, `outstanding` of them at any time, from one thread.
+    /// Makes `calls` calls from one thread, with `outstanding` of them at any time.
     fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         match outstanding {
             1 => self.run(&mut Laps::new(calls)),
@@ -107,19 +107,20 @@ pub trait Calling {
         }
     }
 
-    /// As [`window`](Calling::window), but calls are begun and ended as in [`open`](Calling::open).
+    /// Makes calls as [`window`](Calling::window) does, but begins and ends them as [`open`](Calling::open)
+    /// does.
     fn polled(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         self.window(outstanding, calls)
     }
 
-    /// Makes `calls` calls, shared among `threads` threads that block in each. Connections that they
-    /// need each are kept for the next time.
+    /// Makes `calls` calls, shared among `threads` threads that block in each. The threads keep their
+    /// connections for the next time.
     fn threads(&mut self, _threads: usize, _calls: usize) -> Result<()> {
         cannot("no blocking client")
     }
 
-    /// Makes as many calls of 32 bytes, each a lap, and if `beside` for as long as a call with the payload
-    /// goes on.
+    /// Makes that many calls of 32 bytes, each a lap. If `beside`, continues for as long as a call with the
+    /// payload is under way.
     fn short(&mut self, _laps: &mut Laps, _beside: bool) -> Result<()> {
         cannot("it makes no short calls beside long ones")
     }
@@ -129,24 +130,24 @@ pub trait Calling {
         cannot("no open loop")
     }
 
-    /// Begins a call that sleeps for [`STUCK`](crate::STUCK) in the server and returns at once, or else waits
-    /// until it has ended.
+    /// Begins a call that sleeps for [`STUCK`](crate::STUCK) in the server, and returns at once; or waits
+    /// until that call has ended.
     fn stick(&mut self, _begin: bool) -> Result<()> {
         cannot("none of its calls gets stuck")
     }
 }
 
-/// Why a peer is left out of a measurement: it is not made for it, or not to be had on this machine.
+/// Why a peer cannot take part: it does not support the measurement, or is not installed on this machine.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct Cannot(pub String);
 
-/// The error of a peer that is not made for what it is asked.
+/// Returns the error of a peer that does not support the measurement.
 pub fn cannot<T>(why: &str) -> Result<T> {
     Err(Cannot(why.into()).into())
 }
 
-/// Times the laps of one block; allocates only when made.
+/// Times the laps of one block. Allocates only when it is created.
 pub struct Laps {
     nanoseconds: Vec<u32>,
     laps: usize,
@@ -154,12 +155,12 @@ pub struct Laps {
 }
 
 impl Laps {
-    /// `laps` round trips.
+    /// Returns laps for `laps` round trips.
     pub fn new(laps: usize) -> Self {
         Laps { nanoseconds: Vec::with_capacity(laps), laps, began: None }
     }
 
-    /// Ends a lap and begins the next; false when all are done. One reading of the clock per lap.
+    /// Ends a lap and begins the next. Returns false when all are done. Reads the clock once per lap.
     #[inline]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> bool {
@@ -171,13 +172,13 @@ impl Laps {
         self.nanoseconds.len() < self.laps
     }
 
-    /// Enters a lap that somebody else has timed; false when all are done.
+    /// Adds a lap that the caller has timed. Returns false when all are done.
     pub fn enter(&mut self, nanoseconds: u64) -> bool {
         self.nanoseconds.push(u32::try_from(nanoseconds).unwrap_or(u32::MAX));
         self.nanoseconds.len() < self.laps
     }
 
-    /// The time of each lap in nanoseconds, in order.
+    /// Returns the time of each lap in nanoseconds, in order.
     pub fn nanoseconds(&self) -> &[u32] {
         &self.nanoseconds
     }

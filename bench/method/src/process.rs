@@ -1,5 +1,5 @@
-//! Processes that obey: one is told a line and answers with a line of JSON, until nobody is there to tell it
-//! more.
+//! Processes that execute orders: each order is a line, and each answer a line of JSON, until standard input
+//! ends.
 use std::io::{BufRead, BufReader, Write};
 use std::marker::PhantomData;
 use std::path::Path;
@@ -11,33 +11,34 @@ use anyhow::{Context, Result, anyhow};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// No order takes this long, unless something hangs.
+/// The longest time for the answer to an order. A process that exceeds it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Nor does an end.
+/// The longest time for a process to end.
 const END: Duration = Duration::from_secs(1);
 
-/// What such a process says.
+/// The answers of such a process.
 pub trait Answer: Serialize + DeserializeOwned {
-    /// Itself, or the failure that it reports.
+    /// Returns the answer, or the failure that it reports.
     fn checked(self) -> Result<Self>;
 }
 
-/// One such process, from without. Dropped, it is told to end, and killed if it does not.
+/// Such a process, as its parent sees it. When this is dropped, the process is told to end, and killed if it
+/// does not.
 pub struct Process<A> {
     child: Child,
-    /// None at the end.
+    /// `None` once the process has been told to end.
     orders: Option<ChildStdin>,
     answers: Receiver<String>,
     says: PhantomData<fn() -> A>,
 }
 
 impl<A: Answer> Process<A> {
-    /// Starts `program` with these words.
+    /// Starts `program` with these arguments.
     pub fn start(program: &Path, words: &[String]) -> Result<Process<A>> {
         let mut command = Command::new(program);
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        // The user's settings are not the bench's conditions.
+        // The user's environment must not influence the measurement.
         for (name, _) in
             std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FARCALL_"))
         {
@@ -57,19 +58,19 @@ impl<A: Answer> Process<A> {
         Ok(Process { child, orders, answers, says: PhantomData })
     }
 
-    /// Tells it, and hears what it answers.
+    /// Sends an order, and waits for the answer.
     pub fn order(&mut self, order: &str) -> Result<A> {
         self.tell(order)?;
         self.hear().with_context(|| format!("told to `{order}`"))
     }
 
-    /// Tells it, and does not wait.
+    /// Sends an order without waiting.
     pub fn tell(&mut self, order: &str) -> Result<()> {
         let orders = self.orders.as_mut().context("it is told to end")?;
         orders.write_all(format!("{order}\n").as_bytes()).context("it is gone")
     }
 
-    /// What it says next.
+    /// Returns the next answer.
     pub fn hear(&mut self) -> Result<A> {
         let line = self.answers.recv_timeout(PATIENCE).map_err(|_| anyhow!("it ended, or hangs"))?;
         serde_json::from_str::<A>(&line).with_context(|| format!("it said {line:?}"))?.checked()
@@ -77,19 +78,19 @@ impl<A: Answer> Process<A> {
 }
 
 impl<A> Process<A> {
-    /// Waits until it has ended by itself: without orders it ends, and its answers do.
+    /// Waits until the process has ended. Without orders it ends, and closes its standard output.
     pub fn end(mut self) -> Result<()> {
         self.orders = None;
         while self.answers.recv_timeout(PATIENCE).is_ok() {}
         self.child.wait().map(drop).context("it does not end")
     }
 
-    /// The system's process.
+    /// Returns the operating system's process.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Its number.
+    /// Returns the process number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -97,16 +98,16 @@ impl<A> Process<A> {
 
 impl<A> Drop for Process<A> {
     fn drop(&mut self) {
-        // Without orders it ends, and its answers do.
+        // Without orders the process ends, and its answers end too.
         self.orders = None;
         while self.answers.recv_timeout(END).is_ok() {}
-        // Both fail only if it has ended already.
+        // Both fail only if the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Such a process says something.
+/// Writes an answer of this process.
 pub fn say(answer: &impl Answer) -> Result<()> {
     let mut out = std::io::stdout().lock();
     serde_json::to_writer(&mut out, answer)?;
@@ -114,7 +115,7 @@ pub fn say(answer: &impl Answer) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Keeps this thread, and those that it will start, on one core.
+/// Binds this thread, and the threads that it will start, to one core.
 #[cfg(target_os = "linux")]
 pub fn stay_on(core: usize) -> Result<()> {
     use rustix::thread::{CpuSet, sched_setaffinity};
@@ -124,7 +125,7 @@ pub fn stay_on(core: usize) -> Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("cannot stay on core {core}"))
 }
 
-/// Keeps this thread, and those that it will start, on one core.
+/// Binds this thread, and the threads that it will start, to one core.
 #[cfg(not(target_os = "linux"))]
 pub fn stay_on(core: usize) -> Result<()> {
     anyhow::bail!("cannot stay on core {core}: pinning is done on Linux only; use --pin none")

@@ -1,4 +1,4 @@
-//! The end of every bench: its rows as a table, as JSON, with their conditions.
+//! The end of every bench: prints its rows as a table, and writes them as JSON with their conditions.
 use std::io::Write;
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::row::Row;
 use crate::table::table;
 
-/// Writes `rows` where the options say, each with `conditions`, and why some are void.
+/// Writes `rows` to where the options say, each with `conditions`, and prints why some are void.
 pub fn report(
     mut rows: Vec<Row>,
     conditions: &[String],
@@ -30,7 +30,7 @@ pub fn report(
     Ok(rows)
 }
 
-/// An array, one row a line; to standard output for `-`.
+/// Writes an array with one row per line; to standard output for `-`.
 fn write_json(path: &Path, rows: &[Row]) -> Result<()> {
     let lines: Vec<String> = rows.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
     let text = format!("[\n{}\n]\n", lines.join(",\n"));

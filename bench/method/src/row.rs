@@ -5,56 +5,56 @@ use crate::counters::Counts;
 use crate::peer::Mode;
 use crate::stats::Estimate;
 
-/// A row. What does not apply, or could not be measured, is left out.
+/// A row. A field is omitted if it does not apply or could not be measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     /// The subcommand.
     pub bench: String,
     /// `farcall`, `raw`, `tonic`, …
     pub peer: String,
-    /// What carries the calls.
+    /// The transport.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
-    /// What is asked of memory or of files: `read`, `cas`, `getattr`, …
+    /// The operation on memory or files: `read`, `cas`, `getattr`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// How a file service does it: `DX`, `HY`, `RPC`.
+    /// The structure of the file service: `DX`, `HY`, `RPC`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structure: Option<String>,
     /// How both sides wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Payload of a call and of its result; 0 is the null call.
+    /// The bytes of payload of a call and of its result; 0 is the null call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<usize>,
-    /// Which way the payload goes, where that is not both.
+    /// Which way the payload goes, if not both ways.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<String>,
-    /// Calls outstanding at once.
+    /// The number of outstanding calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outstanding: Option<usize>,
-    /// Threads that block, where there is not one.
+    /// The number of blocking threads, if there is more than one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
-    /// Calls that a second client has outstanding meanwhile.
+    /// The calls that a second client has outstanding meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub beside: Option<usize>,
-    /// The part of both clients' calls that are this one's.
+    /// The fraction of both clients' calls that this client makes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// Calls in a hundred that sleep in the server.
+    /// The percentage of calls that sleep in the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_percent: Option<usize>,
-    /// Members of the group that is called.
+    /// The number of members of the called group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members: Option<usize>,
-    /// How long each of them computes in the mean, in milliseconds; 0 is the null call.
+    /// The mean time for which each member computes, in milliseconds; 0 is the null call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub computation_ms: Option<u32>,
-    /// How those times are distributed.
+    /// The distribution of those times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distribution: Option<String>,
-    /// One call of all of them, in milliseconds.
+    /// The mean time of one call of all members, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multi_ms: Option<f64>,
     /// Its standard deviation.
@@ -63,7 +63,7 @@ pub struct Row {
     /// Its median, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multi_median_ms: Option<f64>,
-    /// Calls of one after the other, in milliseconds.
+    /// The mean time of calls of all members one after the other, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterative_ms: Option<f64>,
     /// Their standard deviation.
@@ -72,43 +72,43 @@ pub struct Row {
     /// Their median, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iterative_median_ms: Option<f64>,
-    /// Cores of client and server, or `none`.
+    /// The cores of client and server, or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pin: Option<String>,
-    /// Median of a round trip, in microseconds.
+    /// The median of a round trip, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<f64>,
-    /// 99th percentile.
+    /// The 99th percentile, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99_us: Option<f64>,
-    /// 99.9th percentile.
+    /// The 99.9th percentile, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p999_us: Option<f64>,
-    /// The part of a call that was counted.
+    /// The counted part of a call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
     /// Calls per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
-    /// Payload per second.
+    /// The bytes of payload per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gbit_per_second: Option<f64>,
-    /// To raw in the same run, or to the best peer where there is no raw: the median over blocks.
+    /// The ratio to raw in the same run, or to the best peer if there is no raw: the median over blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// Lower end of its 95 % interval.
+    /// The lower end of its 95 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_low: Option<f64>,
-    /// Upper end.
+    /// The upper end of its 95 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_high: Option<f64>,
-    /// To raw UDP trains in the same run, likewise.
+    /// The ratio to raw UDP trains in the same run: the median over blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_gso: Option<f64>,
-    /// Lower end of its 95 % interval.
+    /// The lower end of its 95 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_gso_low: Option<f64>,
-    /// Upper end.
+    /// The upper end of its 95 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio_gso_high: Option<f64>,
     /// Per call, both sides.
@@ -138,10 +138,10 @@ pub struct Row {
     /// The server's processor time per call, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_cpu_us: Option<f64>,
-    /// The client's, likewise.
+    /// The client's processor time per call, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_cpu_us: Option<f64>,
-    /// Conversations held.
+    /// The number of conversations held.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversations: Option<usize>,
     /// The server's memory per idle conversation with that many, in bytes.
@@ -151,20 +151,20 @@ pub struct Row {
     /// bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_bytes_each: Option<f64>,
-    /// The number of conversations at which the memory for each was most.
+    /// The number of conversations at which the memory per conversation was largest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worst_at: Option<usize>,
-    /// The server's memory per idle conversation at the worst number, with what lives only while a table is
-    /// moved to a larger one.
+    /// The server's memory per idle conversation at the worst number, including memory that is used only
+    /// while a table is moved to a larger one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_bytes_each: Option<f64>,
-    /// Datagrams that both ends sent in 60 minutes of idleness.
+    /// The datagrams that both ends sent in 60 minutes of idleness.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_datagrams: Option<u64>,
-    /// Datagrams sent again, for each time.
+    /// The retransmitted datagrams, for each time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retransmitted: Option<f64>,
-    /// True where the control failed: the row must not be quoted.
+    /// Whether the control failed, so that the row must not be quoted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub void: Option<bool>,
     /// The machine and the versions.
@@ -187,7 +187,7 @@ impl Row {
         self.ratio_gso_high = Some(rounded(estimate.high));
     }
 
-    /// Enters what `calls` calls were counted to do.
+    /// Enters the counts of `calls` calls.
     pub fn set_counts(&mut self, counts: Counts, calls: usize) {
         let per_call = |count: Option<u64>| Some(rounded(count? as f64 / calls as f64));
         self.user_instructions = per_call(counts.user_instructions).or(self.user_instructions);
@@ -196,7 +196,7 @@ impl Row {
         self.allocations = per_call(counts.allocations).or(self.allocations);
     }
 
-    /// Enters the server's part of them.
+    /// Enters the server's part of the counts.
     pub fn set_server_counts(&mut self, counts: Counts, calls: usize) {
         let per_call = |count: Option<u64>| Some(rounded(count? as f64 / calls as f64));
         self.server_user_instructions = per_call(counts.user_instructions);
@@ -204,7 +204,7 @@ impl Row {
     }
 }
 
-/// To four digits after the point, or seven where the first ones may be zeros.
+/// Rounds to four digits after the point, or to seven if the first of them may be zeros.
 pub(crate) fn rounded(value: f64) -> f64 {
     let steps = if value.abs() < 0.1 { 1e7 } else { 1e4 };
     (value * steps).round() / steps

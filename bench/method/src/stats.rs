@@ -1,18 +1,18 @@
-//! Medians, and how sure one may be of them.
+//! Medians, with confidence intervals.
 
 /// A median with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The lower end of the interval.
     pub low: f64,
-    /// The median of what was observed.
+    /// The median of the observed values.
     pub median: f64,
     /// The upper end of the interval.
     pub high: f64,
 }
 
-/// The median of `values` with the interval that order statistics give: no assumption about how
-/// the values are distributed, no random resampling, so the same values give the same interval.
+/// Returns the median of `values` with the interval that order statistics give. It makes no assumption about
+/// the distribution and does not resample, so the same values give the same interval.
 ///
 /// ```
 /// let ratios: Vec<f64> = (1..=40).map(f64::from).collect();
@@ -20,7 +20,7 @@ pub struct Estimate {
 /// assert_eq!((e.low, e.median, e.high), (14.0, 20.5, 27.0));
 /// ```
 ///
-/// None for no values. With fewer than 6 there is no such interval, and all of their range is given.
+/// Returns `None` for no values. Fewer than 6 values have no such interval; then it is their whole range.
 pub fn estimate(mut values: Vec<f64>) -> Option<Estimate> {
     let last = values.len().checked_sub(1)?;
     values.sort_by(f64::total_cmp);
@@ -29,8 +29,9 @@ pub fn estimate(mut values: Vec<f64>) -> Option<Estimate> {
     Some(Estimate { low: values[low], median, high: values[last - low] })
 }
 
-/// The largest index `k` for which the population's median is below the `k`-th smallest of `n` values
-/// with probability at most 2.5 %: then it is between the `k`-th from below and from above with 95 %.
+/// Returns the largest index `k` for which the population's median is below the `k`-th smallest of `n` values
+/// with probability at most 2.5 %. So the median is between the `k`-th smallest and the `k`-th largest value
+/// with 95 %.
 fn rank(n: usize) -> usize {
     // P(at most i of n values are below the median) = the sum of C(n, 0..=i) / 2^n, in logarithms,
     // since 2^-n alone underflows for n over 1074.
@@ -45,15 +46,16 @@ fn rank(n: usize) -> usize {
     k.saturating_sub(1)
 }
 
-/// The value that the part `at` of `values`, which it sorts, does not exceed; 0 for none.
+/// Returns the value that the fraction `at` of `values` does not exceed; 0 for no values. Sorts `values`.
 pub fn quantile(values: &mut [u32], at: f64) -> f64 {
     values.sort_unstable();
     let rank = (values.len() as f64 * at).ceil() as usize;
     values.get(rank.saturating_sub(1)).copied().unwrap_or(0).into()
 }
 
-/// The mean of the middle half of `values`, which it sorts; 0 for none. As deaf to a few long laps as
-/// the median is, and not held to the steps of the clock, which are half a per cent of a short lap.
+/// Returns the mean of the middle half of `values`; 0 for no values. Sorts `values`. Like the median, it
+/// ignores a few long laps. Unlike the median, it is not limited by the clock's resolution, which is half a
+/// per cent of a short lap.
 pub fn midmean(values: &mut [u32]) -> f64 {
     values.sort_unstable();
     let quarter = values.len() / 4;

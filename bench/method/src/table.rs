@@ -1,4 +1,4 @@
-//! Rows as a table that people read.
+//! Prints rows as a table for people.
 use std::fmt::Write;
 
 use crate::row::Row;
@@ -66,7 +66,7 @@ fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or(String::new(), |value| format!("{value:.digits$}"))
 }
 
-/// With three more digits where there would be nearly none.
+/// Formats a number with three more digits if it would otherwise have hardly any.
 fn fine(value: Option<f64>, digits: usize) -> String {
     number(value, if value.is_some_and(|value| value < 0.1) { digits + 3 } else { digits })
 }
@@ -78,8 +78,7 @@ fn interval(low: Option<f64>, high: Option<f64>) -> String {
     }
 }
 
-/// The table, with only those columns that some row has a value in; a blank line wherever another
-/// cell begins.
+/// Returns the table, with the columns in which some row has a value. A blank line separates cells.
 pub fn table(rows: &[Row]) -> String {
     let cells: Vec<Vec<String>> =
         rows.iter().map(|row| COLUMNS.iter().map(|(_, show)| show(row)).collect()).collect();

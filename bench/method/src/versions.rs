@@ -1,6 +1,6 @@
-//! Which versions of the crates of this workspace were built.
+//! The versions of crates in this workspace's `Cargo.lock`.
 
-/// The version of a crate that `Cargo.lock` names; empty if it names none.
+/// Returns the version of a crate in `Cargo.lock`, or an empty text if the crate is not in it.
 pub fn version_of(name: &str) -> String {
     const LOCK: &str = include_str!("../../Cargo.lock");
     let name = format!("name = \"{name}\"");
