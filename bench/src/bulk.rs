@@ -1,5 +1,5 @@
-//! Long results or arguments: how many bytes a second, beside a TCP connection and beside trains of UDP
-//! segments; and how long short calls take meanwhile.
+//! Long results or arguments: bytes per second compared with a TCP connection and with batches of UDP
+//! segments (GSO), and the latency of short calls meanwhile.
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -12,17 +12,18 @@ use crate::field::{Contender, Field};
 use crate::peers::{self, FARCALL};
 use crate::rates::{Measured, method, rates};
 
-/// The anchors.
+/// The peers that the others are compared with.
 const TCP: &str = "raw-tcp";
 const GSO: &str = "raw-gso";
-/// Those of shared memory: a copy within one processor, and from one to the other.
+/// The same for shared memory: a copy within one processor, and a copy between two processors.
 const COPIES: [&str; 2] = ["raw-memcpy", "raw-copies"];
 const MEMORY: &str = "farcall-shm";
 
-/// Short calls in a block, at least.
+/// The least number of short calls in a block.
 const SHORT: usize = 10_000;
-/// The calls of which a 99th percentile is taken. A block's is the median of theirs: another program's turn,
-/// or the machine's, is in few of them.
+/// The number of calls of which a 99th percentile is taken. A block's figure is the median of these
+/// percentiles, so that interruptions by other programs, or by the host of this virtual machine, affect few
+/// of them.
 const OF_P99: usize = 1_000;
 /// How long the cores are kept busy for such a block.
 const BURNING: Duration = Duration::from_secs(1);
@@ -48,7 +49,7 @@ pub struct Bulk {
     beside: usize,
 }
 
-/// Measures all cells that the options ask for, and shows them.
+/// Measures all cells that the options select, and shows them.
 pub fn run(bulk: &Bulk) -> Result<()> {
     let (options, carry) = (&bulk.options, bulk.direction);
     let mut cells = Vec::new();
@@ -99,7 +100,7 @@ fn enter(measured: Vec<Measured>) -> Vec<Row> {
     rows.collect()
 }
 
-/// What is said of shared memory beside those copies that take part.
+/// Returns the conditions of shared memory and of the copies, if they take part.
 fn beside_copies(measured: &[Measured]) -> Vec<String> {
     let find = |name: &str| measured.iter().find(|one| one.row.peer == name);
     let Some(ours) = find(MEMORY) else { return Vec::new() };
@@ -115,7 +116,7 @@ fn beside_copies(measured: &[Measured]) -> Vec<String> {
     COPIES.iter().filter_map(|name| find(name)).filter_map(of).collect()
 }
 
-/// Short calls, alone and beside a long one of the same conversation: their latencies.
+/// Measures the latencies of short calls, alone and during a long call of the same conversation.
 fn short(bulk: &Bulk, field: &mut Field) -> Result<Vec<Row>> {
     let pin = bulk.options.pinned()[0];
     let setup = Setup { bytes: bulk.beside, carry: bulk.direction, mode: Mode::Block, outstanding: 2 };
@@ -129,10 +130,10 @@ fn short(bulk: &Bulk, field: &mut Field) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What goes on beside short calls: nothing; a process on each core that does nothing but run; the long call.
+/// What happens next to short calls: nothing; a busy process on each core; the long call.
 const PARTS: [&str; 3] = ["small-quiet", "small-burning", "small-beside"];
 
-/// Each ratio is p99 to p99 alone, in neighbouring blocks.
+/// Returns the rows. Each ratio is p99 to p99 alone, in neighbouring blocks.
 fn beside(contender: &mut Contender, groups: usize) -> Result<Vec<Row>> {
     let state = RefCell::new((&mut *contender, PARTS.map(|_| Latencies::default())));
     let p99 = |part: usize| {

@@ -1,4 +1,4 @@
-//! The peers of a run: which can take part, their processes, what is said about them.
+//! The peers of a run: which can take part, their processes, and the conditions that they add.
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -7,22 +7,22 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::peers::{self, FARCALL};
 
-/// How often the processes of a cell are started anew: the place that a heap or a stack happened to
-/// get must not make one peer lucky throughout.
+/// How often the processes of a cell are started again. Otherwise one lucky placement of a heap or a stack
+/// would favour a peer throughout.
 const ROUNDS: usize = 4;
 
-/// Everything that takes part in a run.
+/// The peers of a run.
 pub struct Field {
     programs: Vec<(String, PathBuf)>,
     pub progress: ProgressBar,
     versions: Vec<String>,
-    /// Why some do not take part, or no longer.
+    /// Why some peers do not take part, or no longer.
     skipped: Vec<(String, Vec<String>)>,
 }
 
 impl Field {
-    /// Builds the programs of those `names` that are programs of their own. `steps` is how often the
-    /// progress will be moved on.
+    /// Builds the programs of those `names` that have programs of their own. `steps` is the number of steps
+    /// of the progress bar.
     pub fn new(names: &[String], steps: usize) -> Result<Field> {
         let progress = progress(steps);
         let mut field = Field { programs: Vec::new(), progress, versions: Vec::new(), skipped: Vec::new() };
@@ -38,18 +38,18 @@ impl Field {
         Ok(field)
     }
 
-    /// Programs that are there already.
+    /// Returns a field of programs that exist already.
     pub fn of(programs: impl Into<Vec<(String, PathBuf)>>, steps: usize) -> Field {
         let (programs, progress) = (programs.into(), progress(steps));
         Field { programs, progress, versions: Vec::new(), skipped: Vec::new() }
     }
 
-    /// Has all programs take part as the peer of this name.
+    /// Makes all programs take part as the peer of this name.
     pub fn rename(&mut self, peer: &str) {
         self.programs.iter_mut().for_each(|(name, _)| peer.clone_into(name));
     }
 
-    /// The programs that take part.
+    /// Returns the programs that take part.
     pub fn programs(&self) -> Vec<(String, PathBuf)> {
         self.programs.clone()
     }
@@ -62,12 +62,12 @@ impl Field {
         }
     }
 
-    /// Processes of all that are made for this cell. One at a time is to run a block.
+    /// Starts the processes of all peers that support this cell. Only one at a time may run a block.
     pub fn contenders(&mut self, cell: &Cell) -> Result<Vec<Contender>> {
         self.some(cell, |_| true)
     }
 
-    /// Those among them that are `wanted`.
+    /// Starts the processes of those among them that are `wanted`.
     pub fn some(&mut self, cell: &Cell, wanted: impl Fn(&str) -> bool) -> Result<Vec<Contender>> {
         self.progress.set_message(name(cell));
         let mut contenders = Vec::new();
@@ -85,7 +85,7 @@ impl Field {
         Ok(contenders)
     }
 
-    /// Leaves out those of `contenders` that `can` says cannot do what is measured.
+    /// Leaves out those of `contenders` that, according to `can`, do not support the measurement.
     pub fn retain(
         &mut self,
         contenders: Vec<Contender>,
@@ -101,8 +101,8 @@ impl Field {
         Ok(able)
     }
 
-    /// Notes that a peer cannot do what is measured, or failed at it. Nothing is measured without farcall:
-    /// its failure is an error.
+    /// Notes that a peer does not support the measurement, or failed. A failure of farcall is an error,
+    /// because every measurement needs farcall.
     pub fn leave_out(&mut self, name: &str, why: anyhow::Error) -> Result<()> {
         let why = match why.downcast_ref::<Cannot>() {
             Some(why) => format!("skipped: {why}"),
@@ -122,7 +122,7 @@ impl Field {
         Ok(())
     }
 
-    /// Ends the run: shows `rows`, and why some of them are void. Gives them back with the conditions.
+    /// Ends the run: shows `rows`, and why some of them are void. Returns them with the conditions.
     pub fn show(
         self,
         rows: Vec<Row>,
@@ -138,12 +138,12 @@ impl Field {
     }
 }
 
-/// A cell in words.
+/// Returns a description of a cell.
 pub fn name(cell: &Cell) -> String {
     format!("{} bytes, {}, pin {}", cell.setup.bytes, cell.setup.mode.name(), cell.pin)
 }
 
-/// It is drawn between groups only: a thread that ticks would run on the cores that are measured.
+/// Draws the progress bar between groups only, because a timer thread would run on the measured cores.
 fn progress(steps: usize) -> ProgressBar {
     let style = "{elapsed_precise} {wide_bar} {pos}/{len} groups, {msg}";
     let bar = ProgressBar::new(steps as u64);
@@ -159,7 +159,7 @@ pub struct Contender {
 }
 
 impl Contender {
-    /// Its processes, started now if there are none.
+    /// Returns the peer's processes, and starts them if there are none.
     pub fn pair(&mut self) -> Result<&mut Pair> {
         let pair = match self.pair.take() {
             Some(pair) => pair,
@@ -168,9 +168,9 @@ impl Contender {
         Ok(self.pair.insert(pair))
     }
 
-    /// Pinned, the processes of all peers stay alive beside each other. Unpinned, each block has fresh
-    /// ones: the kernel leaves both sides on one core or on two for as long as they live, which is
-    /// worth a factor of two, and must be drawn as often for raw as for the others.
+    /// With pinning, the processes of all peers stay alive. Without pinning, each block gets new ones: the
+    /// kernel keeps both sides on one core or on two for their whole life, which makes a difference of a
+    /// factor of two, so it must be drawn equally often for raw and for the others.
     pub fn block<T>(&mut self, run: impl FnOnce(&mut Pair) -> Result<T>) -> Result<T> {
         if self.cell.pin == Pin::NONE {
             self.pair = None;
@@ -183,7 +183,7 @@ impl Contender {
     }
 }
 
-/// Starts all processes anew where a round begins.
+/// Starts all processes again at the beginning of a round.
 pub fn begin_group(group: usize, groups: usize, contenders: &mut [Contender]) {
     if group > 0 && group.is_multiple_of(groups / ROUNDS) {
         contenders.iter_mut().for_each(|contender| contender.pair = None);

@@ -1,8 +1,8 @@
-//! The server's memory for a conversation in which nothing happens.
+//! The server's memory per idle conversation.
 //!
-//! Real conversations of the protocol's core, without sockets: simulated clients bind, make one call
-//! each, and are gone; the simulated time goes on until the server holds no more results; then the
-//! allocator says what is left.
+//! It runs real conversations of the protocol's core, without sockets. Simulated clients bind, make one call
+//! each, and disappear. The simulated time advances until the server holds no more results; then the
+//! allocator reports the remaining memory.
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use farcall_proto::server::{Export, Finish, Request, Server};
 use farcall_proto::{ClientConfig, MAX_DATAGRAM, ServerConfig, Time};
 use indicatif::ProgressBar;
 
-/// With fewer conversations than this, what the server owns anyway weighs too much.
+/// The least number of conversations. With fewer, the server's fixed memory counts too much.
 const FIRST_SAMPLE: usize = 10_000;
-/// Clients that stay, to be silent for an hour together with the server.
+/// The number of clients that stay, and are idle for an hour together with the server.
 const STAYING: usize = 100;
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -56,7 +56,7 @@ pub fn run(idle: &Idle) -> Result<()> {
     }
 }
 
-/// Bytes for each of conversations of which one comes when those before it are idle.
+/// Returns the bytes per conversation, if each conversation begins when those before it are idle.
 struct Gentle {
     samples: Vec<(f64, f64)>,
     last: f64,
@@ -65,9 +65,9 @@ struct Gentle {
     idle_datagrams: u64,
 }
 
-/// Shows the steps of the table: each number of conversations on the way, all of them idle.
+/// Measures the steps of the table: each number of conversations on the way, all of them idle.
 fn one_by_one(count: usize) -> Result<Gentle> {
-    // Room for all of them now: it must not grow among what is measured.
+    // The vector must not grow during the measurement.
     let mut samples = Vec::with_capacity(count);
     let mut world = World::new();
     let (mut last, mut worst, mut peak) = (0.0, (0, 0.0), 0.0);
@@ -91,8 +91,8 @@ fn one_by_one(count: usize) -> Result<Gentle> {
     Ok(Gentle { samples, last, worst, peak, idle_datagrams: world.an_hour()? })
 }
 
-/// Bytes for each of conversations that were all busy together before they were idle: what the server
-/// needed then, and keeps, counts.
+/// Returns the bytes per conversation, if all conversations were busy at the same time before they were idle.
+/// Memory that the server needed then, and keeps, counts.
 fn at_once(count: usize) -> Result<f64> {
     let mut world = World::new();
     for _ in 0..count {
@@ -109,10 +109,10 @@ struct World {
     server: Server,
     now: Time,
     clients: u32,
-    /// The datagram that is under way to the server, and the one to the client.
+    /// The datagram that is on its way to the server, and the datagram to the client.
     up: Vec<u8>,
     down: Vec<u8>,
-    /// Live bytes before there was a server.
+    /// The live bytes before the server existed.
     before: i64,
 }
 
@@ -127,7 +127,7 @@ impl World {
         World { server, now, clients: 0, up, down, before }
     }
 
-    /// What `live` bytes are for each of `count` conversations.
+    /// Returns the part of `live` bytes that each of `count` conversations has.
     fn each(&self, live: i64, count: usize) -> f64 {
         (live - self.before) as f64 / count as f64
     }
@@ -139,14 +139,14 @@ impl World {
         Ok(())
     }
 
-    /// A client comes, binds, and makes one call.
+    /// Adds a client, which binds and makes one call.
     fn converse(&mut self) -> Result<(SocketAddr, Conversation)> {
         self.clients += 1;
         let number = self.clients;
-        // Each has an address of its own.
+        // Each client has an address of its own.
         let host = Ipv4Addr::from(0x0a00_0000 + number / 50_000);
         let from = SocketAddr::from((host, 1024 + (number % 50_000) as u16));
-        // Any identifiers will do that are as spread as random ones.
+        // Any identifiers will do that are distributed like random ones.
         let id = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut client = Conversation::new(ClientConfig::default(), id);
 
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// Carries datagrams both ways until nobody has any.
+    /// Carries datagrams both ways until no side has any.
     fn exchange(&mut self, from: SocketAddr, client: &mut Conversation) -> Result<Option<Ended>> {
         let mut ended = None;
         loop {
@@ -180,8 +180,8 @@ impl World {
         }
     }
 
-    /// Hands the server the datagram that is under way, executes what it asks for (an echo), and
-    /// returns what it sends.
+    /// Gives the server the datagram that is on its way, executes the calls that result (an echo), and
+    /// returns the datagrams that the server sends.
     fn serve(&mut self, from: SocketAddr, length: usize) -> Vec<Vec<u8>> {
         let mut calls = Vec::new();
         self.server.receive(self.now, from, &self.up[..length], &mut |request| {
@@ -202,7 +202,7 @@ impl World {
         sent
     }
 
-    /// Lets the time go on until the server waits for nothing any more.
+    /// Advances the time until the server waits for nothing.
     fn settle(&mut self) -> Result<()> {
         for _ in 0..1_000 {
             let Some(due) = self.server.timeout() else {
@@ -214,7 +214,7 @@ impl World {
         bail!("the server's timers never end")
     }
 
-    /// Datagrams that some clients and the server send while nobody calls for an hour.
+    /// Returns the datagrams that some clients and the server send in an hour without calls.
     fn an_hour(&mut self) -> Result<u64> {
         let mut clients = (0..STAYING).map(|_| self.converse()).collect::<Result<Vec<_>>>()?;
         let end = self.now + HOUR;

@@ -1,4 +1,4 @@
-//! How long a call takes, peer by peer: blocks of an anchor's and of a peer's, interleaved.
+//! Latency of calls, peer by peer: blocks of an anchor and of a peer, interleaved.
 use anyhow::Result;
 use farcall_bench_method::counters::{Counts, What};
 use farcall_bench_method::interleave::abba;
@@ -8,9 +8,9 @@ use farcall_bench_method::{Cell, Load, Mode, Options, Pair, Row, Tally};
 use crate::field::{Contender, begin_group, name};
 use crate::rates::Measured;
 
-/// How far raw's user instructions may lie from what they are known to be.
+/// The most by which raw's user instructions may differ from their known number.
 const RAW_TOLERANCE: f64 = 0.05;
-/// How far from 1 the ratio of raw to itself may lie.
+/// The most by which the ratio of raw to itself may differ from 1.
 const CONTROL_TOLERANCE: f64 = 0.02;
 
 /// How [`laps`] measures, in words.
@@ -19,8 +19,8 @@ pub fn method(options: &Options) -> String {
     format!("each ratio the median of {ratios} pairs of blocks of {calls} calls")
 }
 
-/// Measures all peers in one cell; one at a time runs a block. The first is the anchor. `progress` is called
-/// after each of [`Options::groups`].
+/// Measures all peers in one cell; only one at a time runs a block. The first is the anchor. `progress` is
+/// called after each of [`Options::groups`].
 pub fn laps(
     bench: &str,
     mut contenders: Vec<Contender>,
@@ -50,8 +50,8 @@ pub fn laps(
     contenders.into_iter().zip(results).map(enter).collect()
 }
 
-/// Why the rows of a cell, raw's first and the control's second, must not be quoted. A raw round trip is
-/// known to take so many user instructions.
+/// Returns why the rows of a cell must not be quoted. Raw's row is the first, and the control's the second.
+/// The user instructions of a raw round trip are known.
 pub fn faults(cell: &Cell, rows: &[Row], known: f64) -> Vec<String> {
     let mut faults = Vec::new();
     let far = |ratio: &f64| (ratio - 1.0).abs() > CONTROL_TOLERANCE;
@@ -65,20 +65,20 @@ pub fn faults(cell: &Cell, rows: &[Row], known: f64) -> Vec<String> {
     faults
 }
 
-/// What the blocks of one peer in one cell have given.
+/// The results of the blocks of one peer in one cell.
 #[derive(Default)]
 struct Results {
     tally: Tally,
     ratios: Vec<f64>,
 }
 
-/// A row with what `pair` does for a call.
+/// Returns a row with the counts of `pair` per call.
 fn count(bench: &str, pair: &mut Pair, cell: &Cell, quick: bool) -> Result<Row> {
     let (warm, load) = (Load::Laps { calls: 200 }, Load::Laps { calls: if quick { 2_000 } else { 10_000 } });
     let mut row = Row { outstanding: Some(1), ..pair.row(bench, cell) };
     let calls = load.calls() * pair.calls_per_lap();
     let events = pair.count(What::Events, warm, load)?;
-    // What spins counts its own waiting: its instructions and system calls say nothing.
+    // A spinning process counts its own waiting, so its instructions and system calls say nothing.
     if cell.setup.mode == Mode::Spin {
         row.set_counts(Counts { syscalls: None, ..events }, calls);
         return Ok(row);

@@ -1,4 +1,4 @@
-//! One call outstanding: farcall and its peers beside raw sockets.
+//! One outstanding call: farcall and its peers compared with raw sockets.
 use anyhow::Result;
 use farcall_bench_method::{Carry, Cell, Mode, Options, Row, Setup, chart};
 
@@ -7,8 +7,8 @@ use crate::laps::{self, faults, laps};
 use crate::peers::{self, CONTROL, FARCALL, RAW};
 use crate::profile;
 
-/// User instructions that a raw blocking round trip is known to take, both sides, with one reading of the
-/// clock.
+/// The user instructions that a raw blocking round trip is known to take on both sides, including one reading
+/// of the clock.
 pub const RAW_INSTRUCTIONS: u32 = 413;
 
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ pub struct Latency {
     profile: bool,
 }
 
-/// Measures all cells that the options ask for, and shows them.
+/// Measures all cells that the options select, and shows them.
 pub fn run(latency: &Latency) -> Result<()> {
     if latency.profile {
         return profile::run(&latency.options);

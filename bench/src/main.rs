@@ -1,4 +1,4 @@
-//! Farcall beside raw sockets and its peers.
+//! Compares farcall with raw sockets and with its peers.
 mod bulk;
 mod field;
 mod hostile;

@@ -1,5 +1,5 @@
-//! Memory without calls: accesses to segments, and a file service, as Thekkath, Levy & Lazowska 1994 measured
-//! theirs.
+//! Memory without calls: accesses to segments, and a file service, with the measurements of Thekkath, Levy &
+//! Lazowska 1994.
 mod accesses;
 mod names;
 mod others;
@@ -34,7 +34,7 @@ enum Carrier {
 }
 
 impl Carrier {
-    /// As it stands in rows.
+    /// Returns the carrier's name in rows.
     fn name(self) -> &'static str {
         match self {
             Carrier::Udp => "udp",
@@ -42,7 +42,7 @@ impl Carrier {
         }
     }
 
-    /// What ends the names of its peers.
+    /// Returns the ending of the names of the carrier's peers.
     fn suffix(self) -> &'static str {
         match self {
             Carrier::Udp => "",
@@ -65,7 +65,7 @@ enum Part {
     Mix,
 }
 
-/// Measures what the options ask for, and shows it.
+/// Measures what the options select, and shows it.
 pub fn run(memory: &Memory) -> Result<()> {
     match memory.part {
         Part::Accesses => accesses::run(memory),
@@ -76,7 +76,7 @@ pub fn run(memory: &Memory) -> Result<()> {
     }
 }
 
-/// Whether a peer takes part: all do unless some are named; the anchors always do.
+/// Returns whether a peer takes part: all peers do unless some are named, and the anchors always do.
 fn is_wanted(name: &str, options: &Options) -> bool {
     let ours = name.starts_with("memory-") || name.starts_with("mapped-");
     options.peers.as_ref().is_none_or(|peers| !ours || peers.iter().any(|peer| peer == name))

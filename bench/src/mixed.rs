@@ -1,5 +1,5 @@
-//! Short calls among slow ones: an open loop, and what 1 % of calls that sleep do to the others' latency, or
-//! one that is stuck.
+//! Short calls among slow ones: an open loop, and the effect of 1 % of calls that sleep, or of one call that
+//! is stuck, on the latency of the others.
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -12,13 +12,13 @@ use crate::field::{Contender, Field};
 use crate::peers::{self, FARCALL, RAW};
 use crate::rates::capacity;
 
-/// Calls outstanding where the capacity is measured.
+/// The number of outstanding calls with which the capacity is measured.
 const OUTSTANDING: usize = 256;
-/// The shortest block of which the 99th percentile says something.
+/// The shortest block whose 99th percentile is meaningful.
 const FEWEST: usize = 1_000;
-/// Activities beside one that is stuck.
+/// The number of activities next to one that is stuck.
 const ACTIVITIES: usize = 1_000;
-/// What is measured of the time in which a call is stuck.
+/// How long calls are measured while one call is stuck.
 const BESIDE_STUCK: Duration = Duration::from_secs(4);
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub struct Mixed {
     stuck: bool,
 }
 
-/// A row, its curve in the picture, and what that is called.
+/// A row, and its curve in the picture with its name.
 struct Measured {
     row: Row,
     name: String,
@@ -72,7 +72,7 @@ pub fn run(mixed: &Mixed) -> Result<()> {
     options.svg.as_ref().map_or(Ok(()), |path| chart::tails(path, title, &tails, &conditions))
 }
 
-/// Groups of four blocks, or of four times of seconds.
+/// Measures groups of four blocks, or of four periods of some seconds.
 fn groups(mixed: &Mixed) -> usize {
     match (mixed.stuck, mixed.options.quick) {
         (false, _) => mixed.options.groups(),
@@ -100,13 +100,13 @@ fn method(mixed: &Mixed) -> String {
     )
 }
 
-/// The length of a block: a tenth of the calls that sleep are under way at any time.
+/// Returns the length of a block, such that a tenth of the sleeping calls are under way at any time.
 fn block(options: &Options) -> Duration {
     5 * options.length()
 }
 
-/// Two rows of a peer, without slow calls and with them. One row of raw sockets, which do not sleep: both
-/// kinds of blocks are the same there, and the ratio shows what the method makes of nothing.
+/// Returns two rows of a peer, without slow calls and with them. Raw sockets have one row: they do not sleep,
+/// so both kinds of blocks are the same, and the ratio shows the error of the method.
 fn measure(contender: &mut Contender, mixed: &Mixed, progress: &ProgressBar) -> Result<Vec<Measured>> {
     let options = &mixed.options;
     let capacity = capacity(contender, Load::Polled { outstanding: OUTSTANDING, calls: 0 }, options)?;
@@ -145,15 +145,15 @@ fn measure(contender: &mut Contender, mixed: &Mixed, progress: &ProgressBar) -> 
     Ok(measured)
 }
 
-/// The 99th percentile of one block.
+/// Returns the 99th percentile of one block.
 fn p99(contender: &mut Contender, warm: Load, load: Load, into: &mut Latencies) -> Result<f64> {
     let mut block = contender.block(|pair| pair.latencies(warm, load))?;
     into.add(&block);
     Ok(quantile(&mut block, 0.99))
 }
 
-/// The 99th percentiles of the blocks of some seconds, during which one call is stuck or none is. Before each
-/// of them all activities call.
+/// Returns the 99th percentiles of blocks of some seconds, in which one call is stuck or none is. Before each
+/// block all activities call once.
 fn beside_stuck(pair: &mut Pair, load: Load, stuck: bool, into: &mut Latencies) -> Result<Vec<f64>> {
     let warm = Load::Polled { outstanding: ACTIVITIES, calls: 10 * ACTIVITIES };
     let mut p99s = Vec::new();

@@ -1,5 +1,5 @@
-//! Groups: one call of every member at once (m) beside one call after the other (r), as Satyanarayanan &
-//! Siegel 1990.
+//! Groups: one call of all members at once (m), compared with calls of one member after the other (r), as in
+//! Satyanarayanan & Siegel 1990.
 mod cast;
 mod costs;
 mod farcall;
@@ -47,7 +47,7 @@ pub struct Multi {
     faults: bool,
 }
 
-/// Measures what the options ask for, and shows it.
+/// Measures what the options select, and shows it.
 pub fn run(multi: &Multi) -> Result<()> {
     if multi.costs {
         return costs::run(multi);
@@ -75,7 +75,7 @@ pub fn run(multi: &Multi) -> Result<()> {
     show::show(multi, field, rows, &void)
 }
 
-/// Of the peers only tonic has a part of its own here.
+/// Among the peers, only tonic has a program for groups.
 fn with_tonic(options: &Options) -> Options {
     let peers = options.peers.clone().unwrap_or_else(|| vec!["tonic".into()]);
     Options { peers: Some(peers), ..options.clone() }
@@ -83,7 +83,7 @@ fn with_tonic(options: &Options) -> Options {
 
 type Named = (String, Cast);
 
-/// The processes of all peers that can take part.
+/// Starts the processes of all peers that can take part.
 fn casts(field: &mut Field, shape: (usize, usize), pin: Pin) -> Result<Vec<Named>> {
     let mut casts = Vec::new();
     for (name, program) in field.programs() {
@@ -99,20 +99,19 @@ fn casts(field: &mut Field, shape: (usize, usize), pin: Pin) -> Result<Vec<Named
     Ok(casts)
 }
 
-/// The null call of all members at once, by each program of the field: blocks of the first and of another in
-/// turn.
+/// Measures the null call of all members at once by two programs: their blocks alternate.
 pub fn beside(field: &mut Field, members: usize, pin: Pin, options: &Options) -> Result<Vec<Row>> {
     let mut casts = casts(field, (members, 1), pin)?;
     null::cell(members, options, field, &mut casts, pin)
 }
 
-/// This program's own.
+/// Returns this program's own path.
 fn ours(shape: (usize, usize), pin: Pin) -> Result<Cast> {
     let program: PathBuf = std::env::current_exe()?;
     Cast::start(&program, FARCALL, shape, pin)
 }
 
-/// An order that is timed.
+/// Returns an order that is timed.
 fn order(way: Way, kind: Kind, members: usize, trials: usize) -> Order {
     Order { way, kind, members: (0, members), warm: 0, trials, counted: None }
 }
@@ -129,7 +128,7 @@ fn row(peer: &str, members: usize, pin: Pin) -> Row {
     }
 }
 
-/// Of this program: one side of a peer.
+/// Runs one side of a peer in this program.
 pub fn side(side: &Side) -> ExitCode {
     type Serve = fn(&[u64]) -> Result<Box<dyn Server>>;
     type Connect = fn(&[String]) -> Result<Box<dyn Calls>>;

@@ -1,4 +1,4 @@
-//! A network of a bench's own: the same run again, where all ports and addresses are free.
+//! Runs a bench again in a network namespace of its own, in which all ports and addresses are free.
 use anyhow::Result;
 #[cfg(unix)]
 use {
@@ -6,8 +6,8 @@ use {
     std::{path::Path, process::Command},
 };
 
-/// Runs this again in a network, and with mounts, of its own, with `--inside`. `prepare` is what a shell does
-/// there first. Returns only if it cannot.
+/// Runs this program again with `--inside`, with its own network and mounts. `prepare` is a shell command
+/// that runs there first. Returns only if this fails.
 #[cfg(unix)]
 pub fn enter(prepare: &str) -> anyhow::Error {
     use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! NFS: READs by libnfs from our server (`examples/nfs`), beside those from nfs-ganesha.
+//! NFS: READs by libnfs from our server (`examples/nfs`), compared with those from nfs-ganesha.
 use anyhow::Result;
 use farcall_bench_method::interleave::abba;
 use farcall_bench_method::stats::estimate;
@@ -9,7 +9,7 @@ use crate::network;
 
 /// The anchor.
 const GANESHA: &str = "nfs-ganesha";
-/// The network where ganesha's ports are free, with a /run where it finds the port mapper.
+/// Makes the network in which ganesha's ports are free, with a /run in which it finds the port mapper.
 const NETWORK: &str = "ip link set lo up && mount -t tmpfs none /run";
 /// `examples/nfs`.
 const OURS: &str = "farcall-nfs";
@@ -29,11 +29,11 @@ pub struct Nfs {
     inside: bool,
 }
 
-/// Measures all cells that the options ask for, and shows them.
+/// Measures all cells that the options select, and shows them.
 pub fn run(nfs: &Nfs) -> Result<()> {
     let options = &nfs.options;
     let pin = options.pinned()[0];
-    // Built before there is no network.
+    // The programs are built first, because the new network has no access to registries.
     let mut field = Field::new(
         &[GANESHA, OURS].map(str::to_owned),
         nfs.bytes.len() * nfs.outstanding.len() * options.groups(),
@@ -61,16 +61,16 @@ pub fn run(nfs: &Nfs) -> Result<()> {
     }
 }
 
-/// What the blocks of one server have given.
+/// The results of the blocks of one server.
 #[derive(Default)]
 struct Results {
     tally: Tally,
-    /// The mean time for a READ in each block, in microseconds.
+    /// The mean time of a READ in each block, in microseconds.
     times: Vec<f64>,
     ratios: Vec<f64>,
 }
 
-/// Measures both servers in one cell, or the one that there is.
+/// Measures both servers in one cell, or the one that is available.
 fn measure(mut contenders: Vec<Contender>, field: &mut Field, options: &Options) -> Result<Vec<Row>> {
     let mut results: Vec<Results> = contenders.iter().map(|_| Results::default()).collect();
     for group in 0..options.groups() {
@@ -92,7 +92,7 @@ fn measure(mut contenders: Vec<Contender>, field: &mut Field, options: &Options)
 }
 
 impl Results {
-    /// Runs a block, and returns the time for a READ.
+    /// Runs a block, and returns the time of a READ.
     fn block(&mut self, contender: &mut Contender, options: &Options) -> Result<f64> {
         let (outstanding, block) = (contender.cell.setup.outstanding, options.block());
         let nanoseconds = contender.block(|pair| {
@@ -112,7 +112,7 @@ impl Results {
         row.outstanding = Some(cell.setup.outstanding);
         if cell.setup.outstanding == 1 {
             self.tally.enter(&mut row);
-            // Ganesha is a process of its own: its time is not known.
+            // Ganesha is a process of its own, whose processor time is not measured.
             row.server_cpu_us = None;
         }
         if let Some(time) = estimate(self.times) {

@@ -1,4 +1,5 @@
-//! This build of farcall beside an older build of this program: what a change of the code does to a call.
+//! Compares this build of farcall with an older build of this program: the effect of a change of the code on
+//! calls.
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -12,14 +13,14 @@ use crate::multi;
 use crate::peers::FARCALL;
 use crate::rates::rates;
 
-/// The largest time ratio that passes: the upper end of its interval.
+/// The largest permitted ratio of times, for the upper end of its interval.
 const MAX_RATIO: f64 = 1.02;
-/// Where the interval is wider than this, instructions decide.
+/// The widest interval with which times decide. With a wider one, instructions decide.
 const MAX_WIDTH: f64 = 0.04;
-/// The largest ratio of user instructions that passes there.
+/// The largest permitted ratio of user instructions in that case.
 const MAX_INSTRUCTIONS: f64 = 1.03;
 
-/// How many servers the group has that is called at once.
+/// The number of servers of the called group.
 const MEMBERS: usize = 100;
 
 #[derive(Debug, clap::Args)]
@@ -47,13 +48,13 @@ struct Use {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// One call after the other.
+    /// Calls, one after the other.
     Laps,
-    /// So many outstanding.
+    /// That many outstanding calls.
     Window(usize),
-    /// One result of that size after the other.
+    /// Results of that size, one after the other.
     Result,
-    /// One call of all members of a group.
+    /// Calls of all members of a group.
     Group,
 }
 
@@ -72,7 +73,7 @@ const USES: &[Use] = &[
     Use { name: "onc tcp null call", peer: "farcall-onc-tcp", bytes: 0, kind: Kind::Laps },
 ];
 
-/// Measures each use by both builds, in turn, and says which of them became dearer than it may.
+/// Measures each use by both builds, alternately, and reports which uses became slower than permitted.
 pub fn run(older: &Older) -> Result<()> {
     let options = &older.options;
     let wanted =
@@ -100,7 +101,7 @@ pub fn run(older: &Older) -> Result<()> {
 }
 
 impl Use {
-    /// The rows of the old build and of the new one.
+    /// Returns the rows of the old build and of the new one.
     fn measure(&self, field: &mut Field, options: &Options) -> Result<Vec<Row>> {
         field.rename(self.peer);
         let pin = options.pinned()[0];
@@ -117,7 +118,7 @@ impl Use {
         Ok(rows)
     }
 
-    /// The same rows with user instructions by callgrind alone, none for a group.
+    /// Returns the same rows with user instructions by callgrind only. Groups have none.
     fn count(&self, field: &mut Field, options: &Options) -> Result<Vec<Row>> {
         let (carry, load) = match self.kind {
             Kind::Laps => (Carry::Both, Load::Laps { calls: 6_400 }),
@@ -171,7 +172,7 @@ impl Use {
         Ok(rows.collect())
     }
 
-    /// What became dearer than it may, if anything did.
+    /// Returns what became slower than permitted, if anything did.
     fn judge(&self, rows: &[Row]) -> Option<String> {
         let [old, new] = rows else { return None };
         let instructions = new.user_instructions.zip(old.user_instructions).map(|(new, old)| new / old);

@@ -1,7 +1,7 @@
-//! Where a call's instructions go: each part measured by itself, the rest by subtraction.
+//! The instructions of a call by parts: each part is measured alone, and the rest by subtraction.
 //!
-//! The papers' tables (Larus 1983, tables 5 to 8; Elliott & Nutt 1989, tables 4 and 5) in instructions
-//! instead of time: those can be counted apart, and add up.
+//! This is the papers' tables (Larus 1983, tables 5 to 8; Elliott & Nutt 1989, tables 4 and 5) in
+//! instructions instead of time. Instructions can be counted separately, and add up.
 use std::hint::black_box;
 use std::net::{SocketAddr, UdpSocket};
 
@@ -100,7 +100,7 @@ fn parts(raw: Part, call: Part) -> Result<Vec<(&'static str, Part)>> {
     Ok(parts)
 }
 
-/// What a turn of `turn` takes in this thread.
+/// Returns the instructions of one `turn` in this thread.
 pub fn count(mut turn: impl FnMut()) -> Result<Part> {
     const TURNS: usize = 20_000;
     (0..1_000).for_each(|_| turn());
@@ -110,7 +110,7 @@ pub fn count(mut turn: impl FnMut()) -> Result<Part> {
     Part::new(counters.stop(), TURNS)
 }
 
-/// Two datagrams to a socket that has them at once: no thread sleeps, none is woken.
+/// Sends two datagrams to a socket that receives them at once: no thread sleeps, and none is woken.
 fn path() -> Result<Part> {
     let [a, b] = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
     let to = b.local_addr()?;
@@ -150,7 +150,7 @@ fn decode() -> Result<Part> {
     })
 }
 
-/// A server-stub and the procedure, less the decoding and the encoding in it.
+/// Returns the cost of a server-stub and the procedure, without the decoding and encoding in it.
 fn dispatch() -> Result<Part> {
     let mut arguments = Vec::new();
     [7u8; BYTES][..].encode(&mut Encoder::new(&mut arguments))?;
@@ -166,7 +166,7 @@ fn dispatch() -> Result<Part> {
     Ok(whole.less(half(encode()?)).less(half(decode()?)))
 }
 
-/// Both ends of the protocol in one thread, as on one machine.
+/// Runs both ends of the protocol in one thread, as on one machine.
 fn protocol() -> Result<Part> {
     let from: SocketAddr = "127.0.0.1:9".parse()?;
     let config = ClientConfig { loopback: true, ..ClientConfig::default() };

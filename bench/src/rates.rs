@@ -1,4 +1,4 @@
-//! How many calls a second, peer by peer: blocks of farcall's and of a peer's, interleaved.
+//! Calls per second, peer by peer: blocks of farcall and of a peer, interleaved.
 use anyhow::Result;
 use farcall_bench_method::counters::What;
 use farcall_bench_method::interleave::abba;
@@ -7,14 +7,14 @@ use farcall_bench_method::{Cell, Load, Mode, Options, Row};
 
 use crate::field::{Contender, Field, begin_group};
 
-/// The payloads of the first calls, which show how many make a block.
+/// The number of the first calls, which show how many calls make a block.
 const PILOT: usize = 4 << 20;
 
 /// A peer's row, without a ratio yet.
 pub struct Measured {
     pub row: Row,
-    /// Its time for a call ÷ that of the first peer in the block beside it; empty for the first, where it is
-    /// 1.
+    /// Its time per call divided by that of the first peer in the neighbouring block. Empty for the first
+    /// peer, for which it is 1.
     pub ratios: Vec<f64>,
 }
 
@@ -23,8 +23,8 @@ impl Measured {
         estimate(self.ratios.clone()).map_or(1.0, |ratio| ratio.median)
     }
 
-    /// Calls per second ÷ those of another, pair of blocks by pair of blocks: both stand beside a block of
-    /// the first peer's in the same group.
+    /// Returns the ratios of calls per second to those of another peer, by pairs of blocks. Both blocks of a
+    /// pair are next to a block of the first peer in the same group.
     pub fn beside(&self, other: &[f64]) -> Vec<f64> {
         other.iter().enumerate().map(|(n, other)| other / self.ratios.get(n).unwrap_or(&1.0)).collect()
     }
@@ -36,8 +36,8 @@ pub fn method(options: &Options) -> String {
     format!("the median of {ratios} pairs of blocks of about {length} ms")
 }
 
-/// Measures all peers in one cell under `load`, whose number of calls is chosen for each of them so
-/// that a block is long enough.
+/// Measures all peers in one cell under `load`. The number of calls is chosen for each peer such that a block
+/// is long enough.
 pub fn rates(
     bench: &str,
     field: &mut Field,
@@ -82,20 +82,20 @@ pub fn rates(
     Ok(measured)
 }
 
-/// How many calls per second one peer makes under `load` while no other runs.
+/// Returns the calls per second of one peer under `load` while no other peer runs.
 pub fn capacity(contender: &mut Contender, load: Load, options: &Options) -> Result<f64> {
     let load = sized(contender, load, options)?;
     let rates = (0..5).map(|_| Ok(contender.pair()?.rate(load, load)?.0));
     Ok(estimate(rates.collect::<Result<_>>()?).map_or(0.0, |rate| rate.median))
 }
 
-/// `load` with as many calls as take about the length of a block.
+/// Returns `load` with as many calls as take about the length of a block.
 fn sized(contender: &mut Contender, load: Load, options: &Options) -> Result<Load> {
     let mut calls = (PILOT / contender.cell.setup.bytes.max(1)).clamp(1, 64);
     loop {
         let (rate, _) = contender.pair()?.rate(load.of(1), load.of(calls))?;
         let enough = (rate * options.length().as_secs_f64()) as usize;
-        // A short block says little about a long one: its start counts for much.
+        // A short block predicts a long one badly, because its start has a large share.
         if enough <= 4 * calls {
             return Ok(load.of(enough.max(1)));
         }
@@ -103,14 +103,14 @@ fn sized(contender: &mut Contender, load: Load, options: &Options) -> Result<Loa
     }
 }
 
-/// What the blocks of one peer have given.
+/// The results of the blocks of one peer.
 struct Results {
     load: Load,
     per_second: Vec<f64>,
     server_time: Vec<f64>,
-    /// Its time for a call ÷ farcall's in the block beside it; empty for farcall.
+    /// Its time per call divided by farcall's in the neighbouring block; empty for farcall.
     ratios: Vec<f64>,
-    /// Why it runs no more.
+    /// Why the peer no longer runs.
     failed: Option<anyhow::Error>,
 }
 
@@ -119,7 +119,7 @@ impl Results {
         Results { load, per_second: Vec::new(), server_time: Vec::new(), ratios: Vec::new(), failed: None }
     }
 
-    /// Runs a block and returns the time for a call.
+    /// Runs a block, and returns the time per call.
     fn time(&mut self, contender: &mut Contender) -> Result<f64> {
         let warm = self.load.of(self.load.calls().div_ceil(10));
         let (rate, server_time) = contender.block(|pair| pair.rate(warm, self.load))?;
@@ -129,7 +129,7 @@ impl Results {
     }
 }
 
-/// The row of a peer that did not fail.
+/// Returns the row of a peer that did not fail.
 fn enter(bench: &str, contender: &mut Contender, results: Results) -> Result<Measured> {
     if let Some(why) = results.failed {
         return Err(why);
@@ -144,7 +144,7 @@ fn enter(bench: &str, contender: &mut Contender, results: Results) -> Result<Mea
         }
         Load::Laps { .. } | Load::Short { .. } | Load::Burn { .. } | Load::Open { .. } => {}
     }
-    // What spins counts its own waiting.
+    // A spinning process counts its own waiting.
     if cell.setup.mode == Mode::Block {
         let warm = results.load.of(results.load.calls().div_ceil(10));
         for what in [What::Events, What::Instructions] {

@@ -1,4 +1,4 @@
-//! Many calls outstanding: how many a second, beside the best of the peers.
+//! Many outstanding calls: calls per second, compared with the best peer.
 use anyhow::Result;
 use farcall_bench_method::stats::estimate;
 use farcall_bench_method::{Carry, Cell, Load, Mode, Options, Row, Setup, chart};
@@ -28,7 +28,7 @@ pub struct Throughput {
     beside: usize,
 }
 
-/// Measures all cells that the options ask for, and shows them.
+/// Measures all cells that the options select, and shows them.
 pub fn run(throughput: &Throughput) -> Result<()> {
     if throughput.beside > 0 {
         return run_beside(throughput);
@@ -66,7 +66,7 @@ pub fn run(throughput: &Throughput) -> Result<()> {
     }
 }
 
-/// Measures a client beside another one with many calls outstanding, and shows what it gets.
+/// Measures a client next to another one with many outstanding calls, and shows its share.
 fn run_beside(throughput: &Throughput) -> Result<()> {
     let Throughput { options, bytes, outstanding, beside: many, .. } = throughput;
     let pin = options.pinned()[0];
@@ -93,11 +93,12 @@ fn run_beside(throughput: &Throughput) -> Result<()> {
     field.show(rows, method, &[], options).map(drop)
 }
 
-/// Three rows: the client alone; while a process that calls nobody burns the second client's part of their
-/// core; and beside the second client. The ratios are of calls per second in neighbouring blocks: burning to
-/// alone, which is what sharing a core takes, and beside to burning, which is what sharing the server takes.
+/// Returns three rows: the client alone; the client while a busy process takes the second client's part of
+/// their core; and the client next to the second client. The ratios are of calls per second in neighbouring
+/// blocks: busy to alone, which is the cost of sharing a core, and second client to busy, which is the cost
+/// of sharing the server.
 fn beside(contender: &mut Contender, few: usize, many: usize, options: &Options) -> Result<[Row; 3]> {
-    /// What goes on meanwhile is meant to last so much longer than a block.
+    /// The load meanwhile is meant to last this much longer than a block.
     const LONGER: u32 = 8;
     let [few, many] = [few, many].map(|outstanding| Load::Window { outstanding, calls: 0 });
     let calls = |rate: f64| (rate * options.length().as_secs_f64()) as usize;
@@ -143,7 +144,7 @@ fn loads(throughput: &Throughput) -> Vec<Load> {
     windows.chain(threads.map(|&threads| Load::Threads { threads, calls: 0 })).collect()
 }
 
-/// The fastest peer beside farcall; raw sockets are none, unless there is no other.
+/// Returns the fastest peer besides farcall. Raw sockets count only if there is no other.
 fn best(measured: &[Measured]) -> Option<&Measured> {
     let fastest = |raw| {
         let others = measured.iter().filter(|one| !peers::is_ours(&one.row.peer));

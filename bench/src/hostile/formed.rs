@@ -10,17 +10,17 @@ use farcall_proto::{ClientConfig, MAX_DATAGRAM, Time};
 use super::harm::Dice;
 use super::target::{NAME, NULL, TAKE};
 
-/// Bytes of a datagram with one call, besides its arguments, and of the length that stands before the data.
+/// The bytes of a datagram with one call besides its arguments, and the bytes of the length before the data.
 const AROUND: usize = 60;
 const LENGTH: usize = 4;
 
 /// Arguments that make a client try larger datagrams.
 const LARGE: usize = 300_000;
 
-/// More calls than this never wait.
+/// The most calls that wait at the same time.
 const MOST: usize = 1_024;
 
-/// To bind takes no longer.
+/// The longest time to bind.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct Formed {
@@ -32,7 +32,7 @@ pub struct Formed {
 }
 
 impl Formed {
-    /// A client that is bound, and whose datagrams may have any length.
+    /// Returns a bound client whose datagrams may have any length.
     pub fn new(socket: UdpSocket, server: SocketAddr, dice: &mut Dice) -> Result<Formed> {
         let config = ClientConfig { loopback: server.ip().is_loopback(), ..ClientConfig::default() };
         let core = Conversation::new(config, dice.next() | 1);
@@ -46,7 +46,7 @@ impl Formed {
         Ok(formed)
     }
 
-    /// Makes a call of a datagram of so many bytes, if not too many calls wait.
+    /// Makes a call with a datagram of that many bytes, unless too many calls wait.
     pub fn call(&mut self, bytes: usize) {
         if self.core.stats().outstanding > MOST {
             return;
@@ -59,12 +59,12 @@ impl Formed {
         }
         let procedure = if data > 0 { TAKE } else { NULL };
         let call = Call { export: self.export, procedure, deadline: None, trace: None, token: 1 };
-        // Refused only if too many are outstanding.
+        // The call is refused only if too many are outstanding.
         let _ = self.core.start(now, &call, &mut arguments);
         self.transmit();
     }
 
-    /// Takes in what has come, and says how many calls did not return a result.
+    /// Receives replies, and returns how many calls did not return a result.
     pub fn receive(&mut self) -> u64 {
         let mut lost = 0;
         while let Ok((len, from)) = self.socket.recv_from(&mut self.buffer) {
@@ -82,7 +82,7 @@ impl Formed {
         lost
     }
 
-    /// Datagrams that it has sent, and their bytes.
+    /// Returns the number of datagrams that the client has sent, and their bytes.
     pub fn sent(&self) -> (u64, u64) {
         let stats = self.core.stats();
         (stats.sent, stats.bytes_sent)
@@ -90,7 +90,7 @@ impl Formed {
 
     fn transmit(&mut self) {
         while let Some(len) = self.core.transmit(now(), &mut self.buffer) {
-            // What the system refuses is lost, like any datagram.
+            // A datagram that the system refuses is lost, like any datagram.
             let _ = self.socket.send_to(&self.buffer[..len], self.server);
         }
     }
@@ -108,7 +108,7 @@ impl Formed {
     }
 }
 
-/// Notes what was bound; one if a call did not return a result.
+/// Notes a failure; `none` of the calls returned a result then.
 fn note(event: Event<'_>, export: &mut u64) -> u64 {
     match event {
         Event::Bound { answer: Ok(bound), .. } => {
@@ -120,7 +120,7 @@ fn note(event: Event<'_>, export: &mut u64) -> u64 {
     }
 }
 
-/// The time of this process.
+/// Returns the time since this process began.
 pub fn now() -> Time {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     let began = *BEGAN.get_or_init(Instant::now);

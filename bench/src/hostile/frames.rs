@@ -12,7 +12,7 @@ pub const ACK: u8 = 0x80;
 
 const TAG: usize = 8;
 
-/// Frames of a datagram that is being written have no more bytes.
+/// The most bytes of the frames of a datagram that is being written.
 pub const MOST: usize = 60_000;
 
 /// A datagram.
@@ -22,7 +22,7 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// Without frames yet, in the local or in the open scheme.
+    /// Returns a datagram without frames, in the local or in the open scheme.
     pub fn new(conversation: u64, number: u64, local: bool) -> Datagram {
         let mut bytes = vec![1, u8::from(local), 0, 0];
         bytes.extend(conversation.to_be_bytes());
@@ -30,14 +30,14 @@ impl Datagram {
         Datagram { bytes, local }
     }
 
-    /// A frame.
+    /// Adds a frame.
     pub fn frame(&mut self, kind: u8, flags: u8, body: &[u8]) {
         self.bytes.extend([kind, flags]);
         self.bytes.extend((body.len() as u16).to_be_bytes());
         self.bytes.extend(body);
     }
 
-    /// A frame that begins with a call's position.
+    /// Adds a frame that begins with a call's position.
     pub fn about(&mut self, kind: u8, flags: u8, (activity, sequence): (u32, u64), rest: &[u8]) {
         let mut body = activity.to_be_bytes().to_vec();
         body.extend([0; 4]);
@@ -46,7 +46,7 @@ impl Datagram {
         self.frame(kind, flags, &body);
     }
 
-    /// A call in one datagram.
+    /// Adds a call in one datagram.
     pub fn call(&mut self, position: (u32, u64), export: u64, procedure: u32, arguments: &[u8]) {
         let mut rest = export.to_be_bytes().to_vec();
         rest.extend(procedure.to_be_bytes());
@@ -54,7 +54,7 @@ impl Datagram {
         self.about(CALL, 0, position, &rest);
     }
 
-    /// A fragment of a call's arguments: so many bytes from there, of so many.
+    /// Adds a fragment of a call's arguments: `len` bytes from an offset, of a total.
     pub fn fragment(
         &mut self,
         position: (u32, u64),
@@ -72,7 +72,7 @@ impl Datagram {
         self.bytes.len() + more <= MOST
     }
 
-    /// The whole, with its tag.
+    /// Returns the whole datagram, with its tag.
     pub fn finish(mut self) -> Vec<u8> {
         let tag = if self.local { (self.bytes.len() + TAG) as u64 } else { xxh3_64(&self.bytes) };
         self.bytes.extend(tag.to_be_bytes());

@@ -1,5 +1,5 @@
-//! Hostile clients. The server knows them, and they take up its time and its memory by all that the protocol
-//! lets them send.
+//! Hostile clients. The server has accepted them, and they consume its time and memory by everything that the
+//! protocol allows them to send.
 use std::net::{SocketAddr, UdpSocket};
 
 use farcall_proto::client::{Call, Conversation, Event, Outcome};
@@ -9,53 +9,54 @@ use super::formed::now;
 use super::frames::{ACK, BIND, CANCEL, Datagram, MTU_PROBE, POST, PROBE, SELECT};
 use super::target::{GIVE, NAME, PARK, SEGMENT, SEGMENT_BYTES, STALL, TAKE};
 
-/// What hostile clients do. Each datagram is of one kind, drawn with equal chances.
+/// The kinds of hostile datagrams, drawn with equal probability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
-    /// Fragments of calls on the activities with the highest numbers.
+    /// Fragments of calls of the activities with the highest numbers.
     Highest,
-    /// First fragments far from the beginning.
+    /// First fragments far from the beginning of the arguments.
     Ahead,
-    /// Arguments of which every other piece is missing, or the last.
+    /// Arguments of which every second piece, or the last piece, is missing.
     Gaps,
     /// Thousands of PROBEs.
     Probes,
-    /// CANCELs of anything.
+    /// CANCELs of random calls.
     Cancels,
     /// Calls whose long results are never fetched.
     Unfetched,
-    /// Calls with results of 1,000 bytes, each repeated as often as fits the datagram.
+    /// Calls with results of 1,000 bytes, each repeated as often as it fits into the datagram.
     Again,
     /// BINDs whose answers are not used.
     Binds,
-    /// Reads of a MiB each, many at once.
+    /// Reads of 1 MiB each, many at the same time.
     Reads,
-    /// Writes, many at once.
+    /// Writes, many at the same time.
     Writes,
-    /// Posted writes, in order and not.
+    /// Posted writes, in order and out of order.
     Posts,
     /// Calls that wait, in a procedure that is marked `#[blocking]`.
     Parked,
     /// Calls that wait, in a procedure that is not marked `#[blocking]`.
     Stalled,
-    /// Absurd ACKs and SELECTs, other sizes, nonsense.
+    /// Invalid ACKs and SELECTs, other sizes, random bytes.
     Words,
-    /// The client abandons its conversation, with all that the server keeps for it, and begins another: one
-    /// in eight draws, since that takes several datagrams. The others are `words`.
+    /// The client abandons its conversation, with everything that the server keeps for it, and begins
+    /// another. Only one draw in eight does so, because it takes several datagrams. The other draws are
+    /// `words`.
     Anew,
-    /// A connection for shared memory that says nothing, instead of a datagram.
+    /// A connection for shared memory on which nothing is sent, instead of a datagram.
     Silent,
 }
 
 const HIGHEST: u32 = 16_383;
-/// Numbers of segments' accesses (docs/memory-protocol.md).
+/// The procedure numbers of accesses to segments (docs/memory-protocol.md).
 const READ: u32 = 0xffff_8000;
 const FACTS: u32 = 0xffff_8001;
 const WRITE: u32 = 0xffff_4000;
 const OPEN: u32 = 0xffff_4002;
 
-/// For the kind [`Kind::Gaps`]: the length that unfinished arguments are said to have, the bytes of each
-/// piece, and how many pieces of a call are sent.
+/// For the kind [`Kind::Gaps`]: the length that unfinished arguments claim to have, the bytes of each piece,
+/// and how many pieces of a call are sent.
 const TOTAL: u32 = 8 << 20;
 const PIECE: u32 = 1_000;
 const PIECES: u32 = 250;
@@ -70,7 +71,7 @@ pub struct Talk {
 }
 
 enum State {
-    /// It becomes known to the server.
+    /// Connects, so that the server learns of the client.
     Meeting(Box<Meeting>),
     Known(Box<Known>),
 }
@@ -86,7 +87,7 @@ struct Meeting {
     failed: bool,
 }
 
-/// What is needed to write datagrams by hand.
+/// The state that is needed to write datagrams by hand.
 struct Known {
     id: u64,
     export: u64,
@@ -96,7 +97,7 @@ struct Known {
     number: u64,
     sequence: u64,
     posted: u64,
-    /// The call whose arguments do not end: its activity and number, the next piece.
+    /// The call whose arguments do not end: its activity, its number and the next piece.
     gaps: (u32, u64, u32),
 }
 
@@ -107,7 +108,7 @@ impl Talk {
         Talk { socket, server, local, state, buffer: vec![0; MAX_DATAGRAM] }
     }
 
-    /// Takes in what has come, and continues the meeting if it is not over. Returns whether another meeting
+    /// Receives datagrams, and continues the handshake if it is not over. Returns whether another handshake
     /// begins, because the server has forgotten the conversation.
     pub fn receive(&mut self, sizes: &mut Vec<u32>, dice: &mut Dice) -> bool {
         let mut forgotten = false;
@@ -115,7 +116,7 @@ impl Talk {
             let datagram = &self.buffer[..len];
             match &mut self.state {
                 State::Meeting(meeting) => meeting.receive(datagram),
-                // CHALLENGE or STALE.
+                // The datagram is a CHALLENGE or a STALE.
                 State::Known(_) => forgotten |= matches!(datagram.get(20), Some(3 | 4)),
             }
         }
@@ -124,7 +125,7 @@ impl Talk {
             while let Some(len) = meeting.core.transmit(now(), &mut self.buffer) {
                 meeting.id = self.buffer[4..12].try_into().map_or(0, u64::from_be_bytes);
                 sizes.push(len as u32);
-                // What the system refuses is lost, like any datagram.
+                // A datagram that the system refuses is lost, like any datagram.
                 let _ = self.socket.send_to(&self.buffer[..len], self.server);
             }
             if let Some(known) = meeting.known() {
@@ -142,12 +143,12 @@ impl Talk {
         self.state = State::Meeting(Box::new(Meeting::new(self.local, dice)));
     }
 
-    /// Sends a datagram of this kind if the server knows the client already. Returns whether it did.
+    /// Sends a datagram of this kind if the server has accepted the client. Returns whether it did.
     pub fn harm(&mut self, kind: Kind, dice: &mut Dice, sizes: &mut Vec<u32>) -> bool {
         let State::Known(known) = &mut self.state else { return false };
         let datagram = known.datagram(kind, dice, self.local);
         sizes.push(datagram.len() as u32);
-        // What the system refuses is lost, like any datagram.
+        // A datagram that the system refuses is lost, like any datagram.
         let _ = self.socket.send_to(&datagram, self.server);
         true
     }
@@ -175,7 +176,7 @@ impl Meeting {
         });
     }
 
-    /// Makes the next call of the meeting. Returns whether the meeting has failed.
+    /// Makes the next call of the handshake. Returns whether the handshake has failed.
     fn step(&mut self) -> bool {
         if let (Some(export), 0) = (self.memory, self.core.stats().outstanding) {
             let next = match (self.generation, self.stream) {
@@ -262,7 +263,8 @@ impl Known {
         datagram.fragment((activity, sequence), self.export, TAKE, (offset, len, TOTAL));
     }
 
-    /// The next piece of arguments that never end: of half of the calls every other one is missing.
+    /// Writes the next piece of arguments that never end. Of half of the calls, every second piece is
+    /// missing.
     fn piece(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
         let (activity, sequence, piece) = self.gaps;
         let step = 1 + activity % 2;
@@ -284,7 +286,7 @@ impl Known {
         }
     }
 
-    /// Writes a call with a result of 1,000 bytes, and repeats it as often as fits.
+    /// Writes a call with a result of 1,000 bytes, and repeats it as often as it fits.
     fn again(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
         let (activity, sequence) = (4_000 + dice.below(64) as u32, self.next());
         for _ in 0..=dice.below(1_000) {
@@ -292,7 +294,7 @@ impl Known {
         }
     }
 
-    /// A read of a MiB, in ranges.
+    /// Writes a read of 1 MiB, in ranges.
     fn read(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
         let mut arguments = self.generation.to_be_bytes().to_vec();
         for range in 0..16u64 {
@@ -303,7 +305,7 @@ impl Known {
         datagram.call((5_000 + dice.below(1_000) as u32, sequence), self.memory, READ, &arguments);
     }
 
-    /// A write of some KB to the upper half, with notice.
+    /// Writes a write of some kilobytes to the upper half, with notice.
     fn write(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
         let mut arguments = self.generation.to_be_bytes().to_vec();
         arguments.extend(upper(dice).to_be_bytes());
@@ -313,7 +315,7 @@ impl Known {
         datagram.call((6_000 + dice.below(1_000) as u32, sequence), self.memory, WRITE, &arguments);
     }
 
-    /// A posted write, most of the time the next of its stream.
+    /// Writes a posted write, usually the next of its stream.
     fn post(&mut self, datagram: &mut Datagram, dice: &mut Dice) {
         let ahead = if dice.below(10) == 0 { dice.below(1_000) } else { 0 };
         let number = self.posted + ahead;
@@ -354,30 +356,30 @@ impl Known {
     }
 }
 
-/// Writes a BIND of a client that will not be heard again.
+/// Writes a BIND of a client that never sends again.
 fn bind(dice: &mut Dice) -> Vec<u8> {
     let mut body = dice.next().to_be_bytes().to_vec();
     body.extend(dice.next().to_be_bytes());
     [1u16, 1].iter().for_each(|word| body.extend(word.to_be_bytes()));
-    // Both schemes, all procedures, a name that it fills, no handshake.
+    // It has both schemes, all procedures, a name that fills the field, and no handshake.
     [3, 0, NAME.len() as u32].iter().for_each(|word| body.extend(word.to_be_bytes()));
     body.extend(NAME.as_bytes());
     body.resize(body.len().next_multiple_of(4), 0);
     body.extend([0; 4]);
     let mut datagram = Datagram::new(0, dice.next(), false);
     datagram.frame(BIND, 0, &body);
-    // To 1,200 bytes, so that the answer may be as long.
+    // It is padded to 1,200 bytes, so that the answer may be as long.
     let left = 1_200 - 20 - 4 - body.len() - 8 - 4;
     datagram.frame(0, 0, &vec![0; left & !3]);
     datagram.finish()
 }
 
-/// Somewhere in the segment's upper half.
+/// Returns a random offset in the segment's upper half.
 fn upper(dice: &mut Dice) -> u64 {
     SEGMENT_BYTES / 2 + 8 * dice.below(100_000)
 }
 
-/// SplitMix64: what is drawn needs to be irregular, and nothing more.
+/// SplitMix64. The draws need to be irregular; nothing else is required.
 pub struct Dice(u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! Honest callers: each makes one call after the other, of all sizes, and each call must succeed.
+//! Honest callers: each makes calls of all sizes, one after the other, and each call must succeed.
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use farcall::{Runtime, names};
 use super::side::Done;
 use super::target::{NAME, SEGMENT, SEGMENT_BYTES, Target, TargetClient};
 
-/// How many there are.
+/// The number of honest callers.
 pub const CALLERS: usize = 4;
 
 const SHORT: usize = 4 << 10;
@@ -30,10 +30,10 @@ pub const CALLS: [&str; 11] = [
     "pause 1 ms",
 ];
 
-/// So many failures are told with their reasons.
+/// The most failures that are reported with their reasons.
 const TOLD: usize = 5;
 
-/// The callers of one server, each with a runtime of its own, and thus a conversation.
+/// The callers of one server. Each has a runtime of its own, and thus a conversation of its own.
 pub struct Callers(Vec<Caller>);
 
 struct Caller {
@@ -44,7 +44,7 @@ struct Caller {
 }
 
 impl Callers {
-    /// As many at each of the server's addresses.
+    /// Starts the callers, equally many at each of the server's addresses.
     pub fn bind(addresses: &[SocketAddr]) -> Result<Callers> {
         let caller = |at: usize| {
             let address = addresses[at % addresses.len()];
@@ -53,7 +53,7 @@ impl Callers {
         Ok(Callers((0..CALLERS).map(caller).collect::<Result<_>>()?))
     }
 
-    /// All call for that time.
+    /// Makes all callers call for that time.
     pub fn call(&mut self, time: Duration) -> Result<Done> {
         let called: Vec<Called> = std::thread::scope(|scope| {
             let threads: Vec<_> = self.0.iter().map(|caller| scope.spawn(|| caller.call(time))).collect();
@@ -74,7 +74,7 @@ impl Callers {
     }
 }
 
-/// What one caller did.
+/// What one caller has done.
 struct Called {
     calls: u64,
     took: Duration,
@@ -112,7 +112,7 @@ impl Caller {
         called
     }
 
-    /// One call; `which` says of what kind.
+    /// Makes one call; `which` selects its kind.
     fn one(&self, which: usize, into: &mut [u8]) -> Result<(), String> {
         let Caller { target, segment, data, .. } = self;
         let fail = |why: &dyn std::fmt::Display| format!("{}: {why}", CALLS[which]);

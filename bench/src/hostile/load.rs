@@ -1,5 +1,5 @@
-//! The load beside the honest calls, at a set rate: datagrams of hostile clients, or as many, of the same
-//! sizes, of well-formed clients.
+//! The load next to the honest calls, at a fixed rate: datagrams of hostile clients, or equally many of the
+//! same sizes from well-formed clients.
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use super::harm::{Dice, Kind, Talk};
 use super::side::Done;
 use super::silent::Silent;
 
-/// Hosts, and connections of each.
+/// The number of hosts, and of connections of each host.
 const HOSTS: u8 = 8;
 const EACH: usize = 8;
 
-/// One in so many draws of [`Kind::Anew`] begins a conversation, which takes several datagrams.
+/// One in this many draws of [`Kind::Anew`] begins a conversation, which takes several datagrams.
 const ANEW: u64 = 8;
 
-/// How often what has come is taken in, and the next datagrams are sent.
+/// The interval at which datagrams are received and the next ones sent.
 const STEP: Duration = Duration::from_micros(300);
 
-/// Both loads; one at a time is at work.
+/// Both loads. Only one runs at a time.
 pub struct Load {
     talks: Vec<Talk>,
     formed: Vec<Formed>,
@@ -48,7 +48,7 @@ impl Load {
         Ok(Load { talks, formed, kinds: kinds.to_vec(), dice, sizes: Vec::new(), attacked: attacked[0] })
     }
 
-    /// Hostile clients send datagrams, and open silent connections, so many in a second.
+    /// Makes hostile clients send datagrams and open silent connections, at that many per second.
     pub fn harm(&mut self, rate: f64, time: Duration) -> Result<Done> {
         self.sizes.clear();
         let mut silent = Silent::default();
@@ -82,7 +82,7 @@ impl Load {
         Ok(done)
     }
 
-    /// Well-formed clients send as much as the hostile ones did last.
+    /// Makes well-formed clients send as much as the hostile ones did last.
     pub fn formed(&mut self, time: Duration) -> Result<Done> {
         let mut pace = Pace::new(self.sizes.len() as f64 / time.as_secs_f64(), time);
         let mut done = Done::default();
@@ -127,7 +127,8 @@ impl Pace {
         Pace { began: now, time, rate, next: now }
     }
 
-    /// Waits for the next step, and says how many datagrams are to have left then; `None` at the end.
+    /// Waits for the next step, and returns how many datagrams must have been sent by then; `None` at the
+    /// end.
     fn step(&mut self) -> Option<usize> {
         let now = Instant::now();
         std::thread::sleep(self.next.saturating_duration_since(now));
@@ -136,7 +137,7 @@ impl Pace {
         (passed < self.time).then(|| (self.rate * passed.as_secs_f64()) as usize)
     }
 
-    /// Whether a step has not taken too long: what came must be taken in.
+    /// Returns whether a step has time left. Arrived datagrams must be received.
     fn may_go_on(&self) -> bool {
         Instant::now() < self.next + 4 * STEP
     }

@@ -1,4 +1,4 @@
-//! Measures honest callers beside a hostile client: how much of their rate they keep, whether their calls
+//! Measures honest callers next to hostile clients: how much of their rate they keep, whether their calls
 //! fail, and how much memory the server holds.
 mod budget;
 mod formed;
@@ -22,13 +22,13 @@ use harm::Kind;
 use side::{Done, Remote, words};
 pub use side::{Side, main as side};
 
-/// An address of the servers that is no loopback address, in a network of our own.
+/// An address of the servers other than a loopback address, in a network namespace of the run.
 const OUTSIDE: [u8; 4] = [10, 77, 0, 1];
-/// What makes that network: half of the hostile hosts are there.
+/// The commands that make that network. Half of the hostile hosts are in it.
 const NETWORK: &str = "ip link set lo up && for n in 0.1 1.1 1.2 1.3 1.4 1.5 1.6 1.7 1.8; do \
                        ip address add 10.77.$n/32 dev lo || exit; done";
 
-/// The part of their rate that honest callers have to keep.
+/// The fraction of their rate that honest callers must keep.
 const LEAST_RATIO: f64 = 0.8;
 
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ pub struct Hostile {
     inside: bool,
 }
 
-/// Measures, shows what came out, and fails where a bar is not met.
+/// Measures, shows the results, and fails if a requirement is not met.
 pub fn run(hostile: &Hostile) -> Result<()> {
     let alone = if hostile.inside { None } else { Some(network::enter(NETWORK)) };
     let options = &hostile.options;
@@ -116,7 +116,7 @@ impl Field {
         Ok(Field { attacked, spared, honest, load })
     }
 
-    /// Honest calls at a server for that time, and what is to come beside them.
+    /// Makes honest calls at a server for that time, next to a load.
     fn phase(&mut self, part: Part, rate: u32, time: Duration) -> Result<Done> {
         let load = match part {
             Part::Hostile => Some(format!("harm={rate}")),
@@ -138,7 +138,7 @@ impl Field {
     }
 }
 
-/// What goes on beside the honest calls.
+/// The load next to the honest calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Hostile,
@@ -158,7 +158,7 @@ impl Part {
     }
 }
 
-/// What all phases have given.
+/// The results of all phases.
 struct Phases {
     all: Vec<(Part, Done)>,
     /// Ratios of honest callers' rates in neighbouring phases: hostile to well-formed, and quiet to
@@ -170,7 +170,7 @@ struct Phases {
     length: Duration,
 }
 
-/// How long a phase is.
+/// The length of a phase.
 fn length(options: &Options) -> Duration {
     Duration::from_millis(if options.quick { 500 } else { 2_000 })
 }
@@ -182,7 +182,8 @@ impl Phases {
         let mut phases =
             Phases { all: Vec::new(), ratios: Vec::new(), quiet: Vec::new(), threads: 0, length };
         let progress = ProgressBar::new(groups);
-        // What is new to a server takes longer; and the first well-formed phase follows a hostile one.
+        // The first calls of a conversation take longer, and the first well-formed phase follows a hostile
+        // one.
         for part in PARTS {
             field.phase(part, hostile.rate, length)?;
         }
@@ -231,7 +232,7 @@ impl Phases {
         PARTS.map(row).into()
     }
 
-    /// What came beside the honest calls, and what that took.
+    /// The load next to the honest calls, and what it used.
     fn lines(&self) -> Vec<String> {
         let line = |part: Part| {
             let sum = |of: fn(&Done) -> u64| self.of(part).map(of).sum::<u64>();

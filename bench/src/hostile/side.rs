@@ -12,7 +12,7 @@ use super::honest::Callers;
 use super::load::Load;
 use super::target::Server;
 
-/// The command line of such a process. The bench writes it; people have no use for it.
+/// The command line of such a process. The bench writes it; it is not for people.
 #[derive(Debug, clap::Args)]
 pub struct Side {
     role: Role,
@@ -40,10 +40,10 @@ pub enum Role {
     Load,
 }
 
-/// What such a process says.
+/// The answers of such a process.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub enum Said {
-    /// Unasked, when it is ready; a server also says where it is.
+    /// The process is ready, and says so without an order. A server also sends its address.
     Ready(Vec<SocketAddr>),
     /// The process has done what it was ordered to do.
     Done(Done),
@@ -62,28 +62,28 @@ impl Answer for Said {
 /// What was done in a phase.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Done {
-    /// Calls that each caller made in a second.
+    /// The calls that each caller made per second.
     pub rates: Vec<f64>,
-    /// How many these were.
+    /// The number of these calls.
     pub calls: u64,
-    /// The calls that failed, and why.
+    /// The number of failed calls, and the reasons.
     pub failures: Vec<String>,
     /// The longest call of each kind.
     pub longest: Vec<Duration>,
-    /// What the load sent.
+    /// What the load has sent.
     pub datagrams: u64,
     pub bytes: u64,
-    /// Conversations that hostile clients began, and connections for shared memory that they opened.
+    /// The conversations that hostile clients began, and the connections for shared memory that they opened.
     pub met: u64,
     pub connected: u64,
-    /// Calls of the well-formed load that did not return a result.
+    /// The calls of the well-formed load that did not return a result.
     pub lost: u64,
-    /// The processor time that the process used, and the server.
+    /// The processor time of the process and of the server.
     pub processor: Duration,
     pub server: Duration,
 }
 
-/// A side, from without.
+/// A side, as the bench sees it.
 pub struct Remote {
     process: Process<Said>,
     pub addresses: Vec<SocketAddr>,
@@ -98,7 +98,7 @@ impl Remote {
         }
     }
 
-    /// Has it do something that takes a time; [`done`](Remote::done) is to be called then.
+    /// Orders the process to do something that takes time. The caller must then call [`done`](Remote::done).
     pub fn begin(&mut self, order: &str, time: Duration) -> Result<()> {
         self.process.tell(&format!("{order} {}", time.as_millis()))
     }
@@ -115,7 +115,7 @@ impl Remote {
     }
 }
 
-/// The words that start a side of these two servers.
+/// Returns the arguments that start a side of these two servers.
 pub fn words(role: &str, outside: bool, core: Option<usize>, servers: &[&[SocketAddr]]) -> Vec<String> {
     let mut words = vec!["hostile-side".to_owned(), role.to_owned()];
     words.extend(outside.then(|| "--outside".to_owned()));
@@ -127,7 +127,7 @@ pub fn words(role: &str, outside: bool, core: Option<usize>, servers: &[&[Socket
     words
 }
 
-/// Lives as one side, until standard input ends.
+/// Runs one side, until standard input ends.
 pub fn main(side: &Side) -> Result<()> {
     if let Some(core) = side.core {
         process::stay_on(core)?;
@@ -138,7 +138,7 @@ pub fn main(side: &Side) -> Result<()> {
         Role::Load => load(side),
     };
     ran.or_else(|why| say(&Said::Failed(format!("{why:#}"))))?;
-    // A thread that waits must not keep us.
+    // Exits without joining a thread that waits.
     std::process::exit(0);
 }
 
@@ -172,7 +172,7 @@ fn load(side: &Side) -> Result<()> {
     })
 }
 
-/// Does what is ordered, line by line: a word and milliseconds.
+/// Executes orders, line by line: a word and milliseconds.
 fn obey(mut does: impl FnMut(&str, Duration) -> Result<Done>) -> Result<()> {
     for line in std::io::stdin().lock().lines() {
         let line = line?;

@@ -1,8 +1,8 @@
-//! Hostile processes of the server's own user: connections by which memory is to be shared, and which say
-//! nothing.
+//! Hostile processes of the server's own user: they open connections for shared memory, and send nothing on
+//! them.
 use std::net::SocketAddr;
 
-/// So many at a time.
+/// The most connections that are open at the same time.
 #[cfg(target_os = "linux")]
 const MOST: usize = 64;
 
@@ -12,12 +12,12 @@ pub struct Silent(std::collections::VecDeque<farcall_shm::UnixChannel>);
 
 #[cfg(target_os = "linux")]
 impl Silent {
-    /// One more connection, in the place of the oldest if there are many.
+    /// Opens a connection, in place of the oldest one if there are too many.
     pub fn connect(&mut self, server: SocketAddr) {
         if self.0.len() == MOST {
             self.0.pop_front();
         }
-        // The server may have enough of them.
+        // The server may refuse further connections.
         self.0.extend(farcall_shm::UnixChannel::connect(server).ok());
     }
 }

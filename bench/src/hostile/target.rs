@@ -1,4 +1,4 @@
-//! The server that is attacked: default settings, procedures that any server might have, and a segment.
+//! The attacked server: default settings, procedures that any server might have, and a segment.
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,19 @@ use farcall::{Bytes, Runtime, names};
 
 use super::OUTSIDE;
 
-/// The segment's size in bytes; honest callers read the lower half, hostile clients write to the upper one.
+/// The segment's size in bytes. Honest callers read the lower half, and hostile clients write to the upper
+/// half.
 pub const SEGMENT_BYTES: u64 = 2 << 20;
 pub const SEGMENT: &str = "Shared";
 pub const NAME: &str = "Target";
 
-/// Nobody is parked longer than this.
+/// The longest time for which a call waits in the server.
 const PARKED: Duration = Duration::from_secs(3600);
 
-/// How long [`Target::stall`] waits before it looks again whether its caller has given the call up.
+/// The interval at which [`Target::stall`] checks whether its caller has given up the call.
 const STALLED: Duration = Duration::from_millis(500);
 
-/// What hostile clients call by number.
+/// The procedures, which hostile clients call by number.
 pub const NULL: u32 = 1;
 pub const TAKE: u32 = 2;
 pub const GIVE: u32 = 3;
@@ -32,13 +33,13 @@ pub trait Target {
     /// The null call.
     #[procedure(1)]
     fn null(&self) -> farcall::Result<()>;
-    /// How many bytes they are.
+    /// Returns the number of bytes.
     #[procedure(2)]
     fn take(&self, data: &[u8]) -> farcall::Result<u32>;
-    /// As many bytes, which nobody else holds.
+    /// Returns that many bytes in a buffer of their own.
     #[procedure(3)]
     fn give(&self, bytes: u32) -> farcall::Result<Bytes>;
-    /// Waits until its caller gives it up.
+    /// Waits until the caller gives up the call.
     #[blocking]
     #[procedure(4)]
     fn park(&self) -> farcall::Result<()>;
@@ -84,7 +85,7 @@ impl Target for Procedures {
     }
 }
 
-/// What stays as long as the server does.
+/// The parts that live as long as the server.
 pub struct Server {
     runtime: Runtime,
     _export: farcall::Export,
@@ -92,7 +93,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves on all addresses if some are no loopback addresses, else on one of those.
+    /// Serves on all addresses if some are no loopback addresses, otherwise on a loopback address.
     pub fn start(outside: bool) -> Result<Server> {
         let any = SocketAddr::from(([0, 0, 0, 0], 0));
         let mut builder = Runtime::builder().registry(names::Memory::new());
@@ -106,7 +107,7 @@ impl Server {
         Ok(Server { runtime, _export: export, _segment: segment })
     }
 
-    /// Where it is: at a loopback address, and at another one if it has one.
+    /// Returns the server's addresses: a loopback address, and another one if it has one.
     pub fn addresses(&self, outside: bool) -> Result<Vec<SocketAddr>> {
         let address = self.runtime.address();
         ensure!(address.is_some(), "the server has no address");

@@ -1,4 +1,4 @@
-//! What an access takes, beside a raw UDP round trip, a null call, or a copy of the same bytes.
+//! The latency of an access compared with a raw UDP round trip, a null call, or a copy of the same bytes.
 use std::path::Path;
 
 use anyhow::Result;
@@ -12,7 +12,7 @@ use crate::latency::RAW_INSTRUCTIONS;
 use crate::peers::{CONTROL, RAW};
 use crate::rates::Measured;
 
-/// What is measured beside each other: the bytes of an access; the anchor, its control, and the others.
+/// One comparison: the bytes of an access, and the anchor, its control and the other peers.
 const CELLS: [(usize, &[&str]); 4] = [
     (
         32,
@@ -36,7 +36,7 @@ const CELLS: [(usize, &[&str]); 4] = [
     ),
 ];
 
-/// All rows, and why some are void.
+/// Returns all rows, and why some are void.
 #[derive(Default)]
 pub struct Table {
     measured: Vec<Measured>,
@@ -81,7 +81,7 @@ fn method(options: &Options) -> String {
 }
 
 impl Table {
-    /// Measures peers beside each other, the first of which is the anchor and the second its control.
+    /// Measures peers, the first of which is the anchor and the second its control.
     pub fn measure(
         &mut self,
         field: &mut Field,
@@ -98,7 +98,7 @@ impl Table {
         let rows: Vec<Row> = measured.iter().map(|one| one.row.clone()).collect();
         let known = match names.first() {
             Some(&RAW) => f64::from(RAW_INSTRUCTIONS),
-            // Of a copy nothing is known beforehand.
+            // The instructions of a copy are not known in advance.
             _ => rows.first().and_then(|row| row.user_instructions).unwrap_or(1.0),
         };
         let reasons = faults(&cell, &rows, known);
@@ -120,7 +120,7 @@ impl Table {
         self.of(peer, bytes).map(|one| &one.row)
     }
 
-    /// Table 2, ours beside the paper's.
+    /// Prints table 2: our figures and the paper's.
     fn beside(&self) {
         println!("\nTable 2{:>42}{:>12}{:>12}", "the paper's", "udp", "mapped");
         let line = |name: &str, unit: &str, paper: f64, ours: [Option<f64>; 2], digits: usize| {
@@ -146,12 +146,12 @@ impl Table {
             [rate("memory-read-64"), rate("mapped-read-bytes")],
             0,
         );
-        // Half of a write is on its way back when the exporter is told.
+        // When the exporter is notified, half of the write's round trip is still to come.
         let notified = || Some(time("memory-notify")? - time("memory-write")? / 2.0);
         line("notification, beyond the write", "µs", paper::NOTIFICATION, [notified(), None], 3);
     }
 
-    /// What is asked, beside what is.
+    /// Prints the requirements and the results.
     fn bars(&self) {
         println!();
         for operation in ["read", "write", "cas"] {
@@ -192,18 +192,19 @@ pub fn triple(ratios: Vec<f64>) -> Option<(f64, f64, f64)> {
     estimate(ratios).map(|Estimate { median, low, high }| (median, low, high))
 }
 
-/// A figure with its interval, and what is asked of it.
+/// A figure with its interval, and its requirement.
 pub fn bar(what: &str, figure: Option<(f64, f64, f64)>, asked: &str) {
     let Some((median, low, high)) = figure else { return };
     let interval = if low < high { format!(" [{low:.3}, {high:.3}]") } else { String::new() };
     println!("{what:<60}{:<26}{asked}", format!("{median:.3}{interval}"));
 }
 
-/// What a peer's name says.
+/// Returns what a peer's name says.
 fn describe(row: &mut Row) {
     let operation = ["memory-", "mapped-", "names-"].iter().find_map(|prefix| row.peer.strip_prefix(prefix));
     row.operation = operation.map(str::to_owned);
-    // The client keeps its core busy so as not to disturb who is told; of the other two each lap counts both.
+    // The client spins, so as not to disturb the notified thread. Of the other two, each lap counts both
+    // sides.
     if matches!(row.operation.as_deref(), Some("notify" | "export" | "revoke")) {
         (row.user_instructions, row.kernel_instructions, row.syscalls, row.allocations) =
             (None, None, None, None);

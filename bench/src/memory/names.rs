@@ -10,7 +10,7 @@ use crate::field::Field;
 use crate::laps;
 use crate::peers::{CONTROL, RAW};
 
-/// What is measured beside each other; a remote read of a clerk's record among them.
+/// One comparison, in which a remote read of a clerk's record takes part.
 const PEERS: [&str; 10] = [
     RAW,
     CONTROL,
@@ -26,7 +26,7 @@ const PEERS: [&str; 10] = [
 /// The bytes of a clerk's record.
 const RECORD: usize = 128;
 
-/// Measures what is asked of clerks, and shows it.
+/// Measures requests to clerks, and shows them.
 pub fn run(options: &Options) -> Result<()> {
     let mut field = Field::new(&PEERS.map(str::to_owned), options.groups())?;
     let mut table = Table::default();

@@ -1,4 +1,4 @@
-//! UCX and libfabric, measured by their own tools (`ucx_perftest`, `fi_pingpong`) where these are installed.
+//! UCX and libfabric, measured by their own tools (`ucx_perftest`, `fi_pingpong`) if these are installed.
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ use crate::field::Field;
 const UCX: &str = "ucx_perftest";
 const FABRIC: &str = "fi_pingpong";
 
-/// What one of them is asked to do.
+/// One measurement by one of the tools.
 struct Other {
     name: &'static str,
     tool: &'static str,
@@ -47,7 +47,7 @@ const fn fabric(name: &'static str, transport: &'static str, test: &'static str)
     Other { name, tool: FABRIC, transport, operation: "ping-pong", test, carrier: Carrier::Udp, bytes: 32 }
 }
 
-/// Both poll. UCX's figures are medians, of its puts one way; libfabric's are means.
+/// Both tools poll. UCX's figures are medians, and those of its puts are one-way. Libfabric's are means.
 const OTHERS: [Other; 8] = [
     ucx("ucx-get", "tcp", "read", "ucp_get"),
     ucx("ucx-put", "tcp", "write", "ucp_put_lat"),
@@ -59,7 +59,7 @@ const OTHERS: [Other; 8] = [
     fabric("libfabric-tcp", "tcp", "msg"),
 ];
 
-/// Measures those that are there, by themselves.
+/// Runs the tools that are installed, each alone.
 pub fn rows(memory: &Memory, field: &mut Field, pin: Pin) -> Result<Vec<Row>> {
     let options = &memory.options;
     let wanted = |other: &&Other| {
@@ -76,7 +76,7 @@ pub fn rows(memory: &Memory, field: &mut Field, pin: Pin) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What it says, if it ends in time.
+/// Returns the tool's output, if it ends in time.
 fn within(mut child: Child) -> Result<Vec<u8>> {
     const LOOKS: usize = 500;
     for _ in 0..LOOKS {
@@ -91,9 +91,9 @@ fn within(mut child: Child) -> Result<Vec<u8>> {
 }
 
 impl Other {
-    /// Microseconds of one.
+    /// Returns the microseconds of one operation.
     fn measure(&self, options: &Options, pin: Pin) -> Result<f64> {
-        /// The server needs its time until it listens.
+        /// The server needs some time before it listens.
         const TRIES: usize = 40;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let turns = options.block().calls;
@@ -102,7 +102,7 @@ impl Other {
         for _ in 0..TRIES {
             std::thread::sleep(Duration::from_millis(50));
             said = self.ask(port, turns, pin);
-            // One that hung will again: a datagram that was lost is not sent again.
+            // A tool that hung will hang again, because it does not retransmit a lost datagram.
             if said.as_ref().is_err_and(|why| !why.is::<Cannot>()) {
                 continue;
             }
@@ -126,7 +126,7 @@ impl Other {
         let mut command = self.command(pin.cores().map(|cores| cores.1));
         match self.tool {
             UCX => command.args(["-p", &port.to_string()]),
-            // It wants to know beforehand what will come.
+            // The tool must be told in advance what it will receive.
             _ => {
                 let (bytes, turns) = (self.bytes.to_string(), turns.to_string());
                 command.args([

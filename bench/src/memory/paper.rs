@@ -4,7 +4,7 @@
 pub const READ: f64 = 45.0;
 pub const WRITE: f64 = 30.0;
 pub const CAS: f64 = 38.0;
-/// Table 2: beyond the access, if it is to be told of.
+/// Table 2, in microseconds: the additional time with notification.
 pub const NOTIFICATION: f64 = 260.0;
 /// Table 2, in Mbit/s: blocks of 4 KiB.
 pub const THROUGHPUT: f64 = 35.4;

@@ -1,8 +1,8 @@
-//! Figure 3: what the server's processor does for an operation, by the paper's components, in instructions.
+//! Figure 3: the work of the server's processor for an operation, by the paper's components, in instructions.
 //!
-//! What only moves data is known from accesses that do nothing else: a posted write is received and not
-//! answered, a read is received and answered with so many bytes. The procedure is executed in this process.
-//! Control transfer is what is left.
+//! Accesses that only move data give the cost of moving data: a posted write is received and not answered,
+//! and a read is received and answered with a given number of bytes. The procedure is executed in this
+//! process. The remainder is control transfer.
 use anyhow::{Context, Result};
 use farcall_bench_method::chart::{self, Bars};
 use farcall_bench_method::counters::What;
@@ -13,13 +13,13 @@ use super::service::{OPERATIONS, STRUCTURES, chosen, procedure, work};
 use crate::field::Field;
 use crate::profile::Part;
 
-/// The paper's, from below.
+/// The paper's components, from the bottom of the bars.
 const COMPONENTS: [&str; 4] = ["data reception", "control transfer", "procedure", "data reply"];
-/// Operations that are counted.
+/// The number of counted operations.
 const COUNTED: usize = 3_000;
 const SHORT: usize = 32;
 
-/// Accesses that only move data: what they are, and of how many bytes.
+/// Accesses that only move data: their kind and their bytes.
 const MOVES: [(&str, usize); 5] = [
     ("memory-post", SHORT),
     ("memory-read", SHORT),
@@ -28,7 +28,7 @@ const MOVES: [(&str, usize); 5] = [
     ("memory-write", 8192),
 ];
 
-/// How many bytes, about, an operation brings and takes.
+/// Returns about how many bytes an operation receives and sends.
 fn sizes(operation: &str) -> (usize, usize) {
     match operation {
         "read-8k" => (SHORT, 8192),
@@ -38,8 +38,8 @@ fn sizes(operation: &str) -> (usize, usize) {
     }
 }
 
-/// What the server does to move data, by [`MOVES`]. In the kernel to receive is what a posted write takes; of
-/// the user's instructions half count as reception, half as reply.
+/// The server's cost of moving data, by [`MOVES`]. The kernel's part of reception is that of a posted write.
+/// Of the user's instructions, half count as reception and half as reply.
 struct Moves([Part; 5]);
 
 impl Moves {
@@ -112,7 +112,7 @@ fn named(structure: &str, operation: &str) -> String {
     format!("{}-{operation}", structure.to_lowercase())
 }
 
-/// What the server of a peer does for one operation.
+/// Returns what the server of a peer does for one operation.
 fn counted(field: &mut Field, name: &str, bytes: usize, options: &Options) -> Result<Part> {
     let setup = Setup { bytes, carry: Carry::Both, mode: Mode::Block, outstanding: 1 };
     let cell = Cell { setup, pin: options.pinned()[0] };
@@ -123,7 +123,7 @@ fn counted(field: &mut Field, name: &str, bytes: usize, options: &Options) -> Re
     Part::new(server, COUNTED)
 }
 
-/// The paper's components of an operation.
+/// Returns the paper's components of an operation.
 fn split(moves: &Moves, structure: &str, operation: &str, whole: Part) -> Result<[Part; 4]> {
     let (request, reply) = sizes(operation);
     let [accesses, transfers] = work(structure, operation).context("nobody knows what the clerk does")?;
@@ -143,7 +143,7 @@ fn split(moves: &Moves, structure: &str, operation: &str, whole: Part) -> Result
     Ok([reception, control, procedure, reply])
 }
 
-/// What is counted in different processes may differ by more than there is.
+/// Subtracts without going below zero, because counts of different processes vary.
 fn least(part: Part) -> Part {
     Part { user: part.user.max(0.0), kernel: part.kernel.max(0.0) }
 }

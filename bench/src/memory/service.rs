@@ -1,5 +1,5 @@
-//! The file service in its three structures: latency of each operation, what it costs the server, and the mix
-//! of table 1a.
+//! The file service in its three structures: the latency of each operation, its cost at the server, and the
+//! mix of table 1a.
 use std::path::Path;
 
 use anyhow::Result;
@@ -15,16 +15,16 @@ use crate::field::{Contender, Field, begin_group};
 use crate::laps::{self, laps};
 use crate::profile::Part;
 
-/// Figure 2's, in its order.
+/// The operations of figure 2, in its order.
 pub const OPERATIONS: [&str; 7] = ["getattr", "lookup", "readlink", "read-8k", "read-4k", "readdir", "write"];
-/// All of them as often as in table 1a, with the mean sizes of table 1b.
+/// All operations as often as in table 1a, with the mean sizes of table 1b.
 const MIXES: [&str; 1] = ["mix"];
 /// The anchor first.
 pub const STRUCTURES: [&str; 3] = ["RPC", "HY", "DX"];
-/// Operations of a mix that are counted.
+/// The number of counted operations of a mix.
 const COUNTED: usize = 30_000;
 
-/// The operations asked for, or `default`.
+/// Returns the selected operations, or `default`.
 pub fn chosen(memory: &Memory, default: &[&str]) -> Vec<String> {
     match &memory.operation[..] {
         [] => default.iter().map(|&name| name.to_owned()).collect(),
@@ -32,7 +32,7 @@ pub fn chosen(memory: &Memory, default: &[&str]) -> Vec<String> {
     }
 }
 
-/// Operations of a block of a mix.
+/// Returns the number of operations of a block of a mix.
 fn block(options: &Options) -> usize {
     3 * options.block().calls
 }
@@ -101,16 +101,16 @@ fn cell(options: &Options) -> Cell {
     Cell { setup, pin: options.pinned()[0] }
 }
 
-/// Whether a peer's name is that of an operation by a carrier, in any structure.
+/// Returns whether a peer's name is that of an operation over a carrier, in any structure.
 fn is_one(operation: &str, carrier: Carrier) -> impl Fn(&str) -> bool + use<> {
     let wanted = format!("{operation}{}", carrier.suffix());
     move |name| name.split_once('-').is_some_and(|(_, rest)| rest == wanted)
 }
 
-/// The row of a peer, with what its name says, and what its clerk does for an operation.
+/// Returns the row of a peer, with the parts of its name, and with what its clerk does for an operation.
 fn described(mut row: Row, operation: &str, carrier: Carrier) -> Row {
     let structure = row.peer.split('-').next().unwrap_or_default().to_uppercase();
-    // The client's part of HY is to look until the answer has come.
+    // The client of HY polls until the answer has arrived.
     if structure == "HY" {
         (row.user_instructions, row.kernel_instructions, row.syscalls) = (None, None, None);
     }
@@ -147,18 +147,18 @@ pub fn procedure(_: &str) -> Result<Part> {
     farcall_bench_method::cannot("there is no file service here")
 }
 
-/// What the blocks of one structure have given.
+/// The results of the blocks of one structure.
 #[derive(Default)]
 struct Blocks {
-    /// Operations a second.
+    /// The operations per second.
     rates: Vec<f64>,
-    /// The server's processor time for an operation, in nanoseconds.
+    /// The server's processor time per operation, in nanoseconds.
     times: Vec<f64>,
-    /// That ÷ the first structure's in the block beside it.
+    /// That time divided by the first structure's in the neighbouring block.
     ratios: Vec<f64>,
 }
 
-/// The row of each structure, and the server's processor time ÷ that of the first in the block beside it.
+/// Returns the row of each structure, and the ratios of the server's processor time to that of the first.
 fn replayed(
     mut contenders: Vec<Contender>,
     options: &Options,
@@ -198,7 +198,7 @@ fn replayed(
     contenders.into_iter().zip(results).map(enter).collect()
 }
 
-/// The server's load of DX ÷ RPC.
+/// Prints the ratio of the server's load, DX to RPC.
 fn loads(memory: &Memory, mixes: &[String], rows: &[Row], times: &[Vec<f64>]) {
     println!();
     for carrier in memory.transport.iter().map(|carrier| carrier.name()) {
@@ -232,7 +232,8 @@ fn loads(memory: &Memory, mixes: &[String], rows: &[Row], times: &[Vec<f64>]) {
     }
 }
 
-/// Figure 2, latency, and figure 3, what the server does: user and kernel instructions, and processor time.
+/// Draws figure 2, latency, and figure 3, the server's work: user and kernel instructions, and processor
+/// time.
 fn picture(
     path: &Path,
     memory: &Memory,

@@ -1,5 +1,4 @@
-//! The processes of one peer: its servers, each for itself or some together, and one client that calls them
-//! all.
+//! The processes of one peer: its servers, one or several per process, and one client that calls all of them.
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -16,7 +15,7 @@ pub struct Cast {
 }
 
 impl Cast {
-    /// Starts `processes` server processes with `each` servers, the client last.
+    /// Starts `processes` server processes with `each` servers in each, and then the client.
     pub fn start(program: &Path, peer: &str, (processes, each): (usize, usize), pin: Pin) -> Result<Cast> {
         let cores = pin.cores();
         let mut servers = Vec::new();
@@ -42,7 +41,7 @@ impl Cast {
         Ok(Cast { servers, client, version })
     }
 
-    /// How long each trial of an order took, in nanoseconds.
+    /// Returns how long each trial of an order took, in nanoseconds.
     pub fn time(&mut self, order: Order) -> Result<Vec<u64>> {
         match obey(&mut self.client, &order)? {
             Answer::Took(took) => Ok(took),
@@ -50,7 +49,7 @@ impl Cast {
         }
     }
 
-    /// What the client was counted to do in all trials of an order.
+    /// Returns the client's counts of all trials of an order.
     pub fn count(&mut self, order: Order, counted: Counted) -> Result<Counts> {
         match obey(&mut self.client, &Order { counted: Some(counted), ..order })? {
             Answer::Counts(counts) => Ok(counts),
@@ -58,7 +57,7 @@ impl Cast {
         }
     }
 
-    /// A number that was asked of the client for all trials of an order.
+    /// Returns a number that the client reports for all trials of an order.
     pub fn number(&mut self, order: Order, counted: Counted) -> Result<u64> {
         match obey(&mut self.client, &Order { counted: Some(counted), ..order })? {
             Answer::Number(number) => Ok(number),
@@ -66,7 +65,8 @@ impl Cast {
         }
     }
 
-    /// Processor time that all servers have used so far, in nanoseconds; none where the system does not say.
+    /// Returns the processor time that all servers have used so far, in nanoseconds, if the system reports
+    /// it.
     pub fn server_time(&self) -> Option<u64> {
         let of_thread = |thread: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
             let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
@@ -78,7 +78,7 @@ impl Cast {
         self.servers.iter().map(of).sum()
     }
 
-    /// A server dies.
+    /// Kills a server.
     pub fn kill(&mut self, server: usize) -> Result<()> {
         let child = self.servers[server].child();
         child.kill()?;
@@ -86,14 +86,14 @@ impl Cast {
         Ok(())
     }
 
-    /// A server stops where it is.
+    /// Stops a server without ending it.
     #[cfg(target_os = "linux")]
     pub fn stop(&mut self, server: usize) -> Result<()> {
         let pid = rustix::process::Pid::from_child(self.servers[server].child());
         Ok(rustix::process::kill_process(pid, rustix::process::Signal::STOP)?)
     }
 
-    /// A server stops where it is.
+    /// Stops a server without ending it.
     #[cfg(not(target_os = "linux"))]
     pub fn stop(&mut self, _: usize) -> Result<()> {
         bail!("processes are stopped on Linux only")

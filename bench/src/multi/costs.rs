@@ -1,4 +1,5 @@
-//! What one member more costs the client: instructions, system calls, memory; large arguments and results.
+//! The client's cost of a further member: instructions, system calls, memory; and large arguments and
+//! results.
 use anyhow::{Context, Result};
 use farcall_bench_group::{Counted, Kind, Order, Way};
 use farcall_bench_method::{Pin, Row};
@@ -7,10 +8,10 @@ use super::{Cast, Multi, order, ours, row};
 use crate::field::Field;
 use crate::peers::FARCALL;
 
-/// Groups whose cost for a member is compared, and how often each is called.
+/// The sizes of the groups whose cost per member is compared, and how often each is called.
 const GROUPS: [(usize, usize); 4] = [(10, 2_000), (100, 200), (300, 100), (1_000, 20)];
 
-/// Large calls: members, what each is asked for, in words.
+/// Large calls: the members, the bytes of each, and a description.
 const LARGE: [(usize, Kind, &str); 4] = [
     (100, Kind::Fetch(60_000), "results of 60 KB"),
     (20, Kind::Fetch(1 << 20), "results of 1 MiB"),
@@ -18,7 +19,7 @@ const LARGE: [(usize, Kind, &str); 4] = [
     (100, Kind::Store(1 << 20), "argument of 1 MiB"),
 ];
 
-/// Measures and shows them.
+/// Measures and shows the costs.
 pub fn run(multi: &Multi) -> Result<()> {
     let field = Field::new(&[FARCALL.into()], 2 + GROUPS.len() + LARGE.len())?;
     let mut rows = Vec::new();
@@ -29,7 +30,7 @@ pub fn run(multi: &Multi) -> Result<()> {
             field.progress.inc(1);
         }
         for (members, trials) in GROUPS {
-            // The first call of connections that are fresh pays for what later ones use again.
+            // The first call on new connections allocates buffers that later calls use again.
             let first = ours((members.div_ceil(100), members.min(100)), pin)?
                 .number(order(Way::Multi, Kind::Null, members, 1), Counted::Bytes)?;
             let order = order(Way::Multi, Kind::Null, members, trials);
@@ -61,7 +62,7 @@ fn count(cast: &mut Cast, part: &str, order: Order, pin: Pin) -> Result<Row> {
     let calls = (order.trials * members) as f64 * 1e3;
     let before = cast.server_time();
     row.client_cpu_us = Some(cast.number(order, Counted::Time)? as f64 / calls);
-    // Those before the first trial are a tenth.
+    // The trials before the first counted one are a tenth.
     let after = before.zip(cast.server_time());
     row.server_cpu_us = after.map(|(before, after)| (after - before) as f64 / calls / 1.1);
     row.user_instructions.context("this machine does not count instructions")?;

@@ -1,5 +1,4 @@
-//! Farcall's members: servers with the settings that every server has, and a client that calls them by
-//! `multi()`.
+//! Farcall's members: servers with default settings, and a client that calls them by `multi()`.
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
@@ -13,10 +12,10 @@ use farcall_bench_group::{Calls, Draws, Kind, Server, Work};
 pub trait Member {
     /// The null call.
     fn null(&self) -> farcall::Result<()>;
-    /// Computes: sleeps for a time of that mean and distribution.
+    /// Sleeps for a time of that mean and distribution, in place of a computation.
     #[blocking]
     fn work(&self, milliseconds: u32, distribution: u32) -> farcall::Result<()>;
-    /// As many bytes.
+    /// Returns that many bytes.
     fn fetch(&self, bytes: u32) -> farcall::Result<Bytes>;
     /// Takes bytes.
     fn store(&self, data: &[u8]) -> farcall::Result<()>;
@@ -27,7 +26,7 @@ struct Sleeper {
     data: Bytes,
 }
 
-/// The longest result.
+/// The longest result in bytes.
 const LONGEST: usize = 16 << 20;
 
 impl Member for Sleeper {
@@ -51,15 +50,15 @@ impl Member for Sleeper {
     }
 }
 
-/// Names stay in the process: addresses are enough here. Not through shared memory, which one thread cannot
-/// wait for at many servers.
+/// Returns a runtime whose names stay in the process, because addresses suffice here. It uses no shared
+/// memory, because one thread cannot wait there for many servers.
 fn runtime() -> farcall::Result<Runtime> {
     Runtime::builder().registry(Memory::new()).shared_memory(false).build()
 }
 
-/// Servers in this process, each in a runtime of its own.
+/// Starts servers in this process, each in a runtime of its own.
 pub fn serve(seeds: &[u64]) -> Result<Box<dyn Server>> {
-    // Calloc'd: what nobody asks for takes no memory.
+    // The memory comes from calloc, so pages that no call uses are not allocated.
     let data = Bytes::from(vec![0; LONGEST]);
     let serve = |&seed: &u64| {
         let sleeper = Sleeper { draws: Mutex::new(Draws::new(seed)), data: data.clone() };
@@ -87,7 +86,7 @@ pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
 struct Client {
     runtime: Runtime,
     members: Vec<MemberClient>,
-    /// The one that was called last, and which members it has.
+    /// The group that was called last, and the number of its members.
     group: Option<((usize, usize), Group<MemberClient, Fixed>)>,
     data: Vec<u8>,
 }
@@ -133,7 +132,7 @@ impl Calls for Client {
     }
 }
 
-/// As if it stood where it is called, like a user's own code.
+/// Calls the group. Inlined where it is called, like a user's own code.
 #[inline(always)]
 fn gather<T: for<'a> Decode<'a>>(
     multi: impl FnOnce() -> Multi<T, farcall::Never, Fixed>,

@@ -1,4 +1,5 @@
-//! What a dead and a hung member cost the others: when the 98 of 100 have answered, beside the 98 alone.
+//! The cost of a dead and a hung member: the time in which 98 of 100 have answered, compared with a group of
+//! 98.
 use anyhow::Result;
 use farcall_bench_group::{Distribution, Kind, Order, Way, Work};
 use farcall_bench_method::Row;
@@ -9,11 +10,11 @@ use super::{Cast, Multi, ours, row};
 use crate::field::Field;
 use crate::peers::FARCALL;
 
-/// All of them; the first is dead, and the second hangs.
+/// The number of members. The first is dead, and the second hangs.
 const MEMBERS: usize = 100;
 const HEALTHY: usize = MEMBERS - 2;
 
-/// Measures and shows it.
+/// Measures and shows the cost.
 pub fn run(multi: &Multi) -> Result<()> {
     let options = &multi.options;
     let kinds: Vec<(u32, Kind)> = multi
@@ -28,7 +29,7 @@ pub fn run(multi: &Multi) -> Result<()> {
     let mut rows = Vec::new();
     for pin in options.pinned() {
         let mut cast = ours((MEMBERS, 1), pin)?;
-        // Both are bound, and then fail.
+        // Both members are bound before they fail.
         cast.time(super::order(Way::Multi, Kind::Null, MEMBERS, 1))?;
         cast.kill(0)?;
         cast.stop(1)?;

@@ -1,4 +1,4 @@
-//! The null call of every member: m beside the raw loop's, block by block, and r.
+//! The null call of every member: m compared with the raw loop's, block by block, and r.
 use anyhow::Result;
 use farcall_bench_group::{Kind, Order, Way};
 use farcall_bench_method::interleave::abba;
@@ -9,10 +9,10 @@ use super::cast::Cast;
 use super::{Multi, Named, order, row};
 use crate::field::Field;
 
-/// How far from 1 the ratio of the raw loop to itself may lie.
+/// The most by which the ratio of the raw loop to itself may differ from 1.
 const CONTROL_TOLERANCE: f64 = 0.02;
 
-/// The rows, and why some are void. The first of `casts` is raw's, the second its control.
+/// Returns the rows, and why some are void. The first of `casts` is raw's, and the second its control.
 pub fn measure(
     multi: &Multi,
     field: &mut Field,
@@ -33,17 +33,17 @@ pub fn measure(
     Ok((rows, reasons))
 }
 
-/// What the blocks of one peer have given.
+/// The results of the blocks of one peer.
 #[derive(Default)]
 struct Results {
-    /// m of each block, and r, in nanoseconds.
+    /// m and r of each block, in nanoseconds.
     multi: Vec<f64>,
     iterative: Vec<f64>,
-    /// m ÷ the raw loop's in the block beside it.
+    /// m divided by the raw loop's in the neighbouring block.
     ratios: Vec<f64>,
 }
 
-/// The row of each peer. The first of `casts` is the anchor.
+/// Returns the row of each peer. The first of `casts` is the anchor.
 pub fn cell(
     members: usize,
     options: &Options,
@@ -80,7 +80,7 @@ fn enter(mut row: Row, results: Results) -> Row {
     row
 }
 
-/// Runs a block, and returns what one trial took: the mean of the middle half.
+/// Runs a block, and returns the time of one trial: the mean of the middle half.
 fn block(cast: &mut Cast, order: Order, all: &mut Vec<f64>) -> Result<f64> {
     let mut took: Vec<u32> =
         cast.time(order)?.into_iter().map(|ns| ns.try_into().unwrap_or(u32::MAX)).collect();
@@ -89,7 +89,7 @@ fn block(cast: &mut Cast, order: Order, all: &mut Vec<f64>) -> Result<f64> {
     Ok(time)
 }
 
-/// As many trials as take about half the length of a block.
+/// Returns the number of trials that take about half the length of a block.
 fn sized(cast: &mut Cast, members: usize, options: &Options) -> Result<Order> {
     let mut pilot = Vec::new();
     let took = block(cast, Order { warm: 20, ..order(Way::Multi, Kind::Null, members, 20) }, &mut pilot)?;

@@ -1,4 +1,4 @@
-//! What others measured: the paper's tables V and VIII to X, and RPC2 of today.
+//! Measurements of others: the paper's tables V and VIII to X, and RPC2 as it is today.
 use farcall_bench_group::Distribution;
 
 /// m and r in milliseconds.
@@ -8,11 +8,11 @@ pub struct Figure {
     pub iterative: f64,
 }
 
-/// For so many members, with 10, 20 and 50 ms of computation.
+/// One row: a number of members, with 10, 20 and 50 ms of computation.
 type Line = (usize, [(f64, f64); 3]);
 
-/// Satyanarayanan & Siegel 1990, table VIII. Instead of 20 members it has 19; so has the next ones' last
-/// columns.
+/// Satyanarayanan & Siegel 1990, table VIII. It has 19 members instead of 20, as have the last columns of the
+/// next tables.
 const CONSTANT: &[Line] = &[
     (1, [(39.30, 38.30), (49.70, 47.30), (81.10, 78.80)]),
     (2, [(45.90, 76.50), (56.40, 96.10), (85.60, 158.35)]),
@@ -56,7 +56,7 @@ const RPC2: &[(usize, [(f64, f64); 4])] = &[
     (100, [(3.465, 10.04), (15.69, 1027.0), (23.17, 2034.0), (56.35, 5042.0)]),
 ];
 
-/// The paper's figure. Of the null call it gives one, table V.
+/// Returns the paper's figure. For the null call it gives one, in table V.
 pub fn paper(members: usize, milliseconds: u32, distribution: Distribution) -> Option<Figure> {
     if milliseconds == 0 {
         return (members == 1).then_some(Figure { multi: 29.00, iterative: 27.80 });
@@ -71,7 +71,7 @@ pub fn paper(members: usize, milliseconds: u32, distribution: Distribution) -> O
     Some(Figure { multi, iterative })
 }
 
-/// Figures of RPC2 as it is today.
+/// Returns the figures of RPC2 as it is today.
 pub fn rpc2(members: usize, milliseconds: u32, distribution: Distribution) -> Option<Figure> {
     let column = [0, 10, 20, 50].iter().position(|&known| known == milliseconds)?;
     let line =

@@ -1,5 +1,5 @@
-//! The anchor: a datagram to each of many echo processes, and their answers collected, with nothing but the
-//! system calls. An echo that is to compute sleeps before it answers, in its only thread.
+//! The anchor: sends a datagram to each of many echo processes, and receives the answers, with system calls
+//! only. An echo that computes sleeps before it answers, in its only thread.
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -8,16 +8,16 @@ use anyhow::{Result, bail};
 use farcall_bench_group::{Calls, Draws, Kind, Server, Work};
 use farcall_bench_method::enlarge;
 
-/// After that, a datagram is lost.
+/// The time after which a datagram counts as lost.
 const LOST: Duration = Duration::from_secs(2);
 
-/// So long farcall stays awake.
+/// The time for which farcall polls before it sleeps.
 const AWHILE: Duration = Duration::from_micros(20);
 
-/// As long as a null call is.
+/// The bytes of a null call.
 const LENGTH: usize = 40;
 
-/// An echo for each seed.
+/// Starts an echo for each seed.
 pub fn serve(seeds: &[u64]) -> Result<Box<dyn Server>> {
     let mut addresses = Vec::new();
     for &seed in seeds {
@@ -54,8 +54,7 @@ pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
     client(addresses, false)
 }
 
-/// One socket for all servers. Once an answer has come the next is looked for without sleeping, as farcall
-/// does.
+/// One socket for all servers. After an answer, it polls for the next one without sleeping, as farcall does.
 pub fn connect_awake(addresses: &[String]) -> Result<Box<dyn Calls>> {
     client(addresses, true)
 }
@@ -115,7 +114,7 @@ impl Client {
         Ok(())
     }
 
-    /// Looks for an answer for a while, and says whether there was one.
+    /// Polls for an answer for a while, and returns whether there was one.
     fn look(&mut self) -> Result<bool> {
         let start = Instant::now();
         while start.elapsed() < AWHILE {

@@ -1,4 +1,4 @@
-//! The end of `multi`: its rows beside the paper's and RPC2's, as a table and as a picture.
+//! Shows the rows of `multi` together with the paper's and RPC2's, as a table and as pictures.
 use std::path::Path;
 
 use anyhow::Result;
@@ -12,7 +12,7 @@ use super::paper::{self, Figure};
 use crate::field::Field;
 use crate::peers::{FARCALL, RAW};
 
-/// Shows rows and pictures where the options say.
+/// Writes rows and pictures to where the options say.
 pub fn show(multi: &Multi, field: Field, rows: Vec<Row>, void: &[String]) -> Result<()> {
     let options = &multi.options;
     let method = format!(
@@ -31,7 +31,7 @@ pub fn show(multi: &Multi, field: Field, rows: Vec<Row>, void: &[String]) -> Res
     }
 }
 
-/// Prints farcall's rows beside what others measured.
+/// Prints farcall's rows next to the measurements of others.
 fn beside(rows: &[Row]) {
     println!("\n{:>41} | {:^28} | {:^28}", "farcall", "the paper's, 1990", "RPC2 2.38");
     let head = format!("{:>9} {:>9} {:>7}", "m ms", "r ms", "r/m");
@@ -55,8 +55,8 @@ fn beside(rows: &[Row]) {
     }
 }
 
-/// Prints what the most members that compute all as long took longer than one, beside a null call of the raw
-/// loop.
+/// Prints how much longer than one member the largest group took, if all members compute equally long,
+/// compared with a null call of the raw loop.
 fn beyond(rows: &[Row]) {
     let constant = |row: &&Row| row.computation_ms > Some(0) && distribution(row) == Distribution::Constant;
     let most = rows.iter().filter_map(|row| row.members).max();
@@ -90,8 +90,8 @@ fn distribution(row: &Row) -> Distribution {
     known.copied().unwrap_or(Distribution::Constant)
 }
 
-/// Figures 8 to 14: what the model predicts; prediction and measurement for each computation time; what was
-/// measured for each distribution, beside the paper.
+/// Draws figures 8 to 14: the model's prediction; prediction and measurement for each computation time; and
+/// the measurement for each distribution next to the paper's.
 fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) -> Result<()> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.peer == FARCALL).collect();
     let mut times: Vec<u32> = rows.iter().filter_map(|row| row.computation_ms).filter(|&ms| ms > 0).collect();
@@ -140,8 +140,8 @@ fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) 
     chart::curves(path, &title, ("members", "r/m"), &panels, conditions)
 }
 
-/// The paper's model in its short form (section VI-A): m is one call, and for each further member what the
-/// null call took more; r is n calls.
+/// The paper's model in its short form (section VI-A): m is one call, plus the additional time of the null
+/// call for each further member; r is n calls.
 fn predicted(rows: &[&Row], milliseconds: u32) -> Vec<(f64, f64)> {
     let null = || rows.iter().filter(|row| row.computation_ms == Some(0));
     let first = null().find(|row| row.members == Some(1)).and_then(|row| row.multi_ms);

@@ -1,4 +1,4 @@
-//! Members that compute: m and r for each distribution of their times, as the paper's tables VIII to X.
+//! Members that compute: m and r for each distribution of their times, as in the paper's tables VIII to X.
 use anyhow::Result;
 use farcall_bench_group::{Kind, Order, Way, Work};
 use farcall_bench_method::stats::estimate;
@@ -8,14 +8,14 @@ use super::cast::Cast;
 use super::{Multi, Named, order, row};
 use crate::field::Field;
 
-/// What the options ask for.
+/// What the options select.
 pub fn works(multi: &Multi) -> Vec<Work> {
     let times = || multi.computation.iter().copied().filter(|&milliseconds| milliseconds > 0);
     let works = |&distribution| times().map(move |milliseconds| Work { milliseconds, distribution });
     multi.distribution.iter().flat_map(works).collect()
 }
 
-/// A row for each peer, work and number of members.
+/// Returns a row for each peer, computation and number of members.
 pub fn measure(
     multi: &Multi,
     works: &[Work],
@@ -72,7 +72,7 @@ fn rounded(value: f64) -> Option<f64> {
     Some((value * 1e4).round() / 1e4)
 }
 
-/// Mean and standard deviation.
+/// Returns mean and standard deviation.
 fn moments(values: &[f64]) -> (Option<f64>, Option<f64>) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

@@ -1,11 +1,11 @@
-//! Builds the programs of the peers when a run needs them, with the profile of this one.
+//! Builds the programs of the peers when a run needs them, with the profile of this program.
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use farcall_bench_method::Cannot;
 
-/// The program of package `farcall-bench-NAME` of this workspace.
+/// Builds the program of package `farcall-bench-NAME` of this workspace.
 pub fn package(name: &str) -> Result<PathBuf> {
     let target = target()?;
     let package = format!("farcall-bench-{name}");
@@ -16,13 +16,13 @@ pub fn package(name: &str) -> Result<PathBuf> {
     Ok(target.join("release").join(package).with_extension(std::env::consts::EXE_EXTENSION))
 }
 
-/// Where cargo has put this program, and puts all others.
+/// Returns the directory in which cargo has put this program, and puts all others.
 fn target() -> Result<PathBuf> {
     let own = std::env::current_exe().context("cannot find this program")?;
     own.ancestors().nth(2).map(Path::to_owned).context("this program lies in no target directory")
 }
 
-/// The program of Go's peers, if Go is installed and has or can get their modules.
+/// Builds the program of Go's peers, if Go is installed and has their modules or can get them.
 pub fn go() -> Result<PathBuf> {
     let program = target()?.join("release/farcall-bench-go");
     let mut go = Command::new("go");
@@ -31,7 +31,7 @@ pub fn go() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What a build says stands on standard error, since standard output may be JSON.
+/// Build output goes to standard error, because standard output may be JSON.
 fn run(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output();
     let output =

@@ -1,5 +1,5 @@
-//! Farcall over UDP or through shared memory: the stubs that any program would use, a runtime with nearly the
-//! default settings.
+//! Farcall over UDP or through shared memory: the stubs that any program would use, and a runtime with nearly
+//! the default settings.
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,13 @@ use farcall::xdr::Decode;
 use farcall::{Bytes, Calls, Export, Pending, Runtime};
 use farcall_bench_method::{Calling, Carry, Crew, Laps, Mode, Peer, SLOW, STUCK, Schedule, Serving, Setup};
 
-/// How long a side that is to spin looks for a packet before it blocks: longer than any round trip,
-/// so that it never does while it is measured, and soon over when it is not.
+/// The time for which a spinning side polls before it blocks. It is longer than any round trip, so the side
+/// never blocks while it is measured, and short enough that polling soon ends afterwards.
 pub const SPIN: Duration = Duration::from_millis(1);
-/// How many procedures may execute at once: those that sleep in the open loop are many.
+/// The most procedures that execute at the same time. In the open loop many of them sleep.
 pub const WORKERS: usize = 256;
-/// How many calls that are due are begun at once. One that is behind hears in between what has ended, or it
-/// would be ever further behind: what nobody takes in fills the windows.
+/// The most due calls that are begun in a row. After them a late client receives replies; otherwise
+/// unreceived replies would fill the windows, and the client would fall further behind.
 const BURST: usize = 64;
 
 #[farcall::interface(program = 0x2000_0099, version = 1)]
@@ -25,26 +25,26 @@ pub trait Echo {
     /// The null call.
     #[idempotent]
     fn null(&self) -> farcall::Result<()>;
-    /// The first 32 bytes.
+    /// Returns the first 32 bytes.
     #[idempotent]
     fn echo(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
-    /// All of them.
+    /// Returns all bytes.
     #[idempotent]
     fn echo_all(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
-    /// As many bytes of what the server holds.
+    /// Returns that many of the server's bytes.
     fn fetch(&self, bytes: u32) -> farcall::Result<Bytes>;
-    /// How many bytes they are.
+    /// Returns the number of bytes.
     fn store(&self, data: &[u8]) -> farcall::Result<u32>;
-    /// `echo`, after a sleep.
+    /// Does what `echo` does, after a sleep.
     fn slow(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
-    /// A sleep of seconds.
+    /// Sleeps for that many seconds.
     fn stick(&self) -> farcall::Result<()>;
 }
 
-/// What is called.
+/// The server.
 #[derive(Default)]
 pub struct Server {
-    /// What `fetch` gives.
+    /// The bytes that `fetch` returns.
     pub data: Bytes,
 }
 
@@ -81,7 +81,7 @@ impl Echo for Server {
 }
 
 pub struct Farcall {
-    /// Through shared memory, which must be had; else over UDP.
+    /// Returns a runtime that uses shared memory, which must be available, or UDP.
     pub shared: bool,
 }
 
@@ -103,7 +103,7 @@ impl Peer for Farcall {
 }
 
 impl Farcall {
-    /// Names stay in the process: the address is enough here.
+    /// Returns a registry within the process, because the address suffices here.
     fn runtime(&self, setup: &Setup) -> farcall::Result<Runtime> {
         let builder = Runtime::builder().registry(Memory::new()).workers(WORKERS).shared_memory(self.shared);
         match setup.mode {
@@ -113,7 +113,7 @@ impl Farcall {
     }
 }
 
-/// The null call, whatever the payload of others is.
+/// Returns the arguments; the null call has none, whatever the payload of others is.
 pub struct Null;
 
 impl Null {
@@ -142,7 +142,7 @@ impl Serving for Exported {
     }
 }
 
-/// Who calls, by whatever the stub is bound to.
+/// A client, with whatever its stub is bound to.
 pub struct Client {
     caller: Caller,
     crew: Option<Crew>,
@@ -196,7 +196,7 @@ impl Calling for Client {
         })
     }
 
-    /// The thread that begins calls also receives for those that are under way.
+    /// The thread that begins calls also receives replies to earlier ones.
     fn open(&mut self, schedule: &mut Schedule) -> Result<()> {
         let Caller { echo, data, .. } = &self.caller;
         let echo = echo.start();
@@ -234,7 +234,7 @@ impl Calling for Client {
     }
 }
 
-/// Starts `calls` calls, `outstanding` of them at any time.
+/// Starts `calls` calls, with `outstanding` of them at any time.
 pub fn started(echo: &EchoClient, carry: Carry, data: &[u8], outstanding: usize, calls: usize) -> Result<()> {
     let echo = echo.start();
     match (carry, data.len()) {
@@ -246,7 +246,7 @@ pub fn started(echo: &EchoClient, carry: Carry, data: &[u8], outstanding: usize,
     }
 }
 
-/// Keeps `outstanding` calls going; waits for the oldest and starts another.
+/// Keeps `outstanding` calls under way: waits for the oldest, and starts another.
 fn window<T>(outstanding: usize, calls: usize, start: impl Fn() -> Pending<T>) -> Result<()>
 where
     T: for<'a> Decode<'a>,
@@ -276,7 +276,7 @@ impl Caller {
     }
 }
 
-/// Makes a call as often as `next` says, wherever `echo` leads to.
+/// Makes calls for as long as `next` returns true, by `echo`.
 #[inline]
 pub fn calls(
     echo: &(impl Echo + ?Sized),

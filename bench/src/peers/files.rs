@@ -12,28 +12,28 @@ use tempfile::TempDir;
 
 use crate::profile::{Part, count};
 
-/// What is asked of the clerk.
+/// The operation that the clerk executes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operation {
     Null,
     GetAttr,
     Lookup,
     ReadLink,
-    /// So many bytes.
+    /// That many bytes.
     Read(usize),
     ReadDir,
     StatFs,
     Write(usize),
     Commit,
-    /// All of them, as often as in table 1a.
+    /// All operations, as often as in table 1a.
     Mix {
-        /// Bytes of each read.
+        /// The bytes of each read.
         read: usize,
     },
 }
 
-/// As they stand in rows and in the names of peers. `mix` reads 509 bytes and writes 2,590, which table 1b
-/// makes of its operations in the mean; `mix-8k` reads whole blocks.
+/// The names of the operations in rows and in the names of peers. `mix` reads 509 bytes and writes 2,590,
+/// which are the means of table 1b; `mix-8k` reads whole blocks.
 const OPERATIONS: [(&str, Operation); 9] = [
     ("getattr", Operation::GetAttr),
     ("lookup", Operation::Lookup),
@@ -46,9 +46,9 @@ const OPERATIONS: [(&str, Operation); 9] = [
     ("mix-8k", Operation::Mix { read: BLOCK }),
 ];
 
-/// Table 1a: how often each was asked of the departmental server in some days. "Other" is what this service
-/// has no name for; in its place stands what transfers control in every structure: the commit of a file that
-/// nobody has written.
+/// Table 1a: how often each operation was requested from the departmental server in several days. "Other" has
+/// no counterpart in this service. Its place takes an operation that transfers control in every structure:
+/// the commit of a file to which nothing was written.
 fn table_1a(read: usize) -> [(u64, Operation); 9] {
     [
         (8_960_671, Operation::GetAttr),
@@ -76,8 +76,8 @@ fn of_name(name: &str) -> Option<Operation> {
     OPERATIONS.into_iter().find(|(known, _)| *known == name).map(|(_, operation)| operation)
 }
 
-/// What a clerk in this process does for one operation in the mean: accesses to the server's memory, and
-/// transfers of control.
+/// Returns what a clerk in this process does for one operation on average: accesses to the server's memory,
+/// and transfers of control.
 pub fn work(structure: &str, operation: &str) -> Result<[f64; 2]> {
     const TURNS: u32 = 4_000;
     let structure =
@@ -89,12 +89,12 @@ pub fn work(structure: &str, operation: &str) -> Result<[f64; 2]> {
     let before = client.clerk.tally.counts();
     (0..TURNS).try_for_each(|_| client.next())?;
     let Counts { reads, writes, swaps, letters, calls, .. } = client.clerk.tally.counts().since(before);
-    // A letter, too, is a call, which a stub makes.
+    // A letter is a call too, which a stub makes.
     let transfers = if structure == Structure::Rpc { calls } else { letters };
     Ok([reads + writes + swaps + letters, transfers].map(|count| count as f64 / f64::from(TURNS)))
 }
 
-/// The procedure that the server executes for an operation, in this process: what it takes without calls.
+/// Executes the procedure of an operation in this process, to measure it without calls.
 pub fn procedure(operation: &str) -> Result<Part> {
     let operation = of_name(operation).context("no such operation")?;
     let scratch = tempfile::tempdir()?;
@@ -166,10 +166,10 @@ impl Peer for Service {
     }
 }
 
-/// Names as long as their directory is said to be in table 1b: 1,990 bytes.
+/// The names of a directory, which have 1,990 bytes together, as in table 1b.
 const NAMES: usize = 80;
-/// Blocks of each file that is read or written: a block that was written is in its file before its turn comes
-/// again.
+/// The number of blocks of each file that is read or written. A written block has reached its file before it
+/// is written again.
 const BLOCKS: u64 = 64;
 
 fn tree(at: &Path) -> Result<()> {
@@ -201,7 +201,7 @@ impl Serving for Exported {
     }
 }
 
-/// A clerk, and the files that are there.
+/// A clerk, and the existing files.
 struct Client {
     clerk: Clerk,
     operation: Operation,
@@ -213,14 +213,14 @@ struct Client {
     written: Handle,
     other: Handle,
     bytes: Vec<u8>,
-    /// Operations so far.
+    /// The number of operations so far.
     turn: u64,
-    /// Of each operation of the mix, how often it should have been chosen, less how often it was.
+    /// For each operation of the mix, how often it should have been chosen less how often it was.
     due: [i64; 9],
 }
 
 impl Client {
-    /// With all that is there in the server's cache, as the paper assumes it.
+    /// Requests everything once, so that it is in the server's cache, as the paper assumes.
     fn new(clerk: Clerk, operation: Operation) -> Result<Client> {
         let files = &clerk.files;
         let root = files.root()?;
@@ -278,7 +278,7 @@ impl Client {
         self.perform(operation)
     }
 
-    /// The one that is due most: each comes as often as it should, spread evenly.
+    /// Returns the operation that is due most, so that the operations are spread evenly.
     fn choose(&mut self, table: &[(u64, Operation); 9]) -> Operation {
         let all: u64 = table.iter().map(|one| one.0).sum();
         self.due.iter_mut().zip(table).for_each(|(due, one)| *due += one.0 as i64);

@@ -7,13 +7,13 @@ use farcall_bench_method::{Calling, Carry, Crew, Laps, Peer, Serving, Setup, can
 
 use super::farcall::{Echo, Server, calls, started};
 
-/// How the client reaches its server. A call is little beside a reading of the clock, or nothing: a lap is
-/// of many.
+/// How the client reaches its server. A call takes little time compared with a reading of the clock, so a lap
+/// consists of many calls.
 #[derive(Clone, Copy)]
 pub enum InProcess {
     /// By a stub: arguments and results are encoded and decoded.
     Stub,
-    /// By the trait object, as a program that binds directly does.
+    /// By the trait object, as in a program that binds directly.
     Direct,
 }
 
@@ -37,7 +37,7 @@ impl Peer for InProcess {
     }
 
     fn connect(&self, setup: &Setup, _: &str) -> Result<Box<dyn Calling>> {
-        // Hidden, or the compiler might see through the trait object.
+        // `black_box` keeps the compiler from calling the method directly.
         let server: Arc<dyn Echo> = black_box(Arc::new(Server::default()));
         let (data, lap) = (vec![7; setup.bytes], self.calls_per_lap());
         Ok(match self {
@@ -56,7 +56,7 @@ impl Peer for InProcess {
     }
 }
 
-/// The other process only waits for its end.
+/// The other process only waits until it is told to end.
 struct Nobody;
 
 impl Serving for Nobody {
@@ -69,7 +69,7 @@ struct Client<E: ?Sized> {
     echo: Arc<E>,
     data: Vec<u8>,
     lap: usize,
-    /// Has calls outstanding: so many, until so many have been made.
+    /// Keeps a number of calls outstanding until all have been made.
     window: fn(&E, &[u8], usize, usize) -> Result<()>,
     crew: Option<Crew>,
 }

@@ -9,30 +9,30 @@ use farcall::memory::{self, Memory, Notify, Remote, Rights, Segment, Settings};
 use farcall::{Pending, Runtime, names};
 use farcall_bench_method::{Calling, Laps, Peer, Serving, Setup};
 
-/// What is done.
+/// The operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Operation {
-    /// Words, in ascending order.
+    /// Reads words, in ascending order.
     Read,
-    /// Bytes, in any order.
+    /// Reads bytes, in any order.
     ReadBytes,
-    /// As many ranges, in one access.
+    /// Reads that many ranges in one access.
     ReadEach,
-    /// As many reads are under way.
+    /// Reads, of which that many are under way.
     ReadMany,
-    /// And waits until the exporter has it.
+    /// Writes, and waits until the exporter has the bytes.
     Write,
     WriteBytes,
-    /// And leaves the exporter alone until it sleeps again.
+    /// Writes with notice, and pauses until the exporter's thread sleeps again.
     Post,
-    /// As many writes are under way.
+    /// Writes, of which that many are under way.
     WriteMany,
     CompareAndSwap,
-    /// With notice, until a thread of the exporter's has been told.
+    /// Writes with notice, and waits until a thread of the exporter was notified.
     Notify,
 }
 
-/// As they stand in rows and behind the names of peers.
+/// The names of the operations in rows and in the names of peers.
 const OPERATIONS: [(&str, Operation); 10] = [
     ("read", Operation::Read),
     ("read-bytes", Operation::ReadBytes),
@@ -46,21 +46,21 @@ const OPERATIONS: [(&str, Operation); 10] = [
     ("notify", Operation::Notify),
 ];
 
-/// The ranges of [`Operation::ReadEach`].
+/// The number of ranges of [`Operation::ReadEach`].
 const RANGES: usize = 16;
-/// How many accesses are under way where there are many.
+/// The number of accesses under way if there are many.
 const MANY: usize = 64;
-/// Where the exporter says when it was told.
+/// The offset at which the exporter writes when it was notified.
 const TOLD: u64 = 0;
-/// Where accesses are made, a page further for each range.
+/// The offset of accesses; each further range is a page further.
 const AT: u64 = 4096;
 const SIZE: usize = 1 << 20;
-/// Accesses to a lap where they are shorter than a reading of the clock, or little longer.
+/// The accesses in a lap, if one takes less time than a reading of the clock, or little more.
 const LAP: usize = 1_000;
-/// How long a client lets the exporter's core alone that has something to be told.
+/// How long a client leaves the core of an exporter idle that is to be notified.
 const QUIET: Duration = Duration::from_micros(40);
 
-/// One operation by one carrier.
+/// One operation over one carrier.
 struct Accesses {
     operation: Operation,
     mapped: bool,
@@ -127,7 +127,7 @@ impl Peer for Accesses {
     }
 }
 
-/// Nanoseconds on the clock that all processes of a machine read.
+/// Returns the nanoseconds of the clock that all processes of a machine read.
 fn now() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
 }
@@ -190,7 +190,7 @@ impl Calling for Client {
     }
 }
 
-/// As many accesses to a lap, one after the other.
+/// Makes the accesses of a lap, one after the other.
 #[inline]
 fn each<T>(laps: &mut Laps, lap: usize, mut access: impl FnMut() -> memory::Result<T>) -> Result<()> {
     while laps.next() {
@@ -201,7 +201,7 @@ fn each<T>(laps: &mut Laps, lap: usize, mut access: impl FnMut() -> memory::Resu
     Ok(())
 }
 
-/// As many accesses to a lap; so many are under way, and the oldest is waited for before another is started.
+/// Makes the accesses of a lap with many under way: waits for the oldest before it starts another.
 fn many<T>(laps: &mut Laps, lap: usize, mut start: impl FnMut() -> Pending<T, memory::Refused>) -> Result<()>
 where
     T: for<'a> farcall::xdr::Decode<'a>,
@@ -219,7 +219,7 @@ where
     Ok(())
 }
 
-/// Each lap ends when the exporter has been told, by the clock of both.
+/// Ends each lap when the exporter was notified, by the common clock.
 fn notify(remote: &Remote, data: &[u8], laps: &mut Laps) -> Result<()> {
     let mut told = remote.load(TOLD)?;
     loop {
@@ -239,7 +239,7 @@ fn notify(remote: &Remote, data: &[u8], laps: &mut Laps) -> Result<()> {
     }
 }
 
-/// Copies as many bytes within the client: what no access can beat.
+/// Copies the same number of bytes within the client, as a lower bound for accesses.
 pub struct Copying;
 
 impl Peer for Copying {
@@ -264,7 +264,7 @@ impl Peer for Copying {
     }
 }
 
-/// Segments begin where a page does, so what is copied instead does too.
+/// The copied memory begins at a page, as segments do.
 const PAGE: usize = 4096;
 
 struct Nobody;

@@ -1,5 +1,5 @@
-//! The peers: those that this program holds itself, and those that are programs beside it, each a
-//! package of its own, so that cargo does not merge the features of what they depend on.
+//! The peers: those in this program, and those with programs of their own. Each such program is a package of
+//! its own, so that cargo does not merge the features of their dependencies.
 mod build;
 pub mod farcall;
 #[cfg(unix)]
@@ -26,9 +26,9 @@ use farcall_bench_method::{Options, Peer};
 pub const RAW: &str = "raw";
 /// The control of the method: the code of [`RAW`] again, in processes of its own.
 pub const CONTROL: &str = "raw-control";
-/// The loop of `multi` that looks for answers as farcall does.
+/// The loop of `multi` that polls for answers as farcall does.
 pub const AWAKE: &str = "raw-awake";
-/// What this is all about: always measured.
+/// Farcall, which is always measured.
 pub const FARCALL: &str = "farcall";
 
 /// Where a peer's program comes from.
@@ -39,7 +39,7 @@ enum Source {
     Go,
 }
 
-/// What is measured beside farcall unless `--peers` says otherwise.
+/// The peers that are measured besides farcall unless `--peers` selects others.
 const PEERS: &[(&str, Source)] = &[
     ("farcall-shm", Source::Here),
     ("farcall-local", Source::Here),
@@ -65,7 +65,7 @@ const PEERS: &[(&str, Source)] = &[
     ("grpc-go", Source::Go),
 ];
 
-/// The peer of this name, if it is in this program.
+/// Returns the peer of this name, if it is in this program.
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
     Some(match name {
         RAW | CONTROL => Box::new(raw_udp::RawUdp { connected: true }),
@@ -111,17 +111,17 @@ fn onc(_: &str) -> Option<Box<dyn Peer>> {
     None
 }
 
-/// Whether it is farcall, over whatever.
+/// Returns whether the peer is farcall, over any transport.
 pub fn is_ours(name: &str) -> bool {
     name.starts_with(FARCALL)
 }
 
-/// Whether it makes no calls, only moves bytes.
+/// Returns whether the peer makes no calls, but only moves bytes.
 pub fn is_raw(name: &str) -> bool {
     name.starts_with(RAW)
 }
 
-/// `first`, then those that the options ask for.
+/// Returns `first`, and then the peers that the options select.
 pub fn names(first: &[&str], options: &Options) -> Vec<String> {
     let default: Vec<&str> = PEERS.iter().map(|&(name, _)| name).collect();
     let mut names: Vec<String> = first.iter().map(|&name| name.into()).collect();
@@ -133,8 +133,8 @@ pub fn names(first: &[&str], options: &Options) -> Vec<String> {
     names
 }
 
-/// The program that holds this peer, built now if it is not up to date. The error is a `Cannot` if it
-/// cannot be built here.
+/// Returns the program that contains this peer. Builds it if it is not up to date. The error is a `Cannot` if
+/// it cannot be built here.
 pub fn program(name: &str) -> Result<PathBuf> {
     let known = PEERS.iter().find(|(known, _)| *known == name).map(|&(_, source)| source);
     match known.or_else(|| peer(name).map(|_| Source::Here)) {
@@ -142,7 +142,7 @@ pub fn program(name: &str) -> Result<PathBuf> {
         Some(Source::Package(package)) => build::package(package),
         Some(Source::Go) => build::go(),
         None if name == AWAKE => std::env::current_exe().context("cannot find this program"),
-        // NFS servers, which libnfs reads from.
+        // These are NFS servers, from which libnfs reads.
         None if matches!(name, "farcall-nfs" | "nfs-ganesha") => build::package("nfs"),
         None => bail!("no peer is called `{name}`"),
     }

@@ -1,5 +1,5 @@
-//! The segment name service: what a process asks of its machine's clerk, which reads the table of another
-//! machine's.
+//! The segment name service: requests of a process to its machine's clerk, which reads the table of another
+//! machine's clerk.
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -10,22 +10,22 @@ use farcall::memory::{self, Rights, Segment};
 use farcall::{Runtime, names};
 use farcall_bench_method::{Calling, Laps, Peer, Serving, Setup};
 
-/// What is asked.
+/// The requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Operation {
     Export,
     Revoke,
-    /// What was imported from there before.
+    /// Imports a segment that was imported from there before.
     Import,
-    /// Believing nothing.
+    /// Imports a segment without using caches.
     ImportAnew,
     LookUp,
     LookUpAnew,
-    /// With transfer of control.
+    /// Looks a name up with transfer of control.
     LookUpAsking,
 }
 
-/// As they stand in rows and behind the names of peers.
+/// The names of the requests in rows and in the names of peers.
 const OPERATIONS: [(&str, Operation); 7] = [
     ("export", Operation::Export),
     ("revoke", Operation::Revoke),
@@ -48,7 +48,7 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
 
 struct Names(Operation);
 
-/// A machine of its own, as far as names go, and its clerk.
+/// A simulated machine with its own registry and clerk.
 fn machine() -> Result<(Clerk, Runtime)> {
     let runtime = Runtime::builder().registry(names::Memory::new()).shared_memory(false).build()?;
     Ok((Clerk::start(&runtime, Settings::default())?, runtime))
@@ -64,7 +64,7 @@ impl Peer for Names {
     }
 
     fn calls_per_lap(&self) -> usize {
-        // Nothing is sent.
+        // This sends nothing.
         if self.0 == Operation::LookUp { 1_000 } else { 1 }
     }
 
@@ -130,7 +130,7 @@ fn each<T>(laps: &mut Laps, lap: usize, ask: impl Fn() -> Result<T>) -> Result<(
     Ok(())
 }
 
-/// One of both is a lap, the other not.
+/// Of the two operations, only one is timed as a lap.
 fn exports(runtime: &Runtime, operation: Operation, laps: &mut Laps) -> Result<()> {
     loop {
         let began = Instant::now();

@@ -1,5 +1,5 @@
-//! ONC RPC by farcall, over UDP and over TCP: the same interface, the same callers, another protocol. And
-//! once more by procedures that must not run twice, so that the server remembers what it has answered.
+//! ONC RPC by farcall, over UDP and over TCP: the same interface and callers with another protocol; and the
+//! same with procedures that must not run twice, for which the server remembers its answers.
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -8,17 +8,17 @@ use farcall_onc as onc;
 
 use super::farcall::{Client, Echo, SPIN, Server, WORKERS};
 
-/// One datagram holds no more.
+/// The most bytes of a datagram's payload.
 const DATAGRAM: usize = 60_000;
 
-/// What is called by `-once`: as [`Echo`], but for what is said of its procedures.
+/// The interface of the peers that end in `-once`: as [`Echo`], but without idempotent procedures.
 #[farcall::interface(program = 0x2000_009a, version = 1)]
 pub trait Once {
     /// The null call.
     fn null(&self) -> farcall::Result<()>;
-    /// The first 32 bytes.
+    /// Returns the first 32 bytes.
     fn echo(&self, data: &[u8]) -> farcall::Result<[u8; 32]>;
-    /// All of them.
+    /// Returns all bytes.
     fn echo_all(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
 }
 
@@ -41,7 +41,7 @@ pub struct Onc {
     pub once: bool,
 }
 
-/// The peer of this name, if it is one of them.
+/// Returns the peer of this name, if it is one of these.
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
     let (stream, once) = match name {
         "farcall-onc-udp" => (false, false),

@@ -1,6 +1,6 @@
-//! What two processors can do that pass a payload on by copying it: one copies parts into shared memory, the
-//! other copies them out meanwhile. Both look for the next part all the time. How long that takes beside a
-//! copy within one processor's cache says how far apart the two are.
+//! The speed at which two processors can pass on a payload by copying: one copies parts into shared memory,
+//! and the other copies them out at the same time. Both poll. The ratio to a copy within one processor's
+//! cache shows the distance between the processors.
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -11,15 +11,15 @@ use farcall_bench_method::{Calling, Carry, Gate, Gated, Laps, Mode, Peer, Servin
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::MemfdFlags;
 
-/// As farcall's lanes.
+/// The number and the bytes of parts, as in farcall's bulk rings.
 const PART: usize = 64 << 10;
 const PARTS: usize = 16;
-/// Between two words: two lines, since processors fetch lines in pairs.
+/// The distance between two words: two cache lines, because processors fetch lines in pairs.
 const APART: usize = 128;
-/// Where the parts begin.
+/// The offset of the parts.
 const HEAD: usize = 4096;
 
-/// Words that both sides see: calls made, parts filled, parts emptied.
+/// The words that both sides see: calls made, parts filled, parts emptied.
 const CALLS: usize = 0;
 const FILLED: usize = 1;
 const EMPTIED: usize = 2;
@@ -38,7 +38,8 @@ impl Peer for RawCopies {
         let file = rustix::fs::memfd_create("farcall-bench", MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&file, (HEAD + PARTS * PART) as u64)?;
         let mut lane = Lane::new(setup, &file)?;
-        // Open for as long as the process lives, and found through it.
+        // The file stays open for as long as the process lives, because the other process opens it through
+        // /proc.
         let address = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         std::mem::forget(file);
         let gate = Gate::new(&Setup { mode: Mode::Spin, ..*setup });
@@ -90,11 +91,11 @@ impl Calling for Client {
     }
 }
 
-/// One side of it.
+/// One side of the exchange.
 struct Lane {
     map: MmapRaw,
     payload: Vec<u8>,
-    /// That this side has filled or emptied.
+    /// The number of parts that this side has filled or emptied.
     parts: u64,
 }
 
@@ -110,7 +111,7 @@ impl Lane {
         unsafe { &*self.map.as_ptr().add(which * APART).cast::<AtomicU64>() }
     }
 
-    /// Waits until the word says at least so many; calls `rest` before each look.
+    /// Waits until the word is at least that number. Calls `rest` before each look.
     fn wait(&self, which: usize, many: u64, rest: impl Fn()) {
         loop {
             rest();
@@ -151,10 +152,10 @@ impl Lane {
     }
 }
 
-/// By the instruction that is fastest between processors which share no cache.
+/// Copies by the instruction that is fastest between processors without a common cache.
 ///
 /// # Safety
-/// As of [`std::ptr::copy_nonoverlapping`].
+/// Those of [`std::ptr::copy_nonoverlapping`].
 unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: as promised; the direction flag is clear on entry to asm blocks.

@@ -1,4 +1,5 @@
-//! What UDP can carry: trains of segments, which the kernel takes and gives in one system call (GSO, GRO).
+//! The capacity of UDP: batches of segments, which the kernel takes and returns in one system call (GSO,
+//! GRO).
 use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -9,15 +10,15 @@ use farcall_bench_method::{
 };
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
-/// A segment of a large result: what an Ethernet frame holds.
+/// The bytes of a segment of a large result, which fits an Ethernet frame.
 const SEGMENT: usize = 1400;
-/// The most that a train may hold, and what one receive gives at most.
+/// The most bytes of a batch, and of one receive.
 const TRAIN: usize = 65_000;
-/// A large result is asked for in pieces, so many at a time: nothing else keeps the server from
+/// A large result is requested in pieces, at most this many at a time. Nothing else prevents the server from
 /// sending more than the client's buffer holds.
 const PIECE: usize = 1 << 20;
 const PIECES: usize = 4;
-/// After that, a segment is lost. Nothing is sent again.
+/// The time after which a segment counts as lost. Nothing is retransmitted.
 const LOST: Duration = Duration::from_secs(2);
 
 pub struct RawGso;
@@ -45,7 +46,7 @@ impl Peer for RawGso {
                     Carry::Both => side.send(from, length, segment)?,
                     // Each byte is a request for a piece.
                     Carry::Result => (0..length).try_for_each(|_| side.send_all(from, piece))?,
-                    // For each piece that has come, a byte.
+                    // Returns a byte for each received piece.
                     Carry::Argument => {
                         received += length;
                         (0..received / piece).try_for_each(|_| side.send(from, 1, 1))?;
@@ -78,7 +79,7 @@ impl Client {
         Ok((length, segment))
     }
 
-    /// As many segments as may be outstanding, in as few trains.
+    /// Sends as many segments as may be outstanding, in as few batches as possible.
     fn segments(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         let segment = self.setup.bytes.max(1);
         let most = (TRAIN / segment).min(self.side.state.max_gso_segments());
@@ -101,7 +102,7 @@ impl Client {
         let piece = self.setup.bytes.min(PIECE);
         let of_each = self.setup.bytes.div_ceil(piece);
         let (all, at_once) = (calls * of_each, PIECES.min(outstanding * of_each));
-        // What comes back for a piece.
+        // The acknowledgements of pieces.
         let answer = if self.setup.carry == Carry::Argument { 1 } else { piece };
         let (mut asked, mut received) = (0, 0);
         while received < all * answer {
@@ -134,7 +135,7 @@ impl Calling for Client {
     }
 }
 
-/// A socket that blocks.
+/// Returns a socket that blocks.
 struct Side {
     socket: UdpSocket,
     state: UdpSocketState,
@@ -151,7 +152,8 @@ impl Side {
         Ok(Side { socket, state, buffer: vec![7; 1 << 16] })
     }
 
-    /// A train: its length, that of its segments, and whose it is. None if none came in time.
+    /// Receives a batch: its length, the length of its segments, and its sender. Returns `None` if none came
+    /// in time.
     fn receive(&mut self) -> Result<Option<(usize, usize, SocketAddr)>> {
         let mut metas = [RecvMeta::default()];
         let mut buffers = [IoSliceMut::new(&mut self.buffer)];
@@ -162,7 +164,7 @@ impl Side {
         }
     }
 
-    /// The first `length` bytes of the buffer.
+    /// Returns the first `length` bytes of the buffer.
     fn send(&self, to: SocketAddr, length: usize, segment: usize) -> Result<()> {
         let segment_size = (segment < length).then_some(segment);
         let contents = &self.buffer[..length];

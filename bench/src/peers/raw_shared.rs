@@ -1,4 +1,5 @@
-//! What shared memory can do: a word that one side writes and the other waits for, by looking or by futex.
+//! The capacity of shared memory: a word that one side writes and the other waits for, by polling or by
+//! futex.
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
@@ -10,9 +11,9 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::MemfdFlags;
 use rustix::thread::futex;
 
-/// Of the call's word and the result's: two lines, since processors fetch lines in pairs.
+/// The offsets of the call's word and the result's. Two lines apart, because processors fetch lines in pairs.
 const APART: usize = 128;
-/// Where the call's payload and the result's begin.
+/// The offsets of the call's payload and the result's.
 const PAYLOADS: usize = 4096;
 
 pub struct RawShared;
@@ -29,7 +30,8 @@ impl Peer for RawShared {
         let file = rustix::fs::memfd_create("farcall-bench", MemfdFlags::CLOEXEC)?;
         rustix::fs::ftruncate(&file, (PAYLOADS + 2 * room(setup)) as u64)?;
         let shared = Shared::new(setup, &file)?;
-        // Open for as long as the process lives, and found through it.
+        // The file stays open for as long as the process lives, because the other process opens it through
+        // /proc.
         let address = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
         std::mem::forget(file);
         let gate = Gate::new(setup);
@@ -52,7 +54,7 @@ impl Peer for RawShared {
     }
 }
 
-/// What a payload takes.
+/// Returns the bytes that a payload takes in the file.
 fn room(setup: &Setup) -> usize {
     setup.bytes.next_multiple_of(PAYLOADS)
 }
@@ -103,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the word says `turn`; calls `rest` before each look.
+    /// Waits until the word is `turn`. Calls `rest` before each look.
     #[inline]
     fn wait(&self, channel: usize, turn: u32, rest: impl Fn()) {
         let word = self.word(channel);
@@ -147,7 +149,7 @@ impl Shared {
     }
 }
 
-/// A copy of the payload in the client's memory: what no transport can beat.
+/// A copy of the payload within the client's memory, as a lower bound for every transport.
 pub struct RawMemcpy;
 
 impl Peer for RawMemcpy {

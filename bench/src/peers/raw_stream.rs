@@ -6,10 +6,10 @@ use anyhow::Result;
 use farcall_bench_method::{Calling, Carry, Crew, Gate, Gated, Laps, Mode, Peer, Serving, Setup};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// What a side reads at once.
+/// The bytes that a side reads at once.
 const BUFFER: usize = 256 << 10;
 
-/// A stream has no empty messages: the null call is one byte.
+/// The bytes of the null call. A stream has no empty messages, so it is one byte.
 pub enum RawStream {
     Tcp,
     Unix,
@@ -46,7 +46,7 @@ impl Peer for RawStream {
 }
 
 impl RawStream {
-    /// Unix sockets have names that are no files, so that nobody must remove them (Linux).
+    /// The sockets have abstract names, so that no file must be removed (Linux).
     fn socket(&self, address: &str) -> Result<(Socket, SockAddr)> {
         Ok(match self {
             RawStream::Tcp => {
@@ -65,7 +65,8 @@ impl RawStream {
     }
 }
 
-/// One thread serves the first connection, so that the gate can wake it; another one each of the others.
+/// Serves the first connection in one thread, so that the gate can wake it, and each further connection in
+/// another thread.
 fn accept(listener: &Socket, setup: &Setup, gate: &Gate) -> Result<()> {
     let (first, _) = listener.accept()?;
     let first = Connection::new(first, setup)?;
@@ -95,8 +96,8 @@ impl Connection {
         Ok(Connection { socket, setup: *setup, buffer: vec![7; BUFFER.max(setup.bytes)] })
     }
 
-    /// Sends back what comes; where results are the payload, one for each byte; where arguments are, a byte
-    /// for each.
+    /// Echoes what it receives. If the payload is in results, returns one for each byte; if it is in
+    /// arguments, returns a byte for each.
     fn serve(mut self, gate: &Gate) -> Result<()> {
         let mut received = 0;
         loop {
@@ -113,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// How long a call and its result are.
+    /// Returns the bytes of a call and of its result.
     fn lengths(&self) -> (usize, usize) {
         let payload = self.setup.bytes.max(1);
         match self.setup.carry {
@@ -134,8 +135,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Calls share a system call where several may be sent, and results where several have come. It waits
-    /// until half of the calls are back: to send one call for each result keeps the batches at one.
+    /// Sends several calls, and receives several results, by one system call if possible. Waits until half of
+    /// the calls have returned, because sending one call for each result would keep the batches at one.
     fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         let (call, result) = self.lengths();
         let (mut sent, mut received) = (0, 0);
@@ -151,7 +152,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What has come, but at most `most` bytes; calls `rest` before each try.
+    /// Receives at most `most` bytes. Calls `rest` before each attempt.
     #[inline]
     fn read(&mut self, most: usize, rest: impl Fn()) -> io::Result<usize> {
         let most = most.min(self.buffer.len());

@@ -9,10 +9,10 @@ use farcall_bench_method::{
     Calling, Carry, Crew, Gate, Gated, Laps, Mode, Peer, Schedule, Serving, Setup, cannot, enlarge,
 };
 
-/// After that, a datagram is lost.
+/// The time after which a datagram counts as lost.
 const LOST: Duration = Duration::from_secs(2);
 
-/// The server's socket is not connected, since a server's cannot be. The client's may be.
+/// Server and client. The server's socket cannot be connected, but the client's may be.
 pub struct RawUdp {
     pub connected: bool,
 }
@@ -43,7 +43,7 @@ impl Peer for RawUdp {
     }
 }
 
-/// A socket that blocks never says `WouldBlock`.
+/// A socket that blocks never returns `WouldBlock`.
 fn serve(socket: &UdpSocket, gate: &Gate) -> io::Result<()> {
     let mut buffer = [0; 65_536];
     loop {
@@ -73,7 +73,7 @@ impl Calling for Client {
         Ok(())
     }
 
-    /// A system call for each packet. Nothing is sent again: where a datagram is lost, this fails.
+    /// Uses a system call for each packet. Nothing is retransmitted: a lost datagram makes this fail.
     fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         self.client.socket.set_read_timeout(Some(LOST))?;
         let (mut sent, mut received) = (0, 0);
@@ -104,7 +104,7 @@ impl Calling for Client {
         Crew::keep(&mut self.crew, threads, member)?.run(calls)
     }
 
-    /// Answers come in the order of the calls, since one thread gives them and nothing is lost.
+    /// Answers arrive in the order of the calls, because one thread sends them and none is lost.
     fn open(&mut self, schedule: &mut Schedule) -> Result<()> {
         let RawClient { socket, buffer, spins, .. } = &mut self.client;
         socket.set_nonblocking(true)?;
@@ -134,7 +134,7 @@ impl Calling for Client {
 
 struct RawClient {
     socket: UdpSocket,
-    /// Where to send to, if not connected.
+    /// The address to send to, if the socket is not connected.
     server: Option<SocketAddr>,
     spins: bool,
     buffer: Vec<u8>,
