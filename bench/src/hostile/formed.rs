@@ -108,7 +108,7 @@ impl Formed {
     }
 }
 
-/// Notes a failure; `none` of the calls returned a result then.
+/// Notes the export that a bind has found. Returns 1 if the bind or the call failed, and otherwise 0.
 fn note(event: Event<'_>, export: &mut u64) -> u64 {
     match event {
         Event::Bound { answer: Ok(bound), .. } => {

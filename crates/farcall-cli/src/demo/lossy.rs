@@ -15,8 +15,8 @@ use crate::failure::Outcome;
 const CALLS: u32 = 20_000;
 /// The number of calling threads. Most of the time each waits for a retransmission.
 const CALLERS: usize = 300;
-/// The number of transmissions before a call fails. A transmission or its answer is lost with probability
-/// 0.36, so ten in a row fail once in 27,000 calls, which is too often. Thirty are enough.
+/// How long a call may stay unanswered: about thirty transmissions. A transmission or its answer is lost with
+/// probability 0.36, so ten in a row are lost once in 27,000 calls, which is too often here.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The results of the calls.
