@@ -64,6 +64,7 @@ const USES: &[Use] = &[
     Use { name: "call of 4000 B", peer: FARCALL, bytes: 4000, kind: Kind::Laps },
     Use { name: "64 outstanding", peer: FARCALL, bytes: 32, kind: Kind::Window(64) },
     Use { name: "256 outstanding", peer: FARCALL, bytes: 32, kind: Kind::Window(256) },
+    Use { name: "64 outstanding of 4000 B", peer: FARCALL, bytes: 4000, kind: Kind::Window(64) },
     Use { name: "result of 1 MiB", peer: FARCALL, bytes: 1 << 20, kind: Kind::Result },
     Use { name: "group", peer: FARCALL, bytes: 0, kind: Kind::Group },
     Use { name: "memory read", peer: "memory-read", bytes: 32, kind: Kind::Laps },
@@ -71,6 +72,7 @@ const USES: &[Use] = &[
     Use { name: "shared memory null call", peer: "farcall-shm", bytes: 0, kind: Kind::Laps },
     Use { name: "onc udp null call", peer: "farcall-onc-udp", bytes: 0, kind: Kind::Laps },
     Use { name: "onc tcp null call", peer: "farcall-onc-tcp", bytes: 0, kind: Kind::Laps },
+    Use { name: "onc tcp 64 outstanding", peer: "farcall-onc-tcp", bytes: 32, kind: Kind::Window(64) },
 ];
 
 /// Measures each use by both builds, alternately, and reports which uses became slower than permitted.
