@@ -1,5 +1,4 @@
-//! One connection, or one socket for datagrams, from its first byte to its last: what goes out, and what
-//! comes in.
+//! One connection, or one socket for datagrams: sends its calls and receives their replies.
 //!
 //! A thread that waits for a reply leads or follows ([`Lead`](farcall::wait::Lead)): the leader receives for
 //! all threads that wait at the link. Bytes that several threads send at once leave in one system call: a
@@ -38,12 +37,12 @@ use crate::wire::record::Limits;
 use reader::Reader;
 use service::Service;
 
-/// Started calls are held back until so many bytes may leave together.
+/// The most bytes of started calls that are held back to be sent together.
 const MAX_HELD_BYTES: usize = 32 << 10;
 
-/// Takes what a server asks of its client, on the connection by which it is called.
+/// Receives the calls that a server makes to its client on the client's connection.
 pub(crate) trait Back: Send + Sync {
-    /// A message that is a call. Returns at once.
+    /// Takes a call message. Returns at once.
     fn take(&self, link: &Arc<Link>, message: Vec<u8>);
 }
 
@@ -59,11 +58,12 @@ pub(crate) struct Link {
     /// does no harm, because the thread that blocks the queue engages the service thread.
     blocked: AtomicBool,
     state: AtomicU8,
-    /// Wakes a thread that gathers here.
+    /// Wakes a thread that waits for several calls at this link.
     alarm: OnceLock<Option<Arc<dyn Alarm>>>,
-    /// The thread that looks after the link while no caller does, once there is one.
+    /// The thread that looks after the link while no caller waits at it, once it has started.
     service: OnceLock<Arc<Service>>,
-    /// The service thread may have to receive as soon as nobody leads. Cleared under the table's lock.
+    /// Whether the service thread may have to receive as soon as no thread leads. Cleared under the table's
+    /// lock.
     awaited: AtomicBool,
 }
 
@@ -72,28 +72,28 @@ struct Receiving {
     lead: Lead<dyn Event>,
     /// Locked by the leader alone.
     reader: Mutex<Reader>,
-    /// Grows with each reception. It is odd while a record has come in part.
+    /// A count that grows with each reception. It is odd while a record is partly received.
     heard: AtomicU64,
 }
 
-/// What becomes of a link, in this order.
+/// The first state of a link. The states follow one another in the order of their numbers.
 const LIVE: u8 = 0;
-/// A call's deadline has passed, and since the call was sent nothing has come, or only part of a record. The
-/// next call is made on a new connection; other calls under way here may still be answered.
+/// A call's deadline has passed, and no whole record has arrived since the call was sent. The next call is
+/// made on a new connection; other calls under way here may still be answered.
 const SILENT: u8 = 1;
 /// New calls are made on another link, which has replaced this one.
 const REPLACED: u8 = 2;
-/// `Table::broken` says why.
+/// The link has ended; `Table::broken` says why.
 const DEAD: u8 = 3;
 
-/// What one reception brought.
+/// The outcome of one reception.
 enum Reception {
-    /// The reply to the leader's own call. The lead is passed already.
+    /// The reply to the leader's own call. The lead has already been passed.
     OwnReply(Body),
-    /// Messages for other calls, perhaps.
+    /// Data that holds no reply to the leader's own call.
     Something,
     Nothing,
-    /// The server's port is refused: the next try is at this time at the latest.
+    /// The server's port is refused. The next try is at this time at the latest.
     Refused(Time),
     /// The server's port has been refused for so long that the server is considered gone.
     GivenUp(TransportError),
@@ -101,7 +101,8 @@ enum Reception {
 }
 
 thread_local! {
-    /// This thread receives for others: if it waited in a second call, nobody would.
+    /// Whether this thread leads. A leader must not wait in a second call, because no thread would then
+    /// receive.
     static LEADS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -138,14 +139,14 @@ impl Link {
         link
     }
 
-    /// Whether calls are to be made here: `only` says that there will be no other link.
+    /// Returns whether new calls are to be made on this link. `only` says that no other link can replace it.
     #[inline]
     pub(crate) fn is_usable(&self, only: bool) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         state == LIVE || (only && state < DEAD)
     }
 
-    /// New calls are made elsewhere from now on. It ends when none is under way here any more.
+    /// Notes that new calls are made on another link. This link ends when it has no call under way.
     pub(crate) fn replace(&self) {
         self.state.fetch_max(REPLACED, Ordering::AcqRel);
         let table = self.lock();
@@ -154,7 +155,8 @@ impl Link {
         }
     }
 
-    /// A call's time is over which was sent when so much had come.
+    /// Returns the error of a call whose time is over. `then` is the count of receptions when it was sent.
+    /// Marks a stream that has been silent since.
     #[cold]
     pub(crate) fn late(&self, then: u64) -> TransportError {
         let now = self.receiving.heard.load(Ordering::Relaxed);
@@ -164,7 +166,7 @@ impl Link {
         TransportError::late()
     }
 
-    /// Looks whether the server has ended the connection, unless somebody would hear of it anyway.
+    /// Checks whether the server has ended the connection.
     #[cold]
     pub(crate) fn check(self: &Arc<Self>) {
         if !self.datagrams {
@@ -172,8 +174,8 @@ impl Link {
         }
     }
 
-    /// Calls, and waits for the reply. The leader, who takes its own reply in, does not enter its call in the
-    /// table.
+    /// Sends a call and waits for its reply. A leader receives its own reply, so it does not enter its call
+    /// in the table.
     pub(crate) fn call(self: &Arc<Self>, xid: u32, message: &[u8], options: &CallOptions) -> Outcome {
         let _waiting = begin_wait()?;
         let mut table = self.lock();
@@ -188,7 +190,7 @@ impl Link {
             table.begin(xid, Entry { end, heard: own.heard, watcher, ..Entry::default() })?;
             leads = self.receiving.lead.join(&event);
         }
-        self.depart(table, message, false);
+        self.send_or_hold(table, message, false);
         self.await_reply(&own, options, leads, self.datagrams.then_some(message))
     }
 
@@ -196,15 +198,15 @@ impl Link {
     pub(crate) fn send_only(self: &Arc<Self>, message: &[u8]) -> Result<(), TransportError> {
         let mut table = self.lock();
         let end = table.admit(None, false, message)?;
-        self.depart(table, message, false);
+        self.send_or_hold(table, message, false);
         self.engage_if_blocked();
         let table = self.lock();
         let ran = table.send_queue.may_have_run(end);
         table.broken.clone().map_or(Ok(()), |error| Err(TransportError { ran, ..error }))
     }
 
-    /// Starts a call. It leaves at once if it is the only one; else it may wait for others to leave with it,
-    /// until a thread waits, or the service thread looks.
+    /// Starts a call. The only call under way is sent at once. Another may be held back, to be sent together
+    /// with later ones, until a thread waits or the service thread flushes the queue.
     pub(crate) fn start(
         self: &Arc<Self>,
         xid: u32,
@@ -231,7 +233,7 @@ impl Link {
         let hold =
             !self.datagrams && table.len() > 1 && table.send_queue.out.len() + message.len() < MAX_HELD_BYTES;
         let unlisted = !mem::replace(&mut table.listed, true);
-        self.depart(table, message, hold);
+        self.send_or_hold(table, message, hold);
         service::look_after(self, unlisted);
         Ok(())
     }
@@ -243,7 +245,7 @@ impl Link {
             return outcome;
         }
         let _waiting = begin_wait().map_err(|error| TransportError { ran: Ran::Maybe, ..error })?;
-        table.attend(xid, true);
+        table.set_attended(xid, true);
         let own = OwnCall { xid, end: 0, entered: true, heard: table.heard(xid) };
         let event = thread_event(&self.env);
         let leads = self.receiving.lead.join(&event);
@@ -256,7 +258,7 @@ impl Link {
         self.await_reply(&own, &options, leads, None)
     }
 
-    /// The outcome of a call that was started, if there is one; else `watcher` is told of it.
+    /// Returns the outcome of a started call, if it has ended. Otherwise has `watcher` woken when it ends.
     pub(crate) fn poll(self: &Arc<Self>, xid: u32, watcher: impl FnOnce() -> Watcher) -> Option<Outcome> {
         let mut table = self.lock();
         if let Some(outcome) = table.fetch(xid) {
@@ -266,32 +268,32 @@ impl Link {
         if table.needs_service() {
             self.awaited.store(true, Ordering::Relaxed);
         }
-        // SeqCst: this thread writes `awaited` and then reads whether a thread leads; a leader passes the lead
-        // and then reads `awaited`. At least one of them sees what the other wrote.
+        // SeqCst: this thread writes `awaited` and then reads whether a thread leads; a leader passes the
+        // lead and then reads `awaited`. At least one of them sees what the other wrote.
         fence(Ordering::SeqCst);
         let engage = (table.needs_service() && !table.watched && self.is_unled()) || !table.listed;
         drop(table);
         drop(former);
         if engage {
             service::engage(self);
-            self.rouse_service();
+            self.wake_service_now();
         }
         None
     }
 
-    /// Gives a call up; true if it had not ended.
+    /// Gives a call up. Returns whether it was still under way.
     pub(crate) fn give_up(&self, xid: u32) -> bool {
         let entry = self.lock().remove(xid);
         entry.is_some_and(|entry| entry.outcome.is_none())
     }
 
-    /// As if the server had said that.
+    /// Ends a call with this outcome, and wakes its watcher.
     pub(crate) fn end(&self, xid: u32, outcome: Outcome) {
         let watcher = self.lock().end(xid, outcome);
         watcher.wake(false);
     }
 
-    /// Lets a call run whose reply nobody wants.
+    /// Lets a call run whose reply the caller does not want.
     pub(crate) fn detach(self: &Arc<Self>, xid: u32) {
         let mut table = self.lock();
         table.detach(xid);
@@ -299,19 +301,19 @@ impl Link {
         self.engage_if_blocked();
     }
 
-    /// Sends what was held back.
+    /// Sends the started calls that were held back.
     pub(crate) fn send_held(&self) {
         self.flush(self.lock());
     }
 
-    /// Ends it.
+    /// Ends the link and all of its calls.
     pub(crate) fn close(&self) {
         self.fail(self.lock(), Kind::Stopped, "the client was dropped");
     }
 
-    /// Sends a message that was counted in, or holds it back.
+    /// Sends a message that was admitted, or appends it to the send queue if `hold`.
     #[inline]
-    fn depart(&self, mut table: MutexGuard<'_, Table>, message: &[u8], hold: bool) {
+    fn send_or_hold(&self, mut table: MutexGuard<'_, Table>, message: &[u8], hold: bool) {
         if self.datagrams {
             drop(table);
             return self.send_datagram(message);
@@ -328,7 +330,7 @@ impl Link {
         self.flush(table);
     }
 
-    /// Sends all that waits to be sent, unless another thread is at it.
+    /// Sends all bytes of the send queue, unless another thread is sending.
     fn flush<'a>(&'a self, mut table: MutexGuard<'a, Table>) {
         let mut used = Vec::new();
         while table.may_write() {
@@ -342,7 +344,8 @@ impl Link {
         }
     }
 
-    /// Hands bytes over, which are all that is counted in and not in `Way::out`. No lock is held meanwhile.
+    /// Gives bytes to the system, with no lock held meanwhile. They must be all admitted bytes that are
+    /// neither in `SendQueue::out` nor sent.
     fn write<'a>(&'a self, mut table: MutexGuard<'a, Table>, bytes: &[u8]) -> MutexGuard<'a, Table> {
         table.send_queue.hand_over();
         drop(table);
@@ -363,7 +366,7 @@ impl Link {
         table
     }
 
-    /// The system takes more again.
+    /// Sends the queued bytes now that the system accepts more.
     pub(crate) fn unblock(&self) {
         let mut table = self.lock();
         table.send_queue.blocked = false;
@@ -371,7 +374,8 @@ impl Link {
         self.flush(table);
     }
 
-    /// Where the system takes no more and this thread does not lead, the service thread sees when it does.
+    /// Makes the service thread wait for the socket to become writable, if the system accepts no more bytes.
+    /// For threads that do not lead.
     fn engage_if_blocked(self: &Arc<Self>) {
         if self.blocked.load(Ordering::Acquire) {
             service::engage(self);
@@ -394,8 +398,7 @@ impl Link {
         }
     }
 
-    /// Waits until a call has ended, as the leader or as one that follows. A server's procedure that waits
-    /// has others go on with its work meanwhile.
+    /// Waits until a call has ended, as the leader or as a follower.
     fn await_reply(
         self: &Arc<Self>,
         own: &OwnCall,
@@ -417,7 +420,7 @@ impl Link {
         timers.mark(outcome)
     }
 
-    /// Sleeps until the call has ended, or this thread leads.
+    /// Sleeps until the call has ended, or this thread becomes the leader. Returns `None` in the latter case.
     fn follow(&self, xid: u32, timers: &mut Timers<'_>, start: Time) -> Option<Outcome> {
         let event = thread_event(&self.env);
         timers.set(start);
@@ -441,7 +444,7 @@ impl Link {
         }
     }
 
-    /// Receives for everybody until the call has ended.
+    /// Receives for all threads that wait at the link until this call has ended.
     fn lead(self: &Arc<Self>, own: &OwnCall, options: &CallOptions, timers: &mut Timers<'_>) -> Outcome {
         let mut reader = self.receiving.reader.lock().unwrap_or_else(PoisonError::into_inner);
         // The first wait needs no clock: hardly any time has passed.
@@ -451,11 +454,11 @@ impl Link {
         }
         if let Some(at) = reader.next_try(options.now) {
             timers.set(options.now);
-            timers.hasten(at);
+            timers.bring_forward(at);
             wait = wait.until(at, self.env.now());
         }
         loop {
-            // What came before the time was over counts.
+            // A reply that arrived before the deadline counts, so the socket is read once more.
             let is_late = wait == Wait::No;
             match self.receive(&mut reader, wait, Some(own)) {
                 Reception::OwnReply(body) => return Ok(body),
@@ -467,7 +470,7 @@ impl Link {
                 Reception::Something | Reception::Nothing => timers.set(options.now),
                 Reception::Refused(at) => {
                     timers.set(options.now);
-                    timers.hasten(at);
+                    timers.bring_forward(at);
                 }
             }
             let now = self.env.now();
@@ -483,7 +486,7 @@ impl Link {
         }
     }
 
-    /// Ends the lead of one who has not received its reply.
+    /// Passes the lead of a thread that did not receive its own reply, and returns its call's outcome.
     #[cold]
     fn finish(&self, own: &OwnCall, error: Option<TransportError>) -> Outcome {
         let mut table = self.lock();
@@ -495,14 +498,14 @@ impl Link {
         ended.unwrap_or_else(|| Err(error.or(broken).unwrap_or_else(TransportError::late)))
     }
 
-    /// Gives up the lead.
+    /// Passes the lead to a follower, if one waits.
     #[inline]
     fn pass(&self) {
         self.receiving.lead.pass();
         self.serve_awaited();
     }
 
-    /// Has the service thread receive for tasks if nobody leads any more.
+    /// Makes the service thread receive for tasks if no thread leads any more.
     #[inline]
     fn serve_awaited(&self) {
         // SeqCst for the reason given in `poll`.
@@ -525,7 +528,7 @@ impl Link {
         }
     }
 
-    /// Whether no thread leads.
+    /// Returns whether no thread leads.
     pub(crate) fn is_unled(&self) -> bool {
         self.receiving.lead.is_free()
     }
@@ -566,7 +569,8 @@ impl Link {
         }
     }
 
-    /// Nothing came, and a record that is under way may have taken too long.
+    /// Handles a reception without data. Breaks the connection off if the record under way has taken too
+    /// long.
     fn nothing(&self, reader: &mut Reader) -> Reception {
         match reader.overdue(|| self.env.now()) {
             None => Reception::Nothing,
@@ -574,7 +578,7 @@ impl Link {
         }
     }
 
-    /// Gives what came to whom it is for.
+    /// Sorts `len` received bytes into messages, and delivers each to the call for which it is.
     #[inline]
     fn take_in(self: &Arc<Self>, reader: &mut Reader, len: usize, own: Option<&OwnCall>) -> Reception {
         let alone = match &mut *reader {
@@ -587,7 +591,7 @@ impl Link {
                 records.alone()
             }
         };
-        // Nobody else receives.
+        // A load and a store are enough, because only the leader changes the count.
         let whole = (self.receiving.heard.load(Ordering::Relaxed) | 1) + 1;
         self.receiving.heard.store(whole, Ordering::Relaxed);
         if let Some(body) = alone.and_then(|message| own?.take(message)) {
@@ -622,7 +626,7 @@ impl Link {
             self.pass();
         }
         let Incoming { own, watchers, calls } = incoming;
-        // Mostly there is nobody else.
+        // Usually no other call waits.
         if !watchers.is_empty() {
             watchers.into_iter().for_each(|watcher| watcher.wake(leading));
         }
@@ -638,8 +642,8 @@ impl Link {
         own.map_or(Reception::Something, Reception::OwnReply)
     }
 
-    /// Handles the system's word that the server's port is refused. It brings the next try forward; if
-    /// refusals go on, all calls end.
+    /// Handles a report of the system that the server's port is refused. Brings the next try forward, or ends
+    /// all calls after several refusals.
     #[cold]
     fn refused(&self, why: &io::Error, refusals: &mut Refusals) -> Reception {
         let next = match Refusals::is_one(why.kind()) {
@@ -649,7 +653,7 @@ impl Link {
         match next {
             Next::Retry(at) => Reception::Refused(at),
             Next::FirstRetry(at) => {
-                self.lock().hasten(at);
+                self.lock().bring_forward(at);
                 self.wake_service();
                 Reception::Refused(at)
             }
@@ -667,7 +671,7 @@ impl Link {
         Reception::Broken
     }
 
-    /// All calls end, by this reason.
+    /// Ends the link and all of its calls for this reason.
     fn fail(&self, mut table: MutexGuard<'_, Table>, kind: Kind, why: &str) {
         if table.broken.is_some() {
             return;
@@ -679,7 +683,8 @@ impl Link {
         watchers.into_iter().for_each(|watcher| watcher.wake(false));
     }
 
-    /// Takes in what has come, without waiting, unless another thread leads: that one takes it in.
+    /// Receives the data that has arrived, without waiting. Does nothing if another thread leads, because the
+    /// leader receives it.
     pub(crate) fn look(self: &Arc<Self>) {
         const MAX_RECEPTIONS: usize = 16;
         if self.receiving.lead.try_lead() {
@@ -688,7 +693,7 @@ impl Link {
         }
     }
 
-    /// Takes in something that has come, a refusal too, as one who leads; false if there was nothing.
+    /// Receives once without waiting, as the leader. Returns whether there was data or a refusal.
     fn take_some(self: &Arc<Self>) -> bool {
         let former = LEADS.replace(true);
         let mut reader = self.receiving.reader.lock().unwrap_or_else(PoisonError::into_inner);
@@ -697,7 +702,7 @@ impl Link {
         !matches!(came, Reception::Nothing | Reception::Broken)
     }
 
-    /// Leads, or follows, no longer.
+    /// Ends this thread's wait, in which it leads if `leads` and follows otherwise.
     fn leave(&self, leads: bool, event: &Arc<dyn Event>) {
         match leads {
             true => self.receiving.lead.pass(),
@@ -710,14 +715,16 @@ impl Link {
         &self.env
     }
 
-    /// Waits until something has come or `until`, as one who leads; the alarm ends the wait. Where the system
-    /// has no descriptors for an alarm, it ends soon: then whoever waits looks for what an alarm would have
-    /// told.
+    /// Waits, as the leader, until data arrives, the alarm rings or `until` has passed. Without an alarm the
+    /// wait is short, so that the caller checks again for what an alarm would report.
     fn watch(&self, alarm: Option<&dyn Alarm>, until: Option<Time>) {
-        const SOON: Duration = Duration::from_millis(10);
+        const MAX_WAIT_WITHOUT_ALARM: Duration = Duration::from_millis(10);
         let until = [until, self.due()].into_iter().flatten().min();
         let time = until.map(|until| until.since(self.env.now()));
-        let time = if alarm.is_some() { time } else { Some(time.map_or(SOON, |time| time.min(SOON))) };
+        let time = match alarm {
+            Some(_) => time,
+            None => Some(time.unwrap_or(Duration::MAX).min(MAX_WAIT_WITHOUT_ALARM)),
+        };
         let blocked = self.blocked.load(Ordering::Acquire);
         if let Ok(ready) = carrier::wait(&*self.env, &*self.carrier, blocked, alarm.map(Alarm::source), time)
         {
@@ -728,7 +735,7 @@ impl Link {
         }
     }
 
-    /// What wakes one who gathers here.
+    /// Returns the alarm that wakes a thread that waits for several calls at this link.
     fn alarm(&self) -> Option<&Arc<dyn Alarm>> {
         self.alarm.get_or_init(|| self.env.alarm().ok()).as_ref()
     }
@@ -741,18 +748,19 @@ impl Link {
         self.back.is_some() && self.state.load(Ordering::Relaxed) < REPLACED
     }
 
-    /// When the record under way will have taken too long; none if another thread receives, which minds that.
+    /// Returns when the record under way will have taken too long. Returns `None` if another thread receives,
+    /// because that thread checks the time.
     pub(crate) fn due(&self) -> Option<Time> {
         self.receiving.reader.try_lock().ok()?.due()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Table> {
-        // Nothing of a user's runs while it is held.
+        // No code of the user's runs while the lock is held, so a panic cannot leave the table inconsistent.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether this thread may wait for a call: a thread that receives for others would wait for itself.
+/// Refuses a wait in a thread that leads: it would wait for itself to receive.
 #[inline]
 fn may_wait() -> Result<(), TransportError> {
     if !LEADS.get() {
@@ -762,8 +770,8 @@ fn may_wait() -> Result<(), TransportError> {
     Err(TransportError::new(Kind::Local, Ran::No, why))
 }
 
-/// Says that this thread waits from now on, to the worker pool that it may belong to. Other threads take over
-/// what it has read and not served.
+/// Tells the worker pool, if this thread belongs to one, that the thread waits from now on. Other workers
+/// take over the calls that it has read and not served.
 #[inline]
 fn begin_wait() -> Result<WaitGuard, TransportError> {
     may_wait()?;

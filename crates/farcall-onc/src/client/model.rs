@@ -116,7 +116,7 @@ impl Calls {
     pub fn refused(&mut self, now: Time) {
         match self.refusals.refused(now) {
             Next::Retry(_) => {}
-            Next::FirstRetry(at) => self.table.hasten(at),
+            Next::FirstRetry(at) => self.table.bring_forward(at),
             Next::GiveUp => drop(self.table.end_all(&TransportError::new(
                 Kind::Unreachable,
                 Ran::Maybe,

@@ -1,4 +1,5 @@
-//! The calls of one link by their identifiers, who waits for each, and what is to be sent. No sockets here.
+//! The calls of one link by their identifiers, the thread or task that waits for each, and the bytes to send.
+//! Uses no sockets.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,24 +15,25 @@ use farcall::{Kind, Ran, guard};
 
 use super::resealer::Resealer;
 
-/// The most calls under way, and the most bytes that wait to be sent.
+/// The most calls that may be under way on one link.
 const MAX_CALLS: usize = 1 << 16;
+/// The most bytes that may wait to be sent on one link.
 const MAX_UNSENT_BYTES: usize = 64 << 20;
 
-/// A reply as it came, header and all.
+/// A reply message as it was received, with its header.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) kept: Kept,
-    /// Its call was sent more than once.
+    /// Whether its call was sent more than once.
     pub(crate) repeated: bool,
 }
 
-/// How a reply is kept.
+/// The buffer that holds a reply.
 #[derive(Debug)]
 pub(crate) enum Kept {
-    /// In a buffer that is used again.
+    /// A buffer that later calls use again.
     Short(Vec<u8>),
-    /// Results may share it.
+    /// A buffer that the results may share.
     Long(Bytes),
 }
 
@@ -41,8 +43,8 @@ pub(crate) struct TransportError {
     pub(crate) kind: Kind,
     pub(crate) ran: Ran,
     pub(crate) why: Arc<str>,
-    /// Its identifier is that of a call that was made 2^32 calls before and is still under way: nothing was
-    /// sent.
+    /// The call's identifier is in use by an older call that is still under way, 2^32 calls before. Nothing
+    /// was sent.
     pub(crate) id_in_use: bool,
 }
 
@@ -56,7 +58,7 @@ impl TransportError {
         TransportError::new(Kind::Overloaded, Ran::No, why)
     }
 
-    /// The reply did not come in time.
+    /// Returns the error of a call whose reply did not arrive in time.
     #[cold]
     pub(crate) fn late() -> TransportError {
         TransportError::new(Kind::Deadline, Ran::Maybe, "")
@@ -73,30 +75,30 @@ impl TransportError {
 
 pub(crate) type Outcome = Result<Body, TransportError>;
 
-/// What is woken when a call has ended.
+/// The thread or task to wake when a call has ended.
 #[derive(Default)]
 pub(crate) enum Watcher {
-    /// Nobody, or the leader.
+    /// None is to be woken, or the leader waits, which receives the reply itself.
     #[default]
     Nobody,
     Thread(Arc<dyn Event>),
     Task(Waker),
-    /// A thread that gathers the ends of several calls, and whether it waits at this link.
+    /// A thread that waits for several calls, and whether it waits at this link.
     Gatherer(ReadyToken, bool),
 }
 
 impl Watcher {
-    /// Whether the service thread must receive for it.
+    /// Returns whether the service thread must receive for this watcher.
     fn needs_service(&self) -> bool {
         matches!(self, Watcher::Task(_) | Watcher::Gatherer(_, false))
     }
 
-    /// Wakes it. No lock is held. `leading` says that the calling thread leads at the link.
+    /// Wakes the thread or task. The calling thread holds no lock. `leading` says that it leads at the link.
     pub(crate) fn wake(self, leading: bool) {
         match self {
             Watcher::Nobody => {}
             Watcher::Thread(event) => event.set(),
-            // A panic in it is not that of the caller who happens to lead.
+            // A panic of the waker must not reach the caller whose thread leads.
             Watcher::Task(waker) => guard::run_alone("a waker", || waker.wake()),
             Watcher::Gatherer(token, here) => guard::run_alone("a waker", || match here && leading {
                 true => token.mark_ready_serving(),
@@ -106,14 +108,14 @@ impl Watcher {
     }
 }
 
-/// A datagram that is sent again until its reply comes: the same bytes, or another copy of the call.
+/// A datagram that is sent again until its reply arrives: the same bytes, or a newly sealed copy of the call.
 pub(crate) struct Retransmission {
     pub(crate) message: Vec<u8>,
     pub(crate) resealer: Option<Arc<Resealer>>,
     pub(crate) at: Time,
-    /// How long the next pause is.
+    /// The pause after the next copy.
     pub(crate) pause: Duration,
-    /// It was sent again.
+    /// Whether the datagram was sent again.
     pub(crate) repeated: bool,
 }
 
@@ -124,13 +126,13 @@ impl Retransmission {
         now: Time,
         pause: Duration,
     ) -> Retransmission {
-        // Copies have the message themselves.
+        // A resealer keeps the message itself.
         let message = if resealer.is_some() { Vec::new() } else { message.to_vec() };
         Retransmission { message, resealer, at: now + pause, pause: next_pause(pause), repeated: false }
     }
 }
 
-/// What is sent again: the message, unless there are copies to take another from, with no lock held.
+/// A message to send again. With a resealer, the sender takes a new copy from it while it holds no lock.
 pub(crate) type Repeat = (Vec<u8>, Option<Arc<Resealer>>);
 
 /// A call that has no reply yet, or whose reply has not been fetched.
@@ -138,20 +140,20 @@ pub(crate) type Repeat = (Vec<u8>, Option<Arc<Resealer>>);
 pub(crate) struct Entry {
     pub(crate) watcher: Watcher,
     pub(crate) outcome: Option<Outcome>,
-    /// How long the stream was, with this call's record at its end.
+    /// The position in the outgoing stream, in bytes, at which this call's record ends.
     pub(crate) end: u64,
-    /// How much had come when it was sent.
+    /// The link's count of receptions when the call was sent.
     pub(crate) heard: u64,
     pub(crate) deadline: Option<Time>,
-    /// Of a started call over datagrams.
+    /// The datagram of a started call; a waiting thread keeps its own.
     pub(crate) retransmission: Option<Box<Retransmission>>,
-    /// No thread waits for it and minds its timers.
+    /// Whether no thread waits for the call, so that the service thread acts on its timers.
     pub(crate) unattended: bool,
-    /// Nobody will fetch its reply.
+    /// Whether the caller has given up its reply.
     pub(crate) detached: bool,
 }
 
-/// Hashes identifiers of calls. They are distinct and follow one another, so their low bits spread.
+/// Hashes the identifiers of calls. They are distinct and consecutive, so a multiplication spreads them well.
 #[derive(Default)]
 pub(crate) struct XidHasher(u64);
 
@@ -165,58 +167,60 @@ impl Hasher for XidHasher {
     }
 
     fn write_u32(&mut self, id: u32) {
-        // The table looks at the highest bits too.
+        // The hash map uses the highest bits too.
         self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
-/// The calls of one link, and what is to be sent.
+/// The calls of one link, and the bytes to send on it.
 #[derive(Default)]
 pub(crate) struct Table {
     calls: HashMap<u32, Entry, BuildHasherDefault<XidHasher>>,
-    /// Why there can be no more.
+    /// Why the link accepts no more calls, once it has ended.
     pub(crate) broken: Option<TransportError>,
     pub(crate) send_queue: SendQueue,
-    /// The identifier of the last call that was made by the leader and not entered. The call is under way at
-    /// most while somebody leads.
+    /// The identifier of the last call that a leader made without entering it in the table. That call can be
+    /// under way only while a thread leads.
     pub(crate) leader_xid: u32,
-    /// Calls under way whose timers no thread minds, and those for which the service thread must receive.
+    /// The number of calls under way for which no thread waits.
     unattended: usize,
+    /// The number of calls under way for which the service thread must receive.
     for_service: usize,
-    /// Nothing that no thread minds is due earlier.
+    /// A lower bound of the times at which a timer of an unattended call is due.
     pub(crate) timer: Option<Time>,
-    /// The service thread looks after this link.
+    /// Whether the service thread looks after this link.
     pub(crate) listed: bool,
-    /// It will hear when something comes.
+    /// Whether the service thread waits for data of this link.
     pub(crate) watched: bool,
-    /// How many calls were ever started.
+    /// The number of calls that were ever started on this link.
     pub(crate) started: u64,
 }
 
 /// The bytes that wait to be sent on a stream.
 #[derive(Default)]
 pub(crate) struct SendQueue {
-    /// What waits to be sent.
+    /// The bytes that wait to be sent.
     pub(crate) out: Vec<u8>,
-    /// How long the stream is with all that, and how much of it the system may have been given.
+    /// The length of the stream, in bytes, with all counted messages.
     pub(crate) length: u64,
+    /// The number of bytes of the stream that the system may have been given.
     pub(crate) handed: u64,
-    /// A thread is sending, with no lock held. It will send what is in `out` too.
+    /// Whether a thread is sending, with no lock held. That thread then sends `out` too.
     pub(crate) writing: bool,
-    /// The system takes no more for now.
+    /// Whether the system accepts no more bytes at present.
     pub(crate) blocked: bool,
 }
 
 impl SendQueue {
-    /// Notes that every counted message which does not wait in `out` is given to the system.
+    /// Notes that every counted message outside `out` is being given to the system.
     #[inline]
     pub(crate) fn hand_over(&mut self) {
         self.writing = true;
         self.handed = self.length;
     }
 
-    /// Notes that the system took `sent` of these bytes; the rest waits to be sent first. Returns whether it
-    /// took all.
+    /// Notes that the system took the first `sent` of these bytes, and puts the rest before `out`. Returns
+    /// whether the system took all.
     #[inline]
     pub(crate) fn took(&mut self, bytes: &[u8], sent: usize) -> bool {
         self.writing = false;
@@ -237,8 +241,8 @@ impl SendQueue {
         self.handed = self.length - (self.out.len() + bytes) as u64;
     }
 
-    /// Whether a call may have run whose record ends there, now that the stream has ended: not if its end was
-    /// never handed over, for then nobody has read it.
+    /// Returns whether a call may have run, after the stream has ended. `end` is where the call's record
+    /// ends. A call whose last byte was never given to the system did not run.
     pub(crate) fn may_have_run(&self, end: u64) -> Ran {
         if end > self.handed { Ran::No } else { Ran::Maybe }
     }
@@ -246,7 +250,7 @@ impl SendQueue {
 
 impl Table {
     /// Counts a message, if it may be sent, and returns the length of the stream with it. `xid` is the
-    /// identifier of a call that gets a reply, and `is_led` whether a thread leads.
+    /// identifier of a call that gets a reply; `is_led` says whether a thread leads.
     #[inline]
     pub(crate) fn admit(
         &mut self,
@@ -269,8 +273,8 @@ impl Table {
         Ok(self.send_queue.length)
     }
 
-    /// Enters a call whose message was counted. If too many calls are under way it fails, and the message
-    /// must not be sent.
+    /// Enters a call whose message was counted. Fails if too many calls are under way; then the message must
+    /// not be sent.
     pub(crate) fn begin(&mut self, xid: u32, entry: Entry) -> Result<(), TransportError> {
         if self.len() >= MAX_CALLS {
             self.send_queue.length = self.send_queue.handed + self.send_queue.out.len() as u64;
@@ -280,7 +284,6 @@ impl Table {
         Ok(())
     }
 
-    /// Enters a call.
     pub(crate) fn enter(&mut self, xid: u32, entry: Entry) {
         self.unattended += usize::from(entry.unattended);
         self.for_service += usize::from(entry.watcher.needs_service());
@@ -299,12 +302,12 @@ impl Table {
         self.calls.len()
     }
 
-    /// Whether a call is under way that has this identifier.
+    /// Returns whether a call with this identifier is under way.
     pub(crate) fn expects(&self, xid: u32) -> bool {
         self.calls.get(&xid).is_some_and(|entry| entry.outcome.is_none())
     }
 
-    /// A call has ended. Who is to be told, with no lock held.
+    /// Records the outcome of a call, and returns the watcher to wake when no lock is held.
     pub(crate) fn end(&mut self, xid: u32, mut outcome: Outcome) -> Watcher {
         let Some(entry) = self.calls.get_mut(&xid).filter(|entry| entry.outcome.is_none()) else {
             return Watcher::Nobody;
@@ -323,12 +326,12 @@ impl Table {
         watcher
     }
 
-    /// How much had come when a call was sent.
+    /// Returns the link's count of receptions when a call was sent.
     pub(crate) fn heard(&self, xid: u32) -> u64 {
         self.calls.get(&xid).map_or(0, |entry| entry.heard)
     }
 
-    /// Takes a call out whose reply its thread has.
+    /// Removes a call that has its reply or is given up.
     pub(crate) fn remove(&mut self, xid: u32) -> Option<Entry> {
         let entry = self.calls.remove(&xid)?;
         if entry.outcome.is_none() {
@@ -338,14 +341,14 @@ impl Table {
         Some(entry)
     }
 
-    /// Takes a call out if it has ended.
+    /// Removes a call if it has ended, and returns its outcome.
     pub(crate) fn fetch(&mut self, xid: u32) -> Option<Outcome> {
         self.calls.get(&xid)?.outcome.as_ref()?;
         self.calls.remove(&xid)?.outcome
     }
 
-    /// Has `watcher` told of the call's end. The former one is dropped with no lock held: that may run a
-    /// task's end.
+    /// Sets the watcher of a call, and returns the former one. The caller must drop that with no lock held,
+    /// because the drop may run a task's code.
     pub(crate) fn watch(&mut self, xid: u32, watcher: Watcher) -> Watcher {
         let Some(entry) = self.calls.get_mut(&xid) else { return Watcher::Nobody };
         self.for_service += usize::from(watcher.needs_service());
@@ -354,14 +357,14 @@ impl Table {
         former
     }
 
-    /// A thread minds the call's timers from now on, or no longer.
-    pub(crate) fn attend(&mut self, xid: u32, attended: bool) {
+    /// Notes whether a thread waits for the call and acts on its timers.
+    pub(crate) fn set_attended(&mut self, xid: u32, attended: bool) {
         let Some(entry) = self.calls.get_mut(&xid).filter(|entry| entry.outcome.is_none()) else { return };
         let before = mem::replace(&mut entry.unattended, !attended);
         self.unattended = self.unattended + usize::from(!attended) - usize::from(before);
     }
 
-    /// Nobody will fetch the call's reply; it goes on.
+    /// Lets a call go on whose reply no thread will fetch.
     pub(crate) fn detach(&mut self, xid: u32) {
         match self.calls.get_mut(&xid) {
             Some(entry) if entry.outcome.is_none() => entry.detached = true,
@@ -369,7 +372,7 @@ impl Table {
         }
     }
 
-    /// Nothing more can come, by this reason: all calls have ended. Who is to be told.
+    /// Ends the link and all of its calls for this reason. Returns the watchers to wake.
     pub(crate) fn fail(&mut self, kind: Kind, why: Arc<str>) -> Vec<Watcher> {
         self.broken = Some(TransportError::new(kind, Ran::No, why.clone()));
         let watchers = self.end_each(|ran| TransportError::new(kind, ran, why.clone()));
@@ -377,12 +380,12 @@ impl Table {
         watchers
     }
 
-    /// All calls under way end, by this reason. Who is to be told.
+    /// Ends all calls under way with this error. Returns the watchers to wake.
     pub(crate) fn end_all(&mut self, error: &TransportError) -> Vec<Watcher> {
         self.end_each(|_| error.clone())
     }
 
-    /// Ends each call under way by the error for whether it may have run.
+    /// Ends each call under way. `error` makes the error from whether the call may have run.
     fn end_each(&mut self, error: impl Fn(Ran) -> TransportError) -> Vec<Watcher> {
         let under_way = self.calls.iter().filter(|(_, entry)| entry.outcome.is_none());
         let all: Vec<(u32, TransportError)> =
@@ -390,7 +393,7 @@ impl Table {
         all.into_iter().map(|(xid, error)| self.end(xid, Err(error))).collect()
     }
 
-    /// Acts on the timers of calls that no thread minds. Who is to be told, and what is to be sent again.
+    /// Acts on the timers of unattended calls. Returns the watchers to wake and the messages to send again.
     pub(crate) fn run_timers(
         &mut self,
         now: Time,
@@ -423,8 +426,8 @@ impl Table {
         (expired.into_iter().map(|(xid, heard)| self.end(xid, Err(late(heard)))).collect(), messages)
     }
 
-    /// The datagram that is to be sent again first is sent again at that time, if not earlier.
-    pub(crate) fn hasten(&mut self, at: Time) {
+    /// Brings the earliest retransmission of all calls forward to `at`, unless it is earlier already.
+    pub(crate) fn bring_forward(&mut self, at: Time) {
         let under_way = self.calls.values_mut().filter(|entry| entry.outcome.is_none());
         let first = under_way.filter_map(|entry| entry.retransmission.as_mut()).min_by_key(|next| next.at);
         if let Some(retransmission) = first.filter(|next| next.at > at) {
@@ -433,17 +436,17 @@ impl Table {
         }
     }
 
-    /// Whether calls are under way that no thread minds.
+    /// Returns whether calls are under way for which no thread waits.
     pub(crate) fn is_unattended(&self) -> bool {
         self.unattended > 0
     }
 
-    /// Whether the service thread must receive as soon as no other thread leads.
+    /// Returns whether the service thread must receive as soon as no other thread leads.
     pub(crate) fn needs_service(&self) -> bool {
         self.for_service > 0
     }
 
-    /// Whether something waits to be sent that a thread can send now.
+    /// Returns whether bytes wait to be sent that a thread can send now.
     pub(crate) fn may_write(&self) -> bool {
         let send_queue = &self.send_queue;
         !(send_queue.out.is_empty() || send_queue.writing || send_queue.blocked || self.broken.is_some())

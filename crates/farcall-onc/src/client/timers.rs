@@ -1,4 +1,4 @@
-//! When a thread that waits for a reply must do something though nothing came.
+//! The times at which a thread that waits for a reply must act although no data has arrived.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use farcall::env::Time;
 use super::carrier::Wait;
 use super::table::Outcome;
 
-/// When a call must have ended, and by whose word.
+/// The time limits of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallOptions {
     pub(crate) deadline: Option<Time>,
@@ -27,12 +27,14 @@ impl CallOptions {
     }
 }
 
-/// When a thread that waits must do something though nothing came.
+/// The timers of a thread that waits for a reply.
 pub(super) struct Timers<'a> {
     pub(super) deadline: Option<Time>,
-    /// The datagram that is sent again, the next time, and how long to wait after that.
+    /// The datagram to send again; `None` on a stream.
     pub(super) datagram: Option<&'a [u8]>,
+    /// When to send the datagram again.
     pub(super) at: Option<Time>,
+    /// The pause before the next copy.
     pub(super) pause: Duration,
     /// Whether the message was sent again.
     pub(super) repeated: bool,
@@ -46,15 +48,15 @@ impl Timers<'_> {
         outcome
     }
 
-    /// Sets the first time at which it is sent again.
+    /// Sets the first time at which the datagram is sent again.
     pub(super) fn set(&mut self, start: Time) {
         if self.datagram.is_some() && self.at.is_none() {
             self.at = Some(start + self.pause);
         }
     }
 
-    /// Has the message sent again at this time at the latest.
-    pub(super) fn hasten(&mut self, at: Time) {
+    /// Brings the time of the next copy forward to `at`, unless it is earlier already.
+    pub(super) fn bring_forward(&mut self, at: Time) {
         self.at = self.at.map(|later| later.min(at));
     }
 
@@ -62,7 +64,7 @@ impl Timers<'_> {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// How long until then.
+    /// Returns the time from `now` to the earliest timer.
     pub(super) fn next(&self, now: Time) -> Option<Duration> {
         let next = [self.deadline, self.at].into_iter().flatten().min()?;
         Some(next.since(now))

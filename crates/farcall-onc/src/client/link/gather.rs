@@ -1,4 +1,4 @@
-//! A thread that gathers the ends of several calls, and serves their link while it waits.
+//! Waiting for several calls at once: the waiting thread leads or follows at the calls' link.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,14 +16,14 @@ impl WaitPoint for Link {
     }
 
     fn wait(&self, ready: &ReadyList, enough: usize, until: Option<Time>) -> Result<(), CallFailed> {
-        /// No two waits have the same seat: each has an interrupt of its own.
-        static SEAT: AtomicUsize = AtomicUsize::new(1);
+        /// The number of the next wait. Each wait has a number and an interrupt of its own.
+        static NEXT_WAIT: AtomicUsize = AtomicUsize::new(1);
         let _waiting = begin_wait().map_err(failed)?;
         let Some(link) = self.me.upgrade() else { return Ok(()) };
         link.send_held();
         ready.wait_with(
-            SEAT.fetch_add(1, Ordering::Relaxed),
-            || Arc::new(Seated { event: thread_event(&link.env), alarm: link.alarm().cloned() }),
+            NEXT_WAIT.fetch_add(1, Ordering::Relaxed),
+            || Arc::new(WaitingThread { event: thread_event(&link.env), alarm: link.alarm().cloned() }),
             || link.gather(&|| ready.count() >= enough, until),
         );
         Ok(())
@@ -43,8 +43,8 @@ impl WaitPoint for Link {
 }
 
 impl Link {
-    /// Waits until it is over, or `until`: as the leader, or as one that follows. Whoever knows that it is
-    /// over interrupts it.
+    /// Waits, as the leader or as a follower, until `over` returns true or `until` has passed. A thread that
+    /// makes `over` true interrupts the wait.
     fn gather(self: &Arc<Self>, over: &dyn Fn() -> bool, until: Option<Time>) {
         let event = thread_event(&self.env);
         let mut leads = self.receiving.lead.join(&event);
@@ -62,15 +62,15 @@ impl Link {
 }
 
 /// A thread that waits at a link.
-struct Seated {
+struct WaitingThread {
     event: Arc<dyn Event>,
     alarm: Option<Arc<dyn Alarm>>,
 }
 
-impl Interrupt for Seated {
+impl Interrupt for WaitingThread {
     fn interrupt(&self, serving: bool) {
         self.event.set();
-        // It may be the one that serves, and then it sleeps at the descriptor.
+        // If the thread leads, it sleeps at the descriptor, where only the alarm wakes it.
         if let Some(alarm) = self.alarm.as_ref().filter(|_| !serving) {
             alarm.ring();
         }

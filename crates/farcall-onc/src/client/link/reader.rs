@@ -1,12 +1,12 @@
-//! What a link receives into: the records of a stream, or datagrams.
+//! The buffers into which a link receives: the records of a stream, or datagrams.
 
 use farcall::env::Time;
 
 use crate::client::refusals::Refusals;
 use crate::wire::record::{Limits, RecordError, Records};
 
-/// Longer than any datagram.
-const DATAGRAM: usize = 64 << 10;
+/// The size of the receive buffer: longer than any datagram.
+const MAX_DATAGRAM_BYTES: usize = 64 << 10;
 
 pub(super) enum Reader {
     Stream(Box<Records>),
@@ -16,7 +16,7 @@ pub(super) enum Reader {
 impl Reader {
     pub(super) fn new(datagrams: bool, limits: Limits) -> Reader {
         match datagrams {
-            true => Reader::Datagrams(vec![0; DATAGRAM].into(), Refusals::default()),
+            true => Reader::Datagrams(vec![0; MAX_DATAGRAM_BYTES].into(), Refusals::default()),
             false => Reader::Stream(Box::new(Records::new(limits))),
         }
     }

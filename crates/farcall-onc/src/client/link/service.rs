@@ -1,10 +1,9 @@
-//! The thread that does what no caller does: for calls that were started while nobody waits for them, and for
-//! tasks.
+//! The service thread, which serves started calls while no caller waits for them, and tasks.
 //!
-//! There is one for all links of the process, and none while calls are only made and waited for. It sends
-//! what was held back, sends datagrams again, ends calls whose time is over, and receives for tasks, which
-//! cannot lead. While calls are being started it naps between two looks: to be woken for each would cost more
-//! than the call.
+//! One thread serves all links of the process. It does not start while threads only make calls and wait for
+//! them. It sends calls that were held back, sends datagrams again, ends calls whose time is over, and
+//! receives for tasks, which cannot lead. While calls are being started it sleeps for fixed short times,
+//! because a wake-up for each call would cost more than the call.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,33 +15,34 @@ use farcall::lock;
 
 use super::Link;
 
-/// The longest that a call may be held back: less than a thread may have to wait for a processor.
-const NAP: Duration = Duration::from_micros(100);
-/// The longest time between two looks while calls are being started.
-const LONGEST_NAP: Duration = Duration::from_micros(400);
-/// After so many looks since the last call was started it naps no more.
-const QUIET_LOOKS: u32 = 8;
+/// The shortest nap. It bounds how long a call is held back while calls are being started, and is less than
+/// a thread may have to wait for a processor.
+const MIN_NAP: Duration = Duration::from_micros(100);
+/// The longest nap between two rounds while calls are being started.
+const MAX_NAP: Duration = Duration::from_micros(400);
+/// The number of rounds without a newly started call after which the thread sleeps until it is woken.
+const MAX_QUIET_ROUNDS: u32 = 8;
 
 /// What all links of one environment share.
 pub(super) struct Service {
     env: Arc<dyn Env>,
     alarm: Arc<dyn Alarm>,
     newcomers: Mutex<Vec<Arc<Link>>>,
-    /// It sleeps until something comes, or looks before it does.
+    /// Whether the thread sleeps until it is woken, or is about to.
     sleeping: AtomicBool,
 }
 
-/// Makes the service thread look after a link on which something is to be done that no caller will do.
+/// Makes the service thread look after a link that has work for which no caller waits.
 pub(super) fn engage(link: &Arc<Link>) {
     let unlisted = !mem::replace(&mut link.lock().listed, true);
     look_after(link, unlisted);
 }
 
-/// Makes the service thread look after a link. `unlisted` says that the link was not in the service's list,
-/// and that the calling thread has added it.
+/// Makes the service thread look after a link. `unlisted` says that the calling thread has just set
+/// `Table::listed`, so the link is to be added to the service's list.
 pub(super) fn look_after(link: &Arc<Link>, unlisted: bool) {
     let Some(service) = link.service() else {
-        // Whoever comes next tries again. Until then such calls make progress only while somebody waits.
+        // The next start or poll tries again. Until then started calls progress only while a thread waits.
         link.lock().listed = false;
         return;
     };
@@ -53,12 +53,12 @@ pub(super) fn look_after(link: &Arc<Link>, unlisted: bool) {
 }
 
 impl Link {
-    /// Wakes the service thread at once: somebody waits who cannot receive himself.
-    pub(super) fn rouse_service(&self) {
+    /// Wakes the service thread even from a nap, because a task waits that cannot receive.
+    pub(super) fn wake_service_now(&self) {
         self.service.get().inspect(|service| service.alarm.ring());
     }
 
-    /// Makes the service thread look at this link, if it looks after it.
+    /// Wakes the service thread, if this link has one and it sleeps. A napping thread wakes by itself.
     pub(super) fn wake_service(&self) {
         self.service.get().inspect(|service| service.wake());
     }
@@ -72,8 +72,8 @@ impl Link {
 }
 
 impl Service {
-    /// The service of an environment. The first one that asks starts its thread; none while the system
-    /// refuses that.
+    /// Returns the service of an environment. The first call starts its thread. Returns `None` if the system
+    /// refuses the thread or its alarm.
     fn of(env: &Arc<dyn Env>) -> Option<Arc<Service>> {
         static SERVICES: Mutex<Vec<Weak<Service>>> = Mutex::new(Vec::new());
         let mut services = lock(&SERVICES);
@@ -96,29 +96,30 @@ impl Service {
 
     fn wake(&self) {
         // The calling thread wrote what the service thread is to see under a lock. The service thread takes
-        // that lock after it sets `sleeping`: either it sees what was written, or this thread sees `sleeping`.
+        // that lock after it sets `sleeping`: either it sees what was written, or this thread sees
+        // `sleeping`.
         if self.sleeping.load(Ordering::Acquire) {
             self.alarm.ring();
         }
     }
 
     fn live(&self) {
-        let mut links: Vec<Tended> = Vec::new();
-        let mut nap = NAP;
+        let mut links: Vec<ServedLink> = Vec::new();
+        let mut nap = MIN_NAP;
         loop {
             self.sleeping.store(true, Ordering::Release);
-            links.extend(lock(&self.newcomers).drain(..).map(Tended::new));
+            links.extend(lock(&self.newcomers).drain(..).map(ServedLink::new));
             let now = self.env.now();
-            links.retain_mut(|tended| tended.tend(now));
-            let time = match links.iter().any(|tended| tended.quiet < QUIET_LOOKS) {
+            links.retain_mut(|served| served.serve(now));
+            let time = match links.iter().any(|served| served.quiet < MAX_QUIET_ROUNDS) {
                 true => {
                     self.sleeping.store(false, Ordering::Release);
-                    let moved = links.iter().any(|tended| tended.quiet == 0);
-                    nap = if moved { NAP } else { (nap * 2).min(LONGEST_NAP) };
+                    let moved = links.iter().any(|served| served.quiet == 0);
+                    nap = if moved { MIN_NAP } else { (nap * 2).min(MAX_NAP) };
                     Some(nap)
                 }
                 false => {
-                    let next = links.iter().filter_map(|tended| tended.until).min();
+                    let next = links.iter().filter_map(|served| served.until).min();
                     next.map(|next| next.since(now))
                 }
             };
@@ -126,40 +127,42 @@ impl Service {
         }
     }
 
-    /// Sleeps until it is woken, or one of the links is ready, and acts on those that are.
-    fn sleep(&self, links: &mut [Tended], time: Option<Duration>) {
+    /// Sleeps until the alarm rings, a link is ready or `time` has passed. Then acts on the ready links.
+    fn sleep(&self, links: &mut [ServedLink], time: Option<Duration>) {
         let mut wanted = vec![Wanted::new(self.alarm.source(), Interest::READ)];
-        wanted.extend(links.iter().filter_map(Tended::wanted));
-        let holds = links.iter().any(|tended| tended.interest.read && tended.link.carrier.holds());
+        wanted.extend(links.iter().filter_map(ServedLink::wanted));
+        let holds = links.iter().any(|served| served.interest.read && served.link.carrier.holds());
         let _ = self.env.wait_any(&mut wanted, if holds { Some(Duration::ZERO) } else { time });
         let ready: Vec<Interest> = wanted.iter().skip(1).map(|wanted| wanted.ready).collect();
         self.sleeping.store(false, Ordering::Release);
         self.alarm.quiet();
-        let waited_for = links.iter().filter(|tended| tended.wanted().is_some());
-        for (tended, ready) in waited_for.zip(ready) {
-            tended.act(ready, self.env.now());
+        let waited_for = links.iter().filter(|served| served.wanted().is_some());
+        for (served, ready) in waited_for.zip(ready) {
+            served.act(ready, self.env.now());
         }
     }
 }
 
-/// A link that is looked after.
-struct Tended {
+/// A link that the service thread looks after.
+struct ServedLink {
     link: Arc<Link>,
-    /// How many calls had been started on it at the last look, and how many looks ago that was less.
+    /// The number of calls that had been started on the link at the last round.
     started: u64,
+    /// The number of rounds since a call was started on the link.
     quiet: u32,
-    /// What to wait for, and until when.
+    /// The readiness for which to wait.
     interest: Interest,
+    /// When the link's next timer is due.
     until: Option<Time>,
 }
 
-impl Tended {
-    fn new(link: Arc<Link>) -> Tended {
-        Tended { link, started: 0, quiet: 0, interest: Interest::default(), until: None }
+impl ServedLink {
+    fn new(link: Arc<Link>) -> ServedLink {
+        ServedLink { link, started: 0, quiet: 0, interest: Interest::default(), until: None }
     }
 
-    /// Does what is due; false if there is nothing more to look after.
-    fn tend(&mut self, now: Time) -> bool {
+    /// Does the link's work that is due. Returns false if the link needs the service thread no longer.
+    fn serve(&mut self, now: Time) -> bool {
         let mut table = self.link.lock();
         let (ended, messages) = table.run_timers(now, &|heard| self.link.late(heard));
         let moved = mem::replace(&mut self.started, table.started) != table.started;
@@ -169,14 +172,14 @@ impl Tended {
             || table.timer.is_some()
             || !table.send_queue.out.is_empty()
             || self.link.is_served_back();
-        if table.broken.is_some() || !(wanted || self.quiet < QUIET_LOOKS) {
+        if table.broken.is_some() || !(wanted || self.quiet < MAX_QUIET_ROUNDS) {
             table.listed = false;
             table.watched = false;
             drop(table);
             ended.into_iter().for_each(|watcher| watcher.wake(false));
             return false;
         }
-        let patient = self.quiet >= QUIET_LOOKS && table.is_unattended();
+        let patient = self.quiet >= MAX_QUIET_ROUNDS && table.is_unattended();
         let read = (table.needs_service() || patient || self.link.is_served_back()) && self.link.is_unled();
         table.watched = read;
         self.until = table.timer;
@@ -204,7 +207,7 @@ impl Tended {
             self.link.unblock();
         }
         let overdue = self.link.due().is_some_and(|due| due <= now);
-        // A thread that leads now hears of it too.
+        // If another thread leads by now, `look` does nothing and that thread receives the data.
         if self.interest.read && (ready.read || self.link.carrier.holds() || overdue) {
             self.link.look();
         }
