@@ -17,7 +17,7 @@
 //! let directory = Directory::open(env!("CARGO_MANIFEST_DIR")).unwrap();
 //! assert_eq!(first_bytes(&directory, "Cargo.toml").unwrap(), b"[package]\nname =");
 //!
-//! The same works through stubs. `farcall::import` returns a stub that is bound to a server elsewhere.
+//! // A stub implements the same trait. `farcall::import` returns one that is bound to a server elsewhere.
 //! let client = farcall::stub::local::<dyn FileAccess>(Arc::new(directory));
 //! assert_eq!(first_bytes(&client, "Cargo.toml").unwrap(), b"[package]\nname =");
 //! # }
