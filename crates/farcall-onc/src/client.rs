@@ -1,4 +1,4 @@
-//! Calling servers that speak ONC RPC, by the same stubs as any other.
+//! Calls servers that speak ONC RPC, through the same stubs as any other server.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -20,37 +20,43 @@
 //! # }
 //! ```
 //!
-//! **Addresses** are `tcp://HOST:PORT`, `udp://HOST:PORT` and `unix:PATH`; [`import`] and [`Builder::find`]
-//! also take `HOST`, and ask its port mapper. Prefer TCP: over UDP a call that is not answered in time is
-//! sent again, by the same identifier, and a server that does not remember it executes it again.
+//! **Addresses** are `tcp://HOST:PORT`, `udp://HOST:PORT` and `unix:PATH`. [`import`] and [`Builder::find`]
+//! also take `HOST`, and ask its port mapper for the port. Prefer TCP: over UDP the client sends an
+//! unanswered call again with the same identifier, and a server that does not remember the identifier
+//! executes the call again.
 //!
-//! **Time.** A server cannot be asked whether it is still at it. So a call whose caller says nothing fails
-//! after 25 seconds ([`Builder::patience`]), unlike other calls of farcall.
+//! **Time.** An ONC RPC client cannot ask a server whether it is still executing a call. So a call whose
+//! caller sets no time limit fails after 25 seconds ([`Builder::patience`]), unlike other calls of farcall.
 //!
-//! If nothing comes over a connection between the sending of a call and the call's deadline, or only part of
-//! a reply, the connection may be dead: the next call makes another. Other calls under way stay on the old
+//! A connection may be dead if, at a call's deadline, nothing has arrived since the call was sent, or a reply
+//! has arrived only in part. The next call then makes a new connection. Other calls under way stay on the old
 //! one until they are answered or their own time is over. The system is told to probe a silent TCP connection
 //! after 30 seconds and to end it after 60.
 //!
-//! **Failures** are [`CallFailed`], and say whether the call ran. It did not if the server refused it (no
-//! such program, version or procedure, arguments that it cannot read, credentials that it does not accept),
-//! or if it was never sent whole. It may have run if no reply came, if the connection broke after it was
-//! sent, or if it was sent more than once. Over UDP it may have run even if the server's port was refused,
-//! because the refused datagram may be the second copy of one that ran. A refused port brings the next try
-//! forward. Three refused tries in a row, over at least half a second, end the calls. Those that did not run
-//! are made again once on a new connection, and so are others whose procedure is `#[idempotent]`.
+//! **Failures** are [`CallFailed`], and say whether the call ran. A call did not run if the server refused
+//! it: the server has no such program, version or procedure, cannot read the arguments, or does not accept
+//! the credentials. A call that was never sent whole did not run either. A call may have run if no reply
+//! came, if the connection broke after it was sent, or if it was sent more than once.
 //!
-//! **Threads.** The thread that waits for a reply receives, for all that wait at the same connection. Started
-//! calls gather, and leave together when their thread waits, or by the word of one thread that the process
-//! has for all connections; calls that are only made and waited for need no thread.
+//! Over UDP a call may have run even if the server's port was refused, because the refused datagram may be
+//! the second copy of one that ran. A refused port brings the next try forward. Three refused tries in a row,
+//! over at least half a second, end the calls.
+//!
+//! If a connection breaks, the client makes a blocking call once more on a new connection, provided that the
+//! call did not run or that its procedure is `#[idempotent]`.
+//!
+//! **Threads.** A thread that waits for a reply receives for all threads that wait at the same connection.
+//! Started calls may be held back. They are sent together when their thread waits, or by the service thread,
+//! which serves all connections of the process. Calls that are only made and waited for need no service
+//! thread.
 //!
 //! ```text
 //! client     settings, connections          bound    a program as a stub's channel
-//! link       one connection                 table    who waits for what, and who receives
+//! link       one connection                 table    the calls of a link, and who waits for each
 //! carrier    sockets, and the seam for TLS  auth     credentials, and the seam for RPCSEC_GSS
-//! find       who has a program, and where   rpcbind  a host's port mapper, as its clients use it
-//! resealer   calls whose copies differ      refusals a port that takes no datagrams
-//! incoming   what has come, and for whom    timers   when a thread that waits must act
+//! find       finds the server of a program  rpcbind  the client of a host's port mapper
+//! resealer   calls whose copies differ      refusals UDP ports that refuse datagrams
+//! incoming   sorts received messages        timers   when a waiting thread must act
 //! ```
 
 mod address;
@@ -91,19 +97,18 @@ pub use find::import;
 use link::{Back, Link};
 use table::TransportError;
 
-/// A connection to one server, or a socket by which it is sent datagrams, and how it is called. Clones share
-/// it.
+/// A client of one server, over one connection or one UDP socket. Clones share the connection.
 #[derive(Clone)]
 pub struct Client {
     connection: Arc<Connection>,
     settings: Settings,
 }
 
-/// What may differ among those that share a connection.
+/// The settings in which clients that share a connection may differ.
 #[derive(Clone)]
 struct Settings {
     auth: Arc<dyn Authenticator>,
-    /// It numbers what it seals.
+    /// Whether `auth` seals each copy of a call anew.
     numbered: bool,
     patience: Option<Duration>,
     retransmit: Duration,
@@ -112,35 +117,35 @@ struct Settings {
 }
 
 impl Client {
-    /// A client with the default settings, connected to an address.
+    /// Returns a client with the default settings, connected to an address.
     ///
     /// # Errors
-    /// As [`Builder::connect`].
+    /// The errors of [`Builder::connect`].
     pub fn connect(address: &str) -> Result<Client, CallFailed> {
         Client::builder().connect(address)
     }
 
-    /// Settings of a client that is to be.
+    /// Returns the default settings, from which a client is made.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// The user-stub of a program at this server.
+    /// Returns the user-stub of a program at this server.
     pub fn bind<T: ?Sized + Program>(&self) -> T::Client {
         self.channel(T::NAME, T::PROGRAM, T::VERSION).into()
     }
 
-    /// The user-stub of a program at this server that has the interface under other numbers.
+    /// Returns the user-stub of a program at this server that has the interface under other numbers.
     pub fn bind_as<T: ?Sized + Interface>(&self, program: u32, version: u32) -> T::Client {
         self.channel(T::NAME, program, version).into()
     }
 
-    /// A program that is called without its interface.
+    /// Returns the binding of a program that is called without its interface.
     pub fn program(&self, program: u32, version: u32) -> Binding {
         self.channel("", program, version)
     }
 
-    /// The same connection, called with other credentials.
+    /// Returns a client on the same connection that calls with other credentials.
     #[must_use]
     pub fn with_auth(&self, auth: impl Authenticator) -> Client {
         let numbered = auth.is_numbered();
@@ -150,19 +155,20 @@ impl Client {
         }
     }
 
-    /// The same connection, for calls that have no reply: they return once they are sent, and nobody knows
-    /// whether they ran. Their procedures have no result (RFC 5531 section 8.4.1 calls it batching).
+    /// Returns a client on the same connection for calls without a reply (RFC 5531 section 8.4.1 calls this
+    /// batching). A call returns once its message is sent or queued, and the caller does not learn whether it
+    /// ran. The called procedures have no result.
     #[must_use]
     pub fn one_way(&self) -> Client {
         Client { settings: Settings { one_way: true, ..self.settings.clone() }, ..self.clone() }
     }
 
-    /// What it is connected to, as `tcp://127.0.0.1:4000`.
+    /// Returns the server's address as text, such as `tcp://127.0.0.1:4000`.
     pub fn address(&self) -> &str {
         &self.connection.address
     }
 
-    /// Where that is, unless it was [dialled](Builder::dial) otherwise.
+    /// Returns the server's address, unless the client was [dialled](Builder::dial) otherwise.
     pub fn server(&self) -> Option<&Address> {
         self.connection.dial.server()
     }
@@ -215,7 +221,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// How the client says who calls; AUTH_NONE by default.
+    /// Sets the credentials of calls; AUTH_NONE by default.
     #[must_use]
     pub fn auth(mut self, auth: impl Authenticator) -> Builder {
         self.settings.numbered = auth.is_numbered();
@@ -223,81 +229,81 @@ impl Builder {
         self
     }
 
-    /// How long a call waits whose caller says nothing of it; 25 seconds by default, for ever if `None`.
+    /// Sets the time limit of calls whose caller sets none; 25 seconds by default, no limit if `None`.
     #[must_use]
     pub fn patience(mut self, patience: Option<Duration>) -> Builder {
         self.settings.patience = patience;
         self
     }
 
-    /// How long a call waits over UDP before it is sent again; a second by default, an hour at most. Each
-    /// pause is twice the last, up to 16 seconds.
+    /// Sets how long a call over UDP waits for its reply before it is sent again; one second by default, an
+    /// hour at most. Each pause is twice the last, up to 16 seconds.
     #[must_use]
     pub fn retransmit(mut self, first: Duration) -> Builder {
         self.settings.retransmit = first.clamp(Duration::from_millis(1), Duration::from_secs(3600));
         self
     }
 
-    /// Takes results that RFC 4506 forbids but older servers send: padding that is not zero, bytes after the
-    /// end.
+    /// Accepts results that RFC 4506 forbids but older servers send: padding that is not zero, and bytes
+    /// after the end.
     #[must_use]
     pub fn lenient(mut self) -> Builder {
         self.settings.lenient = true;
         self
     }
 
-    /// Calls from a port below 1024, which some servers ask for and only privileged processes have.
+    /// Calls from a port below 1024, which some servers require and only privileged processes may use.
     #[must_use]
     pub fn reserved_port(mut self) -> Builder {
         self.socket.reserved_port = true;
         self
     }
 
-    /// Whether a connection that has ended is made again by the next call; it is by default. Not where the
-    /// server keeps state with the connection.
+    /// Sets whether the next call replaces a connection that has ended; it does by default. Turn this off
+    /// where the server keeps state with the connection.
     #[must_use]
     pub fn reconnect(mut self, reconnect: bool) -> Builder {
         self.reconnect = reconnect;
         self
     }
 
-    /// How long to look for a reply again and again before sleeping; not at all by default.
+    /// Sets how long a thread polls for a reply before it sleeps; it does not poll by default.
     #[must_use]
     pub fn spin(mut self, time: Duration) -> Builder {
         self.socket.spin = time;
         self
     }
 
-    /// How long a connection may take to be made; 10 seconds by default.
+    /// Sets how long making a connection may take; 10 seconds by default.
     #[must_use]
     pub fn connect_within(mut self, time: Duration) -> Builder {
         self.connecting = time;
         self
     }
 
-    /// Where a host's port mapper is asked for programs; 111 by default.
+    /// Sets the port at which a host's port mapper is asked for programs; 111 by default.
     #[must_use]
     pub fn mapper_port(mut self, port: u16) -> Builder {
         self.mapper_port = Some(port);
         self
     }
 
-    /// What the server may send.
+    /// Sets the limits of the records that the server may send.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Builder {
         self.limits = limits;
         self
     }
 
-    /// Has this take what the server calls on the same connection.
+    /// Sets the receiver of the calls that the server makes on the same connection.
     pub(crate) fn back(self, back: Arc<dyn Back>) -> Builder {
         Builder { back: Some(back), ..self }
     }
 
-    /// A client of the server at `tcp://HOST:PORT`, `udp://HOST:PORT` or `unix:PATH`.
+    /// Connects to the server at `tcp://HOST:PORT`, `udp://HOST:PORT` or `unix:PATH`, and returns its client.
     ///
     /// # Errors
-    /// If there is no such address, or nobody takes connections there.
+    /// If there is no such address, or no server accepts connections there.
     pub fn connect(&self, address: &str) -> Result<Client, CallFailed> {
         let addresses = addresses(address)
             .map_err(|why| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("{address}: {why}")))?;
@@ -314,15 +320,15 @@ impl Builder {
     /// Connects to a server at an address that was parsed already.
     ///
     /// # Errors
-    /// If nobody takes connections there.
+    /// If no server accepts connections there.
     pub fn connect_to(&self, address: Address) -> Result<Client, CallFailed> {
         self.dial(Plain { env: self.env.clone(), address, options: self.socket })
     }
 
-    /// Connects to a server by a way of one's own: through TLS, say.
+    /// Connects to a server by the caller's own transport, such as TLS.
     ///
     /// # Errors
-    /// What the dial says.
+    /// The error of the dial.
     pub fn dial(&self, dial: impl Dial) -> Result<Client, CallFailed> {
         let address: Arc<str> = dial.address().into();
         let refused = |why: io::Error| {
@@ -355,18 +361,18 @@ impl std::fmt::Debug for Builder {
     }
 }
 
-/// A server, and the link to it.
+/// A server, and the current link to it.
 struct Connection {
-    /// What made it.
+    /// The settings that made it.
     builder: Builder,
     dial: Box<dyn Dial>,
     datagrams: bool,
     address: Arc<str>,
     link: Mutex<Current>,
-    /// One thread has ended making a new link.
+    /// Notified when a thread has made a new link, or has failed to.
     dialled: Condition,
-    /// The identifier of the next call. They begin by chance, so that a server that remembers the calls of
-    /// another process at the same port does not take ours for those.
+    /// The identifier of the next call. The first is random, so that a server that remembers the calls of
+    /// another process at the same port does not take this client's calls for those.
     next: AtomicU32,
 }
 
@@ -376,12 +382,13 @@ impl Connection {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether a call that failed may find another link.
+    /// Returns whether a call that failed can be made again on a new link.
     fn may_renew(&self) -> bool {
         self.builder.reconnect && !self.datagrams
     }
 
-    /// The link, a new one if the last is broken and one can be made until then.
+    /// Returns the current link, or a new one if the current one is not usable. Fails if none is made by
+    /// `until`.
     #[inline]
     fn link(&self, now: Time, until: Option<Time>) -> Result<Arc<Link>, TransportError> {
         let mut current = self.lock();
@@ -389,7 +396,7 @@ impl Connection {
             current.stale = now + IDLE;
             let link = current.link.clone();
             drop(current);
-            // With nothing locked: it may wake somebody who calls at once.
+            // No lock is held, because this may wake a task that calls at once.
             link.check();
             current = self.lock();
         }
@@ -400,8 +407,8 @@ impl Connection {
         self.renew(current, until)
     }
 
-    /// One thread makes the new link, with nothing locked; the others wait for it, no longer than they have
-    /// time.
+    /// Makes the new link, with no lock held. If another thread is making it, waits for that thread, until
+    /// `until` at the latest.
     #[cold]
     fn renew<'a>(
         &'a self,
@@ -427,7 +434,7 @@ impl Connection {
         let former = current.link.clone();
         drop(current);
         let dialling = Dialling(self);
-        // First: there are servers that take one connection at a time.
+        // The old link ends first, because some servers accept one connection at a time.
         former.replace();
         let carrier = self.dial.dial(left()).map_err(|why| match why.kind() {
             io::ErrorKind::TimedOut => late(),
@@ -450,18 +457,19 @@ impl Connection {
     }
 }
 
-/// A connection on which no call was made for so long may have been ended by the server meanwhile.
+/// The idle time after which a connection is checked before use, because the server may have ended it.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The last link, and when it must be looked at before it is used.
+/// The current link, and the time after which it is checked before use.
 struct Current {
     link: Arc<Link>,
     stale: Time,
-    /// A thread makes the next one.
+    /// Whether a thread is making the next link.
     dialling: bool,
 }
 
-/// One that makes a link; whether it did or not, others may then try.
+/// Held by the thread that makes a link. When it is dropped, other threads may try, whether or not this one
+/// succeeded.
 struct Dialling<'a>(&'a Connection);
 
 impl Drop for Dialling<'_> {
@@ -473,7 +481,7 @@ impl Drop for Dialling<'_> {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // The service thread may hold the link.
+        // The link is closed explicitly, because the service thread may still hold it.
         self.lock().link.close();
     }
 }

@@ -1,4 +1,4 @@
-//! Reads what people write for a server: an address, or a host and perhaps a port.
+//! Parses the text that names a server: an address, or a host with or without a port.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -6,16 +6,16 @@ use std::path::Path;
 
 use super::carrier::Address;
 
-/// A host and perhaps a port, as people write them.
+/// A host and an optional port, as a text names them.
 pub(super) struct Place<'a> {
-    /// Without the brackets that an address of IPv6 has before a port.
+    /// The host, without the brackets that an IPv6 address has before a port.
     pub(super) host: &'a str,
     pub(super) port: Option<&'a str>,
 }
 
 impl Place<'_> {
-    /// `[HOST]:PORT`, `[HOST]`, `HOST:PORT` or `HOST`; of more colons than one and no brackets, an address of
-    /// IPv6.
+    /// Parses `[HOST]:PORT`, `[HOST]`, `HOST:PORT` or `HOST`. A text with several colons and no brackets is
+    /// an IPv6 address.
     pub(super) fn of(text: &str) -> Place<'_> {
         if let Some((host, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             return Place { host, port: rest.strip_prefix(':') };
@@ -27,7 +27,7 @@ impl Place<'_> {
     }
 }
 
-/// A host as addresses have it that end in a port: this one, unless it names one itself.
+/// Returns `HOST:PORT`, with this port unless the text names one.
 pub(super) fn at_port(text: &str, port: u16) -> String {
     match Place::of(text) {
         Place { port: Some(_), .. } => text.to_owned(),
@@ -36,7 +36,7 @@ pub(super) fn at_port(text: &str, port: u16) -> String {
     }
 }
 
-/// What an address that says everything says.
+/// Returns the addresses that a text with a network and a port, or a Unix path, names.
 pub(super) fn addresses(address: &str) -> io::Result<Vec<Address>> {
     if let Some(path) = address.strip_prefix("unix:") {
         return Ok(vec![Address::Unix(Path::new(path.strip_prefix("//").unwrap_or(path)).into())]);
@@ -48,7 +48,7 @@ pub(super) fn addresses(address: &str) -> io::Result<Vec<Address>> {
     }
 }
 
-/// Where a host's port is. The interface of a link-local address (`fe80::1%eth0`) is part of it.
+/// Resolves `HOST:PORT`. The host may name the interface of a link-local address: `fe80::1%eth0`.
 fn resolve(place: &str) -> io::Result<impl Iterator<Item = SocketAddr>> {
     let Place { host, port: Some(port) } = Place::of(place) else { return Err(invalid("it names no port")) };
     let port: u16 = port.parse().map_err(|_| invalid("its port is no number up to 65535"))?;

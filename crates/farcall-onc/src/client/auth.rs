@@ -1,4 +1,4 @@
-//! How a client says who it is (RFC 5531 sections 8 and 10).
+//! The credentials of a client (RFC 5531 sections 8 and 10).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,30 +11,31 @@ use farcall::{CallFailed, Kind, Ran, lock};
 
 use crate::wire::auth::{AuthStat, Flavor, OpaqueAuth, Sys};
 
-/// Writes credentials, and reads what servers prove in return. Flavours that protect arguments and results,
-/// such as RPCSEC_GSS (RFC 2203), do so here as well: the message layer knows nothing of it.
+/// Writes the credentials of calls, and checks the verifiers of replies. Flavours that protect arguments and
+/// results, such as RPCSEC_GSS (RFC 2203), do so here as well, because the message layer does not know
+/// flavours.
 pub trait Authenticator: Send + Sync + 'static {
-    /// Appends the credential and the verifier to `message`, in which the call's header begins at `header`,
-    /// from its identifier to its procedure. What it returns is handed back with the reply. If `again` the
-    /// call can be made once more should the server reject it.
+    /// Appends the credential and the verifier to `message`. The call's header, from its identifier to its
+    /// procedure, begins at `header`. The client passes the returned seal back with the reply. `again` says
+    /// that the client can make the call once more if the server rejects it.
     ///
     /// # Errors
-    /// Why there is no credential; the call is not made.
+    /// The reason why there is no credential; the call is not made.
     fn seal(&self, message: &mut Vec<u8>, header: usize, again: bool) -> Result<Seal, CallFailed>;
 
-    /// Protects the arguments, which stand in `message` from `arguments` on.
+    /// Protects the arguments, which begin at `arguments` in `message`.
     ///
     /// # Errors
-    /// Why it cannot; the call is not made.
+    /// The reason why they cannot be protected; the call is not made.
     fn protect(&self, message: &mut Vec<u8>, arguments: usize, seal: Seal) -> Result<(), CallFailed> {
         let _ = (message, arguments, seal);
         Ok(())
     }
 
-    /// Looks at the server's verifier, and takes the protection off the result.
+    /// Checks the server's verifier, and removes the protection from the result.
     ///
     /// # Errors
-    /// Why the server is not believed.
+    /// The reason why the server is not believed.
     fn open<'a>(
         &self,
         verifier: &OpaqueAuth<'_>,
@@ -45,39 +46,41 @@ pub trait Authenticator: Send + Sync + 'static {
         Ok(Cow::Borrowed(result))
     }
 
-    /// Whether each copy of a call that is sent again, as over datagrams, is sealed anew; else all have the
-    /// same bytes. A copy is sealed by whichever thread looks after the call, which must not wait for a call
-    /// of its own; and a reply is opened by the seal of each copy, the last first, until one is believed.
+    /// Returns whether each copy of a call that is sent again over UDP is sealed anew; otherwise all copies
+    /// have the same bytes. The thread that looks after the call seals its copies, and must not wait for a
+    /// call of its own meanwhile. A reply is opened with the seal of each copy, the latest first, until one
+    /// is believed.
     fn is_numbered(&self) -> bool {
         false
     }
 
-    /// The server has rejected the call for that. Whether to make it again, with another credential.
+    /// Handles the server's rejection of a call. Returns whether to make the call again with another
+    /// credential.
     fn rejected(&self, why: AuthStat, seal: Seal) -> bool {
         let _ = (why, seal);
         false
     }
 }
 
-/// Which of an authenticator's credentials a call bears: a sequence number, or whatever it likes.
+/// Names the credential that a call bears: a sequence number, or any number that the authenticator chooses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seal(pub u64);
 
-/// Nobody in particular: AUTH_NONE.
+/// The credential AUTH_NONE, which names no user.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AuthNone;
 
 impl Authenticator for AuthNone {
     #[inline]
     fn seal(&self, message: &mut Vec<u8>, _: usize, _: bool) -> Result<Seal, CallFailed> {
-        // Flavour and length, both 0, twice.
+        // The credential and the verifier, each of flavour 0 and length 0.
         message.extend_from_slice(&[0; 16]);
         Ok(Seal::default())
     }
 }
 
-/// A user and groups, on this process's word: AUTH_SYS. If the server gives an AUTH_SHORT to stand for it,
-/// that is sent until the server rejects it.
+/// The credential AUTH_SYS: a user and groups, which the server must take on this process's word. If the
+/// server gives an AUTH_SHORT in its place, the client sends that until the server rejects it.
 pub struct AuthSys {
     /// The credential and the verifier, encoded.
     full: Vec<u8>,
@@ -89,7 +92,8 @@ pub struct AuthSys {
 const SHORT: Seal = Seal(1);
 
 impl AuthSys {
-    /// The user that this process acts for, at this machine. Of its groups only the first 16 fit.
+    /// Returns the credential of the user that this process acts for, at this machine. Only the first 16 of
+    /// the user's other groups fit.
     pub fn of_process() -> AuthSys {
         let uid = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
@@ -100,11 +104,11 @@ impl AuthSys {
         let uname = rustix::system::uname();
         let machine = uname.nodename().to_bytes();
         let machine = &machine[..machine.len().min(Sys::LONGEST_NAME)];
-        // It fits: the name and the groups were cut.
+        // This does not fail, because the name and the groups were cut to fit.
         AuthSys::new(machine, uid, gid, &gids).unwrap_or_else(|_| AuthSys::with(&[]))
     }
 
-    /// A user and groups of a machine.
+    /// Returns the credential of a user and groups at a machine.
     ///
     /// # Errors
     /// If there are more than 16 groups, or the name has more than 255 bytes.
@@ -169,7 +173,7 @@ impl fmt::Debug for AuthSys {
     }
 }
 
-/// What a caller is told if its server is not believed.
+/// Returns the failure of a call whose server is not believed.
 pub fn not_believed(why: impl Into<Cow<'static, str>>) -> CallFailed {
     CallFailed::new(Kind::NotPermitted, Ran::Maybe).because(why)
 }

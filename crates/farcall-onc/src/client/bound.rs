@@ -1,4 +1,4 @@
-//! A program at a server as the stubs' channel: calls to messages, replies to results and failures.
+//! The stubs' channel to a program at a server. Makes messages of calls, and results or failures of replies.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,17 +21,17 @@ use super::{Client, tools};
 use crate::wire::message::{Accepted, Answer, Rejected, Reply as Message};
 use crate::wire::record;
 
-/// A program, of which a client calls procedures.
+/// A program at a server, whose procedures a client calls.
 #[derive(Clone)]
 pub(crate) struct Bound(Arc<Target>);
 
 struct Target {
     client: Client,
-    /// What people call the interface; may be empty.
+    /// The name of the interface in error messages; may be empty.
     name: &'static str,
     program: u32,
     version: u32,
-    /// Of one call: what seals its copies, if each has a seal of its own.
+    /// Seals each copy of a call anew. Set only in a target that was made for one such call.
     resealer: Option<Arc<Resealer>>,
 }
 
@@ -41,12 +41,13 @@ impl Bound {
     }
 }
 
-/// How an attempt ended.
+/// The outcome of one attempt of a call.
 enum Attempt {
     Done,
-    /// Nothing was sent: a call under way has that identifier.
+    /// Nothing was sent, because a call under way has the same identifier.
     IdInUse,
-    /// Another attempt may succeed if what failed `can_renew`: the connection, or the credential.
+    /// Another attempt may succeed if `can_renew`: what failed, the connection or the credential, can be
+    /// replaced.
     Failed {
         why: CallFailed,
         can_renew: bool,
@@ -151,13 +152,13 @@ impl Target {
         }
     }
 
-    /// The link of the connection, a new one if need be.
+    /// Returns the connection's link, a new one if need be.
     fn link(&self, options: &CallOptions, procedure: &Procedure) -> Result<Arc<Link>, CallFailed> {
         let link = self.client.connection.link(options.now, options.deadline);
         link.map_err(|error| self.call_failed(error, options, procedure))
     }
 
-    /// What follows from an attempt that brought no reply.
+    /// Returns the outcome of an attempt that brought no reply.
     #[cold]
     fn failed(
         &self,
@@ -223,7 +224,7 @@ impl Target {
         }
     }
 
-    /// The failure, with what was called, and where.
+    /// Adds to a failure what was called, and where.
     #[cold]
     fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
         let (detail, colon) = (why.detail(), if why.detail().is_empty() { "" } else { ": " });
@@ -247,7 +248,7 @@ impl Target {
         self.about(why, procedure)
     }
 
-    /// Calls, and makes the call again where that may help and does no harm.
+    /// Makes a call, and makes it again where that may help and does no harm.
     fn call(self: &Arc<Self>, call: &Call<'_>, sink: Sink<'_>) -> Result<(), CallFailed> {
         let options = self.options(call);
         tools::with_message(|message| {
@@ -264,7 +265,7 @@ impl Target {
         })
     }
 
-    /// Makes a call again whose first attempt failed, while that may help.
+    /// Makes a call again after a failed first attempt, while that may help.
     #[cold]
     fn repeat(
         self: &Arc<Self>,
@@ -276,11 +277,12 @@ impl Target {
         sink: Sink<'_>,
     ) -> Result<(), CallFailed> {
         let connection = &self.client.connection;
-        // Nobody knows how often a server has taken a call without a reply.
+        // The client does not learn how often a server has run a call without a reply.
         let idempotent = call.procedure.idempotent && !self.client.settings.one_way;
         let mut retry = Retry::default();
         while retry.next_at_same_server((why.kind(), why.ran()), idempotent, can_renew) == Step::Repeat {
-            // A server that has answered by one identifier may answer a copy by what it remembers.
+            // A new identifier, because the server may remember its reply to the old one and answer the copy
+            // with it.
             if why.kind() == Kind::NotPermitted {
                 xid = connection.xid();
             }
@@ -295,13 +297,13 @@ impl Target {
         Err(retry.of_all(why))
     }
 
-    /// Whether each copy of a call is sealed anew.
+    /// Returns whether each copy of a call is sealed anew.
     #[inline]
     fn is_numbered(&self) -> bool {
         self.client.settings.numbered && self.client.connection.datagrams
     }
 
-    /// What one such call is made with.
+    /// Returns a target for one call whose copies are sealed anew.
     fn numbered(&self) -> Arc<Target> {
         let mut client = self.client.clone();
         let resealer = Arc::new(Resealer::new(client.settings.auth.clone()));
@@ -323,7 +325,7 @@ impl Target {
         }
     }
 
-    /// Starts a call, unless the next identifier is in use.
+    /// Starts a call. Returns `None` if the next identifier is in use.
     fn try_start(
         self: &Arc<Self>,
         call: &Call<'_>,
@@ -366,10 +368,10 @@ impl Target {
     }
 }
 
-/// A datagram has room for no more (RFC 768, in IPv4).
+/// The most bytes that a datagram carries (RFC 768, in IPv4).
 const MAX_DATAGRAM_BYTES: usize = 65_507;
 
-/// What is called.
+/// A called procedure, for error messages.
 struct Called<'a> {
     target: &'a Target,
     procedure: &'a Procedure,
@@ -397,10 +399,10 @@ impl fmt::Display for Called<'_> {
     }
 }
 
-/// A version that no program has, to ask which it has.
+/// A version that no program has. A call of it makes a server name the versions that it has.
 pub(crate) const NO_VERSION: u32 = u32::MAX;
 
-/// Which program and version is meant, in a message.
+/// Returns a program and its version as error messages name them.
 pub(crate) fn spelled(program: u32, version: u32) -> String {
     let program = spell_program(program);
     if version == NO_VERSION {
@@ -410,13 +412,13 @@ pub(crate) fn spelled(program: u32, version: u32) -> String {
     }
 }
 
-/// The server has other versions of the program than the one that was called: the source of such a
-/// [`CallFailed`].
+/// The versions of a program that the server has, none of which is the called one. This is the source of such
+/// a [`CallFailed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherVersions {
-    /// The lowest that it has.
+    /// The lowest version.
     pub low: u32,
-    /// The highest.
+    /// The highest version.
     pub high: u32,
 }
 
@@ -435,15 +437,15 @@ impl fmt::Display for OtherVersions {
 
 impl std::error::Error for OtherVersions {}
 
-/// The error of a call whose reply has no result, and whether the call ran. If several copies of the call
-/// were sent, the reply is about one of them and says little about the others.
+/// Returns the error of a call whose reply has no result, and whether the call ran. If several copies of the
+/// call were sent, it may have run, because the reply is about one copy only.
 #[cold]
 pub(super) fn refusal(answer: &Answer<'_>, repeated: bool) -> (Kind, Ran, Cow<'static, str>) {
     let (kind, ran, why) = said(answer);
     (kind, if repeated { Ran::Maybe } else { ran }, why)
 }
 
-/// The error, and its reason, in a reply without a result.
+/// Returns the error in a reply without a result, whether the call ran, and the reason.
 fn said(answer: &Answer<'_>) -> (Kind, Ran, Cow<'static, str>) {
     let accepted = match answer {
         Answer::Rejected(Rejected::RpcMismatch { low, high }) => {
@@ -485,7 +487,7 @@ impl Channel for Bound {
     }
 }
 
-/// A call that was started.
+/// A started call.
 struct Started {
     target: Arc<Target>,
     link: Arc<Link>,
@@ -499,9 +501,9 @@ struct Started {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     UnderWay,
-    /// One that has no reply.
+    /// The call has no reply, and was sent.
     Sent,
-    /// Its reply was given, or it is detached.
+    /// The call has ended, or it is detached.
     Over,
 }
 
@@ -518,7 +520,7 @@ impl Started {
         }
     }
 
-    /// As [`PendingCall::poll`], by any watcher.
+    /// Gives the outcome to `sink` if the call has ended. Otherwise has the watcher woken when it ends.
     fn ask(&mut self, watcher: impl FnOnce(&Arc<Link>) -> Watcher, sink: Sink<'_>) -> Poll<()> {
         if self.state == State::Sent {
             self.state = State::Over;
@@ -566,7 +568,7 @@ impl PendingCall for Started {
     }
 
     fn cancel(&mut self) {
-        // The server cannot be asked to stop.
+        // The server cannot be asked to stop, so the call ends at this side only.
         self.link.end(self.xid, Err(TransportError { kind: Kind::Cancelled, ..TransportError::late() }));
     }
 

@@ -1,4 +1,4 @@
-//! What carries messages to a server: a socket, or later something between it and us.
+//! Carries messages to a server and back: sockets, and the seam for TLS.
 
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
@@ -9,14 +9,14 @@ use std::time::Duration;
 pub use farcall::env::Address;
 use farcall::env::{self, ConnectOptions, Env, Interest, Source, Stream, Time, Wanted};
 
-/// How long to wait for what comes.
+/// How long to wait for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all: what has come already.
+    /// Not at all: only data that has already arrived is received.
     No,
-    /// So long, or less.
+    /// This long at most.
     For(Duration),
-    /// For ever.
+    /// Without a limit.
     Forever,
 }
 
@@ -33,29 +33,30 @@ impl Wait {
     }
 }
 
-/// Carries bytes to one server and back: a stream of them, or datagrams. Any number of threads may use it at
-/// the same time, but one at a time receives.
+/// Carries a stream of bytes, or datagrams, to one server and back. Any number of threads may use it at the
+/// same time, but only one at a time receives.
 ///
-/// It is the seam for what stands between a stream and the messages on it, as TLS does (RFC 9289).
+/// A layer between the stream and the messages on it, such as TLS (RFC 9289), implements this trait.
 pub trait Carrier: Send + Sync + 'static {
-    /// Takes what has come: bytes of the stream (none at its end), or one datagram.
+    /// Receives bytes of the stream, or one datagram. Returns 0 at the end of the stream.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] if nothing came for so long, [`ErrorKind::Interrupted`] for no reason; else
-    /// the carrier is of no more use.
+    /// [`ErrorKind::WouldBlock`] if nothing arrived in this time; [`ErrorKind::Interrupted`] if the wait
+    /// ended early. After any other error a stream is of no more use.
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize>;
 
-    /// Sends what it can take at once. It never waits.
+    /// Sends as much as the system accepts at once, and returns the number of bytes. It never waits.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`] if that is nothing; else the carrier is of no more use. Whatever the error,
-    /// nothing of `bytes` has left: calls that end in it are taken for not made.
+    /// [`ErrorKind::WouldBlock`] if the system accepts nothing now. After any other error a stream is of no
+    /// more use. Whatever the error, none of `bytes` was sent: the client treats calls that end in them as
+    /// not made.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// What is readable when something has come, and writable when something can be sent.
+    /// Returns the descriptor that is readable when data has arrived, and writable when data can be sent.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// What readiness is asked of.
+    /// Returns the source whose readiness threads wait for.
     #[doc(hidden)]
     fn source(&self) -> Source<'_> {
         Source::Descriptor(self.descriptor())
@@ -67,37 +68,37 @@ pub trait Carrier: Send + Sync + 'static {
         Ok(rustix::net::sockopt::socket_error(self.descriptor())??)
     }
 
-    /// Whether something has come that the descriptor knows nothing of.
+    /// Returns whether data has arrived that the descriptor does not show as readable.
     fn holds(&self) -> bool {
         false
     }
 
-    /// Ends it: whoever receives hears that the stream has ended.
+    /// Ends the carrier. The receiving thread then finds the end of the stream.
     fn shutdown(&self);
 }
 
-/// Makes carriers to one server, again and again.
+/// Makes carriers to one server, as often as a new one is needed.
 pub trait Dial: Send + Sync + 'static {
-    /// A new one, within that time; none says that there is no hurry. Its handshake may still be under way:
-    /// what is sent then is refused with [`ErrorKind::WouldBlock`].
+    /// Makes a carrier within this time; `None` sets no limit. The carrier's handshake may still be under way
+    /// when this returns; until it has ended, sends fail with [`ErrorKind::WouldBlock`].
     ///
     /// # Errors
-    /// What the system says; [`ErrorKind::TimedOut`] if the time is over.
+    /// The system's error; [`ErrorKind::TimedOut`] if the time is over.
     fn dial(&self, within: Option<Duration>) -> io::Result<Box<dyn Carrier>>;
 
-    /// Whether messages are datagrams. Else they are records on a stream of bytes.
+    /// Returns whether messages are datagrams. Otherwise they are records on a stream of bytes.
     fn is_datagrams(&self) -> bool;
 
-    /// What people call the server: `tcp://127.0.0.1:2049`.
+    /// Returns the server's address as text, such as `tcp://127.0.0.1:2049`.
     fn address(&self) -> String;
 
-    /// Where it is, if that can be said so.
+    /// Returns the server's address, if an [`Address`] can express it.
     fn server(&self) -> Option<&Address> {
         None
     }
 }
 
-/// Dials an address by a socket.
+/// Connects a plain socket to an address.
 #[derive(Clone)]
 pub(crate) struct Plain {
     pub(crate) env: Arc<dyn Env>,
@@ -163,8 +164,8 @@ impl Carrier for Socket {
     }
 }
 
-/// Waits until the carrier can be received from, or sent to if `write`, or `other` is readable, or `time` has
-/// passed.
+/// Waits until the carrier is readable, or writable if `write`, or `other` is readable, or `time` has passed.
+/// Returns the carrier's readiness.
 pub(crate) fn wait(
     env: &dyn Env,
     carrier: &dyn Carrier,
@@ -182,7 +183,7 @@ pub(crate) fn wait(
     Ok(wanted[0].ready)
 }
 
-/// Waits until a handshake that is under way has ended.
+/// Waits until a carrier's handshake has ended, for `most` at most.
 pub(crate) fn settle(env: &dyn Env, carrier: &dyn Carrier, most: Duration) -> io::Result<()> {
     let mut wanted = [Wanted::new(carrier.source(), Interest::WRITE)];
     env.wait_any(&mut wanted, Some(most))?;

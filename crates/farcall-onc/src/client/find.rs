@@ -1,4 +1,4 @@
-//! Finds the server of a program: at an address, or by a host's port mapper.
+//! Finds the server of a program, at an address or by asking a host's port mapper.
 
 use farcall::env::ConnectOptions;
 use farcall::stub::Program;
@@ -10,7 +10,7 @@ use super::rpcbind::Rpcbind;
 use super::{Builder, Client, spelled};
 use crate::portmap::PORT;
 
-/// The user-stub of a program, by a client with the default settings.
+/// Returns the user-stub of a program, which calls by a client with the default settings.
 ///
 /// ```no_run
 /// # #[farcall::interface(program = 0x2000_0001, version = 1)]
@@ -23,18 +23,20 @@ use crate::portmap::PORT;
 /// ```
 ///
 /// # Errors
-/// As [`Builder::find`].
+/// The errors of [`Builder::find`].
 pub fn import<T: ?Sized + Program>(address: &str) -> Result<T::Client, CallFailed> {
     Ok(Client::builder().find(address, T::PROGRAM, T::VERSION)?.bind::<T>())
 }
 
 impl Builder {
-    /// A client of the server that has a program. If `address` has no port (`tcp://HOST`, `udp://HOST`, or
-    /// just `HOST`), the host's port mapper is asked for it; where the network is not named, for TCP before
-    /// UDP. `HOST:PORT` is one of TCP. A host is a name or an address: `::1`, and with a port `[::1]:2049`.
+    /// Returns a client of the server that has a program. If `address` has no port (`tcp://HOST`,
+    /// `udp://HOST`, or just `HOST`), the host's port mapper is asked for it. If `address` names no network,
+    /// TCP is tried before UDP. `HOST:PORT` means TCP. A host is a name or an address: `::1`, and with a port
+    /// `[::1]:2049`.
     ///
     /// # Errors
-    /// If the host has no port mapper or that does not know the program, else as [`Builder::connect`].
+    /// If the host has no port mapper or the port mapper does not know the program, and the errors of
+    /// [`Builder::connect`].
     pub fn find(&self, address: &str, program: u32, version: u32) -> Result<Client, CallFailed> {
         let (networks, place) = match address.split_once("://") {
             Some(("tcp", place)) => (&[true][..], place),

@@ -8,23 +8,23 @@ use super::table::{Body, Kept, Table, Watcher};
 use super::tools;
 use crate::wire::message::{Direction, peek};
 
-/// A reply of at least so many bytes is not copied again: results may share it.
+/// The shortest reply that results may share. Shorter replies go into buffers that are used again.
 const MIN_SHARED_BYTES: usize = 4 << 10;
 
-/// A call whose thread waits.
+/// A call whose thread waits for the reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnCall {
     pub(crate) xid: u32,
-    /// How long the stream was, with the call's record at its end.
+    /// The length of the stream up to the end of the call's record.
     pub(crate) end: u64,
-    /// The table knows of it.
+    /// Whether the call is entered in the table.
     pub(crate) entered: bool,
-    /// How much had come when it was sent.
+    /// The link's count of receptions when the call was sent.
     pub(crate) heard: u64,
 }
 
 impl OwnCall {
-    /// The reply, if the message is that and the table knows nothing of the call: mostly nothing else comes.
+    /// Returns the reply if the message answers this call and the call is not in the table. Most messages do.
     #[inline]
     pub(crate) fn take(&self, message: &[u8]) -> Option<Body> {
         let is_mine =
@@ -42,7 +42,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Sorts a message. What is no reply to a call of ours is dropped, and the wait goes on.
+    /// Sorts a message. Drops it if it is neither a call nor a reply to a call under way.
     #[inline]
     pub(crate) fn sort(&mut self, table: &mut Table, message: Cow<'_, [u8]>, own: Option<&OwnCall>) {
         match peek(&message) {

@@ -1,5 +1,5 @@
-//! The calls of a link, without its socket, its threads and a clock. A simulator passes in what comes, and
-//! the time.
+//! The calls of a link, without its socket, its threads and a clock. A simulator passes in the received data
+//! and the time.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -23,12 +23,12 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Makes the calls of a UDP address.
+    /// Returns an empty table of calls to one UDP address.
     pub fn datagrams() -> Calls {
         Calls { table: Table::default(), records: None, refusals: Refusals::default() }
     }
 
-    /// Makes the calls of a stream, which are sent as its records.
+    /// Returns an empty table of calls on one stream, which are sent as its records.
     pub fn stream() -> Calls {
         Calls { records: Some(Records::new(Limits::default())), ..Calls::datagrams() }
     }
@@ -37,7 +37,7 @@ impl Calls {
     /// caller of this function sends the first copy.
     ///
     /// # Errors
-    /// The call was not sent, and never will be: too many calls or bytes wait.
+    /// The call was not sent, and never will be: its identifier is in use, or too many calls or bytes wait.
     pub fn start(
         &mut self,
         now: Time,
@@ -102,12 +102,12 @@ impl Calls {
         }
     }
 
-    /// The stream has ended.
+    /// Ends the stream, and all calls under way on it.
     pub fn fail(&mut self) {
         drop(self.table.fail(Kind::Unreachable, "the stream has ended".into()));
     }
 
-    /// Whether the stream has ended.
+    /// Returns whether the stream has ended.
     pub fn is_broken(&self) -> bool {
         self.table.broken.is_some()
     }
@@ -131,13 +131,13 @@ impl Calls {
         repeats.into_iter().map(|(message, _)| message).collect()
     }
 
-    /// When the next timer is due.
+    /// Returns when the next timer is due.
     pub fn timer(&self) -> Option<Time> {
         self.table.timer
     }
 
-    /// How a call ended, if it has: its result, or the kind of failure and whether the call ran. `once` takes
-    /// it for sent once, whether it was or not.
+    /// Returns how a call ended, if it has: its result, or the kind of failure and whether the call ran. If
+    /// `once`, the call counts as sent once even if it was sent again.
     pub fn fetch(&mut self, xid: u32, once: bool) -> Option<Result<Vec<u8>, (Kind, Ran)>> {
         let body = match self.table.fetch(xid)? {
             Ok(body) => body,

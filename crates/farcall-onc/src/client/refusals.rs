@@ -1,9 +1,9 @@
-//! What a client does when the system says that the server's port is refused: when it tries again, and when
-//! it gives up.
+//! Decides what a client does when the system reports that the server's port is refused: when to try again,
+//! and when to give up.
 //!
 //! A refusal (ICMP port unreachable, RFC 792) does not say whether a call ran. The network may have
 //! duplicated a datagram: the first copy ran, and the second was refused because the server had ended
-//! meanwhile. So a refusal only brings the next try forward, and refusals that go on end the calls with
+//! meanwhile. So a refusal only brings the next try forward, and repeated refusals end the calls with
 //! `Ran::Maybe`.
 
 use std::io::ErrorKind;
@@ -13,33 +13,33 @@ use farcall::env::Time;
 
 /// The pause after a refusal before the next try. Refusals within it count as one.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// How many refusals, each of another try, end the calls: at least 500 ms after the first.
+/// The number of refused tries that end the calls. The last is at least 500 ms after the first.
 const REFUSALS_TO_GIVE_UP: u32 = 3;
-/// Refusals that are further apart do not follow one another: tries between them were not refused.
+/// The longest time between two refusals in a row. If more time passes, tries between them were not refused.
 const LONGEST_GAP: Duration = Duration::from_secs(3);
 
-/// The refusals since the server was last heard.
+/// The refusals since the last datagram from the server.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     count: u32,
-    /// When the last one was counted.
+    /// When the last refusal was counted.
     last: Option<Time>,
 }
 
-/// What follows from a refusal.
+/// What the client does after a refusal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The next try is at this time, or earlier if it was to be earlier.
+    /// Another refusal of a try that was counted before. The next try is at this time at the latest.
     Retry(Time),
-    /// The next try is at this time at the latest. Of several refusals of one try only the first is answered
-    /// so.
+    /// The first refusal of a try. The next try is at this time at the latest.
     FirstRetry(Time),
-    /// There is no server.
+    /// The server is considered gone.
     GiveUp,
 }
 
 impl Refusals {
-    /// Whether an error of a socket is the word of the network, and not of this machine alone.
+    /// Returns whether a socket's error reports what the network said, and not a failure of this machine
+    /// alone.
     pub(crate) fn is_one(kind: ErrorKind) -> bool {
         matches!(
             kind,
@@ -47,21 +47,21 @@ impl Refusals {
         )
     }
 
-    /// A datagram came from the server.
+    /// Notes a datagram from the server.
     #[inline]
     pub(crate) fn heard(&mut self) {
         self.count = 0;
     }
 
-    /// When the next try is to be made, if a refusal has been counted. A thread asks this whenever it begins
-    /// to receive, because the refusal may have been told to a thread that has stopped receiving since.
+    /// Returns when to make the next try, if a refusal has been counted. A thread asks this whenever it
+    /// begins to receive, because another thread that no longer receives may have got the refusal.
     #[inline]
     pub(crate) fn next_try(&self, now: Time) -> Option<Time> {
         let last = self.last.filter(|_| self.count > 0)?;
         (now.since(last) <= LONGEST_GAP).then(|| last + RETRY_AFTER)
     }
 
-    /// The system refused a datagram.
+    /// Counts a refused datagram, and returns what follows.
     pub(crate) fn refused(&mut self, now: Time) -> Next {
         let gap = self.last.map_or(Duration::MAX, |last| now.since(last));
         if gap > LONGEST_GAP {

@@ -1,5 +1,4 @@
-//! A call over datagrams of which each copy has a seal of its own, as RPCSEC_GSS wants (RFC 2203 section
-//! 5.3.3.1).
+//! Seals each copy of a call over UDP anew, as RPCSEC_GSS requires (RFC 2203 section 5.3.3.1).
 
 use std::borrow::Cow;
 use std::mem;

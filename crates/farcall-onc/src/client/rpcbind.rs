@@ -1,4 +1,4 @@
-//! A host's port mapper, as its clients use it: versions 4, 3 and 2, whichever it has.
+//! The client of a host's port mapper. Uses the newest of the versions 4, 3 and 2 that the port mapper has.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -33,23 +33,23 @@ use crate::portmap::{PORT, PROGRAM, SOCKET};
 #[derive(Clone, Debug)]
 pub struct Rpcbind {
     client: Client,
-    /// Where it is asked; none of one that is reached by a Unix socket.
+    /// The port mapper's address; `None` if it is reached by a Unix socket.
     place: Option<SocketAddr>,
     stream: bool,
-    /// The newest version that it may have.
+    /// The newest version that the port mapper may have.
     newest: Arc<AtomicU32>,
 }
 
-/// One of its versions.
+/// A version of the port mapper's protocol.
 enum Version {
-    /// Version 4, or 3, which has the first of its procedures.
+    /// Version 4 or 3. Version 3 has only the first of the procedures.
     Rpcbind(Rpcbind4Client, u32),
     Two(PortmapClient),
 }
 
 impl Rpcbind {
-    /// The port mapper of a host, over TCP or, if nobody listens there, UDP; at port 111 unless `HOST:PORT`
-    /// says another.
+    /// Connects to the port mapper of a host, over TCP or, if that fails, over UDP. The port is 111 unless
+    /// `HOST:PORT` names another.
     ///
     /// # Errors
     /// If there is no such host.
@@ -57,7 +57,7 @@ impl Rpcbind {
         Rpcbind::with(&Client::builder(), host)
     }
 
-    /// The port mapper of a host, asked by a client with these settings.
+    /// Connects to the port mapper of a host, by a client with these settings.
     ///
     /// # Errors
     /// If there is no such host.
@@ -66,18 +66,20 @@ impl Rpcbind {
         at("tcp").or_else(|_| at("udp"))
     }
 
-    /// This host's, by its Unix socket or, if there is none, at port 111. Only by that may programs register.
+    /// Connects to this host's port mapper, by its Unix socket or, if that fails, at port 111. Programs can
+    /// register only at their own host's port mapper.
     ///
     /// # Errors
-    /// If there is none.
+    /// If this host has no port mapper.
     pub fn local() -> Result<Rpcbind, CallFailed> {
         Rpcbind::at(&Client::builder(), &format!("unix:{SOCKET}")).or_else(|_| Rpcbind::of("127.0.0.1"))
     }
 
-    /// The one at an address, `udp://10.0.0.7:111` say, by a client with these settings.
+    /// Connects to the port mapper at an address such as `udp://10.0.0.7:111`, by a client with these
+    /// settings.
     ///
     /// # Errors
-    /// As [`Builder::connect`].
+    /// The errors of [`Builder::connect`].
     pub fn at(settings: &Builder, address: &str) -> Result<Rpcbind, CallFailed> {
         let client = settings.connect(address)?;
         let place = match client.server() {
@@ -88,14 +90,15 @@ impl Rpcbind {
         Ok(Rpcbind { client, place, stream, newest: Arc::new(AtomicU32::new(4)) })
     }
 
-    /// Has the port mapper asked by no newer version of the protocol than this: 4, 3 or 2.
+    /// Makes the client use no newer version of the protocol than this: 4, 3 or 2.
     #[must_use]
     pub fn limited_to(self, newest: u32) -> Rpcbind {
         Rpcbind { newest: Arc::new(AtomicU32::new(newest)), ..self }
     }
 
-    /// Where a program is called over TCP, if `stream`, or UDP. If the host has it in another version only,
-    /// that one may be named: who calls it hears which versions there are.
+    /// Returns the address at which a program is called, over TCP if `stream` and over UDP otherwise. If the
+    /// host has the program only in another version, this may be that version's address; a call there fails
+    /// and names the versions that the server has.
     ///
     /// # Errors
     /// If the host has no port mapper.
@@ -103,7 +106,7 @@ impl Rpcbind {
         let place = self.place.unwrap_or((Ipv4Addr::LOCALHOST, 0).into());
         let netid = netid(stream, place);
         let wanted = Rpcb { program, version, netid: netid.into(), ..Rpcb::default() };
-        // What GETADDR says is of the network by which it was asked (RFC 1833 section 2.2.1).
+        // GETADDR returns an address on the network by which it is asked (RFC 1833 section 2.2.1).
         let same = self.place.is_some() && stream == self.stream;
         let text = self.ask(|rpcbind| match rpcbind {
             Version::Rpcbind(rpcbind, _) if same => rpcbind.get_address(wanted.clone()),
@@ -122,7 +125,8 @@ impl Rpcbind {
                 Ok(port_as_text(port))
             }
         })?;
-        // It may know itself by another address than we reach it by.
+        // Only the port is used, because the port mapper may know its host by an address that clients cannot
+        // reach.
         Ok(from_universal(&text).filter(|found| found.port() != 0).map(|found| {
             let mut place = place;
             place.set_port(found.port());
@@ -130,13 +134,13 @@ impl Rpcbind {
         }))
     }
 
-    /// All addresses of a program's version.
+    /// Returns all addresses of a program's version.
     ///
     /// # Errors
     /// If the host has no port mapper.
     pub fn addresses(&self, program: u32, version: u32) -> Result<Vec<AddressEntry>, CallFailed> {
         let wanted = Rpcb { program, version, ..Rpcb::default() };
-        // GETADDRLIST says those of the family by which it was asked.
+        // GETADDRLIST returns the addresses of the family by which it is asked.
         let listed = self.ask(|rpcbind| match rpcbind {
             Version::Rpcbind(rpcbind, 4) if self.place.is_some() => {
                 rpcbind.get_address_list(wanted.clone()).map(|list| Some(list.all))
@@ -150,7 +154,7 @@ impl Rpcbind {
         Ok(all.filter(|entry| entry.program == program && entry.version == version).map(described).collect())
     }
 
-    /// All that is registered. One that speaks version 2 only names no owners.
+    /// Returns all registered addresses. A port mapper that speaks only version 2 names no owners.
     ///
     /// # Errors
     /// If the host has no port mapper.
@@ -161,7 +165,7 @@ impl Rpcbind {
         })
     }
 
-    /// Registers a program at an address of this host; false if it is registered at another.
+    /// Registers a program at an address of this host. Returns false if it is registered at another address.
     ///
     /// # Errors
     /// If the host has no port mapper.
@@ -183,8 +187,8 @@ impl Rpcbind {
         })
     }
 
-    /// Removes a program's version from all networks; false if it is not registered, or not by who may remove
-    /// it.
+    /// Removes a program's version from all networks. Returns false if it is not registered, or if this
+    /// process may not remove it.
     ///
     /// # Errors
     /// If the host has no port mapper.
@@ -197,10 +201,11 @@ impl Rpcbind {
         })
     }
 
-    /// Registers a program's version, in place of what is registered, until what this returns is dropped.
+    /// Registers a program's version at these addresses, in place of those registered before. The
+    /// registration ends when the returned value is dropped.
     ///
     /// # Errors
-    /// If it may not be registered, or the host has no port mapper.
+    /// If the port mapper refuses the registration, or the host has no port mapper.
     pub fn register(
         &self,
         program: u32,
@@ -219,7 +224,8 @@ impl Rpcbind {
         Ok(registration)
     }
 
-    /// Asks by the newest version that the port mapper has: it says which of them it lacks.
+    /// Asks by the newest version that the port mapper has. Tries an older version if the port mapper reports
+    /// that it lacks the newer one or the procedure.
     fn ask<T>(&self, ask: impl Fn(&Version) -> farcall::Result<T>) -> Result<T, CallFailed> {
         loop {
             let newest = self.newest.load(Ordering::Relaxed);
@@ -239,7 +245,7 @@ impl Rpcbind {
     }
 }
 
-/// A program that is registered until this is dropped.
+/// The registration of a program's version. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Registration {
     rpcbind: Rpcbind,
@@ -249,7 +255,7 @@ pub struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // Where the port mapper is gone there is nothing to remove.
+        // An error is ignored: if the port mapper is gone, there is nothing to remove.
         let _ = self.rpcbind.unset(self.program, self.version);
     }
 }
@@ -260,13 +266,13 @@ impl fmt::Display for Rpcbind {
     }
 }
 
-/// The address that is registered for a program's version on a network; empty if there is none.
+/// Returns the address that is registered for a program's version on a network; empty if there is none.
 fn among(all: Vec<Rpcb>, wanted: &Rpcb) -> String {
     let key = |entry: &Rpcb| (entry.program, entry.version, entry.netid.clone());
     all.into_iter().find(|entry| key(entry) == key(wanted)).map(|entry| entry.address).unwrap_or_default()
 }
 
-/// A port of a host that answers as version 2.
+/// Returns a port that version 2 names as a universal address, without its host.
 fn port_as_text(port: u32) -> String {
     let port = u16::try_from(port).unwrap_or(0);
     to_universal(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port))
@@ -282,7 +288,7 @@ fn as_entry(mapping: Mapping) -> Option<Rpcb> {
     Some(Rpcb { program, version, netid: netid.into(), address: port_as_text(port), owner: String::new() })
 }
 
-/// What version 4 would say of an address.
+/// Returns the entry by which version 4 describes an address.
 fn described(entry: Rpcb) -> AddressEntry {
     let Rpcb { netid, address, .. } = entry;
     let (family, protocol) = match netid.as_str() {

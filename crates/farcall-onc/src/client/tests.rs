@@ -1,4 +1,4 @@
-//! A connection that is looked at before it is used again, and calls that outlast 2^32 others.
+//! Tests that an idle connection is checked before use, and that no two calls under way share an identifier.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +22,7 @@ static NULL: Procedure = Procedure {
     deadline: None,
 };
 
-/// Calls when it is woken, as a task may.
+/// A waker that makes a call when it is woken, as a task may.
 struct Calling {
     client: Client,
     woken: AtomicU32,
@@ -30,7 +30,7 @@ struct Calling {
 
 impl Wake for Calling {
     fn wake(self: Arc<Self>) {
-        // It does not matter what comes of it, but that it returns.
+        // The call may fail, but it must return.
         let called = self.client.program(1, 1).start::<(), Never>(&NULL, &|_| Ok(()));
         called.detach();
         self.woken.fetch_add(1, Ordering::SeqCst);
@@ -43,17 +43,16 @@ fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
     let client = Client::connect(&format!("tcp://{}", listener.local_addr().unwrap())).unwrap();
     let (mut server, _) = listener.accept().unwrap();
     let link = client.connection.lock().link.clone();
-    // As if the service thread looked after it: so it does not, and the end is heard of only where the test
-    // wants it.
+    // The link counts as listed, so the service thread does not look after it, and the link learns of its end
+    // only where the test checks it.
     link.lock().listed = true;
     let mut pending = client.program(1, 1).start::<(), Never>(&NULL, &|_| Ok(()));
     let calling = Arc::new(Calling { client: client.clone(), woken: AtomicU32::new(0) });
     let waker = Waker::from(calling.clone());
     assert!(std::pin::Pin::new(&mut pending).poll(&mut Context::from_waker(&waker)).is_pending());
-    // Of a record that is too long the client says so at once; it needs not be told of a connection's end
-    // then.
+    // A record that is too long makes the client end the connection at once.
     server.write_all(&[0xff; 4]).unwrap();
-    // It is there in a moment: the system may carry it later than it takes it.
+    // The system may deliver the bytes later than it accepts them, so the test waits for them.
     let came = PollFd::from_borrowed_fd(link.carrier.descriptor(), PollFlags::IN);
     poll(&mut [came], None).unwrap();
     let now = client.connection.builder.env.now();
@@ -64,7 +63,7 @@ fn who_is_woken_by_the_look_at_an_idle_connection_may_call() {
     assert_eq!(why.kind(), Kind::BadResult);
 }
 
-/// The identifier of the next call that comes, which has no arguments.
+/// Returns the identifier of the next call that arrives, which has no arguments.
 fn next_xid(server: &mut TcpStream) -> u32 {
     let mut record = [0; 4 + 40];
     server.read_exact(&mut record).unwrap();
@@ -79,7 +78,7 @@ fn no_call_has_the_identifier_of_one_that_is_still_under_way() {
     let start = || client.program(1, 1).start::<(), Never>(&NULL, &|_| Ok(()));
     let next = |xid: u32| client.connection.next.store(xid, Ordering::SeqCst);
     next(u32::MAX);
-    // A thread waits for its reply as the leader, and two calls are started besides.
+    // A thread waits for its reply as the leader, and the test starts two more calls.
     let waiting = std::thread::spawn({
         let client = client.clone();
         move || client.program(1, 1).call::<(), Never>(&NULL, &|_| Ok(()))

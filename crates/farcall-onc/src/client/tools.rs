@@ -12,7 +12,8 @@ thread_local! {
     static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends a buffer to write a message into. (Whoever calls while a message is written has another one.)
+/// Lends a buffer to write a message into. A call that is made while a message is written gets another
+/// buffer.
 #[inline]
 pub(crate) fn with_message<R>(write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     let mut buffer = MESSAGE.try_with(Cell::take).unwrap_or_default();
@@ -24,13 +25,13 @@ pub(crate) fn with_message<R>(write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     result
 }
 
-/// An empty buffer.
+/// Returns an empty buffer.
 #[inline]
 pub(crate) fn spare() -> Vec<u8> {
     SPARES.try_with(|spares| spares.borrow_mut().pop()).ok().flatten().unwrap_or_default()
 }
 
-/// Keeps a buffer that is of no more use.
+/// Keeps a buffer for later calls, unless it is too large.
 #[inline]
 pub(crate) fn give_back(mut buffer: Vec<u8>) {
     if buffer.capacity() > MAX_KEPT_BYTES {
