@@ -12,8 +12,7 @@ use farcall::{CallFailed, Kind, Ran, lock};
 use crate::wire::auth::{AuthStat, Flavor, OpaqueAuth, Sys};
 
 /// Writes the credentials of calls, and checks the verifiers of replies. Flavours that protect arguments and
-/// results, such as RPCSEC_GSS (RFC 2203), do so here as well, because the message layer does not know
-/// flavours.
+/// results, such as RPCSEC_GSS (RFC 2203), do so here as well; the message layer knows nothing of it.
 pub trait Authenticator: Send + Sync + 'static {
     /// Appends the credential and the verifier to `message`. The call's header, from its identifier to its
     /// procedure, begins at `header`. The client passes the returned seal back with the reply. `again` says
@@ -54,8 +53,7 @@ pub trait Authenticator: Send + Sync + 'static {
         false
     }
 
-    /// Handles the server's rejection of a call. Returns whether to make the call again with another
-    /// credential.
+    /// Handles the server's rejection of a call. Returns whether another credential may make it succeed.
     fn rejected(&self, why: AuthStat, seal: Seal) -> bool {
         let _ = (why, seal);
         false
@@ -79,8 +77,8 @@ impl Authenticator for AuthNone {
     }
 }
 
-/// The credential AUTH_SYS: a user and groups, which the server must take on this process's word. If the
-/// server gives an AUTH_SHORT in its place, the client sends that until the server rejects it.
+/// The credential AUTH_SYS: a user and groups, which this process asserts without proof. If the server gives
+/// an AUTH_SHORT in its place, the client sends that until the server rejects it.
 pub struct AuthSys {
     /// The credential and the verifier, encoded.
     full: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The stubs' channel to a program at a server. Makes messages of calls, and results or failures of replies.
+//! The stubs' channel to a program at a server: turns calls into messages, and replies into outcomes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -46,8 +46,7 @@ enum Attempt {
     Done,
     /// Nothing was sent, because a call under way has the same identifier.
     IdInUse,
-    /// Another attempt may succeed if `can_renew`: what failed, the connection or the credential, can be
-    /// replaced.
+    /// Another attempt may succeed if `can_renew`: the failed connection or credential can be replaced.
     Failed {
         why: CallFailed,
         can_renew: bool,
@@ -224,7 +223,7 @@ impl Target {
         }
     }
 
-    /// Adds to a failure what was called, and where.
+    /// Adds the called procedure and the server's address to a failure.
     #[cold]
     fn about(&self, why: CallFailed, procedure: &Procedure) -> CallFailed {
         let (detail, colon) = (why.detail(), if why.detail().is_empty() { "" } else { ": " });

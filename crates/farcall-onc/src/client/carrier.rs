@@ -49,8 +49,8 @@ pub trait Carrier: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`ErrorKind::WouldBlock`] if the system accepts nothing now. After any other error a stream is of no
-    /// more use. Whatever the error, none of `bytes` was sent: the client treats calls that end in them as
-    /// not made.
+    /// more use. Whatever the error, none of `bytes` may have been sent, because the client treats calls that
+    /// end in them as not made.
     fn send(&self, bytes: &[u8]) -> io::Result<usize>;
 
     /// Returns the descriptor that is readable when data has arrived, and writable when data can be sent.

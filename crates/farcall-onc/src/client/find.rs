@@ -35,7 +35,7 @@ impl Builder {
     /// `[::1]:2049`.
     ///
     /// # Errors
-    /// If the host has no port mapper or the port mapper does not know the program, and the errors of
+    /// If the host has no port mapper, or its port mapper does not know the program. Otherwise the errors of
     /// [`Builder::connect`].
     pub fn find(&self, address: &str, program: u32, version: u32) -> Result<Client, CallFailed> {
         let (networks, place) = match address.split_once("://") {

@@ -38,8 +38,7 @@ pub(crate) enum Next {
 }
 
 impl Refusals {
-    /// Returns whether a socket's error reports what the network said, and not a failure of this machine
-    /// alone.
+    /// Returns whether a socket's error comes from the network, and not from this machine alone.
     pub(crate) fn is_one(kind: ErrorKind) -> bool {
         matches!(
             kind,

@@ -42,7 +42,7 @@ pub struct Rpcbind {
 
 /// A version of the port mapper's protocol.
 enum Version {
-    /// Version 4 or 3. Version 3 has only the first of the procedures.
+    /// Version 4, or version 3, which has only the first of its procedures.
     Rpcbind(Rpcbind4Client, u32),
     Two(PortmapClient),
 }
@@ -57,7 +57,7 @@ impl Rpcbind {
         Rpcbind::with(&Client::builder(), host)
     }
 
-    /// Connects to the port mapper of a host, by a client with these settings.
+    /// Connects to the port mapper of a host with these settings of the client.
     ///
     /// # Errors
     /// If there is no such host.
@@ -75,8 +75,7 @@ impl Rpcbind {
         Rpcbind::at(&Client::builder(), &format!("unix:{SOCKET}")).or_else(|_| Rpcbind::of("127.0.0.1"))
     }
 
-    /// Connects to the port mapper at an address such as `udp://10.0.0.7:111`, by a client with these
-    /// settings.
+    /// Connects to the port mapper at an address, such as `udp://10.0.0.7:111`, with these settings.
     ///
     /// # Errors
     /// The errors of [`Builder::connect`].
@@ -125,8 +124,7 @@ impl Rpcbind {
                 Ok(port_as_text(port))
             }
         })?;
-        // Only the port is used, because the port mapper may know its host by an address that clients cannot
-        // reach.
+        // Only the port is used: the port mapper may know its host by an address that clients cannot reach.
         Ok(from_universal(&text).filter(|found| found.port() != 0).map(|found| {
             let mut place = place;
             place.set_port(found.port());

@@ -12,8 +12,7 @@ thread_local! {
     static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends a buffer to write a message into. A call that is made while a message is written gets another
-/// buffer.
+/// Lends a buffer to write a message into. A call made while a message is written gets another buffer.
 #[inline]
 pub(crate) fn with_message<R>(write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     let mut buffer = MESSAGE.try_with(Cell::take).unwrap_or_default();
