@@ -1,4 +1,4 @@
-//! Messages of RFC 5531 without I/O: bytes and values.
+//! Encodes and decodes the messages of RFC 5531, without I/O.
 
 pub mod auth;
 pub mod message;

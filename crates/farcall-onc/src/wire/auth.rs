@@ -1,13 +1,13 @@
-//! Who calls (RFC 5531 sections 8.2, 10 and appendix A): flavours of authentication that carry their proof in
-//! the header.
+//! Credentials and verifiers (RFC 5531 sections 8.2, 10 and appendix A), of flavours that carry their proof
+//! in the header.
 //!
-//! Of flavours that protect the body too (RPCSEC_GSS, RFC 2203) only the numbers stand here.
+//! Flavours that also protect the body (RPCSEC_GSS, RFC 2203) have only their numbers here.
 
 use std::fmt;
 use std::ops::Deref;
 
-/// A credential or a verifier as the header has it: a flavour, and at most 400 bytes that it alone
-/// understands.
+/// A credential or a verifier as the header carries it: a flavour, and at most 400 bytes whose meaning the
+/// flavour defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpaqueAuth<'a> {
     flavor: Flavor,
@@ -16,39 +16,39 @@ pub struct OpaqueAuth<'a> {
 }
 
 impl<'a> OpaqueAuth<'a> {
-    /// AUTH_NONE.
+    /// The credential or verifier AUTH_NONE, which is empty.
     pub const NONE: OpaqueAuth<'static> = OpaqueAuth { flavor: Flavor::NONE, body: &[] };
-    /// The bytes that a body may have (section 8.2).
+    /// The most bytes of a body (section 8.2).
     pub const LONGEST: usize = 400;
 
-    /// One of this flavour and body; none if the body is too long.
+    /// Returns a credential or verifier of this flavour and body, or `None` if the body is too long.
     #[inline]
     pub fn new(flavor: u32, body: &'a [u8]) -> Option<OpaqueAuth<'a>> {
         (body.len() <= Self::LONGEST).then_some(OpaqueAuth { flavor: Flavor(flavor), body })
     }
 
-    /// One that has a flavour and nothing else.
+    /// Returns a credential or verifier of this flavour with an empty body.
     #[inline]
     pub fn empty(flavor: u32) -> OpaqueAuth<'a> {
         OpaqueAuth { flavor: Flavor(flavor), body: &[] }
     }
 
-    /// What it is.
+    /// Returns the flavour.
     #[inline]
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
 
-    /// What it says.
+    /// Returns the body.
     #[inline]
     pub fn body(&self) -> &'a [u8] {
         self.body
     }
 
-    /// What it says, understood.
+    /// Parses the body as the flavour defines it.
     ///
     /// # Errors
-    /// What the caller is told if its body does not hold what its flavour asks for.
+    /// The reason to send to the caller, if the body is not what the flavour requires.
     #[inline]
     pub fn credential(&self) -> Result<Credential<'a>, AuthStat> {
         Ok(match self.flavor {
@@ -59,7 +59,7 @@ impl<'a> OpaqueAuth<'a> {
         })
     }
 
-    /// Appends it.
+    /// Appends the flavour and the body.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         // No longer than LONGEST.
@@ -68,16 +68,16 @@ impl<'a> OpaqueAuth<'a> {
     }
 }
 
-/// Flavours of authentication: an open set, whose numbers IANA keeps.
+/// A flavour of authentication. IANA assigns the numbers, and may add more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flavor(pub u32);
 
 impl Flavor {
-    /// Nobody in particular.
+    /// No user is named.
     pub const NONE: Flavor = Flavor(0);
-    /// A user and groups, on the caller's word.
+    /// A user and groups, which the caller asserts without proof.
     pub const SYS: Flavor = Flavor(1);
-    /// What a server gave for an AUTH_SYS, to stand for it.
+    /// A token that a server gave in place of an AUTH_SYS.
     pub const SHORT: Flavor = Flavor(2);
     /// Diffie-Hellman.
     pub const DH: Flavor = Flavor(3);
@@ -107,23 +107,23 @@ impl fmt::Display for Flavor {
     }
 }
 
-/// Who calls.
+/// A parsed credential, which says who calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential<'a> {
-    /// Nobody in particular.
+    /// No user is named.
     None,
-    /// A user and groups, on the caller's word.
+    /// A user and groups, which the caller asserts without proof.
     Sys(Sys<'a>),
-    /// What a server gave to stand for an AUTH_SYS.
+    /// A token that a server gave in place of an AUTH_SYS.
     Short(&'a [u8]),
-    /// Of another flavour.
+    /// A credential of another flavour.
     Other(OpaqueAuth<'a>),
 }
 
-/// A user and groups, on the caller's word (RFC 5531 appendix A).
+/// A user and groups, which the caller asserts without proof (RFC 5531 appendix A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sys<'a> {
-    /// Anything; the time, often.
+    /// A number that the caller chooses, often the time.
     pub stamp: u32,
     /// No longer than `LONGEST_NAME`.
     machine: &'a [u8],
@@ -135,14 +135,14 @@ pub struct Sys<'a> {
 }
 
 impl<'a> Sys<'a> {
-    /// The bytes that a machine's name may have.
+    /// The most bytes of a machine's name.
     pub const LONGEST_NAME: usize = 255;
-    /// The groups that a body has room for, the first one apart.
+    /// The most groups in a body, not counting the first one.
     pub const MOST_GIDS: usize = Gids::MOST;
-    /// A body is never longer.
+    /// The most bytes of a body.
     pub const LONGEST: usize = 20 + 256 + 4 * Gids::MOST;
 
-    /// The user `uid` of `gid` and `gids` at `machine`; none if the name or the list is too long.
+    /// Returns the user `uid` of `gid` and `gids` at `machine`; `None` if the name or the list is too long.
     pub fn new(stamp: u32, machine: &'a [u8], uid: u32, gid: u32, gids: &[u32]) -> Option<Sys<'a>> {
         if machine.len() > Self::LONGEST_NAME {
             return None;
@@ -150,20 +150,20 @@ impl<'a> Sys<'a> {
         Some(Sys { stamp, machine, uid, gid, gids: Gids::new(gids)? })
     }
 
-    /// The machine's name.
+    /// Returns the machine's name.
     pub fn machine(&self) -> &'a [u8] {
         self.machine
     }
 
-    /// The user's other groups.
+    /// Returns the user's other groups.
     pub fn gids(&self) -> &[u32] {
         &self.gids
     }
 
-    /// What a credential's body says.
+    /// Parses the body of an AUTH_SYS credential.
     ///
     /// # Errors
-    /// [`AuthStat::BADCRED`] if the body is longer or shorter than its fields, or they than they may be.
+    /// [`AuthStat::BADCRED`] if the body is longer or shorter than its fields, or a field is too long.
     #[inline]
     pub fn parse(body: &'a [u8]) -> Result<Sys<'a>, AuthStat> {
         Self::fields(body).ok_or(AuthStat::BADCRED)
@@ -245,7 +245,7 @@ impl fmt::Debug for Gids {
     }
 }
 
-/// Why authentication failed (RFC 5531 section 9, `auth_stat`): an open set.
+/// The reason why authentication failed (RFC 5531 section 9, `auth_stat`). Other numbers may be added.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AuthStat(pub u32);
 
@@ -256,17 +256,17 @@ impl AuthStat {
     pub const REJECTEDCRED: AuthStat = AuthStat(2);
     /// The verifier is malformed.
     pub const BADVERF: AuthStat = AuthStat(3);
-    /// The verifier has expired or was sent before.
+    /// The verifier has expired, or was sent before.
     pub const REJECTEDVERF: AuthStat = AuthStat(4);
-    /// Refused for reasons of security: something stronger is asked for.
+    /// The server requires a stronger credential.
     pub const TOOWEAK: AuthStat = AuthStat(5);
-    /// The client did not believe the server's verifier.
+    /// The client does not accept the server's verifier.
     pub const INVALIDRESP: AuthStat = AuthStat(6);
     /// Some other reason.
     pub const FAILED: AuthStat = AuthStat(7);
-    /// There is no such credential of RPCSEC_GSS, or it has expired (RFC 2203).
+    /// The RPCSEC_GSS credential does not exist or has expired (RFC 2203).
     pub const GSS_CREDPROBLEM: AuthStat = AuthStat(13);
-    /// There is no such context of RPCSEC_GSS (RFC 2203).
+    /// The RPCSEC_GSS context does not exist (RFC 2203).
     pub const GSS_CTXPROBLEM: AuthStat = AuthStat(14);
 }
 

@@ -1,7 +1,7 @@
-//! Calls and replies (RFC 5531 section 9), between bytes and values. Nothing here allocates or panics.
+//! Encodes and decodes the headers of calls and replies (RFC 5531 section 9). Decoding does not allocate and
+//! does not panic.
 //!
-//! A call's arguments and a reply's results stand behind the header and are not looked at: the stubs know
-//! them.
+//! A call's arguments and a reply's results follow the header. The stubs encode and decode them.
 
 use std::fmt;
 
@@ -19,16 +19,16 @@ const REPLY: u32 = 1;
 const ACCEPTED: u32 = 0;
 const DENIED: u32 = 1;
 
-/// Which way a message goes.
+/// Whether a message is a call or a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It asks.
+    /// A call.
     Call,
-    /// It answers.
+    /// A reply.
     Reply,
 }
 
-/// The identifier and the direction of a message, for who receives both.
+/// Returns the identifier and the direction of a message, for a receiver of both calls and replies.
 pub fn peek(message: &[u8]) -> Result<(u32, Direction), Unreadable> {
     let mut words = Words::new(message);
     let xid = words.next()?;
@@ -42,7 +42,7 @@ pub fn peek(message: &[u8]) -> Result<(u32, Direction), Unreadable> {
 /// The header of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// What its reply will bear.
+    /// The identifier, which the reply repeats.
     pub xid: u32,
     /// The program's number.
     pub program: u32,
@@ -50,17 +50,17 @@ pub struct Call<'a> {
     pub version: u32,
     /// The procedure's number.
     pub procedure: u32,
-    /// Who calls.
+    /// The credential, which says who calls.
     pub credential: OpaqueAuth<'a>,
-    /// What proves it.
+    /// The verifier, which proves the credential.
     pub verifier: OpaqueAuth<'a>,
 }
 
 impl<'a> Call<'a> {
-    /// The header and what follows it: the arguments.
+    /// Returns the header of a call, and the arguments that follow it.
     ///
     /// # Errors
-    /// If this is no call, or one that must be refused whatever it calls.
+    /// If the message is not a call, or must be refused whatever procedure it calls.
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<(Call<'a>, &'a [u8]), BadCall> {
         let mut words = Words::new(message);
@@ -80,7 +80,7 @@ impl<'a> Call<'a> {
         Ok((Call { xid, program, version, procedure, credential, verifier }, words.rest))
     }
 
-    /// Appends the header; the arguments follow it.
+    /// Appends the header. The arguments are to follow it.
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         let words = [self.xid, CALL, RPC_VERSION, self.program, self.version, self.procedure];
@@ -93,23 +93,23 @@ impl<'a> Call<'a> {
 #[cold]
 fn refuse_auth(xid: u32, stat: AuthStat, why: Unreadable) -> BadCall {
     match why.problem {
-        // Longer than a credential may be (section 8.2): that can be said. What ends too soon cannot be
-        // answered.
+        // A server can tell the caller that a credential is too long (section 8.2). It cannot answer a
+        // message that ends too soon.
         Problem::AuthTooLong(_) => BadCall::Refused { xid, why: Rejected::AuthError(stat) },
         _ => BadCall::Unreadable(why),
     }
 }
 
-/// Why bytes are not a call that can be served.
+/// The reason why bytes are not a call that can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadCall {
-    /// It is not a call, or only a part of one: there is nothing to answer.
+    /// The bytes are not a whole call, so there is nothing to answer.
     Unreadable(Unreadable),
-    /// It is a call, and this is the answer to it.
+    /// The bytes are a call that must be refused with this reply.
     Refused {
         /// The call's identifier.
         xid: u32,
-        /// Why.
+        /// The reason to send.
         why: Rejected,
     },
 }
@@ -124,78 +124,78 @@ impl From<Unreadable> for BadCall {
 /// A reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply<'a> {
-    /// That of the call which it answers.
+    /// The identifier of the call that it answers.
     pub xid: u32,
-    /// What it says.
+    /// The answer.
     pub answer: Answer<'a>,
 }
 
-/// What a reply says.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// The server knew who called (MSG_ACCEPTED).
+    /// The server accepted the caller's credentials (MSG_ACCEPTED).
     Accepted {
-        /// What proves that it is the server.
+        /// The verifier, which proves that the server sent the reply.
         verifier: OpaqueAuth<'a>,
-        /// What became of the call.
+        /// The outcome of the call.
         outcome: Accepted<'a>,
     },
-    /// The server would not look at the call (MSG_DENIED).
+    /// The server rejected the call (MSG_DENIED).
     Rejected(Rejected),
 }
 
-/// What became of an accepted call.
+/// The outcome of an accepted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted<'a> {
-    /// The procedure returned: its result. (Empty when written by who appends the result behind it.)
+    /// The procedure returned this result. It is empty if the writer of the reply appends the result later.
     Success(&'a [u8]),
-    /// No such program here.
+    /// The server does not have the program.
     ProgUnavail,
-    /// The program is here, in other versions.
+    /// The server has other versions of the program.
     ProgMismatch {
-        /// The lowest version here.
+        /// The lowest version that the server has.
         low: u32,
-        /// The highest.
+        /// The highest version.
         high: u32,
     },
-    /// The program has no such procedure.
+    /// The program does not have the procedure.
     ProcUnavail,
-    /// The procedure cannot read its arguments.
+    /// The server cannot read the arguments.
     GarbageArgs,
-    /// The server lacked something, or broke.
+    /// The server lacked a resource, or failed.
     SystemErr,
 }
 
-/// Why a call was not accepted.
+/// The reason why a call was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
     /// The server speaks other versions of RPC.
     RpcMismatch {
-        /// The lowest.
+        /// The lowest version.
         low: u32,
-        /// The highest.
+        /// The highest version.
         high: u32,
     },
-    /// Who called is not known, not believed or not allowed to.
+    /// The caller is not known, not believed or not allowed to call.
     AuthError(AuthStat),
 }
 
 impl<'a> Reply<'a> {
-    /// A reply to an accepted call, without a verifier.
+    /// Returns a reply to an accepted call, with an AUTH_NONE verifier.
     #[inline]
     pub fn accepted(xid: u32, outcome: Accepted<'a>) -> Reply<'a> {
         Reply { xid, answer: Answer::Accepted { verifier: OpaqueAuth::NONE, outcome } }
     }
 
-    /// A reply to a call that is not accepted.
+    /// Returns a reply to a rejected call.
     pub fn rejected(xid: u32, why: Rejected) -> Reply<'a> {
         Reply { xid, answer: Answer::Rejected(why) }
     }
 
-    /// The reply that a message is.
+    /// Parses a reply.
     ///
     /// # Errors
-    /// If it is none, or only a part of one.
+    /// If the message is not a whole reply.
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<Reply<'a>, Unreadable> {
         let mut words = Words::new(message);
@@ -274,12 +274,12 @@ impl Rejected {
     }
 }
 
-/// Where and why bytes are not the message that they should be.
+/// The place and the reason of a failure to read a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// The byte at which it was found.
+    /// The offset in the message, in bytes.
     pub offset: usize,
-    /// What was found.
+    /// The problem there.
     pub problem: Problem,
 }
 
@@ -287,15 +287,15 @@ pub struct Unreadable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It ends here, in the middle.
+    /// The message ends here, before its end was expected.
     Truncated,
-    /// This says whether it is a call or a reply, and is neither.
+    /// This word must be 0 for a call or 1 for a reply, and is neither.
     NotAMessage(u32),
-    /// This should say that it is a call.
+    /// This word must be 0, for a call.
     NotACall(u32),
-    /// This should say that it is a reply.
+    /// This word must be 1, for a reply.
     NotAReply(u32),
-    /// A status that RFC 5531 does not know.
+    /// RFC 5531 does not define this status.
     Status(u32),
     /// A credential or a verifier of more than 400 bytes (section 8.2).
     AuthTooLong(u32),
@@ -319,7 +319,7 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
-/// Takes words from the front of a message.
+/// Reads 32-bit words from the front of a message.
 struct Words<'a> {
     rest: &'a [u8],
     len: usize,
@@ -341,7 +341,7 @@ impl<'a> Words<'a> {
     #[inline]
     fn auth(&mut self) -> Result<OpaqueAuth<'a>, Unreadable> {
         let (flavor, len) = (self.next()?, self.next()?);
-        // Most have none.
+        // Most credentials and verifiers have no body.
         if len == 0 {
             return Ok(OpaqueAuth::empty(flavor));
         }
@@ -365,7 +365,7 @@ impl<'a> Words<'a> {
         Unreadable { offset: self.len - self.rest.len(), problem: Problem::Truncated }
     }
 
-    /// What is wrong with the word that was just taken.
+    /// Returns a problem with the word that was just read.
     #[cold]
     fn problem(&self, problem: Problem) -> Unreadable {
         Unreadable { offset: (self.len - self.rest.len()).saturating_sub(4), problem }

@@ -1,8 +1,8 @@
-//! Record marking (RFC 5531 section 11): messages on a byte stream, without I/O.
+//! Record marking (RFC 5531 section 11): splits a byte stream into messages, without I/O.
 //!
-//! A record is one message, cut into fragments; four bytes in front of each tell its length and whether it is
-//! the last. We send one fragment, because servers are in use that take no more, and accept any fragmentation
-//! within [`Limits`].
+//! A record is one message, cut into fragments. Four bytes in front of each fragment, its mark, give its
+//! length and say whether it is the last. farcall sends one fragment, because some servers accept no more,
+//! and receives any fragmentation within [`Limits`].
 //!
 //! ```
 //! use farcall_onc::wire::record::{Limits, Records, begin, end};
@@ -14,7 +14,7 @@
 //!
 //! let mut records = Records::new(Limits::default());
 //! for part in out.chunks(5) {
-//!     records.space()[..part.len()].copy_from_slice(part); // where a socket is read into
+//!     records.space()[..part.len()].copy_from_slice(part); // as a read from a socket does
 //!     records.filled(part.len());
 //! }
 //! assert_eq!(records.next()?.as_deref(), Some(&b"a message"[..]));
@@ -28,15 +28,15 @@ use std::time::Duration;
 
 use farcall::env::Time;
 
-/// The bytes in front of a fragment.
+/// The length of the mark in front of a fragment, in bytes.
 pub const MARK: usize = 4;
-/// In a mark: this fragment ends its record.
+/// The bit of a mark that says that the fragment ends its record.
 const LAST: u32 = 1 << 31;
-/// How much is read at once: at first, and at most once reads fill that.
+/// How many bytes are read at once: `ROOM` at first, and up to `MOST_ROOM` once reads fill the buffer.
 const ROOM: usize = 8 << 10;
 const MOST_ROOM: usize = 256 << 10;
 
-/// Leaves room for the mark of a record that is now written behind it. [`end`] wants what this returns.
+/// Leaves room for the mark of a record, which the caller then writes behind it. Pass the result to [`end`].
 #[inline]
 pub fn begin(out: &mut Vec<u8>) -> usize {
     let at = out.len();
@@ -44,10 +44,10 @@ pub fn begin(out: &mut Vec<u8>) -> usize {
     at
 }
 
-/// Marks all that was written since [`begin`] as one record of one fragment.
+/// Marks all bytes written since [`begin`] as one record of one fragment.
 ///
 /// # Errors
-/// If it is longer than a mark can say; it is removed from `out` then.
+/// If the record is longer than a mark can express. It is then removed from `out`.
 #[inline]
 pub fn end(out: &mut Vec<u8>, at: usize) -> Result<(), RecordError> {
     let length = out.len().saturating_sub(at + MARK);
@@ -60,22 +60,21 @@ pub fn end(out: &mut Vec<u8>, at: usize) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// The mark of a record of one fragment, which is never longer than a mark can say: memory ends before.
+/// Returns the mark of a record of one fragment of `len` bytes, which must be fewer than 2 GiB.
 #[inline]
 pub(crate) fn mark(len: usize) -> [u8; MARK] {
     (LAST | u32::try_from(len).unwrap_or(LAST - 1)).to_be_bytes()
 }
 
-/// What a peer may send.
+/// The limits of what a peer may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest record, in bytes; 64 MiB by default. Memory is taken as bytes come, not as marks promise
-    /// them.
+    /// The longest record, in bytes; 64 MiB by default. Memory is allocated as bytes arrive, not as marks
+    /// announce them.
     pub record: usize,
-    /// The most fragments of a record; 16,384 by default, since there are clients that send more than a
-    /// thousand.
+    /// The most fragments of a record; 16,384 by default, because some clients send more than a thousand.
     pub fragments: u32,
-    /// How long a record may be on its way, from its first byte to its last; 60 seconds by default.
+    /// The longest time from the first byte of a record to its last; 60 seconds by default.
     pub time: Duration,
 }
 
@@ -85,16 +84,16 @@ impl Default for Limits {
     }
 }
 
-/// The receiving side of a byte stream: bytes in, records out. After an error the stream is of no more use.
+/// Splits received bytes into records. After an error the stream is of no more use.
 #[derive(Debug)]
 pub struct Records {
     limits: Limits,
-    /// What was read and not taken yet stands in `start..end`; once [`Records::next`] said that there is no
-    /// more, that is a part of a mark.
+    /// Bytes read and not yet taken are in `start..end`. Once [`Records::next`] has returned `None`, they are
+    /// part of a mark.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// What has come of the record under way.
+    /// The received bytes of the record under way.
     record: Vec<u8>,
     fragments: u32,
     fragment: Option<Fragment>,
@@ -102,16 +101,16 @@ pub struct Records {
     since: Option<Time>,
 }
 
-/// A fragment whose mark has come.
+/// A fragment whose mark has arrived.
 #[derive(Clone, Copy, Debug)]
 struct Fragment {
-    /// Bytes that are not in `Records::record` yet.
+    /// The bytes that are not yet in `Records::record`.
     left: usize,
     last: bool,
 }
 
 impl Records {
-    /// Nothing has come yet.
+    /// Returns the state before the first byte.
     pub fn new(limits: Limits) -> Records {
         Records {
             limits,
@@ -125,7 +124,7 @@ impl Records {
         }
     }
 
-    /// Where the next bytes are to be read into. It is never empty.
+    /// Returns the space to read the next bytes into. It is never empty.
     #[inline]
     pub fn space(&mut self) -> &mut [u8] {
         let (start, end) = (self.start, self.end);
@@ -137,24 +136,24 @@ impl Records {
             (self.start, self.end) = (0, end - start);
         }
         if self.end == self.buffer.len() {
-            // Only of one who reads again without taking the records out.
+            // This happens only if the caller reads again without taking the records out.
             self.buffer.resize(self.end + ROOM, 0);
         }
         &mut self.buffer[self.end..]
     }
 
-    /// So many bytes of [`Records::space`] were read.
+    /// Notes that this many bytes of [`Records::space`] were read.
     #[inline]
     pub fn filled(&mut self, bytes: usize) {
         self.end = self.buffer.len().min(self.end + bytes);
     }
 
-    /// The next record that has come whole, if there is one; owned if it came in pieces. `None` asks for more
-    /// bytes.
+    /// Returns the next record that has arrived whole, if there is one. It is owned if it arrived in pieces.
+    /// `None` asks for more bytes.
     ///
     /// # Errors
     /// If the peer exceeds a limit.
-    #[allow(clippy::should_implement_trait)] // It lends what it gives.
+    #[allow(clippy::should_implement_trait)] // The result borrows from `self`.
     #[inline]
     pub fn next(&mut self) -> Result<Option<Cow<'_, [u8]>>, RecordError> {
         loop {
@@ -185,8 +184,8 @@ impl Records {
         }
     }
 
-    /// What has come, if that is one record, whole and in one fragment, and nothing else. It is still to be
-    /// [skipped](Records::skip).
+    /// Returns the received bytes if they are one whole record of one fragment and nothing else. The caller
+    /// must then [skip](Records::skip) the record.
     #[inline]
     pub(crate) fn alone(&self) -> Option<&[u8]> {
         let (mark, record) = self.buffer[self.start..self.end].split_first_chunk::<MARK>()?;
@@ -194,22 +193,22 @@ impl Records {
         (whole && record.len() <= self.limits.record).then_some(record)
     }
 
-    /// It was taken.
+    /// Removes the record that `alone` returned.
     #[inline]
     pub(crate) fn skip(&mut self) {
         self.start = self.end;
         self.finish();
     }
 
-    /// Whether a part of a record has come.
+    /// Returns whether a part of a record has arrived.
     pub fn is_partial(&self) -> bool {
         self.fragments > 0 || self.start < self.end
     }
 
-    /// To be told the time when [`Records::next`] has found no more.
+    /// Checks the time of the record under way. Called when [`Records::next`] has found no more records.
     ///
     /// # Errors
-    /// If a record has been on its way for longer than the limit.
+    /// If the record has taken longer than the limit.
     pub fn check(&mut self, now: Time) -> Result<(), RecordError> {
         if !self.is_partial() {
             return Ok(());
@@ -221,12 +220,13 @@ impl Records {
         Ok(())
     }
 
-    /// When the record under way will have taken too long, as far as [`Records::check`] was told.
+    /// Returns when the record under way will have taken too long. It is counted from the first
+    /// [`Records::check`] that found it unfinished.
     pub fn patience(&self) -> Option<Time> {
         Some(self.since? + self.limits.time)
     }
 
-    /// Gives memory back that an idle connection does not need.
+    /// Frees memory that an idle connection does not need.
     pub fn rest(&mut self) {
         if !self.is_partial() {
             (self.buffer, self.record) = (Vec::new(), Vec::new());
@@ -234,9 +234,9 @@ impl Records {
         }
     }
 
-    /// Frees memory that is not needed until more of an unfinished record comes. Called once
-    /// [`Records::next`] has returned that there is no further record; then at most twice the received bytes
-    /// are [held](Records::held).
+    /// Frees memory that is not needed until more of an unfinished record arrives. Called when
+    /// [`Records::next`] has found no more records; then at most twice the received bytes are
+    /// [held](Records::held).
     pub(crate) fn settle(&mut self) {
         if self.is_partial() {
             self.buffer = self.buffer[self.start..self.end].to_vec();
@@ -244,13 +244,13 @@ impl Records {
         }
     }
 
-    /// How many bytes of memory it holds.
+    /// Returns the number of bytes of memory held.
     #[inline]
     pub(crate) fn held(&self) -> usize {
         self.buffer.len() + self.record.capacity()
     }
 
-    /// Takes the next mark, if it has come.
+    /// Takes the next mark, if it has arrived.
     #[inline]
     fn mark(&mut self) -> Result<Option<Fragment>, RecordError> {
         let Some(mark) = self.buffer[self.start..self.end].first_chunk::<MARK>() else { return Ok(None) };
@@ -276,20 +276,20 @@ impl Records {
     }
 }
 
-/// What is wrong with a stream of records.
+/// The reason why a stream of records cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecordError {
     /// A record is longer than the limit.
     TooLong {
-        /// As its marks say so far, in bytes.
+        /// The length that its marks announce so far, in bytes.
         length: usize,
         /// The limit, in bytes.
         limit: usize,
     },
     /// A record has more fragments than the limit.
     TooManyFragments(u32),
-    /// A record has been on its way for longer than the limit.
+    /// A record took longer than the limit to arrive.
     TooSlow(Duration),
 }
 
@@ -327,7 +327,7 @@ mod tests {
                 came += len;
                 assert_eq!(records.next(), Ok(None));
                 records.settle();
-                // (The smallest piece of memory that a vector takes is eight bytes.)
+                // The smallest allocation of a vector is eight bytes.
                 assert!(records.held() <= 2 * came.max(8), "{} bytes for {came}", records.held());
             }
         }

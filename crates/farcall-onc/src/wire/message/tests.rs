@@ -1,4 +1,4 @@
-//! Messages as their bytes: each header and status, and what is none.
+//! Tests the bytes of each header and status, and bytes that are not messages.
 
 use super::*;
 use crate::wire::auth::{Credential, Flavor, Sys};
@@ -97,7 +97,7 @@ fn auth_sys_is_exactly_its_fields() {
     let whole = fields(3, 2);
     (0..whole.len()).for_each(|len| assert_eq!(Sys::parse(&whole[..len]), bad));
     assert_eq!(Sys::parse(&[&whole[..], &[0; 4]].concat()), bad);
-    // Lengths that lie: of the name, of the list.
+    // Wrong lengths, of the name and of the list.
     assert_eq!(Sys::parse(&bytes(&[0, u32::MAX, 0, 0, 0])), bad);
     assert_eq!(Sys::parse(&bytes(&[0, 0, 1, 2, u32::MAX])), bad);
     assert_eq!(Sys::parse(&bytes(&[0, 0, 1, 2, 0x4000_0000])), bad);
@@ -152,7 +152,7 @@ fn an_unknown_status_is_named_with_its_byte() {
 
 #[test]
 fn any_bytes_are_a_message_or_an_error() {
-    // A walk over short messages by a small generator of its own: whatever comes, nothing panics.
+    // Parses pseudo-random short messages. Whatever they contain, nothing may panic.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..100_000 {
         let mut message = Vec::new();
