@@ -1,7 +1,7 @@
-//! Where programs are found on a host: the port mapper's protocol (RFC 1833), versions 2 to 4, and a mapper
-//! of our own for hosts that have none.
+//! Finds and registers the programs of a host: the port mapper's protocol (RFC 1833), versions 2 to 4, and a
+//! mapper of our own for hosts that have none.
 //!
-//! The host's own is `rpcbind`. Where there is none (in containers, on systems without one), a [`Mapper`]
+//! A host's usual port mapper is the program `rpcbind`. On hosts without it, such as containers, a [`Mapper`]
 //! does its work:
 //!
 //! ```

@@ -3,18 +3,19 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-/// An address as `10.0.0.7.8.1`: what stands before the last two numbers is the host, and they are the port's
-/// bytes. A link-local address says no interface there: another host's interfaces have other numbers.
+/// Returns the universal address of a socket address, such as `10.0.0.7.8.1`. The last two numbers are the
+/// port's bytes, and the text before them is the host. A link-local address is written without its interface,
+/// because another host numbers its interfaces differently.
 pub fn to_universal(address: SocketAddr) -> String {
     let [high, low] = address.port().to_be_bytes();
     let mut text = address.ip().to_string();
-    // Writing to a String does not fail.
+    // Writing to a `String` does not fail.
     let _ = write!(text, ".{high}.{low}");
     text
 }
 
-/// The address that a text says, with an interface's number if it names one (`fe80::1%2.0.111`); none if it
-/// says none of the Internet.
+/// Parses a universal address, with the number of an interface if the text has one (`fe80::1%2.0.111`).
+/// Returns `None` if the text is not an Internet address.
 pub fn from_universal(text: &str) -> Option<SocketAddr> {
     let (rest, low) = text.rsplit_once('.')?;
     let (host, high) = rest.rsplit_once('.')?;
@@ -25,7 +26,7 @@ pub fn from_universal(text: &str) -> Option<SocketAddr> {
     }
 }
 
-/// What a network is called: `udp`, `tcp`, `udp6` or `tcp6`.
+/// Returns the name of a network: `udp`, `tcp`, `udp6` or `tcp6`.
 pub fn netid(stream: bool, address: SocketAddr) -> &'static str {
     match (stream, address.is_ipv4()) {
         (false, true) => "udp",

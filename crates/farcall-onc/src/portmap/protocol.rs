@@ -1,6 +1,7 @@
 //! The port mapper's procedures and types (RFC 1833), as interfaces.
 //!
-//! Version 2 knows ports of IPv4. Versions 3 and 4 know universal addresses, by the network's name.
+//! Version 2 registers ports of IPv4. Versions 3 and 4 register universal addresses, each with the name of
+//! its network.
 
 /// A program's port (`struct mapping`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, farcall::Xdr)]
@@ -9,9 +10,9 @@ pub struct Mapping {
     pub program: u32,
     /// The version.
     pub version: u32,
-    /// 6 is TCP, 17 is UDP.
+    /// The protocol: 6 is TCP, 17 is UDP.
     pub protocol: u32,
-    /// Where it is called.
+    /// The port at which the program is called.
     pub port: u32,
 }
 
@@ -20,15 +21,15 @@ pub const TCP: u32 = 6;
 /// The number of UDP in a [`Mapping`].
 pub const UDP: u32 = 17;
 
-/// All ports (`pmaplist`).
+/// A list of ports (`pmaplist`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, farcall::Xdr)]
 pub struct Mappings {
-    /// Each of them.
+    /// The entries.
     #[xdr(chain)]
     pub all: Vec<Mapping>,
 }
 
-/// A call to be passed on (`call_args`).
+/// A call that the port mapper is to pass on (`call_args`).
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub struct Passed {
     /// The program.
@@ -37,14 +38,14 @@ pub struct Passed {
     pub version: u32,
     /// The procedure.
     pub procedure: u32,
-    /// Its arguments.
+    /// The encoded arguments.
     pub arguments: Vec<u8>,
 }
 
-/// What came of it (`call_result`).
+/// The result of a call that was passed on (`call_result`).
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub struct PassedBack {
-    /// Where the program is called.
+    /// The port at which the program is called.
     pub port: u32,
     /// The result.
     pub result: Vec<u8>,
@@ -63,15 +64,15 @@ pub struct Rpcb {
     /// The universal address.
     #[xdr(max = 1024)]
     pub address: String,
-    /// Who registered it.
+    /// The user who registered the address.
     #[xdr(max = 1024)]
     pub owner: String,
 }
 
-/// All addresses (`rpcblist`).
+/// A list of addresses (`rpcblist`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, farcall::Xdr)]
 pub struct Rpcbs {
-    /// Each of them.
+    /// The entries.
     #[xdr(chain)]
     pub all: Vec<Rpcb>,
 }
@@ -83,29 +84,29 @@ pub struct AddressEntry {
     pub address: String,
     /// The network's name.
     pub netid: String,
-    /// 1 is datagrams, 3 a stream whose end is told.
+    /// The kind of transport: 1 is datagrams, 3 is a stream whose end the peer learns.
     pub semantics: u32,
-    /// `inet`, `inet6` or `loopback`.
+    /// The family of addresses: `inet`, `inet6` or `loopback`.
     pub family: String,
-    /// `udp`, `tcp` or `-`.
+    /// The protocol: `udp`, `tcp` or `-`.
     pub protocol: String,
 }
 
-/// All of a program's addresses (`rpcb_entry_list`).
+/// The addresses of a program (`rpcb_entry_list`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, farcall::Xdr)]
 pub struct AddressEntries {
-    /// Each of them.
+    /// The entries.
     #[xdr(chain)]
     pub all: Vec<AddressEntry>,
 }
 
-/// A call to be passed on (`rpcb_rmtcallargs`).
+/// A call that rpcbind is to pass on (`rpcb_rmtcallargs`).
 pub type RemoteCall = Passed;
 
-/// What came of it (`rpcb_rmtcallres`).
+/// The result of a call that was passed on (`rpcb_rmtcallres`).
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub struct RemoteResult {
-    /// Where the program is called, as a universal address.
+    /// The universal address at which the program is called.
     pub address: String,
     /// The result.
     pub result: Vec<u8>,
@@ -114,9 +115,9 @@ pub struct RemoteResult {
 /// An address as the C library holds it (`struct netbuf`).
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub struct Netbuf {
-    /// How long it may be.
+    /// The most bytes that the address may have.
     pub longest: u32,
-    /// Its bytes.
+    /// The bytes of the address.
     #[xdr(max = 1024)]
     pub bytes: Vec<u8>,
 }
@@ -124,21 +125,21 @@ pub struct Netbuf {
 /// Version 2: the port mapper.
 #[farcall::interface(program = 100000, version = 2)]
 pub trait Portmap {
-    /// Registers a port; false if it cannot be.
+    /// Registers a port. Returns false if it cannot be registered.
     #[procedure(1)]
     fn set(&self, mapping: Mapping) -> farcall::Result<bool>;
-    /// Removes all of a program's version; false if there are none.
+    /// Removes all ports of a program's version. Returns false if there are none.
     #[procedure(2)]
     fn unset(&self, mapping: Mapping) -> farcall::Result<bool>;
-    /// The port of a program; 0 if it has none.
+    /// Returns the port of a program; 0 if it has none.
     #[procedure(3)]
     #[idempotent]
     fn get_port(&self, mapping: Mapping) -> farcall::Result<u32>;
-    /// All ports.
+    /// Returns all ports.
     #[procedure(4)]
     #[idempotent]
     fn dump(&self) -> farcall::Result<Mappings>;
-    /// Calls a program of this host; says nothing if that fails.
+    /// Calls a program of this host. Sends no reply if the call fails.
     #[procedure(5)]
     #[blocking]
     fn call_it(&self, call: Passed) -> farcall::Result<PassedBack>;
@@ -147,61 +148,64 @@ pub trait Portmap {
 /// Version 3: rpcbind.
 #[farcall::interface(program = 100000, version = 3)]
 pub trait Rpcbind3 {
-    /// Registers an address; false if it cannot be.
+    /// Registers an address. Returns false if it cannot be registered.
     #[procedure(1)]
     fn set(&self, entry: Rpcb) -> farcall::Result<bool>;
-    /// Removes a program's version from a network, or from all if none is named; false if there are none.
+    /// Removes a program's version from the named network, or from all networks if none is named. Returns
+    /// false if there are none.
     #[procedure(2)]
     fn unset(&self, entry: Rpcb) -> farcall::Result<bool>;
-    /// The address of a program on the network that the request came by; empty if it has none.
+    /// Returns the address of a program on the network by which the request came; empty if it has none.
     #[procedure(3)]
     #[idempotent]
     fn get_address(&self, entry: Rpcb) -> farcall::Result<String>;
-    /// All addresses.
+    /// Returns all addresses.
     #[procedure(4)]
     #[idempotent]
     fn dump(&self) -> farcall::Result<Rpcbs>;
-    /// Calls a program of this host; says nothing if that fails.
+    /// Calls a program of this host. Sends no reply if the call fails.
     #[procedure(5)]
     #[blocking]
     fn call_it(&self, call: RemoteCall) -> farcall::Result<RemoteResult>;
-    /// Seconds since 1970.
+    /// Returns the time in seconds since 1970.
     #[procedure(6)]
     #[idempotent]
     fn get_time(&self) -> farcall::Result<u32>;
 }
 
-/// Version 4: rpcbind with more.
+/// Version 4: rpcbind with more procedures.
 #[farcall::interface(program = 100000, version = 4)]
 pub trait Rpcbind4 {
-    /// Registers an address; false if it cannot be.
+    /// Registers an address. Returns false if it cannot be registered.
     #[procedure(1)]
     fn set(&self, entry: Rpcb) -> farcall::Result<bool>;
-    /// Removes a program's version from a network, or from all if none is named; false if there are none.
+    /// Removes a program's version from the named network, or from all networks if none is named. Returns
+    /// false if there are none.
     #[procedure(2)]
     fn unset(&self, entry: Rpcb) -> farcall::Result<bool>;
-    /// The address of a program, in whatever version, on the network that the request came by; empty if it
-    /// has none.
+    /// Returns the address of a program, in whatever version, on the network by which the request came; empty
+    /// if it has none.
     #[procedure(3)]
     #[idempotent]
     fn get_address(&self, entry: Rpcb) -> farcall::Result<String>;
-    /// All addresses.
+    /// Returns all addresses.
     #[procedure(4)]
     #[idempotent]
     fn dump(&self) -> farcall::Result<Rpcbs>;
-    /// Calls a program of this host; says nothing if that fails.
+    /// Calls a program of this host. Sends no reply if the call fails.
     #[procedure(5)]
     #[blocking]
     fn broadcast(&self, call: RemoteCall) -> farcall::Result<RemoteResult>;
-    /// Seconds since 1970.
+    /// Returns the time in seconds since 1970.
     #[procedure(6)]
     #[idempotent]
     fn get_time(&self) -> farcall::Result<u32>;
-    /// As `get_address`, of that version alone.
+    /// Returns the address of this version of a program, on the network by which the request came; empty if
+    /// it has none.
     #[procedure(9)]
     #[idempotent]
     fn get_version_address(&self, entry: Rpcb) -> farcall::Result<String>;
-    /// All addresses of a program's version.
+    /// Returns all addresses of a program's version.
     #[procedure(11)]
     #[idempotent]
     fn get_address_list(&self, entry: Rpcb) -> farcall::Result<AddressEntries>;

@@ -1,4 +1,4 @@
-//! A call of all hosts of a network that have a program: their port mappers pass it on (RFC 1833 sections
+//! Calls a program at all hosts of a network. Each host's port mapper passes the call on (RFC 1833 sections
 //! 2.2.1 and 3.2).
 
 use std::collections::HashSet;
@@ -20,17 +20,17 @@ use crate::portmap::{PORT, PROGRAM};
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::{Accepted, Answer, Call, Reply};
 
-/// CALLIT of version 2, and BCAST of version 4.
+/// The number of the procedures CALLIT of version 2 and BCAST of version 4.
 const PASS_ON: u32 = 5;
-/// More hosts are not heard.
+/// The most hosts whose answers are delivered.
 const MOST: usize = 1 << 16;
-/// Longer than any datagram.
+/// The bytes of the receive buffer, more than any datagram has.
 const DATAGRAM: usize = 64 << 10;
-/// The receive buffer that is asked for, in bytes: many hosts may answer at once.
+/// The receive buffer to request of the system, in bytes. It is large because many hosts may answer at once.
 const BUFFER: usize = 1 << 20;
 
-/// A call of all hosts that have a program, over UDP. Hosts that do not have it, or whose port mapper passes
-/// nothing on, say nothing.
+/// A call of a program at all hosts that have it, over UDP. A host does not answer if it lacks the program,
+/// or if its port mapper passes no calls on.
 ///
 /// ```no_run
 /// use farcall::multi::Next;
@@ -54,60 +54,61 @@ pub struct Broadcast {
     within: Duration,
 }
 
-/// What one host has answered.
+/// The answer of one host.
 #[derive(Debug)]
 pub struct Heard<T> {
-    /// Where the program is called there.
+    /// The address at which the program is called.
     pub server: SocketAddr,
-    /// The result, unless it cannot be read.
+    /// The result, or the failure to read it.
     pub result: Result<T, CallFailed>,
 }
 
 impl Broadcast {
-    /// A call of a procedure that has no arguments, or [gets](Broadcast::arguments) them.
+    /// Returns a call of a procedure without arguments; [`Broadcast::arguments`] adds them.
     pub fn of(program: u32, version: u32, procedure: u32) -> Broadcast {
         let within = Duration::from_secs(8);
         Broadcast { program, version, procedure, arguments: Ok(Vec::new()), mappers: Vec::new(), within }
     }
 
-    /// A call of a procedure of an interface's program and version.
+    /// Returns a call of a procedure of an interface's program and version.
     pub fn of_interface<T: ?Sized + Program>(procedure: u32) -> Broadcast {
         Broadcast::of(T::PROGRAM, T::VERSION, procedure)
     }
 
-    /// What the procedure is called with: its arguments, as a tuple if there are several.
+    /// Sets the procedure's arguments, as a tuple if there are several.
     #[must_use]
     pub fn arguments(mut self, arguments: &impl Encode) -> Broadcast {
         self.arguments = to_vec(arguments).map_err(bad_arguments);
         self
     }
 
-    /// Asks these hosts: a network's broadcast address, a multicast address (`ff02::202`) or a host's own.
-    /// Without any it is 255.255.255.255, the network of the default route.
+    /// Adds hosts to call: a network's broadcast address, a multicast address (`ff02::202`) or a host's own.
+    /// If none is added, the call goes to 255.255.255.255, the network of the default route.
     #[must_use]
     pub fn to(self, host: IpAddr) -> Broadcast {
         self.to_mapper(SocketAddr::new(host, PORT))
     }
 
-    /// Asks a host or a network, as [`Broadcast::to`], at another port than the port mapper's 111.
+    /// Adds a host or a network whose port mappers have another port than 111.
     #[must_use]
     pub fn to_mapper(mut self, mapper: SocketAddr) -> Broadcast {
         self.mappers.push(mapper);
         self
     }
 
-    /// How long to listen, if the handler does not stop before; 8 seconds by default.
+    /// Sets how long to wait for answers, unless the handler stops earlier; 8 seconds by default.
     #[must_use]
     pub fn within(mut self, time: Duration) -> Broadcast {
         self.within = time;
         self
     }
 
-    /// Calls, and hands each host's first answer to `handler` as it comes, until that says stop or the time
-    /// is over. The call is sent several times, and a host may execute it as often.
+    /// Sends the call, and gives each host's first answer to `handler` as it arrives, until the handler
+    /// returns [`Next::Stop`] or the time is over. The call is sent several times, and a host may execute
+    /// each copy.
     ///
     /// # Errors
-    /// If it cannot be sent.
+    /// If the call cannot be sent.
     pub fn each<T: for<'a> Decode<'a>>(
         mut self,
         mut handler: impl FnMut(Heard<T>) -> Next,
@@ -137,7 +138,8 @@ impl Broadcast {
                 (next, pause) = (now + pause, pause * 2);
             }
             wait(&*env, &ways, left.min(next.since(now)));
-            // One answer each, then the clock again: answers may come for ever.
+            // At most one answer of each socket is read before the clock is, because answers may arrive
+            // without end.
             for way in &mut ways {
                 let Some((from, message)) = way.receive(&mut buffer) else { continue };
                 let Some((server, result)) = way.read(from, message) else { continue };
@@ -151,10 +153,10 @@ impl Broadcast {
         }
     }
 
-    /// All answers of the time.
+    /// Sends the call, and returns all answers that arrive before the time is over.
     ///
     /// # Errors
-    /// As [`Broadcast::each`].
+    /// The errors of [`Broadcast::each`].
     pub fn all<T: for<'a> Decode<'a>>(self) -> Result<Vec<Heard<T>>, CallFailed> {
         let mut all = Vec::new();
         self.each(|heard| {
@@ -172,7 +174,7 @@ impl Broadcast {
         })
     }
 
-    /// A socket for each family of addresses.
+    /// Opens a socket for each family of addresses.
     fn ways(&self, env: &dyn Env, arguments: &[u8]) -> io::Result<Vec<Way>> {
         let mut xid = [0; 4];
         env.entropy(&mut xid);
@@ -188,7 +190,7 @@ impl Broadcast {
             }
             let options = SocketOptions { buffer: BUFFER, divisible: true, ..SocketOptions::default() };
             let socket = env.bind(SocketAddr::new(any, 0), &options)?;
-            // Port mappers of all ages know version 2, which knows no IPv6.
+            // All port mappers speak version 2, which has no IPv6.
             let version = if v4 { <dyn Portmap>::VERSION } else { <dyn Rpcbind4>::VERSION };
             ways.push(Way { socket, to, message: self.message(xid, version, arguments), xid, v4 });
         }
@@ -201,14 +203,14 @@ impl Broadcast {
         Call { xid, program: PROGRAM, version, procedure: PASS_ON, credential, verifier }.write(&mut message);
         let Broadcast { program, version, procedure, .. } = *self;
         let passed = Passed { program, version, procedure, arguments: arguments.to_vec() };
-        // Nothing in it has a bound, and a datagram is bounded by the system.
+        // Encoding does not fail, because no field has a bound. The system bounds the datagram.
         message.extend(to_vec(&passed).unwrap_or_default());
         message
     }
 }
 
-/// A socket by which hosts of one family are called. It is not connected: answers come from other ports than
-/// 111.
+/// A socket for hosts of one family of addresses. It is not connected, because answers may come from other
+/// ports than 111.
 struct Way {
     socket: Arc<dyn Socket>,
     to: Vec<SocketAddr>,
@@ -218,7 +220,7 @@ struct Way {
 }
 
 impl Way {
-    /// Sends the call; false if it could be sent to nobody.
+    /// Sends the call. Returns whether it was sent to at least one address.
     fn send(&self) -> bool {
         self.to.iter().filter(|to| self.socket.send(**to, &self.message).is_ok()).count() > 0
     }
@@ -230,7 +232,7 @@ impl Way {
         }
     }
 
-    /// Where the program is, and its result; none if this is no answer to us.
+    /// Returns the program's address and its result, or `None` if the message is no answer to this call.
     fn read(&self, from: SocketAddr, message: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
         let reply = Reply::parse(message).ok().filter(|reply| reply.xid == self.xid)?;
         let Answer::Accepted { outcome: Accepted::Success(body), .. } = reply.answer else { return None };
@@ -243,13 +245,13 @@ impl Way {
     }
 }
 
-/// Another port of a host, by the interface by which it answers.
+/// Returns another port of a host, reached by the interface by which it answers.
 fn at(mut host: SocketAddr, port: u16) -> SocketAddr {
     host.set_port(port);
     host
 }
 
-/// Sleeps until something has come, or the time is over.
+/// Sleeps until a datagram has arrived, or the time is over.
 fn wait(env: &dyn Env, ways: &[Way], time: Duration) {
     let mut wanted: Vec<Wanted<'_>> =
         ways.iter().filter_map(|way| Some(Wanted::new(way.socket.source()?, Interest::READ))).collect();
