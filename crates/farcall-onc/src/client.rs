@@ -47,8 +47,7 @@
 //!
 //! **Threads.** A thread that waits for a reply receives for all threads that wait at the same connection.
 //! Started calls may be held back. They are sent together when their thread waits, or by the service thread,
-//! which serves all connections of the process. Calls that are only made and waited for need no service
-//! thread.
+//! which serves all connections of the process. It does not run for calls that are only made and waited for.
 //!
 //! ```text
 //! client     settings, connections          bound    a program as a stub's channel
@@ -387,8 +386,7 @@ impl Connection {
         self.builder.reconnect && !self.datagrams
     }
 
-    /// Returns the current link, or a new one if the current one is not usable. Fails if none is made by
-    /// `until`.
+    /// Returns the current link, or a new one if it is not usable. Fails if none is made by `until`.
     #[inline]
     fn link(&self, now: Time, until: Option<Time>) -> Result<Arc<Link>, TransportError> {
         let mut current = self.lock();
@@ -468,8 +466,7 @@ struct Current {
     dialling: bool,
 }
 
-/// Held by the thread that makes a link. When it is dropped, other threads may try, whether or not this one
-/// succeeded.
+/// Held by the thread that makes a link. When it is dropped, other threads may try, even if this one failed.
 struct Dialling<'a>(&'a Connection);
 
 impl Drop for Dialling<'_> {

@@ -1,6 +1,6 @@
-//! ONC RPC (RFC 5531): farcall's stubs, spoken to and served by the programs that exist.
+//! ONC RPC (RFC 5531): clients and servers that work with existing ONC RPC programs, by farcall's stubs.
 //!
-//! **A server** implements a trait with numbers, and is called over UDP, TCP and Unix sockets:
+//! **A server** implements a trait with ONC RPC numbers, and is called over UDP, TCP and Unix sockets:
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -28,7 +28,7 @@
 //! }
 //! ```
 //!
-//! **A client** is the user-stub of the same trait, whoever made the server:
+//! **A client** calls a user-stub of the same trait. The server need not use farcall:
 //!
 //! ```no_run
 //! # #[farcall::interface(program = 0x2000_0100, version = 1)]
@@ -45,25 +45,25 @@
 //! }
 //! ```
 //!
-//! **An `.x` file** gives the same kind of traits, one for each version of each program, and the types:
-//! [`include_x!("nfs3.x")`](include_x). `docs/onc.md` leads from such a file to a server, a client, and a
+//! **An `.x` file** defines such traits, one for each version of each program, and their types:
+//! [`include_x!("nfs3.x")`](include_x). `docs/onc.md` goes from such a file to a server, a client, and a
 //! client in C, and says what is promised.
 //!
-//! A package that only speaks ONC RPC needs no other crate of farcall: what its code names is here too
-//! (`examples/calculator`). A package that depends on `farcall` as well may use the names of either.
+//! A package that only speaks ONC RPC needs no other crate of farcall, because this one also exports what its
+//! code names (`examples/calculator`). A package that depends on `farcall` as well may use names of either.
 //!
 //! | module | |
 //! |---|---|
-//! | [`routines`] | ready to use: what one line asks of a host |
-//! | [`client`] | [`import`], and [`Client`] with all that can be set: addresses, time, failures, threads |
-//! | [`server`] | [`Server`]: programs, sockets, limits, who calls |
-//! | [`rpcbind`] | how they find one another: the host's port mapper, one of our own, broadcast |
-//! | [`standard`] | protocols that many speak, and what the numbers of programs mean |
-//! | [`wire`] | messages, without I/O |
+//! | [`routines`] | ready-made calls, each of which asks a host something in one line |
+//! | [`client`] | [`import`], and [`Client`] with all its settings: addresses, time, failures, threads |
+//! | [`server`] | [`Server`]: programs, sockets, limits, callers |
+//! | [`rpcbind`] | finding programs: a host's port mapper, a mapper of our own, broadcast |
+//! | [`standard`] | definitions of widely used protocols, and names of well-known programs |
+//! | [`wire`] | encoding and decoding of messages, without I/O |
 
 #![forbid(unsafe_code)]
 
-// What macros make names `::farcall`. To this crate that is what every protocol needs, and no more.
+// Code that macros generate names `::farcall`. In this crate that is the core, which every protocol needs.
 extern crate farcall_core as farcall;
 
 #[cfg(unix)]
@@ -81,7 +81,7 @@ pub mod standard;
 #[cfg(unix)]
 pub mod wire;
 
-/// What the code that macros make names.
+/// The names that macro-generated code uses.
 #[doc(hidden)]
 pub use farcall_core as seam;
 pub use farcall_core::{
@@ -98,8 +98,8 @@ pub use client::{Builder, Client, import};
 #[cfg(unix)]
 pub use server::Server;
 
-/// Puts the types and traits of an `.x` file in its place: constants, types, and a trait for each version of
-/// each program. The path is relative to the package. What becomes of each name is in `docs/x-names.md`.
+/// Expands to the items of an `.x` file: constants, types, and a trait for each version of each program. The
+/// path is relative to the package. `docs/x-names.md` says how each name is translated.
 ///
 /// ```
 /// mod mount {

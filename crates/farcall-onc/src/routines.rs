@@ -1,6 +1,6 @@
-//! Ready to use: what one line asks of a host. The simplest of three levels (Sun's "Networking on the Sun
-//! Workstation" has them too); below it are the stubs of any program ([`import`](crate::import)), and
-//! [`Client`] with all its settings.
+//! Ready-made calls, each of which asks a host something in one line. They are the simplest of three levels,
+//! as in Sun's "Networking on the Sun Workstation". Below them are the stubs of any program
+//! ([`import`](crate::import)), and [`Client`] with all its settings.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,8 +10,8 @@ use farcall::{CallFailed, Kind, Ran, System};
 
 use crate::client::{Builder, Client, NO_VERSION, OtherVersions, spelled};
 
-/// How long a program takes to answer at all: calls its null procedure, which does nothing (RFC 5531 section
-/// 12). One that has no such procedure, as there are, has answered too.
+/// Returns how long a program takes to answer its null procedure, which does nothing (RFC 5531 section 12). A
+/// program that answers that it has no such procedure counts as well.
 ///
 /// ```no_run
 /// println!("NFS answers in {:?}", farcall_onc::routines::ping("10.0.0.7", 100_003, 3)?);
@@ -19,7 +19,7 @@ use crate::client::{Builder, Client, NO_VERSION, OtherVersions, spelled};
 /// ```
 ///
 /// # Errors
-/// If the program does not answer. As [`Builder::find`](crate::Builder::find).
+/// If the program does not answer. Otherwise the errors of [`Builder::find`](crate::Builder::find).
 pub fn ping(address: &str, program: u32, version: u32) -> Result<Duration, CallFailed> {
     let client = Client::builder().find(address, program, version)?;
     let anything = AnythingClient::from(client.program(program, version));
@@ -31,11 +31,12 @@ pub fn ping(address: &str, program: u32, version: u32) -> Result<Duration, CallF
     }
 }
 
-/// The lowest and the highest version of a program that a server has: what it says of a call of one that it
-/// cannot have.
+/// Returns the lowest and the highest version of a program that a server has. To learn them, it calls a
+/// version that no program has.
 ///
 /// # Errors
-/// If the program does not answer, or takes any version. As [`Builder::find`](crate::Builder::find).
+/// If the program does not answer, or accepts any version. Otherwise the errors of
+/// [`Builder::find`](crate::Builder::find).
 pub fn versions(settings: &Builder, address: &str, program: u32) -> Result<OtherVersions, CallFailed> {
     let client = settings.find(address, program, NO_VERSION)?;
     let Err(why) = AnythingClient::from(client.program(program, NO_VERSION)).null() else {
@@ -48,7 +49,7 @@ pub fn versions(settings: &Builder, address: &str, program: u32) -> Result<Other
     versions.ok_or(why)
 }
 
-/// Who is logged in at a host.
+/// Returns the users who are logged in at a host.
 ///
 /// # Errors
 /// If the host does not run rusersd.
@@ -56,17 +57,17 @@ pub fn rusers(host: &str) -> Result<Vec<User>, CallFailed> {
     Ok(crate::import::<dyn RUsers>(host)?.names()?)
 }
 
-/// How busy a host is.
+/// Returns how busy a host is.
 ///
 /// # Errors
 /// If the host does not run rstatd.
 pub fn rstat(host: &str) -> Result<Statistics, CallFailed> {
-    // Debian's says more than the protocol knows, at the end.
+    // Debian's rstatd appends bytes that the protocol does not define.
     let client = Client::builder().lenient().find(host, <dyn RStat>::PROGRAM, <dyn RStat>::VERSION)?;
     Ok(client.bind::<dyn RStat>().statistics()?)
 }
 
-/// What every program has.
+/// The null procedure, which every program has.
 #[farcall::interface(program = 0, version = 0)]
 trait Anything {
     #[procedure(0)]
@@ -74,24 +75,24 @@ trait Anything {
     fn null(&self) -> farcall::Result<()>;
 }
 
-/// Who is logged in: rusersd.
+/// The program rusersd, which says who is logged in.
 #[farcall::interface(program = 100002, version = 3)]
 pub trait RUsers {
-    /// How many they are.
+    /// Returns the number of logged-in users.
     #[procedure(1)]
     #[idempotent]
     fn number(&self) -> farcall::Result<u32>;
-    /// Those who are at their terminals.
+    /// Returns the users who are not idle.
     #[procedure(2)]
     #[idempotent]
     fn names(&self) -> farcall::Result<Vec<User>>;
-    /// Those who are idle too.
+    /// Returns all users, idle or not.
     #[procedure(3)]
     #[idempotent]
     fn all_names(&self) -> farcall::Result<Vec<User>>;
 }
 
-/// One who is logged in (`rusers_utmp`).
+/// A logged-in user (`rusers_utmp`).
 #[derive(Clone, Debug, PartialEq, Eq, farcall::Xdr)]
 pub struct User {
     /// The name.
@@ -100,25 +101,25 @@ pub struct User {
     /// The terminal.
     #[xdr(max = 32)]
     pub line: ByteString,
-    /// Where from.
+    /// The host from which the user logged in.
     #[xdr(max = 257)]
     pub host: ByteString,
-    /// What kind of entry it is; 7 is a user.
+    /// The kind of entry; 7 is a user.
     pub kind: i32,
-    /// Since when, in seconds since 1970.
+    /// The time of the login, in seconds since 1970.
     pub time: i32,
-    /// For how many seconds there was no key.
+    /// The time since the last key press, in seconds.
     pub idle: u32,
 }
 
-/// How busy a host is: rstatd.
+/// The program rstatd, which says how busy a host is.
 #[farcall::interface(program = 100001, version = 3)]
 pub trait RStat {
-    /// All of it.
+    /// Returns all statistics.
     #[procedure(1)]
     #[idempotent]
     fn statistics(&self) -> farcall::Result<Statistics>;
-    /// Whether the host has a disk.
+    /// Returns a number other than 0 if the host has a disk.
     #[procedure(2)]
     #[idempotent]
     fn have_disk(&self) -> farcall::Result<u32>;
@@ -149,25 +150,25 @@ pub struct Statistics {
     pub errors_out: i32,
     /// Collisions.
     pub collisions: i32,
-    /// Switches from one process to another.
+    /// Context switches between processes.
     pub switches: u32,
-    /// How many processes were ready to run in the last 1, 5 and 15 minutes, in 256ths.
+    /// The average number of processes that were ready to run in the last 1, 5 and 15 minutes, in 256ths.
     pub load: [i32; 3],
     /// When the host started.
     pub started: Moment,
-    /// When it said so.
+    /// The host's time when it answered.
     pub now: Moment,
     /// Packets sent.
     pub packets_out: i32,
 }
 
 impl Statistics {
-    /// How many processes were ready to run in the last 1, 5 and 15 minutes.
+    /// Returns the average number of processes that were ready to run in the last 1, 5 and 15 minutes.
     pub fn load_averages(&self) -> [f64; 3] {
         self.load.map(|load| f64::from(load) / 256.0)
     }
 
-    /// How long ago the host started.
+    /// Returns how long ago the host started.
     pub fn up(&self) -> Duration {
         self.now.system_time().duration_since(self.started.system_time()).unwrap_or_default()
     }
@@ -178,7 +179,7 @@ impl Statistics {
 pub struct Moment {
     /// Seconds since 1970.
     pub seconds: u32,
-    /// And microseconds.
+    /// Microseconds after that second.
     pub microseconds: u32,
 }
 

@@ -1,7 +1,6 @@
-//! What is the same everywhere: definitions of protocols that many speak, and what the numbers of programs
-//! mean.
+//! Definitions of widely used protocols, and the names of well-known programs.
 
-/// The `.x` file of a protocol: `nfs3`, `mount`, `rpcbind` or `vxi11`.
+/// Returns the `.x` file of a protocol: `nfs3`, `mount`, `rpcbind` or `vxi11`.
 ///
 /// ```
 /// assert!(farcall_onc::standard::definition("nfs3").is_some_and(|text| text.contains("NFSPROC3_READ")));
@@ -10,7 +9,7 @@ pub fn definition(name: &str) -> Option<&'static str> {
     DEFINITIONS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// The names that [`definition`] knows.
+/// Returns the names that [`definition`] knows.
 pub fn definitions() -> impl Iterator<Item = &'static str> {
     DEFINITIONS.iter().map(|(name, _)| *name)
 }
@@ -22,17 +21,17 @@ const DEFINITIONS: &[(&str, &str)] = &[
     ("vxi11", include_str!("../x/vxi11.x")),
 ];
 
-/// What a program of this number is commonly called.
+/// Returns the common name of the program with this number.
 pub fn program_name(number: u32) -> Option<&'static str> {
     PROGRAMS.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
 }
 
-/// The number of what is commonly called so.
+/// Returns the number of the program with this common name.
 pub fn program_number(name: &str) -> Option<u32> {
     PROGRAMS.iter().find(|(_, known)| *known == name).map(|(number, _)| *number)
 }
 
-/// As `/etc/rpc` lists them; those that are met today (RFC 5531 section 14, IANA's registry of RPC program
+/// Programs in use today, by the names of `/etc/rpc` (RFC 5531 section 14, IANA's registry of RPC program
 /// numbers).
 const PROGRAMS: &[(u32, &str)] = &[
     (100_000, "rpcbind"),
