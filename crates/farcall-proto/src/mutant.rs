@@ -1,6 +1,5 @@
-//! Deliberate faults: each breaks one rule of the protocol, so that the simulator can show that it
-//! would notice. Without the `mutants` feature the switch holds nothing and every test of it is
-//! constant.
+//! Deliberate faults. Each breaks one rule of the protocol, so that the simulator can show that it would
+//! notice. Without the feature `mutants` a `Mutant` is empty and `breaks` always returns false.
 
 macro_rules! mutants {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -12,7 +11,7 @@ macro_rules! mutants {
             /// Every rule that can be broken.
             pub const ALL: &'static [Rule] = &[$(Rule::$name,)*];
 
-            /// The name by which the simulator's `--break` knows it.
+            /// Returns the name of the rule for the simulator's option `--break`.
             pub fn name(self) -> &'static str {
                 match self { $(Rule::$name => $text,)* }
             }
@@ -23,13 +22,13 @@ macro_rules! mutants {
 mutants! {
     /// A refusal does not consume the call's number.
     RefusalUnrecorded = "refusal-not-recorded",
-    /// A cancel that overtakes its call does not consume the number.
+    /// A cancel that overtakes its call does not consume the call's number.
     CancelOvertaking = "cancel-overtaking",
-    /// A ticket is accepted whatever the horizon.
+    /// A ticket is accepted even if it is not newer than the horizon.
     HorizonIgnored = "horizon-ignored",
     /// A ticket of an earlier incarnation is accepted.
     StaleIncarnation = "stale-incarnation",
-    /// The last sequence number of an activity is not checked.
+    /// A repeated call is not recognised by the last sequence number of its activity.
     DuplicateTable = "duplicate-table",
     /// A ticket's MAC is not checked.
     TicketUnchecked = "ticket-unchecked",
@@ -37,30 +36,30 @@ mutants! {
     RestartSaysNo = "restart-says-no",
     /// A refusal because of the horizon always says that the call did not run.
     HorizonSaysNo = "horizon-says-no",
-    /// A refusal of the ticket says that a call did not run though the former end was heard after the new one
-    /// began.
+    /// A refusal of the ticket says that a call did not run, although the former server was heard after the
+    /// new one began.
     StaleIgnoresSilence = "stale-ignores-silence",
-    /// A client believes a hint that its ticket is not accepted, and reports that nothing ran.
+    /// A client believes an unconfirmed hint that its ticket is not accepted, and reports that nothing ran.
     StaleBelieved = "stale-believed",
-    /// That a call was cancelled while it ran says that it did not run.
+    /// A call that was cancelled while it ran is reported as not run.
     CancelSaysNo = "cancel-says-no",
-    /// That a result is gone says that its call did not run.
+    /// A call whose result is gone is reported as not run.
     GoneSaysNo = "gone-says-no",
-    /// A deadline that passes says that its call did not run.
+    /// A call whose deadline passes is reported as not run.
     DeadlineSaysNo = "deadline-says-no",
     /// A server is given up after half of the patience.
     Impatient = "impatient",
     /// One refused datagram gives a server up.
     RefusedAtOnce = "refused-at-once",
-    /// An ICMP error counts that does not quote a datagram of the conversation.
+    /// An ICMP error counts even if it quotes no datagram of the conversation.
     RefusalUnquoted = "refusal-unquoted",
-    /// Giving up on a server whose port is refused says that the call did not run.
+    /// When the client gives up on a server whose port is refused, it reports the calls as not run.
     RefusedSaysNo = "refused-says-no",
-    /// Calls that were sent in a conversation that is over are sent again in the next.
+    /// When a conversation is over, calls that were sent in it are sent again in the next conversation.
     LostSessionResends = "lost-session-resends",
-    /// A conversation is forgotten, and its ticket is still good.
+    /// A conversation is forgotten, but its ticket is still accepted.
     ForgetsSilently = "forgets-silently",
-    /// A ticket that is refused for want of room may come again.
+    /// A ticket that was refused because the server was full may be accepted later.
     FullUnrecorded = "full-not-recorded",
     /// Datagrams of a conversation are accepted from any address.
     AddressUnchecked = "address-unchecked",
@@ -68,11 +67,11 @@ mutants! {
     ResultSequence = "result-sequence",
     /// The checksum of a datagram is not checked.
     ChecksumIgnored = "checksum-ignored",
-    /// Giving up on a silent server says that the call did not run.
+    /// When the client gives up on a silent server, it reports the calls as not run.
     TimeoutSaysNo = "timeout-says-no",
-    /// A result that is no longer held is computed again.
+    /// A repeated call whose result is no longer held runs again.
     ExpiredRunsAgain = "expired-runs-again",
-    /// A renewed ticket is dated anew.
+    /// A renewed ticket gets a new date instead of that of the old one.
     RenewalDatedAnew = "renewal-dated-anew",
     /// Fragments are joined without regard to which call they belong to.
     FragmentsMixed = "fragments-mixed",
@@ -80,65 +79,66 @@ mutants! {
     ExportUnchecked = "export-unchecked",
     /// Results are never released.
     HeldForever = "held-forever",
-    /// Results are sent in fragments however many bytes of others are.
+    /// The budget for results that are being sent in fragments is ignored.
     SendingUnbounded = "sending-unbounded",
     /// A probe is sent even when no call is outstanding.
     IdleProbes = "idle-probes",
-    /// An access that comes again when its result is no longer held is executed again, as if it were a
-    /// reading.
+    /// A repeated access whose result is no longer held runs again, which only readings may.
     AccessRunsAgain = "access-runs-again",
     /// A reading that was answered at once does not consume its number.
     ReadingUnrecorded = "reading-not-recorded",
-    /// A reading is answered that is older than what its activity did last.
+    /// A reading is answered although its activity has already done something newer.
     ReadingGoesBack = "reading-goes-back",
-    /// A reading that was refused, or cancelled ahead, is executed when it comes.
+    /// A reading that was refused, or cancelled before it arrived, runs when a copy of it arrives.
     RefusedReadingRuns = "refused-reading-runs",
-    /// A reading that was executed is refused when it comes again and may not be executed any more.
+    /// A reading that has run may be reported as not run when it comes again and cannot run again.
     ReadingRefusedLater = "reading-refused-later",
-    /// That a call was given up is taken to be so of the activity's next.
+    /// The given-up mark of a call stays set for the activity's next call.
     CancelLeavesMark = "cancel-leaves-mark",
-    /// What a procedure gave after its caller had given it up reaches the caller.
+    /// A result that comes after its caller gave the call up still reaches the caller.
     LateResult = "late-result",
-    /// A client does not say that its calls are still waited for.
+    /// A client does not tell the server that it still waits for its calls.
     KeepAliveUnsent = "keep-alive-not-sent",
-    /// A server counts a client's silence from when its call began, whatever the client has said since.
+    /// A server counts a client's silence from the beginning of the call, even if it has heard the client
+    /// since.
     KeepAliveIgnored = "keep-alive-ignored",
-    /// A server executes calls of dead clients for ever.
+    /// A server lets calls of dead clients run for ever.
     SilenceIgnored = "silence-ignored",
     /// A detached call is cancelled when its client falls silent.
     DetachedCancelled = "detached-cancelled",
-    /// A posted write is done though one before it was not.
+    /// A posted write is executed although an earlier one was not.
     PostEarly = "post-early",
-    /// A posted write is done as often as it comes.
+    /// A posted write is executed each time it arrives.
     PostAgain = "post-done-again",
-    /// Posted writes are done behind one that was refused.
+    /// Posted writes are executed after one that was refused.
     PostBehindRefused = "post-behind-refused",
-    /// The numbers of streams that were forgotten are used again.
+    /// The numbers of forgotten streams are used again.
     StreamReused = "stream-reused",
-    /// What was posted is taken to be done whatever the exporter says.
+    /// A flush counts all posted writes as executed, however few the exporter acknowledges.
     FlushBelieves = "flush-believes",
-    /// A client at a loopback address uses the local scheme though its server sees it elsewhere.
+    /// A client at a loopback address uses the local scheme although its server sees it elsewhere.
     LocalUnseen = "local-unseen",
-    /// A server takes datagrams in the open scheme for a conversation that has a key (in the scheme for
-    /// tests).
+    /// A server accepts datagrams in the open scheme for a conversation that has a key. Only the scheme for
+    /// tests has keys.
     SchemeUnchecked = "scheme-unchecked",
     /// A server answers in the open scheme.
     AnswersOpen = "answers-open",
-    /// Senders on one machine keep to no window of their own.
+    /// Senders on one machine ignore the smaller local window.
     LocalWindowIgnored = "local-window-ignored",
-    /// A call of a high activity makes room for all below it.
+    /// A call with a high activity number allocates places for all lower numbers.
     HighActivityReserves = "high-activity-reserves",
-    /// A fragment makes room for all that is to come before it.
+    /// A fragment allocates memory for all bytes before it.
     FarFragmentReserves = "far-fragment-reserves",
-    /// Arguments of which not all have come are never let go for others.
+    /// Arguments that have come only in part are kept even beyond their memory budget.
     UnfinishedKept = "unfinished-kept",
-    /// When there is no room any host pays, not the one that has most.
+    /// When room runs out, any host may have to give way, not the one that uses most.
     NoShareOfHosts = "no-share-of-hosts",
-    /// What has arrived of arguments is said as often as a datagram asks for it.
+    /// A SELECT of arguments is queued for every request, not only once.
     AnswersUnbounded = "answers-unbounded",
-    /// The clock is read after a call has left, not before (for whoever drives the calling end).
+    /// The clock is read after a call was sent, not before. This is a fault of the driver, not of the
+    /// protocol code.
     DepartedLate = "departed-late",
-    /// The simulation restores a server from an older snapshot than its checks are told.
+    /// The simulation restores an older snapshot of a server than it tells its checks.
     SnapshotTooOld = "snapshot-too-old",
 }
 
@@ -156,13 +156,13 @@ impl Mutant {
         rule: None,
     };
 
-    /// The fault that breaks `rule`.
+    /// Returns the fault that breaks `rule`.
     #[cfg(feature = "mutants")]
     pub fn of(rule: Rule) -> Mutant {
         Mutant { rule: Some(rule) }
     }
 
-    /// Whether `rule` is broken.
+    /// Returns whether this fault breaks `rule`.
     #[inline(always)]
     pub fn breaks(self, rule: Rule) -> bool {
         #[cfg(feature = "mutants")]
