@@ -1,7 +1,7 @@
 //! Calls in the other direction: a server calls the client at the other end of a connection.
 //!
-//! A [`Client`] does it, to whom the connection is one more carrier: what it sends leaves between our
-//! replies, and what the connection's reader finds to be a reply comes to it.
+//! An ordinary [`Client`] makes these calls, with this connection as its carrier. Its requests are sent
+//! between our replies. The connection's reader passes to the client each message that is a reply.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -17,22 +17,22 @@ use crate::client::carrier::{Carrier, Dial, Wait};
 use crate::server::hosts::Account;
 use crate::wire::record::mark;
 
-/// The client at the other end, once it is to be called.
+/// The `Client` that calls the other end. It is made at its first use.
 #[derive(Default)]
 pub(super) struct Callback {
     place: OnceLock<(Client, Arc<Inflow>)>,
 }
 
-/// What came of a reply.
+/// What became of a reply that the connection's reader delivered.
 pub(super) enum Delivered {
     InFull,
-    /// The reply was taken, but all connections together hold too many bytes now.
+    /// The reply was queued, but all connections together now hold too many bytes.
     TooMany,
-    /// The reply was not taken: too many replies of this connection wait unread.
+    /// The reply was not queued, because too many bytes of this connection's replies wait unread.
     Not,
 }
 
-/// Replies that have come and are not taken yet.
+/// Replies that have come and that the `Client` has not read yet.
 struct Inflow {
     bytes: Mutex<VecDeque<u8>>,
     ended: OnceLock<()>,
@@ -40,12 +40,12 @@ struct Inflow {
     alarm: Arc<dyn Alarm>,
 }
 
-/// So many bytes of replies that nobody takes here, or of anything that the client does not take, are a
-/// reason to end the connection.
+/// How many bytes may wait: of replies here that the `Client` has not read, or of data that the peer has not
+/// taken. The connection is closed when there are more.
 const MOST: usize = 16 << 20;
 
 impl Callback {
-    /// Who calls the client at the other end of `connection`; none if the system lacks what it takes.
+    /// Returns the `Client` that calls the other end, or `None` if the system lacks what it needs.
     pub(super) fn client(&self, connection: &Arc<Connection>) -> Option<Client> {
         if let Some((client, _)) = self.place.get() {
             return Some(client.clone());
@@ -59,7 +59,7 @@ impl Callback {
         Some(self.place.get_or_init(|| (client, inflow)).0.clone())
     }
 
-    /// A reply has come.
+    /// Queues a reply that has come. Drops it if no `Client` exists or the calls have ended.
     pub(super) fn deliver(&self, message: &[u8], account: &Account) -> Delivered {
         let Some((_, inflow)) = self.place.get() else { return Delivered::InFull };
         let mut bytes = inflow.lock();
@@ -77,7 +77,7 @@ impl Callback {
         if too_many { Delivered::TooMany } else { Delivered::InFull }
     }
 
-    /// No more will come.
+    /// Tells the `Client` that no more replies will come.
     pub(super) fn end(&self) {
         if let Some((_, inflow)) = self.place.get() {
             let _ = inflow.ended.set(());
@@ -85,7 +85,7 @@ impl Callback {
         }
     }
 
-    /// Gives up the replies that nobody has taken, of a connection that has ended.
+    /// Drops the replies that the `Client` has not read, after the connection has ended.
     pub(super) fn forget(&self, account: &Account) {
         let Some((_, inflow)) = self.place.get() else { return };
         let mut bytes = inflow.lock();
@@ -99,7 +99,7 @@ impl Inflow {
     }
 }
 
-/// The way to the client.
+/// The connection as the `Client`'s carrier.
 #[derive(Clone)]
 struct Way {
     connection: Weak<Connection>,
@@ -146,7 +146,7 @@ impl Carrier for Way {
             Wait::Forever => None,
         };
         self.sleep(time)?;
-        // What has come is looked for by who asks again.
+        // The caller calls `receive` again, and that looks for new data.
         Err(ErrorKind::Interrupted.into())
     }
 
@@ -184,7 +184,7 @@ impl Carrier for Way {
 }
 
 impl Way {
-    /// Until something has come.
+    /// Sleeps until something has come. Returns `WouldBlock` if the time is over first.
     fn sleep(&self, time: Option<Duration>) -> io::Result<()> {
         let mut wanted = [Wanted::new(self.source(), Interest::READ)];
         match self.inflow.env.wait_any(&mut wanted, time) {
