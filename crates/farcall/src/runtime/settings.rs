@@ -19,12 +19,11 @@ use crate::{CallFailed, Kind, Ran};
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) address: SocketAddr,
-    /// The address to publish instead; port 0 stands for the port at which exports listen.
+    /// The address to publish instead of `address`. Port 0 stands for the port at which exports listen.
     pub(super) advertise: Option<SocketAddr>,
     pub(super) open: bool,
     pub(super) spin: Duration,
-    /// The number of workers is 0 until the runtime is built, unless the program has set it. Then it follows
-    /// from the number of processors.
+    /// `workers` is 0 if the program has not set it. `build` then derives it from the number of processors.
     pub(super) limits: Limits,
     pub(super) patience: Duration,
     pub(super) full_patience: bool,
@@ -34,7 +33,7 @@ pub(super) struct Settings {
 }
 
 /// Sets up a [`Runtime`]. Environment variables override the program's settings, so that an operator can
-/// change them.
+/// change them. The documentation of each setting gives the name of its variable.
 pub struct Builder {
     settings: Settings,
     registry: Option<Arc<dyn Registry>>,
@@ -69,15 +68,15 @@ impl Builder {
         Builder { settings, registry: None, env: None, calls, serving }
     }
 
-    /// Sets the address at which exports listen. By default a free port of 127.0.0.1. An address that other
-    /// machines can reach needs [`open`](Builder::open) as well. `FARCALL_ADDRESS`.
+    /// Sets the address at which exports listen. The default is a free port of 127.0.0.1. An address that
+    /// other machines can reach needs [`open`](Builder::open) as well. `FARCALL_ADDRESS`.
     #[must_use]
     pub fn address(mut self, address: SocketAddr) -> Builder {
         self.settings.address = address;
         self
     }
 
-    /// Sets the address that exports publish, if callers need another one than the address at which exports
+    /// Sets the address that exports publish, if callers need another address than the one at which exports
     /// [listen](Builder::address): behind a forwarded port, or on a host of several addresses. Port 0 stands
     /// for the port at which exports listen. By default exports publish the address at which they listen. If
     /// that is a wildcard (`0.0.0.0`, `[::]`), they publish the address from which this machine sends to the
@@ -96,8 +95,8 @@ impl Builder {
         self
     }
 
-    /// Sets the registry in which names are published and looked up. By default the registry of the thread's
-    /// current runtime, or else a file that the processes of this user on this machine share.
+    /// Sets the registry in which names are published and looked up. The default is the registry of the
+    /// thread's current runtime, or else a file that the processes of this user on this machine share.
     /// `FARCALL_REGISTRY`: `memory`, or a directory.
     #[must_use]
     pub fn registry(mut self, registry: impl Registry + 'static) -> Builder {
@@ -106,16 +105,21 @@ impl Builder {
     }
 
     /// Sets how long a thread that waits for a datagram polls before it blocks. By default it blocks at once.
-    /// Polling is faster if caller and server each have a processor to spare. `FARCALL_SPIN_US`, microseconds.
+    /// Polling is faster if caller and server each have a processor to spare. `FARCALL_SPIN_US`,
+    /// microseconds.
     #[must_use]
     pub fn spin(mut self, spin: Duration) -> Builder {
         self.settings.spin = spin;
         self
     }
 
-    /// Sets how many procedures may execute at the same time, at least 1. A procedure does not count while it
-    /// waits in a call of its own, if it is marked `#[blocking]`, or if it has run for 20 to 40 ms when
-    /// another call waits for a worker. By default two for each processor, at least 4. `FARCALL_WORKERS`.
+    /// Sets how many procedures may execute at the same time, at least 1. A procedure does not count
+    ///
+    /// - while it waits in a call of its own;
+    /// - if it is marked `#[blocking]`;
+    /// - after 20 to 40 ms of running, if another call waits for a worker. The watchdog looks every 20 ms.
+    ///
+    /// The default is two for each processor, at least 4. `FARCALL_WORKERS`.
     ///
     /// `workers(1)` does not make procedures execute one at a time. As soon as the executing procedure stops
     /// counting, the next begins beside it, even if the first one computes and does not wait. Guard the data
@@ -126,33 +130,34 @@ impl Builder {
         self
     }
 
-    /// Sets how many threads may serve calls, over all carriers. Threads that wait count too; the thread that
-    /// receives from a caller through shared memory does not. A call that needs a thread when all threads wait
-    /// in calls of their own is refused as overloaded, `Ran::No`, because they may wait for that very call.
-    /// Idle threads end after 10 s. By default 1024, at least one more than workers. `FARCALL_THREADS`.
+    /// Sets how many threads may serve calls, over all carriers. Threads that wait count too. The thread that
+    /// receives from a caller through shared memory does not count. If every thread waits in a call of its
+    /// own, a further call that needs a thread is refused as overloaded, `Ran::No`: otherwise all might wait
+    /// for one another. Idle threads end after 10 s. The default is 1024, at least one more than workers.
+    /// `FARCALL_THREADS`.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Builder {
         self.settings.limits.threads = threads;
         self
     }
 
-    /// Sets how many calls may wait for a worker. Further calls are refused as overloaded, `Ran::No`. By
-    /// default 1024. `FARCALL_QUEUE`.
+    /// Sets how many calls may wait for a worker. Further calls are refused as overloaded, `Ran::No`. The
+    /// default is 1024. `FARCALL_QUEUE`.
     #[must_use]
     pub fn queue(mut self, calls: usize) -> Builder {
         self.settings.limits.queue = calls;
         self
     }
 
-    /// Sets how long a call may wait for a worker. After that it is refused as overloaded, `Ran::No`. By
-    /// default 10 s. `FARCALL_QUEUE_MS`, milliseconds.
+    /// Sets how long a call may wait for a worker. After that it is refused as overloaded, `Ran::No`. The
+    /// default is 10 s. `FARCALL_QUEUE_MS`, milliseconds.
     #[must_use]
     pub fn queue_time(mut self, time: Duration) -> Builder {
         self.settings.limits.queue_time = time;
         self
     }
 
-    /// Sets how many bytes of arguments may wait for a worker. By default 64 MiB. `FARCALL_QUEUE_BYTES`.
+    /// Sets how many bytes of arguments may wait for a worker. The default is 64 MiB. `FARCALL_QUEUE_BYTES`.
     #[must_use]
     pub fn queue_bytes(mut self, bytes: usize) -> Builder {
         self.settings.limits.queue_bytes = bytes;
@@ -160,7 +165,7 @@ impl Builder {
     }
 
     /// Sets how long a server may leave probes unanswered before a call fails. A server that receives nothing
-    /// from this client for that time and a fifth more cancels the client's calls. By default 10 s. With any
+    /// from this client for 1.2 times that time cancels the client's calls. The default is 10 s. With any
     /// other value each call takes a little longer, because its datagram carries the value.
     /// `FARCALL_PATIENCE_MS`, milliseconds.
     #[must_use]
@@ -171,16 +176,16 @@ impl Builder {
 
     /// Makes callers wait for the whole [patience](Builder::patience), even if the server's host reports that
     /// no process listens at the server's port. This is for servers that are stopped and started again while
-    /// callers wait. By default a call fails after the host has refused three probes in a row, over half a
-    /// second or more of silence. `FARCALL_FULL_PATIENCE`: `on` or `off`.
+    /// callers wait. By default a call fails after the host has refused three probes in a row, within a
+    /// silence of at least half a second. `FARCALL_FULL_PATIENCE`: `on` or `off`.
     #[must_use]
     pub fn full_patience(mut self) -> Builder {
         self.settings.full_patience = true;
         self
     }
 
-    /// Sets the size in bytes of the send and receive buffers to request for each socket. By default 4 MiB;
-    /// the system may grant less. `FARCALL_SOCKET_BUFFER`.
+    /// Sets the size in bytes of the send and receive buffers to request for each socket. The system may
+    /// grant less. The default is 4 MiB. `FARCALL_SOCKET_BUFFER`.
     #[must_use]
     pub fn socket_buffer(mut self, bytes: usize) -> Builder {
         self.settings.socket_buffer = bytes;
@@ -226,8 +231,8 @@ impl Builder {
         self
     }
 
-    /// Sets the environment that replaces the operating system, for simulators. By default the environment of
-    /// the thread's current runtime, or else the operating system.
+    /// Sets the environment that replaces the operating system, for simulators. The default is the
+    /// environment of the thread's current runtime, or else the operating system.
     #[must_use]
     pub fn env(mut self, env: Arc<dyn Env>) -> Builder {
         self.env = Some(env);
@@ -237,7 +242,7 @@ impl Builder {
     /// Makes the runtime. It binds sockets and starts threads only when they are first used.
     ///
     /// # Errors
-    /// When a `FARCALL_*` variable has a value that is not valid, or the address to
+    /// Returns an error if a `FARCALL_*` variable has a value that is not valid, or if the address to
     /// [advertise](Builder::advertise) does not name one host.
     pub fn build(mut self) -> crate::Result<Runtime> {
         let current = CURRENT.with_borrow(|current| current.as_ref()?.upgrade());

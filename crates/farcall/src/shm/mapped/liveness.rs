@@ -1,5 +1,5 @@
-//! Watches whether the exporters of mapped memory are still there: one thread sleeps until the socket of one
-//! of them closes.
+//! Watches whether the exporters of mapped memory are still there. One thread sleeps until the socket of an
+//! exporter closes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::lock;
 use crate::shm::host_signal::HostSignal;
 use crate::sys::fork;
 
-/// Watches exporters in a thread, which ends when the watcher is stopped.
+/// Watches exporters in a thread. The thread ends when the watcher is stopped.
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     env: Arc<dyn Env>,
@@ -25,7 +25,7 @@ struct Shared {
     exporters: Mutex<HashMap<u64, Weak<Exporter>>>,
 }
 
-/// Says whether one exporter is still there, for as long as its memory is mapped.
+/// Tells whether one exporter is still there, for as long as its memory is mapped.
 pub(super) struct Liveness {
     exporter: Arc<Exporter>,
     name: u64,
@@ -35,7 +35,7 @@ pub(super) struct Liveness {
 struct Exporter {
     channel: UnixChannel,
     gone: AtomicBool,
-    /// The process that mapped the memory.
+    /// The fork generation of our process when it mapped the memory.
     process: u64,
 }
 
@@ -86,7 +86,8 @@ impl Shared {
                 if name == ALARM {
                     self.signal.alarm.clear();
                 } else if let Some(exporter) = self.exporter(name) {
-                    // An exporter sends nothing more, so it has ended or breaks the rules.
+                    // A proper exporter never sends anything on this socket any more. If the socket is ready,
+                    // it was closed or the exporter breaks the rules.
                     exporter.gone.store(true, Ordering::Release);
                     self.epoll.remove(&exporter.channel);
                 }
@@ -100,7 +101,7 @@ impl Shared {
 }
 
 impl Liveness {
-    /// Whether the exporter is there, and this is the process that mapped its memory.
+    /// Returns whether the exporter is there and this is the process that mapped its memory.
     #[inline(always)]
     pub(super) fn holds(&self) -> bool {
         !self.is_gone() && self.is_ours()
@@ -119,7 +120,8 @@ impl Liveness {
 
 impl Drop for Liveness {
     fn drop(&mut self) {
-        // The epoll set forgets a socket that is closed.
+        // The socket needs no removal from the epoll set: the set forgets it when it is closed. A forked
+        // child leaves the map alone, because another thread may have held the map's lock at the fork.
         if self.is_ours() {
             lock(&self.shared.exporters).remove(&self.name);
         }
