@@ -1,8 +1,8 @@
-//! Errors about a value, with their place.
+//! Errors about a value, with the place in the value.
 
 use std::fmt;
 
-/// Why JSON is not a value of a type, or bytes are not.
+/// Why a piece of JSON, or some bytes, cannot be read as a value of the expected type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     path: String,
@@ -10,12 +10,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// The place: `$.entries[3].name`. `$` is the whole value.
+    /// Returns the place, such as `$.entries[3].name`. `$` is the whole value.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The fault.
+    /// Returns the fault, without its place.
     pub fn what(&self) -> &str {
         &self.what
     }
@@ -29,17 +29,17 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Converts the error of a description whose types cannot be examined.
+/// Converts an error from reading the type description itself, which is not about one place in the value.
 impl From<farcall_xdr::Error> for Error {
     fn from(why: farcall_xdr::Error) -> Self {
         Path::ROOT.error(why.to_string())
     }
 }
 
-/// The message for a type without values, which an `.x` file names but does not declare.
+/// The message for a value whose type an `.x` file mentions but does not declare: its form is unknown.
 pub(super) const UNDECLARED: &str = "a value of a type that is declared elsewhere, of which nothing is known";
 
-/// The place of a walk through a value. Its text is made only for an error.
+/// Where a walk through a value is. The path is written as text only for an error.
 pub(super) struct Path<'a> {
     outer: Option<&'a Path<'a>>,
     step: Step<'a>,
@@ -71,12 +71,12 @@ impl<'a> Path<'a> {
         Path { outer: Some(self), step: Step::Index(index), depth: self.depth + 1 }
     }
 
-    /// Returns the same place, one level deeper in the types.
+    /// Enters a nested type, such as an alias, without adding to the printed path: only `depth` grows.
     pub(super) fn inside(&'a self) -> Path<'a> {
         Path { outer: Some(self), step: Step::Whole, depth: self.depth + 1 }
     }
 
-    /// Returns the remaining steps after those that lead here, or `None` if `steps` lead elsewhere.
+    /// Returns the rest of `steps` if `steps` begins with this place's path, and otherwise `None`.
     pub(super) fn rest_of<'s>(&self, steps: &'s [WantedStep]) -> Option<&'s [WantedStep]> {
         let rest = self.outer.map_or(Some(steps), |outer| outer.rest_of(steps))?;
         match (&self.step, rest) {

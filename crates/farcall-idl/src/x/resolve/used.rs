@@ -1,11 +1,13 @@
-//! Selects the declarations that the file uses: its own types, and the types of other files that those need.
+//! Selects the declarations that the file uses: its own types, and the types of other files that its types or
+//! programs need.
 
 use std::collections::HashMap;
 
 use super::super::tree::{Body, Declared, Specification, Type};
 
-/// Removes declarations of other files that are not used, and types that define nothing themselves
-/// (`dropped`). Also returns which types were kept.
+/// Removes declarations of other files that are not used, and types that only stand for another: a typedef of
+/// itself or of a builtin, or a type that the user declares elsewhere. `dropped` maps each of the latter to
+/// its replacement. Also returns, for each type, whether it was kept.
 pub(super) fn keep(
     mut specification: Specification,
     own: usize,
@@ -46,7 +48,8 @@ pub(super) fn keep(
     (specification, used)
 }
 
-/// Returns the type behind a type that defines nothing itself. There may be several in a row.
+/// Returns the type that replaces this one, if it was dropped; otherwise the same type. A replacement may
+/// itself have been dropped.
 fn instead(ty: &Type, dropped: &HashMap<usize, Type>) -> Type {
     let mut ty = ty;
     for _ in 0..dropped.len() + 1 {
