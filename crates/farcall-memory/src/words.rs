@@ -1,4 +1,4 @@
-//! Copying bytes to and from atomic words. Each word is read and written as a whole, and no reference to its
+//! Copies bytes to and from atomic words. Each word is read and written as a whole, and no reference to its
 //! bytes is ever formed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +10,8 @@ pub fn zeros(len: usize) -> Box<[AtomicU64]> {
     std::iter::repeat_with(AtomicU64::default).take(len.div_ceil(WORD_BYTES)).collect()
 }
 
-/// Copies bytes out of words, in ascending order. The range must be within the words. Each load acquires: the
-/// reader also sees what the writer of a word had written before it.
+/// Copies bytes out of words, in ascending order. The range must be within the words. Loads are Acquire: a
+/// reader that sees a word's new value also sees everything that its writer wrote before.
 #[inline(always)]
 pub fn read(words: &[AtomicU64], offset: u64, into: &mut [u8]) {
     read_by(words, |word| word.load(Ordering::Acquire), offset, into);
@@ -35,7 +35,7 @@ fn read_words<W>(words: &[W], load: impl Fn(&W) -> u64, into: &mut [[u8; WORD_BY
     }
 }
 
-/// Copies bytes out of words. Of the first and the last word it may copy a part.
+/// Copies bytes out of words. It may copy only part of the first and of the last word.
 fn read_ragged<W>(mut words: &[W], load: impl Fn(&W) -> u64, skip: usize, into: &mut [u8]) {
     let (begin, rest) = into.split_at_mut(if skip == 0 { 0 } else { into.len().min(WORD_BYTES - skip) });
     if let (false, Some((word, behind))) = (begin.is_empty(), words.split_first()) {
@@ -49,8 +49,8 @@ fn read_ragged<W>(mut words: &[W], load: impl Fn(&W) -> u64, skip: usize, into: 
     }
 }
 
-/// Copies bytes into words, in ascending order. The range must be within the words. A word that is written in
-/// part keeps what others write into its other bytes meanwhile.
+/// Copies bytes into words, in ascending order. The range must be within the words. When only part of a word
+/// is written, concurrent writes of others to its other bytes are not lost.
 #[inline]
 pub fn write(words: &[AtomicU64], offset: u64, bytes: &[u8]) {
     let (mut words, skip) = (&words[offset as usize / WORD_BYTES..], offset as usize % WORD_BYTES);
@@ -78,7 +78,7 @@ fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, merged);
 }
 
-/// Compares and swaps the word at an offset that is a multiple of eight. Returns its former value.
+/// Compares and swaps the word at an offset that is a multiple of eight. Returns the word's former value.
 #[inline]
 pub fn compare_and_swap(words: &[AtomicU64], offset: u64, old: u64, new: u64) -> u64 {
     let swapped =

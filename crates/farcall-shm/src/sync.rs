@@ -1,10 +1,10 @@
-//! The futexes by which `wake_word` and `answer_word` sleep and wake. (tests/wakeups.rs puts loom's in their
-//! place.)
+//! The futexes by which `wake_word` and `answer_word` sleep and wake. `tests/wakeups.rs` replaces this module
+//! by one made for loom.
 //!
-//! A peer can move a thread that sleeps at a shared word to a word of its own (FUTEX_REQUEUE), and its own
-//! sleepers can make our wake-up fail (FUTEX_LOCK_PI at the same word gives EINVAL). So no thread sleeps
-//! where only the peer's memory could wake it: a sleep has a bound, or a second word that is private to this
-//! process (futex_waitv).
+//! A malicious peer can requeue our sleeper to another word (FUTEX_REQUEUE). It can also let its own threads
+//! wait by FUTEX_LOCK_PI at the same word, so that our wake-up fails with EINVAL. So no thread sleeps where
+//! only the peer could wake it: either the sleep has a time limit, or the thread also sleeps at a second
+//! word, which is private to this process (futex_waitv).
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -18,18 +18,18 @@ pub(super) use std::sync::atomic::{AtomicU32, Ordering};
 /// The longest sleep that only the peer can end.
 const MAX_SHARED_SLEEP: Duration = Duration::from_millis(250);
 
-/// Whether there is no futex_waitv: the system is older than Linux 5.16, or a filter forbids it.
+/// Whether futex_waitv cannot be used: the system is older than Linux 5.16, or a filter forbids the call.
 static NO_WAITV: AtomicBool = AtomicBool::new(cfg!(miri));
 
-/// Sleeps while the word has that value, for at most `most` and [`MAX_SHARED_SLEEP`]. May return earlier.
+/// Sleeps while the word has that value, for at most the shorter of `most` and [`MAX_SHARED_SLEEP`]. May
+/// return earlier.
 pub(super) fn sleep(word: &AtomicU32, value: u32, most: Duration) {
     let most = Timespec::try_from(most.min(MAX_SHARED_SLEEP)).ok();
     debug_assert!(most.is_some(), "so short a time fits a timespec");
     let _ = wait(word, Flags::empty(), value, most.as_ref());
 }
 
-/// Sleeps while both words, a shared and a private one, have the values that stand beside them. May return
-/// earlier.
+/// Sleeps while a shared and a private word both have the values given with them. May return earlier.
 pub(super) fn sleep_at_either(shared: (&AtomicU32, u32), private: (&AtomicU32, u32)) {
     if !NO_WAITV.load(Ordering::Relaxed) {
         let words = [waiter(shared, WaitFlags::empty()), waiter(private, WaitFlags::PRIVATE)];
@@ -37,7 +37,7 @@ pub(super) fn sleep_at_either(shared: (&AtomicU32, u32), private: (&AtomicU32, u
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => return,
             // A filter that forbids the call reports PERM.
             Err(Errno::NOSYS | Errno::PERM) => NO_WAITV.store(true, Ordering::Relaxed),
-            // Perhaps the system has no memory for it now.
+            // Perhaps the system has no memory for the call now.
             Err(_) => {}
         }
     }
