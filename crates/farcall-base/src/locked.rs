@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks a mutex, also after a thread has panicked while it held the lock.
 ///
-/// Use it for data that every method leaves whole, whatever panics. For such data an error would help no
-/// caller.
+/// Use it only for data that stays consistent even if a method panics halfway. For such data an error would
+/// help no caller.
 #[inline]
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -15,8 +15,9 @@ use crate::text::size;
 
 /// Copy a file of a file server
 ///
-/// The copy grows in FILE.part. It becomes FILE when it is complete and the original is still unchanged. After an
-/// interruption, the same command continues where the copy ended. FILE gets the original's time of change.
+/// The copy grows in FILE.part. It becomes FILE when it is complete and the original is still unchanged.
+/// After an interruption, the same command continues where the copy ended. FILE gets the original's time of
+/// change.
 #[derive(Debug, Args)]
 pub struct Get {
     /// The path of the file at the server
@@ -93,8 +94,8 @@ impl Get {
             })?;
             part.append(&bytes, original).map_err(|why| why.about(part.path.display()))?;
             bar.set_position(part.length);
-            // The copy ends at the size at the start, so that a file that keeps growing is not copied for
-            // ever.
+            // Stops once more bytes have come than the file had at the start; otherwise a growing file would
+            // be copied for ever.
             if part.length > original.size {
                 break;
             }
@@ -104,8 +105,9 @@ impl Get {
     }
 }
 
-/// The part of a file that has arrived. While it has the original's time of change, it is a beginning of that
-/// original: each write is followed by setting that time, so another time shows that a write was interrupted.
+/// The part of a file that has arrived. If its modification time equals the original's, its bytes are a valid
+/// beginning of the original. That time is set after every write, so another time means that a write was
+/// interrupted or the original has changed.
 struct Part {
     path: PathBuf,
     file: File,
@@ -113,7 +115,7 @@ struct Part {
 }
 
 impl Part {
-    /// Continues with the part of this original that exists, or begins.
+    /// Opens the existing part if it belongs to this original; otherwise begins an empty one.
     fn open(to: &Path, original: &Attributes) -> Outcome<Part> {
         let mut name = to.as_os_str().to_owned();
         name.push(".part");

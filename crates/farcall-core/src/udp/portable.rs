@@ -1,4 +1,4 @@
-//! The UDP socket for systems that are not Unix, by the standard library alone.
+//! The UDP socket for systems that are not Unix. It uses only the standard library.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -17,7 +17,8 @@ pub(crate) struct Udp {
     timeout: Timeout,
 }
 
-/// The shortest receive time-out that every system supports, in nanoseconds. It replaces a wait of no time.
+/// The shortest receive time-out that every system supports, in nanoseconds. `Wait::No` uses it, because the
+/// standard library does not allow a time-out of zero.
 const MIN_TIMEOUT: u64 = 1_000_000;
 
 impl Udp {
@@ -33,7 +34,7 @@ impl Udp {
             Ok((len, from)) => Ok(Received::Datagrams { from: canonical(from), len, each: len }),
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(Received::TimedOut),
-                // An ICMP error. The system does not report the address that it is about.
+                // A signal, or an ICMP error. The system does not give the address that the error is about.
                 ErrorKind::Interrupted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused => {
                     Ok(Received::Woken)
                 }
