@@ -29,7 +29,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Converts an error from reading the type description itself, which is not about one place in the value.
+/// Converts an error from checking the type description, which is not about one place in the value.
 impl From<farcall_xdr::Error> for Error {
     fn from(why: farcall_xdr::Error) -> Self {
         Path::ROOT.error(why.to_string())

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use super::super::tree::{Body, Declared, Specification, Type};
 
-/// Removes declarations of other files that are not used, and types that only stand for another: a typedef of
-/// itself or of a builtin, or a type that the user declares elsewhere. `dropped` maps each of the latter to
-/// its replacement. Also returns, for each type, whether it was kept.
+/// Removes declarations of other files that are not used, and types that only stand for another: a builtin
+/// under its own name (`typedef int int32_t;`), `typedef struct a a;`, or a type that the user declares
+/// elsewhere. `dropped` maps each of the latter to its replacement. Also returns, for each type, whether it
+/// was kept.
 pub(super) fn keep(
     mut specification: Specification,
     own: usize,
