@@ -141,7 +141,8 @@ impl Server {
                 }
             } else {
                 let mut writer = Writer::new(out, datagram, target);
-                let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
+                let position = Position::of_call(key.activity, key.sequence);
+                let head = ResultHead { position, status, directions: 0 };
                 if writer.result_if_fits(&head, &work.payload) {
                     write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
                     written = Some(writer.finish(self.numbers.take()));
@@ -303,7 +304,7 @@ impl Server {
             return None;
         };
         let mut writer = Writer::new(out, datagram, target);
-        let max = writer.fragment_room() & !3;
+        let max = writer.fragment_room(0) & !3;
         let next = more.path.send_next((now, number), outgoing, (max, datagram), window);
         let Next::Range { start, end, again, ask } = next else {
             match next {
@@ -318,7 +319,7 @@ impl Server {
         // (A checksum is computed fastest over bytes in one piece.)
         let apart = target.seal.closes_around() && within.len() >= WORTH;
         let (head, fragment) =
-            (ResultHead { position: work.position, status }, Fragment { total, offset: start, ask });
+            (ResultHead { position: work.position, status, directions: 0 }, Fragment { total, offset: start as u32, ask });
         let at = writer.result_fragment(&head, fragment, [before, within, behind], apart);
         let insert = bytes.filter(|_| apart).map(|bytes| Insert { at, bytes: bytes.slice(range) });
         self.stats.retransmitted += u64::from(again);
@@ -447,7 +448,7 @@ impl Server {
     pub(super) fn reply_failure(&mut self, place: usize, position: Position, failure: Failure) {
         let mut body = Vec::new();
         let status = wire::write_failure(&failure, &mut body);
-        let answer = frames(|writer| writer.result(&ResultHead { position, status }, Part::whole(&body)));
+        let answer = frames(|writer| writer.result(&ResultHead { position, status, directions: 0 }, Part::whole(&body)));
         self.reply_to(place, Answer::Shared(answer));
     }
 
@@ -563,6 +564,7 @@ impl Work {
         let Phase::Done(status) = self.phase else {
             return false;
         };
-        writer.result_if_fits(&ResultHead { position: self.position, status }, &self.payload)
+        let head = ResultHead { position: self.position, status, directions: 0 };
+        writer.result_if_fits(&head, &self.payload)
     }
 }
