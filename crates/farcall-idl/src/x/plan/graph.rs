@@ -20,7 +20,8 @@ pub fn stripped<'t>(specification: &'t Specification, ty: &'t Type) -> &'t Type 
     stripped
 }
 
-/// Returns the declaration behind aliases.
+/// Returns the declaration behind aliases. Unlike [`stripped`], it also sees through a last alias that stands
+/// for an optional, an array or another declaration that is not a single type.
 fn declaration<'t>(specification: &'t Specification, declared: &'t Declared) -> &'t Declared {
     let Declared::One(ty) = declared else { return declared };
     match stripped(specification, ty) {
@@ -46,8 +47,8 @@ pub fn is_list(specification: &Specification, index: usize) -> bool {
     }
 }
 
-/// Refuses types that no compiler accepts. Returns, for each definition, whether it is an alias that contains
-/// itself.
+/// Refuses types that are nested so deeply that the Rust compiler would fail. Returns, for each definition,
+/// whether it is an alias that contains itself.
 pub fn check(specification: &Specification) -> Result<Vec<bool>, Refused> {
     let types = &specification.types;
     let every: Vec<Vec<usize>> = types.iter().map(|ty| mentioned(&ty.body)).collect();
@@ -67,7 +68,8 @@ pub fn check(specification: &Specification) -> Result<Vec<bool>, Refused> {
     Ok((0..types.len()).map(|index| components.is_cyclic(index, &names)).collect())
 }
 
-/// Returns whether no new Rust type is made of the definition.
+/// Returns whether the definition only names another Rust type (an alias or an `Option`), so that no struct
+/// or enum is generated for it.
 fn is_name(specification: &Specification, body: &Body) -> bool {
     match body {
         Body::Alias(_) => true,

@@ -16,8 +16,8 @@ impl Resolver<'_> {
         own.iter().filter_map(|item| self.program(item)).collect()
     }
 
-    /// Returns `None` for a program whose number comes from elsewhere. The same holds for versions and
-    /// procedures.
+    /// Returns `None`, with a fault reported, if the program's number is unknown or out of range. A version
+    /// or procedure without such a number is left out.
     fn program(&mut self, item: &ProgramItem) -> Option<Program> {
         let number = self.number(item.scope, &item.number, u32::MAX, NUMBERS)?;
         let mut seen = HashMap::new();
