@@ -17,13 +17,13 @@ pub(crate) const FRAME_HEAD: usize = 4;
 const CONVERSATION_AT: usize = 4;
 const NUMBER_AT: usize = 12;
 
-/// Where a datagram that a client's socket received belongs.
+/// Which conversation gets a datagram that a client's socket received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// To the client conversation of this identifier.
+    /// The client conversation of this identifier.
     Conversation(u64),
-    /// To whichever conversation talks to the address that it came from: the sender does not know
-    /// our identifier (a challenge, or a refusal of a conversation that it does not know).
+    /// The conversation that talks to the datagram's source address. A server sends such a datagram when it
+    /// does not know the client's identifier: a challenge, or a refusal of an unknown conversation.
     Sender,
 }
 
@@ -61,7 +61,7 @@ impl Header {
     }
 
     /// Checks the tag of the datagram that has this header, as [`open`] does, and returns the bytes of its
-    /// frames.
+    /// frames. If `check` is false, the tag is not checked.
     #[inline(always)]
     pub fn open<'d>(
         &self,
@@ -86,8 +86,9 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Writes the header and the tag of a datagram, around its frames, of which `inserted` bytes stand
-    /// elsewhere. This consumes the right to its number.
+    /// Writes the header and the tag of a datagram around its frames; `inserted` bytes of the frames are not
+    /// in this buffer but are sent from another one. Takes the `Number` by value, so that no second datagram
+    /// can use it.
     #[inline(always)]
     pub fn seal(&self, datagram: &mut [u8], inserted: usize, number: Number) {
         let (Target { conversation, seal }, number) = (*self, number.value());
@@ -107,8 +108,9 @@ pub(crate) fn peek(datagram: &[u8]) -> Result<(Header, &[u8]), Malformed> {
     Ok((header, frames_of(datagram, header.scheme).ok_or(Malformed)?))
 }
 
-/// Checks a datagram's header and tag, and returns the bytes of its frames. In a scheme with secrets `key` is
-/// asked for the key of the conversation that the datagram names.
+/// Checks a datagram's header and tag, and returns the header and the bytes of the frames. In a scheme with
+/// secrets `key` is asked for the key of the conversation that the datagram names. If `check` is false, the
+/// tag is not checked.
 #[inline(always)]
 pub(crate) fn open(
     datagram: &[u8],
@@ -127,12 +129,14 @@ pub(crate) fn frames_of(datagram: &[u8], scheme: Scheme) -> Option<&[u8]> {
     datagram.get(HEADER..datagram.len().checked_sub(scheme.tag())?)
 }
 
-/// What the beginning of a datagram of ours says that an ICMP error quotes: the conversation that it is for,
-/// if that was known, or else the identifier of the client that asks in it; and its number.
+/// Reads the beginning of a datagram that this end sent, as an ICMP error quotes it. Returns
+/// `Ok(conversation)`, or `Err(client)` for a BIND that was sent before there was a conversation, and the
+/// datagram's number.
 pub(crate) fn quoted(quoted: &[u8]) -> Option<(Result<u64, u64>, u64)> {
     let of = match route(quoted)? {
         Route::Conversation(conversation) => Ok(conversation),
-        // A question bears no conversation; what nobody else knows stands first in it.
+        // A BIND names no conversation, but its first field is the client's identifier, which only the two
+        // ends know.
         Route::Sender if quoted.get(HEADER) == Some(&BIND) => Err(word(quoted, HEADER + FRAME_HEAD)?),
         Route::Sender => return None,
     };
@@ -206,8 +210,8 @@ impl<'a> Writer<'a> {
         (self.out.len() - self.tag()).saturating_sub(self.len + FRAME_HEAD) & !3
     }
 
-    /// The bytes of the datagram behind the head of a next frame and the first `before` bytes of its body;
-    /// `None` if not even those fit.
+    /// The free bytes after the next frame's head and the first `before` bytes of its body; `None` if not
+    /// even those fit.
     #[inline(always)]
     pub(super) fn unwritten(&mut self, before: usize) -> Option<&mut [u8]> {
         let end = self.out.len() - self.tag();
@@ -226,8 +230,9 @@ impl<'a> Writer<'a> {
         self.frame_after::<0>(kind, flags, len, 0).1
     }
 
-    /// Begins a frame whose body has `len` bytes, of which `inserted` stand elsewhere and are not written.
-    /// Returns the body's first `N` bytes apart, to be written without further checks.
+    /// Begins a frame. `len` counts its whole body; `inserted` bytes of it are sent from another buffer, so
+    /// only the others get room here. Returns the body's first `N` bytes apart, to be written without further
+    /// checks.
     #[inline(always)]
     pub(super) fn frame_after<const N: usize>(
         &mut self,
@@ -247,14 +252,15 @@ impl<'a> Writer<'a> {
         (first, Body::new(rest))
     }
 
-    /// Seals the datagram, which consumes the right to its number, and gives its length.
+    /// Seals the datagram, and returns its length. Takes the `Number` by value, so that no second datagram
+    /// can use it.
     #[inline(always)]
     pub fn finish(self, number: Number) -> usize {
         self.finish_around(0, number)
     }
 
-    /// Seals the datagram, as [`Writer::finish`] does, of which `inserted` bytes stand elsewhere. Only for
-    /// schemes that [allow it](Seal::closes_around), unless that is none.
+    /// Seals the datagram, as [`Writer::finish`] does, but `inserted` bytes of its frames are sent from
+    /// another buffer. `inserted` must be 0 unless the scheme allows it ([`Seal::closes_around`]).
     #[inline(always)]
     pub fn finish_around(self, inserted: usize, number: Number) -> usize {
         let end = self.len + self.tag();

@@ -59,7 +59,7 @@ impl ResultHead {
     }
 }
 
-/// Writes what a failed call's result says into `payload`, and gives its status.
+/// Encodes the failure's text into `payload`, and returns the status to send with it.
 #[cold]
 pub(crate) fn write_failure(failure: &Failure, payload: &mut Vec<u8>) -> Status {
     let mut len = failure.detail.len().min(Failure::MAX_DETAIL);
@@ -95,9 +95,9 @@ impl Writer<'_> {
         fits
     }
 
-    /// Writes a whole result whose body `fill` writes into its place. `fill` is given all room that there is,
-    /// and returns the length of what it wrote, a multiple of four. `None`, and nothing is written, if it
-    /// returns none.
+    /// Writes a whole result; `fill` writes the body directly into the datagram. `fill` is given all room
+    /// that there is, and returns the length of what it wrote, a multiple of four. Returns `None` and writes
+    /// no frame if `fill` returns `None` or there is no room.
     #[inline(always)]
     pub fn result_by(
         &mut self,
@@ -109,8 +109,9 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// A fragment whose bytes stand before, in and behind an insert. What is in it is not written if `apart`:
-    /// the place in the datagram where it belongs.
+    /// Writes a fragment that consists of bytes before an insert, bytes of the insert, and bytes after it. If
+    /// `apart`, the insert's bytes are not written, and the returned position in the datagram is where they
+    /// belong.
     pub fn result_fragment(
         &mut self,
         head: &ResultHead,

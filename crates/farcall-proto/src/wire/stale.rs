@@ -1,4 +1,4 @@
-//! STALE: a hint that a ticket was not accepted, so that the client may want to ask why.
+//! STALE: a hint that a ticket was not accepted. The client does not rely on it, but asks by a BIND.
 
 use super::kinds::STALE;
 use super::{Malformed, Reader, Writer};
@@ -6,9 +6,11 @@ use super::{Malformed, Reader, Writer};
 /// Why a ticket was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StaleReason {
-    /// The ticket is of another incarnation; the age is that of this incarnation.
+    /// The ticket is of another incarnation. In a WELCOME the age that goes with this reason is how long this
+    /// incarnation has lived.
     Incarnation = 1,
-    /// The ticket's conversation was forgotten; the age is how long ago a conversation was last forgotten.
+    /// The ticket's conversation was forgotten. In a WELCOME the age is the time since the server last forgot
+    /// any conversation.
     Horizon = 2,
     /// The ticket was given to another address, or is forged.
     Address = 3,
