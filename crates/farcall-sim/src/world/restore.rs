@@ -1,17 +1,17 @@
 //! Restores a server's machine from a snapshot, as if it had done nothing since.
 //!
-//! The snapshot comes from a second run of the same seed, which is stopped at the moment of the snapshot. The
-//! state of a server cannot be copied, because the type of the next datagram's number is not `Clone` on
-//! purpose.
+//! The snapshot comes from a second run of the same seed, which is stopped at the moment of the snapshot. A
+//! server cannot be copied: the type that gives out datagram numbers is deliberately not `Clone`.
 
 use farcall_proto::Rule;
 
 use super::World;
 
 impl World {
-    /// Restores a server to some earlier moment, mostly not long ago, unless it was not running then.
+    /// Restores a server to an earlier, usually recent, moment. Does nothing if it was not running then.
     pub(super) fn restore_server(&mut self, server: usize) {
-        // This happens once in a run; otherwise the second run would need a third.
+        // At most once in a run: otherwise the second run would meet the earlier restoration and need a
+        // third.
         self.restored = true;
         let ago = self.g.rng.spread(1, self.steps - 1);
         let mut snapshot = self.at(self.steps - ago);
@@ -24,6 +24,7 @@ impl World {
             format!("server {server} is restored as it was {} ms ago", (now - then) / crate::net::MILLIS)
         });
         self.g.oracle.restore(now, server, then, &snapshot.g.oracle);
+        // A mutant breaks the simulation on purpose: this one restores a snapshot that is too old.
         if self.origin.mutant.breaks(Rule::SnapshotTooOld) {
             snapshot = self.at((self.steps - ago) / 2);
         }
