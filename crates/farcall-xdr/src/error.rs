@@ -19,7 +19,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     offset: usize,
-    /// The type that holds the first step of `path`; none if that is an index.
+    /// The type whose field is the first step of `path`; `None` if the first step is an index.
     container: Option<&'static str>,
     /// `.field` and `[index]` steps, outermost first.
     path: String,
@@ -80,11 +80,11 @@ pub enum ErrorKind {
     TooDeep(u32),
     /// The value would take more memory than the limit, in bytes.
     TooMuchMemory(usize),
-    /// The value has more elements of no bytes than the limit.
+    /// The value has more zero-sized elements than the limit allows.
     TooManyEmpty(u32),
     /// The encoding is longer than the encoder's limit, in bytes.
     BufferFull(usize),
-    /// What a type of the user's own found wrong.
+    /// An error that a user-defined type reports.
     Invalid(Cow<'static, str>),
 }
 
