@@ -47,14 +47,14 @@ impl Waits for Waiting {
     }
 }
 
-/// The waiting accesses. One datagram may hold a thousand accesses of 1 MiB each, from a client that fetches
-/// no result. Hosts take turns, and so do the conversations of a host.
+/// The waiting accesses. The backlog is bounded, because one datagram can ask for a thousand results of 1 MiB
+/// that its client never fetches. Hosts take turns, and so do the conversations of a host.
 pub(super) struct Backlog {
     /// Accesses that wait for their turn.
     turn: FairQueue<Waiting>,
     /// Accesses that wait until the results of other accesses have been fetched and leave room for theirs.
     room: FairQueue<Waiting>,
-    /// Whether the last search found no access in `room` that has room now.
+    /// Set if, at the last search, no access in `room` could run yet.
     blocked: bool,
     /// The bytes that accesses have copied since the worker last turned to another datagram.
     bytes_done: usize,
@@ -78,7 +78,7 @@ impl Backlog {
     /// Accesses are executed at once until they have copied this many bytes; the access that exceeds it is
     /// the last.
     const MAX_BYTES_AT_ONCE: usize = 1 << 20;
-    /// The bytes that each access counts for besides those that it copies.
+    /// The fixed cost of an access, in bytes, added to those that it copies.
     const BYTES_PER_ACCESS: usize = 256;
     /// The most hosts that one search looks at for an access that has room.
     const MAX_HOSTS_LOOKED_AT: usize = 8;
@@ -92,8 +92,9 @@ impl Backlog {
         self.turn.is_empty() && self.room.is_empty()
     }
 
-    /// Returns whether this worker is to drain the backlog. `did` says whether it has been the draining worker
-    /// so far. One worker drains at a time, and none drains while there is no room for any of the results.
+    /// Returns whether this worker is to drain the backlog. `did` is whether this worker has been the
+    /// draining worker so far. One worker drains at a time, and none drains while there is no room for any of
+    /// the results.
     #[inline]
     pub(super) fn may_drain(&mut self, did: bool) -> bool {
         if did || !self.is_draining {
@@ -123,7 +124,7 @@ impl Backlog {
     /// Takes out the next access that may be executed now.
     fn next(&mut self, has_room: impl FnMut(&SocketAddr, usize) -> bool) -> Option<Waiting> {
         if !self.may_go_on() {
-            // The next call finds out whether there is room.
+            // The next call of this function searches again.
             self.blocked = false;
             return None;
         }
@@ -183,8 +184,8 @@ impl Core {
         }
     }
 
-    /// Returns whether an access that waited for room has it now. If not, the protocol has set a timer for the
-    /// next look.
+    /// Returns whether an access that waited for room has it now. If not, the protocol has set a timer, at
+    /// which the watchdog calls this again.
     pub(super) fn has_room_again(&mut self, now: Time) -> bool {
         self.backlog.finds_room(|from, result| self.protocol.has_room(now, from, result))
     }
@@ -231,8 +232,9 @@ impl Core {
         }
     }
 
-    /// Executes a reading, writes the datagram that answers it into `out`, and returns its length. Returns
-    /// `None` if the datagram is no reading, or if the reading is to be executed as an ordinary call.
+    /// Executes a reading: an access that changes nothing and is answered without keeping anything
+    /// (docs/memory-protocol.md, 3). Writes the datagram that answers it into `out`, and returns its length.
+    /// Returns `None` if the reading is to be executed as an ordinary call, or if the datagram is no reading.
     #[inline(always)]
     pub(super) fn read(
         &mut self,
@@ -250,8 +252,9 @@ impl Core {
         })
     }
 
-    /// Executes an access as a call, whose result is held until it is acknowledged. The result's datagram is
-    /// written into `out`, to be sent at once; if `out` has no room, it leaves with the next datagrams.
+    /// Executes an access in the ordinary way: its result is kept until the client acknowledges it. The
+    /// result's datagram is written into `out`, to be sent at once; if `out` has no room, it leaves with the
+    /// next datagrams.
     #[inline(never)]
     pub(super) fn access(
         &mut self,

@@ -20,8 +20,9 @@ pub(super) struct Offers {
 }
 
 impl Server {
-    /// Looks up the export of a call by a process of the same user, and counts the call as begun. Its
-    /// arguments are in `buffer`. The caller of this function must count the end of the call.
+    /// Looks up the export that a call is for, and counts the call as begun. The caller is a process of this
+    /// server's user, and the call's arguments are in `buffer`. The code that calls this function must call
+    /// `exported.end()` when the call ends.
     ///
     /// # Errors
     /// When there is no such export, or when the server takes no new calls any more.
@@ -90,8 +91,8 @@ impl Server {
         refused.into_iter().for_each(|(work, failure)| self.refuse_one(work, failure));
     }
 
-    /// Gives a call up for its caller. Refuses the call if it has not begun, and otherwise tells its
-    /// procedure.
+    /// Gives a call up for its caller. Refuses the call if it has not begun, and otherwise tells the running
+    /// procedure that the call was cancelled. `executes` returns whether the call is running.
     pub(crate) fn give_up(&self, caller: Caller, key: CallKey, executes: &dyn Fn() -> bool) {
         let (unbegun, wakes) = {
             let mut core = self.lock();
@@ -116,7 +117,7 @@ impl Server {
         }
     }
 
-    /// Runs the body of a thread that serves calls inside the user's async runtime.
+    /// Runs `body`, the life of a thread that serves calls, inside the user's async runtime.
     pub(crate) fn inside(&self, body: &mut dyn FnMut()) {
         (self.enter)(body);
     }
