@@ -15,7 +15,7 @@ use crate::rates::{Measured, method, rates};
 /// The peers that the others are compared with.
 const TCP: &str = "raw-tcp";
 const GSO: &str = "raw-gso";
-/// The same for shared memory: a copy within one processor, and a copy between two processors.
+/// The peers beside which shared memory is compared: a copy within one processor, and one between two.
 const COPIES: [&str; 2] = ["raw-memcpy", "raw-copies"];
 const MEMORY: &str = "farcall-shm";
 

@@ -17,7 +17,7 @@ pub trait WorkerPool: Send + Sync {
     /// waits already.
     ///
     /// # Errors
-    /// As [`WorkerPool::may_wait`], when `limited`: however many threads ask at once, no more wait than may.
+    /// If `limited` and as many threads wait as may, for the reason that [`WorkerPool::may_wait`] gives.
     fn begin_wait(&self, limited: bool) -> Result<bool, CallFailed>;
     /// Says that this thread waits no longer.
     fn end_wait(&self);

@@ -40,7 +40,7 @@ pub trait Carrier: Send + Sync + Sized + 'static {
     /// Returns false if the thread waits already.
     ///
     /// # Errors
-    /// As [`Pool::begin_wait`].
+    /// If `limited` and the thread must not wait: [`Pool::begin_wait`] says why.
     fn begin_wait(self: &Arc<Self>, worker: &Worker, limited: bool) -> Result<bool, MayNotWait> {
         let begun = self.with_pool(|pool| {
             let begun = pool.begin_wait(worker, limited)?;

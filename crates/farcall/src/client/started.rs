@@ -136,8 +136,8 @@ impl Started {
             endpoint.set_timer(timer);
             caller.keep();
         }
-        // Nobody may wait at the endpoint any more. Where there can be no thread, whoever next waits there
-        // carries the call on.
+        // Perhaps no thread waits at the endpoint any more. If the service thread cannot be started, the next
+        // thread that waits there carries the call on.
         if let Ok(service) = endpoint.service() {
             endpoint.engage(service);
         }
