@@ -17,7 +17,7 @@ pub trait WorkerPool: Send + Sync {
     /// waits already.
     ///
     /// # Errors
-    /// If `limited` and as many threads wait as may, for the reason that [`WorkerPool::may_wait`] gives.
+    /// If `limited`, and as many threads wait already as the pool allows. Threads that ask at once cannot exceed it.
     fn begin_wait(&self, limited: bool) -> Result<bool, CallFailed>;
     /// Says that this thread waits no longer.
     fn end_wait(&self);
