@@ -17,7 +17,8 @@ pub trait WorkerPool: Send + Sync {
     /// waits already.
     ///
     /// # Errors
-    /// If `limited`, and as many threads wait already as the pool allows. Threads that ask at once cannot exceed it.
+    /// If `limited`, and as many threads wait already as the pool allows. Threads that ask at once cannot
+    /// exceed that bound.
     fn begin_wait(&self, limited: bool) -> Result<bool, CallFailed>;
     /// Says that this thread waits no longer.
     fn end_wait(&self);
