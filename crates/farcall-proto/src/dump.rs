@@ -145,7 +145,11 @@ fn text(frame: &Frame<'_>) -> String {
             )
         }
         Frame::Result(head, part) => {
-            format!("RESULT {} {:?}: {}", name(head.position), head.status, bytes(part))
+            let behind = match head.directions {
+                0 => String::new(),
+                directions => format!(", after {directions} directions"),
+            };
+            format!("RESULT {} {:?}{behind}: {}", name(head.position), head.status, bytes(part))
         }
         Frame::Select(position, s) => format!(
             "SELECT {} through {}, limit {}, beyond {:?}{}",
@@ -162,6 +166,24 @@ fn text(frame: &Frame<'_>) -> String {
         Frame::MtuProbe(size) => format!("MTU-PROBE {size}"),
         Frame::MtuEcho(size) => format!("MTU-ECHO {size}"),
         Frame::Post(export, bytes) => format!("POST export {export:016x}: {} bytes", bytes.len()),
+        Frame::Data(position, d) => format!(
+            "DATA {} {} bytes from {}{}{}{}",
+            name(*position),
+            d.bytes.len(),
+            d.offset,
+            if d.end { ", the last" } else { "" },
+            if d.has_all { ", has all" } else { "" },
+            if d.ask { ", asks" } else { "" }
+        ),
+        Frame::Credit(position, c) => format!(
+            "CREDIT {} through {}, limit {}, beyond {:?}{}",
+            name(*position),
+            c.select.extent.through,
+            c.select.extent.limit,
+            c.select.ranges().collect::<Vec<_>>(),
+            if c.all { ", needs no more" } else { "" }
+        ),
+        Frame::Stop(position, reason) => format!("STOP {}, reason {reason}", name(*position)),
         Frame::Ack(ack) => format!("ACK below {}, datagrams of {}", ack.low, ack.datagram),
     }
 }

@@ -41,7 +41,7 @@ impl Path {
         let room = self.congestion.room(datagram, self.in_flight, self.waiting.len(), window);
         let next = outgoing.next(max as u32, room);
         if let Next::Range { start, end, ask, .. } = next {
-            self.in_flight += end - start;
+            self.in_flight += (end - start) as u32;
             outgoing.sent(now, number, start, end, ask);
         }
         next

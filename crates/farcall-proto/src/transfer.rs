@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Time;
-use crate::wire::{Extent, Fragment, Select};
+use crate::wire::{END_LEN, Extent, Fragment, Select};
 
 /// How far a sender may go before it has heard from the receiver, in bytes.
 pub(crate) const INITIAL_WINDOW: u32 = 12_000;
@@ -110,7 +110,7 @@ impl Incoming {
 
     /// What an acknowledgement says besides these ranges.
     pub fn extent(&self) -> Extent {
-        Extent { through: self.through, limit: self.limit, largest: self.largest }
+        Extent { through: self.through.into(), limit: self.limit.into(), largest: self.largest }
     }
 
     /// Bytes of memory that the message holds.
@@ -291,34 +291,41 @@ impl Incoming {
     }
 }
 
-/// A message that is being sent.
+/// A message, or a direction of an exchange, that is being sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    total: u32,
+    /// How many bytes there are to send, with the end of a direction.
+    total: u64,
+    /// Whether it is a direction of an exchange, of which more may be added.
+    stream: bool,
+    /// How many bytes the end of a direction takes, once it has ended. They need no permission.
+    end: u64,
+    /// Whether the receiver is asked what it has by the last that there is to send.
+    asks_last: bool,
     /// The first byte that was never sent.
-    next: u32,
-    limit: u32,
+    next: u64,
+    limit: u64,
     flight: VecDeque<Sent>,
     /// Bytes that are under way, as far as is known.
     pub in_flight: u32,
     /// Bytes sent since the receiver was last asked what it has.
     unasked: u32,
-    lost: VecDeque<(u32, u32)>,
+    lost: VecDeque<(u64, u64)>,
     /// Counts transmissions, so that order is known without the gaps of datagram numbers.
     order: u64,
     /// The latest transmission that is known to have arrived.
     latest: u64,
     /// What the newest SELECT said: the largest number of a datagram that the receiver had received, and up
     /// to which byte it had everything.
-    newest: (u64, u32),
+    newest: (u64, u64),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     order: u64,
     number: u64,
-    start: u32,
-    end: u32,
+    start: u64,
+    end: u64,
     at: Time,
 }
 
@@ -338,7 +345,7 @@ pub(crate) struct Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Send this range; `again` if it was sent before, `ask` if the receiver is to say what it has.
-    Range { start: u32, end: u32, again: bool, ask: bool },
+    Range { start: u64, end: u64, again: bool, ask: bool },
     /// There is more to send than the congestion window has room for.
     NoRoom,
     /// Wait for the receiver's word.
@@ -364,7 +371,77 @@ impl Outgoing {
     /// A message of `total` bytes of which nothing was sent. `granted` is what its receiver let us send
     /// before it had anything, or so we believe: of the message before.
     pub fn new(total: u32, granted: u32) -> Outgoing {
-        Outgoing { total, limit: INITIAL_WINDOW.max(granted & !3), ..Outgoing::default() }
+        let limit = INITIAL_WINDOW.max(granted & !3).into();
+        Outgoing { total: total.into(), limit, ..Outgoing::default() }
+    }
+
+    /// A direction of an exchange, to which nothing was added yet.
+    pub fn stream() -> Outgoing {
+        Outgoing { stream: true, asks_last: true, ..Outgoing::new(0, 0) }
+    }
+
+    /// Adds bytes to a direction.
+    pub fn extend(&mut self, bytes: usize) {
+        debug_assert!(self.stream && self.end == 0);
+        self.total += bytes as u64;
+    }
+
+    /// Ends a direction. Its receiver need not be asked what it has if it `answers` anyway.
+    pub fn end(&mut self, answers: bool) {
+        debug_assert!(self.stream && self.end == 0);
+        (self.end, self.asks_last) = (END_LEN, !answers);
+        self.total += END_LEN;
+    }
+
+    /// The receiver takes no more of a direction, which so ends where it is: only the end is to be sent.
+    pub fn cut(&mut self) {
+        if self.end == 0 || self.next < self.total {
+            self.total = self.next + END_LEN;
+        }
+        (self.end, self.asks_last) = (END_LEN, true);
+        self.next = self.total - END_LEN;
+        self.forget_flight();
+    }
+
+    /// The receiver needs nothing more of a direction.
+    pub fn finish(&mut self) {
+        self.next = self.total;
+        self.forget_flight();
+    }
+
+    fn forget_flight(&mut self) {
+        self.flight.clear();
+        self.lost.clear();
+        self.in_flight = 0;
+    }
+
+    /// Where a direction ends for its user: how many bytes were added to it.
+    pub fn added(&self) -> u64 {
+        self.total - self.end
+    }
+
+    /// Whether there is nothing to send and nothing under way.
+    pub fn is_idle(&self) -> bool {
+        self.next == self.total && self.flight.is_empty() && self.lost.is_empty()
+    }
+
+    /// Whether nothing is under way, and nothing may be sent although there is something.
+    pub fn is_blocked(&self) -> bool {
+        self.flight.is_empty() && self.lost.is_empty() && self.next < self.total && self.reach() <= self.next
+    }
+
+    /// The first byte that was never sent.
+    pub fn sent_through(&self) -> u64 {
+        self.next
+    }
+
+    /// How far the receiver lets us go.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn reach(&self) -> u64 {
+        if self.limit + self.end >= self.total { self.total } else { self.limit }
     }
 
     /// The next range to send, of at most `max` bytes (a multiple of four).
@@ -374,25 +451,25 @@ impl Outgoing {
     pub fn next(&self, max: u32, room: Room) -> Next {
         let (start, last, again) = match self.lost.front() {
             Some(&(start, end)) => (start, end, true),
-            None => (self.next, self.total.min(self.limit.max(self.next)), false),
+            None => (self.next, self.reach().max(self.next), false),
         };
-        let max = max.min(room.window & !3);
+        let max = u64::from(max.min(room.window & !3));
         let end = last.min(start.saturating_add(max));
         // Not a crumb before the receiver's limit, when its word is on the way (RFC 9293 section 3.8.6.2.1).
-        let crumb = |rest: u32| last < self.total && !again && rest < max;
+        let crumb = |rest: u64| last < self.total && !again && rest < max;
         match end - start {
             0 => Next::Nothing,
             len if crumb(len) && !self.flight.is_empty() => Next::Nothing,
             _ if self.flight.len() >= MAX_FLIGHT => Next::Nothing,
-            len if len > room.left => Next::NoRoom,
+            len if len > room.left.into() => Next::NoRoom,
             len => {
                 let stops = match self.total - end {
-                    0 => room.shared,
-                    rest => crumb(last - end) || room.left - len < rest.min(max),
+                    0 => room.shared || self.asks_last,
+                    rest => crumb(last - end) || u64::from(room.left) - len < rest.min(max),
                 };
                 let ask = again
                     || stops
-                    || self.unasked + len > room.quantum
+                    || u64::from(self.unasked) + len > room.quantum.into()
                     || self.flight.len() + 1 == MAX_FLIGHT;
                 Next::Range { start, end, again, ask }
             }
@@ -400,15 +477,15 @@ impl Outgoing {
     }
 
     /// The range that [`Outgoing::next`] named was sent in datagram `number`.
-    pub fn sent(&mut self, now: Time, number: u64, start: u32, end: u32, ask: bool) {
-        self.unasked = if ask { 0 } else { self.unasked + (end - start) };
+    pub fn sent(&mut self, now: Time, number: u64, start: u64, end: u64, ask: bool) {
+        self.unasked = if ask { 0 } else { self.unasked + (end - start) as u32 };
         match self.lost.front_mut() {
             Some(range) if end < range.1 => range.0 = end,
             Some(_) => drop(self.lost.pop_front()),
             None => self.next = end,
         }
         self.order += 1;
-        self.in_flight += end - start;
+        self.in_flight += (end - start) as u32;
         self.flight.push_back(Sent { order: self.order, number, start, end, at: now });
     }
 
@@ -422,7 +499,7 @@ impl Outgoing {
         // It may have had them from an earlier beginning of ours.
         self.next = self.next.max(select.extent.through);
         self.limit = self.limit.max(select.extent.limit & !3);
-        let has = |start: u32, end: u32| {
+        let has = |start: u64, end: u64| {
             end <= select.extent.through || select.ranges().any(|r| r.0 <= start && end <= r.1)
         };
 
@@ -432,8 +509,8 @@ impl Outgoing {
             if !has(sent.start, sent.end) {
                 return true;
             }
-            *arrived += sent.end - sent.start;
-            *in_flight -= sent.end - sent.start;
+            *arrived += (sent.end - sent.start) as u32;
+            *in_flight -= (sent.end - sent.start) as u32;
             if sent.number <= select.extent.largest {
                 latest = latest.max(sent.order);
             }
@@ -450,12 +527,13 @@ impl Outgoing {
             let late = select.pull && now.since(sent.at) > round_trip;
             overtaken || late || sent.order + REORDER <= latest
         });
-        heard.complete = select.extent.through == self.total;
+        heard.complete = select.extent.through == self.total && (!self.stream || self.end > 0);
         if self.has_forgotten(&select.extent) {
             self.go_back(&select.extent);
         }
         self.newest = self.newest.max((select.extent.largest, select.extent.through));
-        heard.granted = (!heard.complete).then(|| select.extent.limit.saturating_sub(select.extent.through));
+        let ahead = select.extent.limit.saturating_sub(select.extent.through);
+        heard.granted = (!heard.complete && !self.stream).then_some(ahead as u32);
         heard
     }
 
@@ -466,16 +544,17 @@ impl Outgoing {
     fn has_forgotten(&self, extent: &Extent) -> bool {
         let (largest, through) = self.newest;
         let all_had_arrived = self.flight.is_empty() && self.lost.is_empty();
-        extent.through < through && extent.largest > largest || all_had_arrived && extent.through < self.next
+        let forgotten = extent.through < through && extent.largest > largest
+            || all_had_arrived && extent.through < self.next;
+        forgotten && !self.stream
     }
 
     /// Goes on from the first byte that the receiver lacks, within the limit that it gives now.
     #[cold]
     fn go_back(&mut self, extent: &Extent) {
         (self.next, self.limit) = (extent.through, extent.limit & !3);
-        self.flight.clear();
-        self.lost.clear();
-        (self.in_flight, self.newest) = (0, (0, 0));
+        self.forget_flight();
+        self.newest = (0, 0);
     }
 
     /// The receiver has waited in vain: what was sent longer than a round trip ago is lost. Gives
@@ -491,7 +570,7 @@ impl Outgoing {
             if !is_lost(sent) {
                 return true;
             }
-            *in_flight -= sent.end - sent.start;
+            *in_flight -= (sent.end - sent.start) as u32;
             lost.push_back((sent.start, sent.end));
             since = Some(since.map_or(sent.at, |t| t.min(sent.at)));
             false
@@ -501,7 +580,7 @@ impl Outgoing {
 
     /// Forgets what was sent, to begin again from the first byte (the receiver knows nothing).
     pub fn restart(&mut self) {
-        *self = Outgoing::new(self.total, 0);
+        *self = Outgoing::new(self.total as u32, 0);
     }
 }
 

@@ -5,7 +5,7 @@ mod posting;
 use std::net::SocketAddr;
 
 use farcall_proto::client::{self, CallId, CallProgress, Conversation, Lone, Outcome};
-use farcall_proto::fuzzing::kinds::{MTU_ECHO, RESULT, SELECT, STATE, WELCOME};
+use farcall_proto::fuzzing::kinds::{CREDIT, DATA, MTU_ECHO, RESULT, SELECT, STATE, STOP, WELCOME};
 use farcall_proto::{Failure, Kind, Route, Rule, Time, route};
 
 use self::posting::Import;
@@ -708,7 +708,7 @@ fn is_word(datagram: &[u8], duplicate: bool) -> bool {
     let rest = datagram.get(REST_AT..REST_AT + 4).and_then(|len| len.try_into().ok());
     let refused_at = REST_AT + 4 + rest.map_or(0, u32::from_be_bytes) as usize % 512 + 4;
     match datagram.get(20) {
-        Some(&(RESULT | SELECT | STATE | MTU_ECHO)) => datagram[4..12] != [0; 8],
+        Some(&(RESULT | SELECT | STATE | MTU_ECHO | DATA | CREDIT | STOP)) => datagram[4..12] != [0; 8],
         Some(&WELCOME) => !duplicate && datagram.get(refused_at..refused_at + 2) == Some(&[0, 0]),
         _ => false,
     }

@@ -292,7 +292,7 @@ impl Conversation {
         };
         let total = slot.args.len() as u32;
         let bytes = &slot.args[start as usize..end as usize];
-        writer.call(head, Part { fragment: Some(Fragment { total, offset: start, ask }), bytes });
+        writer.call(head, Part { fragment: Some(Fragment { total, offset: start as u32, ask }), bytes });
         self.stats.retransmitted += u64::from(again);
         slot.sent(now, patience);
         self.timers.check = self.timers.check.min(slot.timing.due);

@@ -141,7 +141,7 @@ impl Server {
                 }
             } else {
                 let mut writer = Writer::new(out, datagram, target);
-                let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
+                let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status, directions: 0 };
                 if writer.result(&head, &work.payload) {
                     write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
                     written = Some(writer.finish(self.numbers.take()));
@@ -303,7 +303,7 @@ impl Server {
             return None;
         };
         let mut writer = Writer::new(out, datagram, target);
-        let max = writer.fragment_room() & !3;
+        let max = writer.fragment_room(0) & !3;
         let next = more.path.send_next((now, number), outgoing, (max, datagram), window);
         let Next::Range { start, end, again, ask } = next else {
             match next {
@@ -318,7 +318,7 @@ impl Server {
         // (A checksum is computed fastest over bytes in one piece.)
         let apart = target.seal.closes_around() && within.len() >= WORTH;
         let (head, fragment) =
-            (ResultHead { position: work.position, status }, Fragment { total, offset: start, ask });
+            (ResultHead { position: work.position, status, directions: 0 }, Fragment { total, offset: start as u32, ask });
         let at = writer.result_fragment(&head, fragment, [before, within, behind], apart);
         let insert = bytes.filter(|_| apart).map(|bytes| Insert { at, bytes: bytes.slice(range) });
         self.stats.retransmitted += u64::from(again);
@@ -447,7 +447,7 @@ impl Server {
         let mut body = Vec::new();
         let status = wire::write_failure(&failure, &mut body);
         let answer = frames(|writer| {
-            let fits = writer.result(&ResultHead { position, status }, &body);
+            let fits = writer.result(&ResultHead { position, status, directions: 0 }, &body);
             debug_assert!(fits, "a failure is short");
         });
         self.reply_to(place, Answer::Shared(answer));
@@ -565,6 +565,6 @@ impl Work {
         let Phase::Done(status) = self.phase else {
             return false;
         };
-        writer.result(&ResultHead { position: self.position, status }, &self.payload)
+        writer.result(&ResultHead { position: self.position, status, directions: 0 }, &self.payload)
     }
 }

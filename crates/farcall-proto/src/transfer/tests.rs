@@ -39,12 +39,12 @@ fn a_first_fragment_reserves_no_more_than_its_place() {
 #[test]
 fn a_fragment_beyond_the_limit_or_the_end_is_not_taken() {
     let mut m = Incoming::new(1 << 20, Vec::new(), 0, 0);
-    let limit = m.extent().limit;
+    let limit = m.extent().limit as u32;
     assert_eq!(limit, crate::MAX_DATAGRAM as u32);
     assert_eq!(take(&mut m, 1 << 20, limit - 4, limit + 1), Taken::Nothing);
     assert_eq!(take(&mut m, 1 << 20, limit - 4, limit), Taken::New);
     m.grant(1000);
-    assert_eq!(m.extent().limit, limit, "a granted limit never falls");
+    assert_eq!(m.extent().limit, u64::from(limit), "a granted limit never falls");
     m.grant(1 << 30);
     assert_eq!(take(&mut m, 1 << 20, (1 << 20) - 4, (1 << 20) + 4), Taken::Contradiction);
     assert_eq!(take(&mut m, 1 << 20, (1 << 20) - 4, 1 << 20), Taken::New);
@@ -167,7 +167,7 @@ const WIDE: Room = Room { window: 1 << 30, left: 1 << 30, quantum: 1 << 30, shar
 fn send(m: &mut Outgoing, number: u64, max: u32, room: Room) -> (u32, bool) {
     let Next::Range { start, end, ask, .. } = m.next(max, room) else { panic!("{:?}", m.next(max, room)) };
     m.sent(Time::from_nanos(number), number, start, end, ask);
-    (end, ask)
+    (end as u32, ask)
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn lost(pull: bool, now: u64, largest: u64, ranges: &[(u32, u32)]) -> (Option<u6
     let heard = m.heard(Time::from_nanos(now), &select, Duration::from_nanos(20));
     let resent = if heard.lost_since.is_some() { Some((0, 10)) } else { None };
     assert_eq!(m.lost.front().copied(), resent);
-    assert_eq!(m.in_flight, m.flight.iter().map(|sent| sent.end - sent.start).sum::<u32>());
+    assert_eq!(m.in_flight, m.flight.iter().map(|sent| (sent.end - sent.start) as u32).sum::<u32>());
     assert_eq!((heard.complete, heard.granted), (false, Some(100)));
     (heard.lost_since.map(Time::as_nanos), heard.arrived, heard.answered.map(Time::as_nanos))
 }
@@ -286,14 +286,14 @@ fn a_receiver_that_was_restored_while_a_long_message_came_gets_all_of_it() {
             number += 1;
             sender.sent(Time::from_nanos(number), number, start, end, ask);
             let bytes = vec![7; (end - start) as usize];
-            to.take(number, Fragment { total: TOTAL, offset: start, ask }, &bytes);
+            to.take(number, Fragment { total: TOTAL, offset: start as u32, ask }, &bytes);
             to.grant(80_000);
         }
         // The sender probes, too.
         number += 1;
         to.note(number);
         let (extent, beyond) = (to.extent(), to.beyond().collect::<Vec<_>>());
-        let select = select_bytes(extent.through, extent.limit, extent.largest, &beyond);
+        let select = select_bytes(extent.through as u32, extent.limit as u32, extent.largest, &beyond);
         sender.heard(Time::from_nanos(number), &read(&select), Duration::ZERO).complete
     };
     let mut receiver = Incoming::new(TOTAL, Vec::new(), 0, 0);
@@ -333,4 +333,47 @@ fn select_bytes(through: u32, limit: u32, largest: u64, ranges: &[(u32, u32)]) -
 
 fn read(bytes: &[u8]) -> Select<'_> {
     Select::read_for_tests(bytes)
+}
+
+#[test]
+fn a_direction_grows_and_its_end_is_sent_beyond_the_limit() {
+    let mut m = Outgoing::stream();
+    assert_eq!(m.next(1200, WIDE), Next::Nothing);
+    m.extend(100);
+    assert_eq!(send(&mut m, 1, 1200, WIDE), (100, true));
+    m.extend(20_000);
+    while let Next::Range { start, end, ask, .. } = m.next(5_000, WIDE) {
+        m.sent(Time::default(), 2, start, end, ask);
+    }
+    assert!(!m.is_blocked() && !m.is_idle());
+    let all = select_bytes(12_000, 12_000, 2, &[]);
+    assert!(!m.heard(Time::default(), &read(&all), Duration::ZERO).complete);
+    assert!(m.is_blocked() && !m.is_idle(), "all has arrived that may be sent");
+    m.heard(Time::default(), &read(&select_bytes(12_000, 20_100, 2, &[])), Duration::ZERO);
+    assert_eq!(send(&mut m, 3, 65_000, WIDE), (20_100, true));
+    m.end(true);
+    assert_eq!((send(&mut m, 4, 1200, WIDE), m.added()), ((20_104, false), 20_100));
+    // What a direction has acknowledged never goes back: its bytes are not kept.
+    m.heard(Time::default(), &read(&select_bytes(100, 20_100, 9, &[])), Duration::ZERO);
+    assert!(m.heard(Time::default(), &read(&select_bytes(20_104, 20_100, 4, &[])), Duration::ZERO).complete);
+    assert!(m.is_idle());
+}
+
+#[test]
+fn a_direction_that_is_cut_ends_where_it_is() {
+    for ended in [false, true] {
+        let mut m = Outgoing::stream();
+        m.extend(3000);
+        assert_eq!(send(&mut m, 1, 1000, WIDE), (1000, false));
+        if ended {
+            m.end(false);
+            assert_eq!(send(&mut m, 2, 3000, WIDE), (3004, true));
+        }
+        m.cut();
+        let end = if ended { 3000 } else { 1000 };
+        assert_eq!((m.added(), m.in_flight), (end, 0));
+        assert_eq!(send(&mut m, 3, 1200, WIDE), (end as u32 + 4, true));
+        m.finish();
+        assert!(m.is_idle() && m.in_flight == 0);
+    }
 }

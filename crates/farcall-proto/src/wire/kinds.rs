@@ -16,6 +16,9 @@ pub const STATE: u8 = 0x15;
 pub const MTU_PROBE: u8 = 0x16;
 pub const MTU_ECHO: u8 = 0x17;
 pub const POST: u8 = 0x18;
+pub const DATA: u8 = 0x20;
+pub const CREDIT: u8 = 0x21;
+pub const STOP: u8 = 0x22;
 /// A receiver may skip a frame of an unknown type from here on.
 pub const NON_CRITICAL: u8 = 0x80;
 pub const ACK: u8 = 0x80;

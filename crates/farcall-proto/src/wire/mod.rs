@@ -10,6 +10,7 @@
 
 mod bind;
 mod call;
+mod data;
 mod datagram;
 mod fields;
 mod handshake;
@@ -27,6 +28,7 @@ mod welcome;
 pub(crate) use bind::Bind;
 pub use bind::MAX_NAME;
 pub(crate) use call::{CallHead, Meta, call_overhead};
+pub(crate) use data::{Data, END_LEN};
 pub(crate) use datagram::{
     FRAME_HEAD, HEADER, Header, Target, Writer, frames_by, frames_of, open, peek, quoted,
 };
@@ -39,7 +41,7 @@ pub(crate) use number::{Number, Numbers};
 pub(crate) use part::{Fragment, Part};
 pub(crate) use position::Position;
 pub(crate) use result::{RESULT_HEAD, ResultHead, Status, read_failure, write_failure};
-pub(crate) use select::{Extent, MAX_RANGES, Select};
+pub(crate) use select::{Credit, Extent, MAX_CREDIT, MAX_RANGES, Select};
 pub(crate) use short::{Ack, Progress};
 pub(crate) use stale::{Stale, StaleReason};
 pub(crate) use ticket::Ticket;
@@ -76,6 +78,10 @@ pub(crate) enum Frame<'a> {
     MtuEcho(u32),
     /// Bytes for an export, of no call: nobody answers.
     Post(u64, &'a [u8]),
+    Data(Position, Data<'a>),
+    Credit(Position, Credit<'a>),
+    /// The sender takes no more of the other end's direction, for this reason.
+    Stop(Position, u32),
     Ack(Ack),
 }
 
@@ -148,6 +154,8 @@ impl<'a> Raw<'a> {
             CALL => CallHead::read(flags, body).map(|(head, part)| Frame::Call(head, part))?,
             RESULT => ResultHead::read(flags, body).map(|(head, part)| Frame::Result(head, part))?,
             SELECT => Select::read(flags, body).map(|(position, select)| Frame::Select(position, select))?,
+            DATA => Data::read(flags, body).map(|(position, data)| Frame::Data(position, data))?,
+            CREDIT => Credit::read(flags, body).map(|(position, credit)| Frame::Credit(position, credit))?,
             kind => return short::read(kind, flags, body),
         }))
     }

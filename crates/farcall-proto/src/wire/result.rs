@@ -6,6 +6,9 @@ use super::position::POSITION;
 use super::{Body, Fragment, Malformed, Part, Position, Reader, Writer, fields, only};
 use crate::{Failure, Kind, Ran};
 
+/// The flag of a result that says how many directions of exchanges the server has sent.
+const DIRECTIONS: u8 = 0x08;
+
 const RETURNED: u8 = 0;
 const RAISED: u8 = 1;
 const FAILED: u8 = 2;
@@ -29,6 +32,9 @@ pub(crate) enum Status {
 pub(crate) struct ResultHead {
     pub position: Position,
     pub status: Status,
+    /// The number of directions that the server has sent in exchanges of the call. The result comes after
+    /// all of them.
+    pub directions: u32,
 }
 
 impl ResultHead {
@@ -42,7 +48,10 @@ impl ResultHead {
 
     #[inline(always)]
     pub(super) fn read<'a>(flags: u8, mut r: Reader<'a>) -> Result<(ResultHead, Part<'a>), Malformed> {
-        let head = ResultHead::of(r.first()?)?;
+        let mut head = ResultHead::of(r.first()?)?;
+        if flags & DIRECTIONS != 0 {
+            head.directions = r.u32()?;
+        }
         Ok((head, Part::read(flags, r)?))
     }
 
@@ -55,7 +64,7 @@ impl ResultHead {
             FAILED => Status::Failed { ran, kind: u16::from_be_bytes([high, low]) },
             _ => return Err(Malformed),
         };
-        Ok(ResultHead { position: Position::of(first), status })
+        Ok(ResultHead { position: Position::of(first), status, directions: 0 })
     }
 }
 
@@ -81,14 +90,14 @@ pub(crate) fn read_failure(ran: u8, kind: u16, body: &[u8]) -> Failure {
 
 impl Writer<'_> {
     /// Room for the bytes of a result's fragment in this datagram.
-    pub fn fragment_room(&self) -> usize {
-        self.room().saturating_sub(RESULT_HEAD + FRAGMENT_FIELDS)
+    pub fn fragment_room(&self, directions: u32) -> usize {
+        self.room().saturating_sub(RESULT_HEAD + directions_len(directions) + FRAGMENT_FIELDS)
     }
 
     /// Writes a whole result or exception, if it fits.
     #[inline(always)]
     pub fn result(&mut self, head: &ResultHead, bytes: &[u8]) -> bool {
-        let fits = self.fits(RESULT_HEAD + bytes.len());
+        let fits = self.fits(RESULT_HEAD + directions_len(head.directions) + bytes.len());
         if fits {
             self.result_body(head, 0, bytes.len(), 0).bytes(bytes);
         }
@@ -137,9 +146,21 @@ impl Writer<'_> {
             Status::Failed { ran, kind } => (FAILED, ran, kind),
         };
         let [high, low] = u16::to_be_bytes(kind);
-        let (first, body) = self.frame_after::<RESULT_HEAD>(RESULT, flags, RESULT_HEAD + len, inserted);
+        let directions = directions_len(head.directions);
+        let flags = if directions > 0 { flags | DIRECTIONS } else { flags };
+        let len = RESULT_HEAD + directions + len;
+        let (first, mut body) = self.frame_after::<RESULT_HEAD>(RESULT, flags, len, inserted);
         head.position.write(first);
         first[POSITION..].copy_from_slice(&[status, ran, high, low]);
+        if directions > 0 {
+            body.u32(head.directions);
+        }
         body
     }
+}
+
+/// Bytes of the number of directions in a result.
+#[inline(always)]
+fn directions_len(directions: u32) -> usize {
+    if directions > 0 { 4 } else { 0 }
 }

@@ -1,6 +1,7 @@
-//! SELECT: what has arrived of a fragmented message, and how far its sender may go.
+//! SELECT and CREDIT: what has arrived of a fragmented message, or of a direction of an exchange, and how far
+//! its sender may go.
 
-use super::kinds::SELECT;
+use super::kinds::{CREDIT, SELECT};
 use super::position::POSITION;
 use super::{Malformed, Position, Reader, Writer};
 
@@ -10,17 +11,24 @@ pub(crate) const MAX_RANGES: usize = 32;
 /// The flag of a receiver that waited in vain.
 const PULL: u8 = 0x01;
 
-/// Bytes of an [`Extent`], and of a range.
+/// The flag of a CREDIT whose sender needs nothing more of the direction: it has all, or takes no more.
+const ALL: u8 = 0x02;
+
+/// Bytes of an [`Extent`] in a SELECT and in a CREDIT, and of a range.
 const EXTENT: usize = 16;
+const CREDIT_EXTENT: usize = 24;
 const RANGE: usize = 8;
 
-/// How far a message has arrived, and how far its sender may go.
+/// The most bytes of the body of a CREDIT.
+pub(crate) const MAX_CREDIT: usize = POSITION + CREDIT_EXTENT + RANGE * MAX_RANGES;
+
+/// How far a message, or a direction of an exchange, has arrived, and how far its sender may go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     /// Every byte before this one has arrived.
-    pub through: u32,
+    pub through: u64,
     /// The first byte that may not be sent yet.
-    pub limit: u32,
+    pub limit: u64,
     /// The largest datagram number in which a fragment of the message, or a probe for it, came.
     pub largest: u64,
 }
@@ -31,27 +39,51 @@ pub(crate) struct Select<'a> {
     pub extent: Extent,
     /// The receiver waited in vain: what is under way is lost.
     pub pull: bool,
+    /// From where the ranges are counted.
+    base: u64,
     ranges: &'a [u8],
 }
 
 impl<'a> Select<'a> {
     /// The ranges beyond `through` that have arrived, as start and end.
-    pub fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.ranges.chunks_exact(RANGE).map_while(|range| {
+    pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let from_base = |offset: u32| self.base.saturating_add(offset.into());
+        self.ranges.chunks_exact(RANGE).map_while(move |range| {
             let mut r = Reader::new(range);
-            Some((r.u32().ok()?, r.u32().ok()?))
+            Some((from_base(r.u32().ok()?), from_base(r.u32().ok()?)))
         })
     }
 
     pub(super) fn read(flags: u8, mut r: Reader<'a>) -> Result<(Position, Select<'a>), Malformed> {
         let position = Position::read(&mut r)?;
-        let extent = Extent { through: r.u32()?, limit: r.u32()?, largest: r.u64()? };
-        let select = Select { extent, pull: flags & PULL != 0, ranges: r.rest() };
-        if !select.ranges.len().is_multiple_of(RANGE) || select.ranges.len() / RANGE > MAX_RANGES {
-            return Err(Malformed);
-        }
+        let extent = Extent { through: r.u32()?.into(), limit: r.u32()?.into(), largest: r.u64()? };
+        let select = Select { extent, pull: flags & PULL != 0, base: 0, ranges: ranges(r)? };
         Ok((position, select))
     }
+}
+
+/// What has arrived of a direction of an exchange.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Credit<'a> {
+    pub select: Select<'a>,
+    /// The receiver needs nothing more of the direction.
+    pub all: bool,
+}
+
+impl<'a> Credit<'a> {
+    pub(super) fn read(flags: u8, mut r: Reader<'a>) -> Result<(Position, Credit<'a>), Malformed> {
+        let position = Position::read(&mut r)?;
+        let extent = Extent { through: r.u64()?, limit: r.u64()?, largest: r.u64()? };
+        let select = Select { extent, pull: false, base: extent.through, ranges: ranges(r)? };
+        Ok((position, Credit { select, all: flags & ALL != 0 }))
+    }
+}
+
+/// Takes the rest of a body as ranges.
+fn ranges(r: Reader<'_>) -> Result<&[u8], Malformed> {
+    let ranges = r.rest();
+    let sound = ranges.len().is_multiple_of(RANGE) && ranges.len() / RANGE <= MAX_RANGES;
+    if sound { Ok(ranges) } else { Err(Malformed) }
 }
 
 impl Writer<'_> {
@@ -67,7 +99,7 @@ impl Writer<'_> {
         let ranges = || beyond.clone().take(MAX_RANGES.min(fits));
         let flags = if pull { PULL } else { 0 };
         let mut body = self.position(SELECT, flags, position, EXTENT + RANGE * ranges().count());
-        body.u32(extent.through).u32(extent.limit).u64(extent.largest);
+        body.u32(extent.through as u32).u32(extent.limit as u32).u64(extent.largest);
         for (start, end) in ranges() {
             body.u32(start).u32(end);
         }
@@ -75,8 +107,34 @@ impl Writer<'_> {
 
     /// All `total` bytes of a message have arrived.
     pub fn select_all(&mut self, position: Position, total: u32) {
-        let extent = Extent { through: total, limit: total, largest: 0 };
+        let extent = Extent { through: total.into(), limit: total.into(), largest: 0 };
         self.select(position, false, extent, std::iter::empty());
+    }
+
+    /// Says what of a direction has arrived, `extent` and the ranges `beyond` the first gap, as many as fit;
+    /// or, with `all`, that nothing more of the direction is needed. There must be room for the extent.
+    pub fn credit(
+        &mut self,
+        position: Position,
+        all: bool,
+        extent: Extent,
+        beyond: impl Iterator<Item = (u64, u64)> + Clone,
+    ) {
+        let fits = self.room().saturating_sub(POSITION + CREDIT_EXTENT) / RANGE;
+        let relative = |offset: u64| u32::try_from(offset.saturating_sub(extent.through)).unwrap_or(u32::MAX);
+        let ranges = || beyond.clone().take(MAX_RANGES.min(fits));
+        let flags = if all { ALL } else { 0 };
+        let mut body = self.position(CREDIT, flags, position, CREDIT_EXTENT + RANGE * ranges().count());
+        body.u64(extent.through).u64(extent.limit).u64(extent.largest);
+        for (start, end) in ranges() {
+            body.u32(relative(start)).u32(relative(end));
+        }
+    }
+
+    /// Says that nothing more is needed of a direction of which nothing else is known.
+    pub fn credit_all(&mut self, position: Position, through: u64) {
+        let extent = Extent { through, limit: through, largest: 0 };
+        self.credit(position, true, extent, std::iter::empty());
     }
 }
 

@@ -44,6 +44,7 @@ pub(super) fn read(kind: u8, flags: u8, mut r: Reader<'_>) -> Result<Option<Fram
         MTU_PROBE => Frame::MtuProbe(r.u32()?),
         MTU_ECHO => Frame::MtuEcho(r.u32()?),
         POST => Frame::Post(r.u64()?, r.rest()),
+        STOP => Frame::Stop(Position::read(&mut r)?, r.u32()?),
         ACK => Frame::Ack(Ack { low: r.u64()?, datagram: r.u32()? }),
         // ACK has the first of the numbers that may be skipped, so it stands above.
         PADDING | NON_CRITICAL.. => return Ok(None),
@@ -86,6 +87,11 @@ impl Writer<'_> {
             self.frame(POST, 0, 8 + bytes.len()).u64(export).bytes(bytes);
         }
         fits
+    }
+
+    /// Writes a STOP: the caller takes no more of the other end's direction of an exchange.
+    pub fn stop(&mut self, position: Position, reason: u32) {
+        self.position(STOP, 0, position, 4).u32(reason);
     }
 
     /// Writes an ACK.

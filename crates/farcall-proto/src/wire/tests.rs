@@ -122,7 +122,7 @@ fn the_fast_readers_of_a_whole_result_agree_with_the_general_reader() {
     let statuses = [Status::Result, Status::Exception, failed];
     for (scheme, status) in SCHEMES.into_iter().flat_map(|scheme| statuses.map(|status| (scheme, status))) {
         let body = b"eight by";
-        let head = ResultHead { position: POSITION, status };
+        let head = ResultHead { position: POSITION, status, directions: 0 };
         let result = written(scheme, 1200, |writer| assert!(writer.result(&head, body)));
         let mut returned = 0;
         for other in std::iter::once(result.clone()).chain(neighbours(&result, scheme)) {
@@ -152,7 +152,7 @@ fn the_fast_readers_take_a_call_and_a_result_as_long_as_a_frame_can_be() {
     for (scheme, len) in SCHEMES.into_iter().flat_map(|scheme| [4_000, 65_532].map(|len| (scheme, len))) {
         let bytes = vec![7; len];
         let result = written(scheme, 65_600, |writer| {
-            let head = ResultHead { position: POSITION, status: Status::Result };
+            let head = ResultHead { position: POSITION, status: Status::Result, directions: 0 };
             assert!(writer.result(&head, &bytes[RESULT_HEAD..]));
         });
         let (_, frames) = open(&result, Direction::ToServer, |_| None, true).unwrap();
@@ -170,7 +170,7 @@ fn the_fast_readers_take_a_call_and_a_result_as_long_as_a_frame_can_be() {
 fn a_result_that_is_written_around_its_body_equals_an_ordinary_result() {
     for (scheme, len) in SCHEMES.into_iter().flat_map(|scheme| [0, 4, 40].map(|len| (scheme, len))) {
         let body = &[7; 40][..len];
-        let head = ResultHead { position: POSITION, status: Status::Result };
+        let head = ResultHead { position: POSITION, status: Status::Result, directions: 0 };
         let expected = written(scheme, 1200, |writer| assert!(writer.result(&head, body)));
         let around = written(scheme, 100, |writer| {
             let filled = writer.result_by(&head, |room| {
@@ -226,12 +226,12 @@ fn calls_and_results_fill_their_datagrams_and_are_read_back_with_any_metadata() 
             assert_eq!(writer.call_room(&meta, fragment.is_some()), expected, "{meta:?} {fragment:?}");
         }
     }
-    let head = ResultHead { position: POSITION, status: Status::Exception };
+    let head = ResultHead { position: POSITION, status: Status::Exception, directions: 0, directions: 0 };
     for fragment in fragments() {
         let bytes = vec![7; limit];
         let mut room = 0;
         let result = written(Scheme::Local, limit, |writer| {
-            room = if fragment.is_some() { writer.fragment_room() } else { writer.room() - RESULT_HEAD };
+            room = if fragment.is_some() { writer.fragment_room(0) } else { writer.room() - RESULT_HEAD };
             match fragment {
                 None => assert!(writer.result(&head, &bytes[..room])),
                 Some(part) => drop(writer.result_fragment(&head, part, [&bytes[..room], &[], &[]], false)),
@@ -301,9 +301,10 @@ fn a_select_names_as_many_ranges_as_fit_and_is_read_back() {
             let largest = 0x6162_6364_6566_6768;
             assert_eq!(
                 (select.extent.through, select.extent.limit, select.extent.largest),
-                (0, u32::MAX, largest)
+                (0, u64::from(u32::MAX), largest)
             );
-            assert_eq!(select.ranges().collect::<Vec<_>>(), ahead[..named]);
+            let named = ahead[..named].iter().map(|(start, end)| (u64::from(*start), u64::from(*end)));
+            assert!(select.ranges().eq(named));
         }
     }
     let all = written(Scheme::Open, 1200, |writer| writer.select_all(POSITION, 77));
@@ -372,6 +373,18 @@ fn a_frame_that_breaks_the_specification_is_malformed() {
         (PADDING, 0, vec![1, 2], skipped),
         (0x06, 0, vec![], Err(Malformed)),
         (0x19, 0, vec![], Err(Malformed)),
+        (RESULT, 8, vec![0, 0, 0, 1, 0, 5], said),
+        (RESULT, 8, vec![0, 0, 0, 1, 0], Err(Malformed)),
+        // DATA without an exchange, from an offset that is no multiple of four, and from one that is too large.
+        (DATA, 0, vec![0, 2, 0, 1, 0, 8], said),
+        (DATA, 0, vec![0, 2, 0, 1, 0], Err(Malformed)),
+        (DATA, 0, vec![0, 0, 0, 1, 0, 8], Err(Malformed)),
+        (DATA, 0, vec![0, 2, 0, 1, 0, 6], Err(Malformed)),
+        (DATA, 0, vec![0, 2, 0, 1, 1 << 30, 0], Err(Malformed)),
+        (CREDIT, 0, vec![0, 2, 0, 1, 0, 8, 0, 9, 0, 3, 4, 8], said),
+        (CREDIT, 0, vec![0, 2, 0, 1, 0, 8, 0, 9, 0, 3, 4], Err(Malformed)),
+        (STOP, 0, vec![0, 2, 0, 1, 7], said),
+        (STOP, 0, vec![0, 2, 0, 1], Err(Malformed)),
         (0x7f, 0, vec![], Err(Malformed)),
         (0x81, 0, vec![], skipped),
         (0xff, 0, vec![], skipped),
