@@ -16,6 +16,7 @@
 pub mod client;
 pub mod config;
 pub mod dump;
+mod exchange;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod mutant;
@@ -28,6 +29,7 @@ mod transfer;
 mod wire;
 
 pub use config::{BASE_DATAGRAM, ClientConfig, MAX_DATAGRAM, ServerConfig};
+pub use exchange::{News, Tail};
 pub(crate) use farcall_base::nanos;
 pub use farcall_base::{Failure, Kind, Ran, Time, Trace};
 pub use mutant::{Mutant, Rule};

@@ -430,6 +430,17 @@ impl Outgoing {
         self.flight.is_empty() && self.lost.is_empty() && self.next < self.total && self.reach() <= self.next
     }
 
+    /// How many bytes would be sent next, were there room for them.
+    pub fn wanted(&self) -> u64 {
+        let (start, end) = self.lost.front().copied().unwrap_or((self.next, self.reach().max(self.next)));
+        end - start
+    }
+
+    /// How many bytes there are to send, with the end of a direction.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
     /// The first byte that was never sent.
     pub fn sent_through(&self) -> u64 {
         self.next

@@ -41,7 +41,7 @@ pub(crate) use number::{Number, Numbers};
 pub(crate) use part::{Fragment, Part};
 pub(crate) use position::Position;
 pub(crate) use result::{RESULT_HEAD, ResultHead, Status, read_failure, write_failure};
-pub(crate) use select::{Credit, Extent, MAX_CREDIT, MAX_RANGES, Select};
+pub(crate) use select::{Credit, Extent, MAX_RANGES, Select};
 pub(crate) use short::{Ack, Progress};
 pub(crate) use stale::{Stale, StaleReason};
 pub(crate) use ticket::Ticket;

@@ -19,9 +19,6 @@ const EXTENT: usize = 16;
 const CREDIT_EXTENT: usize = 24;
 const RANGE: usize = 8;
 
-/// The most bytes of the body of a CREDIT.
-pub(crate) const MAX_CREDIT: usize = POSITION + CREDIT_EXTENT + RANGE * MAX_RANGES;
-
 /// How far a message, or a direction of an exchange, has arrived, and how far its sender may go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {

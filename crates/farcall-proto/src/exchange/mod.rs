@@ -1,0 +1,402 @@
+//! The exchanges of one call, at either end: what passes inside the call while it is executed
+//! (docs/protocol.md, section 5.7).
+//!
+//! | file | job |
+//! |---|---|
+//! | `inflow.rs` | a direction at its receiver |
+//! | `outflow.rs` | a direction at its sender |
+
+mod inflow;
+mod outflow;
+
+use crate::path::Path;
+use crate::transfer::INITIAL_WINDOW;
+use crate::wire::{Credit, Data, Malformed, Position, Writer};
+use crate::{BASE_DATAGRAM, Time};
+use inflow::Inflow;
+use outflow::{Outflow, Written};
+
+/// Exchanges that one end may have open in a call. Its peer takes twice as many, because it learns later that
+/// one is over.
+const MAX_OPEN: usize = 64;
+const MAX_TAKEN: usize = 2 * MAX_OPEN;
+
+/// Answers about exchanges that are over, waiting to be sent; more are dropped.
+const MAX_ANSWERS: usize = 64;
+
+/// Room for a STOP, and for a CREDIT with a few ranges.
+const STOP_ROOM: usize = 20;
+const CREDIT_ROOM: usize = 72;
+
+/// Something that the user of an exchange wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// There is something to take: bytes, or the end of the other end's direction.
+    Came,
+    /// There is room again for bytes to send.
+    Room,
+    /// The other end takes no more, for this reason. Our direction has ended.
+    Stopped(u32),
+}
+
+/// What comes after bytes that are sent in an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// More bytes may follow.
+    More,
+    /// The direction ends.
+    End,
+    /// The direction ends, and the other end's next word shows that it has come: it is the question of a
+    /// signal, or the answer. No acknowledgement is asked for.
+    Question,
+}
+
+/// How a call's exchanges come to the other end.
+pub(crate) struct Way<'p> {
+    pub path: &'p mut Path,
+    /// The number of the datagram that is being written.
+    pub number: u64,
+    /// The largest datagram, in bytes.
+    pub datagram: usize,
+    /// How many bytes may be under way.
+    pub window: u32,
+    /// How long to wait for an answer, in nanoseconds.
+    pub patience: u64,
+    /// How often something was sent again.
+    pub again: u64,
+}
+
+/// What was written of exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrote {
+    /// All that may be sent now.
+    All,
+    /// There is more, for another datagram.
+    Part,
+    /// There is more, for which the congestion window has no room.
+    Waits,
+}
+
+/// The exchanges of one call.
+#[derive(Debug)]
+pub(crate) struct Exchanges {
+    /// Those that are not over, by number.
+    open: Vec<Exchange>,
+    /// The lowest number that this end may use: 1 at a client, 2 at a server.
+    lowest: u32,
+    /// How many this end and the other have opened.
+    ours: u32,
+    theirs: u32,
+    /// How many directions this end has begun.
+    pub directions: u32,
+    /// How many directions of the other end have arrived, and were taken or stopped.
+    pub received: u32,
+    /// Anything has come from the other end.
+    pub touched: bool,
+    /// Exchanges that are over and that the other end sends in still, with how far it has.
+    answers: Vec<(u32, u64)>,
+    /// The exchange that sends next.
+    turn: usize,
+}
+
+#[derive(Debug, Default)]
+struct Exchange {
+    number: u32,
+    inflow: Inflow,
+    outflow: Outflow,
+    /// The direction of this end is among those that were begun.
+    begun: bool,
+    /// When to send STOP again, and the time to the try after that, in nanoseconds.
+    stop_due: Option<Time>,
+    stop_interval: u64,
+}
+
+impl Exchanges {
+    /// No exchange yet, at the end whose lowest number is `lowest`.
+    pub fn new(lowest: u32) -> Exchanges {
+        Exchanges {
+            open: Vec::new(),
+            lowest,
+            ours: 0,
+            theirs: 0,
+            directions: 0,
+            received: 0,
+            touched: false,
+            answers: Vec::new(),
+            turn: 0,
+        }
+    }
+
+    /// Opens an exchange, and returns its number; `None` if as many as may be are open.
+    pub fn open(&mut self) -> Option<u32> {
+        if self.open.iter().filter(|exchange| self.is_ours(exchange.number)).count() >= MAX_OPEN {
+            return None;
+        }
+        let number = self.lowest.checked_add(self.ours.checked_mul(2)?)?;
+        self.ours += 1;
+        self.insert(number);
+        Some(number)
+    }
+
+    /// Adds bytes to this end's direction, as many as there is room for, and returns how many. What comes
+    /// behind them is said by `tail`, if all were added. `None` if the exchange is not open.
+    pub fn add(&mut self, number: u32, bytes: &[u8], tail: Tail, window: u32) -> Option<usize> {
+        let exchange = self.find(number)?;
+        let added = exchange.outflow.add(bytes, tail, window.into());
+        let begins = exchange.outflow.is_begun() && !std::mem::replace(&mut exchange.begun, true);
+        self.directions += u32::from(begins);
+        Some(added)
+    }
+
+    /// Moves at most `most` bytes of the other end's direction to the end of `into`. Returns whether all has
+    /// been taken, and the direction has ended. `None` if the exchange is not open.
+    pub fn take(&mut self, number: u32, into: &mut Vec<u8>, most: usize, window: u32) -> Option<bool> {
+        let inflow = &mut self.find(number)?.inflow;
+        inflow.take(into, most);
+        let window = u64::from(window).min(4 * inflow.taken()).max(INITIAL_WINDOW.into());
+        inflow.grant(window);
+        let ended = inflow.is_over();
+        self.settle();
+        Some(ended)
+    }
+
+    /// Takes no more of the other end's direction.
+    pub fn stop(&mut self, number: u32, reason: u32) {
+        if let Some(exchange) = self.find(number) {
+            exchange.inflow.stop(reason);
+        }
+        self.settle();
+    }
+
+    /// A DATA came in datagram `number`. A direction is to hold no more than `most` bytes; if that is little,
+    /// no exchange is opened.
+    pub fn on_data(
+        &mut self,
+        number: u64,
+        position: Position,
+        data: &Data<'_>,
+        most: usize,
+        way: &mut Way<'_>,
+    ) -> Result<Option<News>, Malformed> {
+        self.touched = true;
+        let Some(exchange) = self.find_or_open(position.exchange, most > BASE_DATAGRAM)? else {
+            if self.was_opened(position.exchange) {
+                self.answer(position.exchange, data);
+            }
+            return Ok(None);
+        };
+        if data.has_all {
+            exchange.outflow.finish(way);
+        }
+        let inflow = &mut exchange.inflow;
+        let brought = inflow.receive(number, data, most);
+        let news = brought && !std::mem::replace(&mut inflow.noticed, true);
+        self.settle();
+        Ok(news.then_some(News::Came))
+    }
+
+    /// A CREDIT came.
+    pub fn on_credit(
+        &mut self,
+        now: Time,
+        position: Position,
+        credit: &Credit<'_>,
+        way: &mut Way<'_>,
+    ) -> Option<News> {
+        let exchange = self.find(position.exchange)?;
+        exchange.outflow.hear(now, credit, way);
+        let has_room = exchange.outflow.room(way.window.into()) > 0;
+        let news = has_room && std::mem::take(&mut exchange.outflow.wants_room);
+        self.settle();
+        news.then_some(News::Room)
+    }
+
+    /// A STOP came.
+    pub fn on_stop(
+        &mut self,
+        position: Position,
+        reason: u32,
+        most: usize,
+        way: &mut Way<'_>,
+    ) -> Result<Option<News>, Malformed> {
+        self.touched = true;
+        let Some(exchange) = self.find_or_open(position.exchange, most > BASE_DATAGRAM)? else {
+            return Ok(None);
+        };
+        if !exchange.outflow.cut(way) {
+            return Ok(None);
+        }
+        self.directions += u32::from(!std::mem::replace(&mut exchange.begun, true));
+        Ok(Some(News::Stopped(reason)))
+    }
+
+    /// Writes what may be sent now, as much as fits.
+    pub fn write(&mut self, now: Time, call: Position, writer: &mut Writer<'_>, way: &mut Way<'_>) -> Wrote {
+        while let Some(&(exchange, through)) = self.answers.last() {
+            if !writer.fits(CREDIT_ROOM) {
+                return Wrote::Part;
+            }
+            self.answers.pop();
+            writer.credit_all(Position { exchange, ..call }, through);
+        }
+        let mut wrote = Wrote::All;
+        for _ in 0..self.open.len() {
+            self.turn = if self.turn < self.open.len() { self.turn } else { 0 };
+            match self.open[self.turn].write(now, call, writer, way) {
+                Written::All => {}
+                Written::Waits => wrote = Wrote::Waits,
+                Written::Full => return Wrote::Part,
+            }
+            self.turn += 1;
+        }
+        self.settle();
+        wrote
+    }
+
+    /// Takes as lost what was not acknowledged in time. [`Exchanges::write`] then writes it again.
+    pub fn look(&mut self, now: Time, way: &mut Way<'_>) {
+        for exchange in &mut self.open {
+            exchange.outflow.look(now, way);
+            if exchange.stop_due.is_some_and(|due| due <= now) {
+                exchange.stop_due = None;
+                exchange.inflow.tells_stop = exchange.inflow.stopping().is_some();
+            }
+        }
+    }
+
+    /// The earliest time at which [`Exchanges::look`] is of use.
+    pub fn due(&self) -> Option<Time> {
+        self.open.iter().flat_map(|exchange| [exchange.outflow.due, exchange.stop_due]).flatten().min()
+    }
+
+    /// At a server: the call has its result. What this end sends has ended, and no more is taken.
+    pub fn conclude(&mut self, way: &mut Way<'_>) {
+        let lowest = self.lowest;
+        for exchange in &mut self.open {
+            exchange.inflow.close();
+            exchange.stop_due = None;
+            if exchange.begun || exchange.number % 2 == lowest % 2 {
+                exchange.outflow.end(false);
+                self.directions += u32::from(!std::mem::replace(&mut exchange.begun, true));
+            } else {
+                exchange.outflow.finish(way);
+            }
+        }
+        self.settle();
+    }
+
+    /// At a client: the call has its result. What this end sends has ended, and the server needs no more.
+    pub fn finish_own(&mut self, way: &mut Way<'_>) {
+        self.open.iter_mut().for_each(|exchange| exchange.outflow.finish(way));
+        self.settle();
+    }
+
+    /// Whether nothing is to be sent or expected any more.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.answers.is_empty()
+    }
+
+    /// Bytes under way.
+    pub fn in_flight(&self) -> u32 {
+        self.open.iter().map(|exchange| exchange.outflow.in_flight()).sum()
+    }
+
+    /// Bytes of memory that the exchanges hold, those that are not in use yet included.
+    pub fn memory(&self) -> usize {
+        let of = |exchange: &Exchange| exchange.inflow.memory() + exchange.outflow.memory();
+        let places = size_of::<Exchanges>() + self.open.capacity() * size_of::<Exchange>();
+        places + self.open.iter().map(of).sum::<usize>()
+    }
+
+    fn is_ours(&self, number: u32) -> bool {
+        number % 2 == self.lowest % 2
+    }
+
+    /// Whether an exchange of this number was ever opened.
+    fn was_opened(&self, number: u32) -> bool {
+        let opened = if self.is_ours(number) { self.ours } else { self.theirs };
+        number.div_ceil(2) <= opened
+    }
+
+    fn find(&mut self, number: u32) -> Option<&mut Exchange> {
+        let place = self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()?;
+        Some(&mut self.open[place])
+    }
+
+    /// The exchange of this number, which the other end may just have opened, and those before it.
+    fn find_or_open(&mut self, number: u32, opens: bool) -> Result<Option<&mut Exchange>, Malformed> {
+        if !self.was_opened(number) {
+            if self.is_ours(number) {
+                return Err(Malformed);
+            }
+            let open = self.open.iter().filter(|exchange| !self.is_ours(exchange.number)).count();
+            let more = (number.div_ceil(2) - self.theirs) as usize;
+            if !opens || open + more > MAX_TAKEN {
+                return Ok(None);
+            }
+            let first = 3 - self.lowest + 2 * self.theirs;
+            (first..=number).step_by(2).for_each(|number| self.insert(number));
+            self.theirs = number.div_ceil(2);
+        }
+        Ok(self.find(number))
+    }
+
+    fn insert(&mut self, number: u32) {
+        let place = self.open.partition_point(|exchange| exchange.number < number);
+        self.open.insert(place, Exchange { number, ..Exchange::default() });
+    }
+
+    /// The other end sends in an exchange that is over here: it is to hear that nothing more is needed.
+    fn answer(&mut self, exchange: u32, data: &Data<'_>) {
+        let through = data.offset + data.bytes.len() as u64;
+        if self.answers.len() < MAX_ANSWERS && self.answers.iter().all(|(other, _)| *other != exchange) {
+            self.answers.push((exchange, through));
+        }
+    }
+
+    /// Counts directions that have come, and forgets exchanges that are over.
+    fn settle(&mut self) {
+        for exchange in &mut self.open {
+            let inflow = &mut exchange.inflow;
+            if inflow.is_over() && !std::mem::replace(&mut inflow.counted, true) {
+                self.received += 1;
+            }
+        }
+        self.open.retain(|exchange| !exchange.is_over());
+        if self.open.is_empty() {
+            self.open = Vec::new();
+        }
+    }
+}
+
+impl Exchange {
+    fn is_over(&self) -> bool {
+        self.inflow.is_over() && !self.inflow.credit_due() && self.outflow.is_over()
+    }
+
+    fn write(&mut self, now: Time, call: Position, writer: &mut Writer<'_>, way: &mut Way<'_>) -> Written {
+        let position = Position { exchange: self.number, ..call };
+        if let Some(reason) = self.inflow.stopping().filter(|_| self.inflow.tells_stop) {
+            if !writer.fits(STOP_ROOM) {
+                return Written::Full;
+            }
+            writer.stop(position, reason);
+            self.inflow.tells_stop = false;
+            self.stop_interval = (2 * self.stop_interval).clamp(way.patience, 1_000_000_000);
+            self.stop_due = Some(now.plus(self.stop_interval));
+        }
+        // A DATA that follows says that all has come.
+        let (credits, has_all) = (self.inflow.credit_due(), self.inflow.has_all());
+        if credits {
+            if !writer.fits(CREDIT_ROOM) {
+                return Written::Full;
+            }
+            writer.credit(position, has_all, self.inflow.extent(), self.inflow.beyond());
+            self.inflow.acknowledged();
+        }
+        self.outflow.write(now, position, has_all, writer, way)
+    }
+}
+
+#[cfg(test)]
+mod tests;

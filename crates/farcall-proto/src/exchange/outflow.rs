@@ -1,0 +1,240 @@
+//! A direction of an exchange at its sender: bytes that are kept until they are acknowledged, and the time at
+//! which they are sent again.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{Tail, Way};
+use crate::Time;
+use crate::transfer::{Next, Outgoing};
+use crate::wire::{Credit, Data, Position, Writer};
+
+/// The longest time between two tries, in nanoseconds.
+const MOST_INTERVAL: u64 = 1_000_000_000;
+
+/// With less room than this for its bytes, a DATA waits for the next datagram if it could be longer.
+const LEAST_ROOM: usize = 256;
+
+/// How much of what is to be sent went into a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    All,
+    /// There is more, for another datagram.
+    Full,
+    /// There is more, for which the congestion window has no room.
+    Waits,
+}
+
+/// What is to be sent of a direction.
+#[derive(Debug)]
+pub(super) struct Outflow {
+    /// The bytes from `base` on; all before it have arrived.
+    kept: VecDeque<u8>,
+    base: u64,
+    sending: Outgoing,
+    /// The user has ended it.
+    ended: bool,
+    /// The receiver takes no more.
+    cut: bool,
+    /// The user had more than there was room for, and is to be told when there is room.
+    pub wants_room: bool,
+    /// When to send again, or to ask for credit, and the time to the try after that, in nanoseconds.
+    pub due: Option<Time>,
+    interval: u64,
+    /// The receiver is to be asked for credit by an empty DATA.
+    asks: bool,
+}
+
+impl Default for Outflow {
+    fn default() -> Outflow {
+        Outflow {
+            kept: VecDeque::new(),
+            base: 0,
+            sending: Outgoing::stream(),
+            ended: false,
+            cut: false,
+            wants_room: false,
+            due: None,
+            interval: 0,
+            asks: false,
+        }
+    }
+}
+
+impl Outflow {
+    /// How many bytes the user may add: no more than the receiver and our own window let us keep.
+    pub fn room(&self, window: u64) -> usize {
+        if self.ended {
+            return 0;
+        }
+        let limit = self.sending.limit().min(self.base + window) & !3;
+        limit.saturating_sub(self.sending.added()) as usize
+    }
+
+    /// Adds bytes, as many as there is room for, and ends the direction behind them if `tail` says so and all
+    /// were added. Returns how many were.
+    pub fn add(&mut self, bytes: &[u8], tail: Tail, window: u64) -> usize {
+        debug_assert!(bytes.len().is_multiple_of(4), "a direction has fours of bytes");
+        if self.ended {
+            return bytes.len();
+        }
+        let added = bytes.len().min(self.room(window)) & !3;
+        self.kept.extend(&bytes[..added]);
+        self.sending.extend(added);
+        self.wants_room = added < bytes.len();
+        if !self.wants_room && tail != Tail::More {
+            self.end(tail == Tail::Question);
+        }
+        added
+    }
+
+    /// Ends the direction; `answered` if the receiver's word will show that it came.
+    pub fn end(&mut self, answered: bool) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.sending.end(answered);
+        }
+    }
+
+    /// The receiver takes no more. Returns whether that is new.
+    pub fn cut(&mut self, way: &mut Way<'_>) -> bool {
+        if self.cut || self.is_over() {
+            return false;
+        }
+        (self.cut, self.ended, self.wants_room) = (true, true, false);
+        way.path.in_flight -= self.sending.in_flight;
+        self.sending.cut();
+        self.release(self.sending.added());
+        true
+    }
+
+    /// The receiver needs nothing more.
+    pub fn finish(&mut self, way: &mut Way<'_>) {
+        way.path.in_flight -= self.sending.in_flight;
+        self.sending.finish();
+        (self.ended, self.due, self.wants_room) = (true, None, false);
+        self.release(self.sending.added());
+    }
+
+    /// The receiver has said what it has.
+    pub fn hear(&mut self, now: Time, credit: &Credit<'_>, way: &mut Way<'_>) {
+        let (limit, through) = (self.sending.limit(), credit.select.extent.through);
+        let heard = way.path.heard(
+            (now, Duration::from_nanos(way.patience)),
+            &mut self.sending,
+            &credit.select,
+            (way.datagram, way.window),
+        );
+        if through <= self.sending.total() {
+            self.release(through.min(self.sending.added()));
+        }
+        if credit.all {
+            return self.finish(way);
+        }
+        if heard.arrived > 0 || heard.lost_since.is_some() || self.sending.limit() > limit {
+            self.due = None;
+            self.arm(now, way.patience);
+        }
+    }
+
+    /// Forgets bytes that have arrived.
+    fn release(&mut self, through: u64) {
+        let arrived = through.saturating_sub(self.base) as usize;
+        self.kept.drain(..arrived.min(self.kept.len()));
+        self.base = self.base.max(through);
+        if self.kept.is_empty() {
+            self.kept = VecDeque::new();
+        }
+    }
+
+    /// Begins to wait for the receiver's word, if any is expected.
+    fn arm(&mut self, now: Time, patience: u64) {
+        if self.sending.is_idle() {
+            self.due = None;
+        } else if self.due.is_none() && (self.sending.in_flight > 0 || self.sending.is_blocked()) {
+            self.due = Some(now.plus(patience));
+            self.interval = 2 * patience;
+        }
+    }
+
+    /// Takes what is under way as lost, or asks for credit, because it is time to.
+    pub fn look(&mut self, now: Time, way: &mut Way<'_>) {
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
+        self.due = Some(now.plus(self.interval));
+        self.interval = (2 * self.interval).min(MOST_INTERVAL);
+        if let Some(since) = way.path.overdue(now, &mut self.sending, Duration::ZERO) {
+            way.path.congestion.lost(now, since, way.datagram);
+        }
+        self.asks = self.sending.is_blocked();
+    }
+
+    /// Writes what may be sent now, as much as fits.
+    pub fn write(
+        &mut self,
+        now: Time,
+        position: Position,
+        has_all: bool,
+        writer: &mut Writer<'_>,
+        way: &mut Way<'_>,
+    ) -> Written {
+        if self.asks {
+            if writer.data_room().is_none() {
+                return Written::Full;
+            }
+            self.asks = false;
+            let offset = self.sending.sent_through();
+            writer.data(position, Data { offset, bytes: &[], end: false, has_all, ask: true }, &[]);
+        }
+        loop {
+            let room = writer.data_room().map_or(0, |room| room & !3);
+            let wanted = self.sending.wanted() as usize;
+            if wanted > 0 && room < wanted.min(LEAST_ROOM) {
+                return Written::Full;
+            }
+            let sizes = (room, way.datagram);
+            let next = way.path.send_next((now, way.number), &mut self.sending, sizes, way.window);
+            let Next::Range { start, end, again, ask } = next else {
+                self.arm(now, way.patience);
+                return if next == Next::NoRoom { Written::Waits } else { Written::All };
+            };
+            way.again += u64::from(again);
+            self.arm(now, way.patience);
+            let added = self.sending.added();
+            let (first, second) = self.bytes(start, end.min(added));
+            let data = Data { offset: start, bytes: first, end: end > added, has_all, ask };
+            writer.data(position, data, second);
+        }
+    }
+
+    /// The bytes of a range, in two pieces.
+    fn bytes(&self, start: u64, end: u64) -> (&[u8], &[u8]) {
+        let (from, to) = (start.saturating_sub(self.base) as usize, end.saturating_sub(self.base) as usize);
+        let (first, second) = self.kept.as_slices();
+        let split = first.len();
+        (
+            first.get(from.min(split)..to.min(split)).unwrap_or_default(),
+            second.get(from.max(split) - split..to.max(split) - split).unwrap_or_default(),
+        )
+    }
+
+    /// Whether the user has added anything to it, or has ended it.
+    pub fn is_begun(&self) -> bool {
+        self.ended || self.sending.added() > 0
+    }
+
+    /// Whether it has ended, and all has arrived.
+    pub fn is_over(&self) -> bool {
+        self.ended && self.sending.is_idle()
+    }
+
+    /// Bytes under way, as far as is known.
+    pub fn in_flight(&self) -> u32 {
+        self.sending.in_flight
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn memory(&self) -> usize {
+        self.kept.capacity()
+    }
+}

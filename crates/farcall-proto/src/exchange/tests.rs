@@ -1,0 +1,186 @@
+//! Two ends of one call's exchanges, joined by queues that lose, repeat and reorder datagrams.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::scheme::{Direction, Scheme, Seal};
+use crate::wire::{Frame, Frames, Target};
+
+const CALL: Position = Position { activity: 3, exchange: 0, sequence: 9 };
+const WINDOW: u32 = 100_000;
+const PATIENCE: u64 = 20_000_000;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % most
+    }
+}
+
+/// The byte at a place of the direction that one end (by its lowest number) sends in an exchange.
+fn byte(lowest: u32, exchange: u32, at: u64) -> u8 {
+    (at.wrapping_mul(2_654_435_761) >> 13) as u8 ^ (exchange * 7 + lowest) as u8
+}
+
+/// What the user of one end knows of an exchange.
+#[derive(Default)]
+struct User {
+    sent: u64,
+    taken: u64,
+    /// Its own direction has ended, or the other end's.
+    ended: bool,
+    all: bool,
+    /// It has stopped, or the other end has.
+    stops: bool,
+    stopped: bool,
+}
+
+struct Side {
+    exchanges: Exchanges,
+    path: Path,
+    number: u64,
+    users: BTreeMap<u32, User>,
+}
+
+impl Side {
+    fn new(lowest: u32) -> Side {
+        Side { exchanges: Exchanges::new(lowest), path: Path::default(), number: 1, users: BTreeMap::new() }
+    }
+
+    fn split(&mut self) -> (&mut Exchanges, Way<'_>) {
+        let (path, number) = (&mut self.path, self.number);
+        let way = Way { path, number, datagram: 1200, window: WINDOW, patience: PATIENCE, again: 0 };
+        (&mut self.exchanges, way)
+    }
+
+    fn write(&mut self, now: Time) -> Option<(u64, Vec<u8>)> {
+        let mut out = vec![0; 1200];
+        let seal = Seal::without_key(Scheme::Open, Direction::ToClient);
+        let mut writer = Writer::new(&mut out, 1200, Target { conversation: 1, seal });
+        let (exchanges, mut way) = self.split();
+        exchanges.write(now, CALL, &mut writer, &mut way);
+        let frames = writer.written().to_vec();
+        self.number += 1;
+        (!frames.is_empty()).then_some((self.number - 1, frames))
+    }
+
+    fn receive(&mut self, now: Time, number: u64, bytes: &[u8]) {
+        let mut frames = Frames::new(bytes);
+        while let Some(raw) = frames.next().unwrap() {
+            let (exchanges, mut way) = self.split();
+            let (exchange, news) = match raw.read().unwrap().unwrap() {
+                Frame::Data(p, data) => {
+                    (p.exchange, exchanges.on_data(number, p, &data, usize::MAX, &mut way).unwrap())
+                }
+                Frame::Credit(p, credit) => (p.exchange, exchanges.on_credit(now, p, &credit, &mut way)),
+                Frame::Stop(p, reason) => {
+                    (p.exchange, exchanges.on_stop(p, reason, usize::MAX, &mut way).unwrap())
+                }
+                frame => panic!("{frame:?}"),
+            };
+            let user = match news {
+                Some(_) => self.users.entry(exchange).or_default(),
+                None => continue,
+            };
+            if let Some(News::Stopped(reason)) = news {
+                assert_eq!(reason, exchange);
+                (user.ended, user.stopped) = (true, true);
+            }
+        }
+    }
+
+    /// One step of a user of an exchange.
+    fn act(&mut self, random: &mut Random, number: u32, finishing: bool) {
+        let lowest = self.exchanges.lowest;
+        let Some(user) = self.users.get_mut(&number) else { return };
+        let most = if random.below(8) == 0 { 8_000 } else { 40 };
+        let len = 4 * random.below(most);
+        if !user.ended && !finishing && random.below(2) == 0 {
+            let bytes: Vec<u8> = (user.sent..user.sent + len).map(|at| byte(lowest, number, at)).collect();
+            let tail = if random.below(12) == 0 { Tail::End } else { Tail::More };
+            let added = self.exchanges.add(number, &bytes, tail, WINDOW).expect("it is open");
+            user.sent += added as u64;
+            user.ended = tail == Tail::End && added == bytes.len();
+        } else if finishing && !user.ended {
+            user.ended = true;
+            assert_eq!(self.exchanges.add(number, &[], Tail::End, WINDOW), Some(0));
+        }
+        if !user.stops && !user.all && !finishing && random.below(60) == 0 {
+            user.stops = true;
+            self.exchanges.stop(number, number);
+        }
+        if user.stops || user.all {
+            return;
+        }
+        let mut into = Vec::new();
+        let most = if finishing { usize::MAX } else { len as usize };
+        let Some(all) = self.exchanges.take(number, &mut into, most, WINDOW) else { return };
+        user.all = all;
+        for found in into {
+            assert_eq!(found, byte(3 - lowest, number, user.taken), "{number} at {}", user.taken);
+            user.taken += 1;
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut sides = [Side::new(1), Side::new(2)];
+    let mut queue: Vec<(u64, usize, u64, Vec<u8>)> = Vec::new();
+    let mut now = 1_000_000_000;
+    let loss = [0, 5, 25][seed as usize % 3];
+    for step in 0.. {
+        assert!(step < 20_000, "seed {seed}: it does not end");
+        let finishing = step > 300;
+        let losing = step < 600;
+        for at in 0..2 {
+            if !finishing && random.below(20) == 0 && sides[at].users.len() < 40 {
+                let number = sides[at].exchanges.open().expect("few are open");
+                sides[at].users.insert(number, User::default());
+            }
+            for number in sides[at].users.keys().copied().collect::<Vec<_>>() {
+                sides[at].act(&mut random, number, finishing);
+            }
+            let time = Time::from_nanos(now);
+            let (exchanges, mut way) = sides[at].split();
+            exchanges.look(time, &mut way);
+            while let Some((number, frames)) = sides[at].write(time) {
+                let copies = if losing && random.below(100) < loss { 0 } else { 1 + random.below(20) / 19 };
+                for _ in 0..copies {
+                    let delay = 1_000_000 + if losing { random.below(1 + loss * 400_000) } else { 0 };
+                    queue.push((now + delay, 1 - at, number, frames.clone()));
+                }
+            }
+        }
+        now += 1 + random.below(3_000_000);
+        queue.sort_by_key(|(time, ..)| *time);
+        let later = queue.partition_point(|(time, ..)| *time <= now);
+        for (time, to, number, frames) in queue.drain(..later).collect::<Vec<_>>() {
+            sides[to].receive(Time::from_nanos(time), number, &frames);
+        }
+        let memory = 40 * 2 * (2 * 2 * u64::from(WINDOW) + 50_000);
+        assert!(sides.iter().all(|side| (side.exchanges.memory() as u64) < memory), "seed {seed}");
+        if finishing && queue.is_empty() && sides.iter().all(|side| side.exchanges.is_empty()) {
+            break;
+        }
+    }
+    for (at, side) in sides.iter().enumerate() {
+        assert_eq!((side.path.in_flight, side.exchanges.due()), (0, None), "seed {seed}");
+        for (number, user) in &side.users {
+            let Some(other) = sides[1 - at].users.get(number) else { continue };
+            assert!(user.stops || other.stopped || user.taken == other.sent, "seed {seed}: {number}");
+        }
+    }
+}
+
+#[test]
+fn all_bytes_arrive_in_order_and_everything_ends() {
+    (0..60).for_each(|seed| {
+        println!("seed {seed}");
+        run(seed);
+    });
+}
