@@ -11,9 +11,11 @@
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
 //! | `refusals.rs` | ICMP errors of a port at which nobody listens |
 //! | `usual.rs` | what slow procedures usually take |
+//! | `exchanges.rs` | what passes inside calls |
 //! | `lone.rs` | the fast path of a call that has its conversation to itself |
 
 mod evidence;
+mod exchanges;
 #[cfg(feature = "test-scheme")]
 mod handshake;
 mod lone;
@@ -26,12 +28,13 @@ mod timers;
 mod usual;
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::path::{Mtu, Path};
 use crate::scheme::{Direction, Scheme, Seal};
-use crate::wire::{self, Numbers};
-use crate::{ClientConfig, Failure, Fingerprint, Kind, Ran, Rule, Time, Trace, nanos};
+use crate::wire::{self, Numbers, Position};
+use crate::{ClientConfig, Failure, Fingerprint, Kind, News, Ran, Rule, Time, Trace, nanos};
 pub use lone::Lone;
 use refusals::Refusals;
 use session::Session;
@@ -187,6 +190,8 @@ pub struct Conversation {
     usual: Usual,
     transfers: Transfers,
     keep_alive: KeepAlive,
+    /// News about exchanges, for the user.
+    news: VecDeque<(CallId, u32, News)>,
     stats: Stats,
 }
 
@@ -213,9 +218,9 @@ struct Transfers {
     usual_result: usize,
     /// Bytes of the long arguments of calls that have not ended.
     long_arguments: usize,
-    /// Long results that have arrived, with their lengths. The server is told of them even if nothing else is
-    /// sent.
-    completed: Vec<(CallId, u32)>,
+    /// Long results that have arrived, and directions of exchanges of which nothing more is needed, with their
+    /// lengths. The server is told of them even if nothing else is sent.
+    completed: Vec<(Position, u64)>,
 }
 
 /// How the server learns that calls are still waited for.
@@ -270,6 +275,7 @@ impl Conversation {
             usual,
             transfers: Transfers::default(),
             keep_alive: KeepAlive { told_patience, ..KeepAlive::default() },
+            news: VecDeque::new(),
             stats: Stats::default(),
             config,
         }
@@ -508,6 +514,10 @@ impl Conversation {
         if let Some(sending) = self.slots.close(activity) {
             self.path.in_flight -= sending.in_flight;
             self.wake_next();
+        }
+        let slot = self.slots.at_mut(activity);
+        if slot.inside.is_some() {
+            self.end_inside(activity);
         }
         let arguments = &mut self.slots.at_mut(activity).args;
         if !told {

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use super::exchanges::Inside;
 use super::slots::{Stage, UNKNOWN, Want};
 use super::timers::BLACK_HOLE;
-use super::{CallId, Conversation, Event, Outcome};
+use super::{Conversation, Event, Outcome};
 use crate::scheme::{Direction, Scheme};
 use crate::transfer::{Incoming, Taken};
 use crate::wire::{
@@ -85,6 +86,12 @@ impl Conversation {
                 let Ok((head, part)) = result else { return self.reject() };
                 self.session.heard(arrival.now);
                 match part.fragment {
+                    None if head.directions > 0 => {
+                        if let Some(activity) = self.current(head.position) {
+                            let result = (head.status, part.bytes.to_vec());
+                            self.hold_result(arrival.now, activity, result, head.directions, arrival.sink);
+                        }
+                    }
                     None => {
                         let outcome = outcome(head.status, part.bytes.into());
                         self.on_result(arrival.now, head.position, outcome, arrival.sink);
@@ -112,6 +119,11 @@ impl Conversation {
         match frame {
             Frame::State(position, progress) if ours => self.on_state(arrival, position, progress),
             Frame::Select(position, select) if ours => self.on_select(now, position, &select),
+            Frame::Data(position, data) if ours => {
+                self.on_data(now, arrival.header.number, position, &data, arrival.sink)
+            }
+            Frame::Credit(position, credit) if ours => self.on_credit(now, position, &credit),
+            Frame::Stop(position, reason) if ours => self.on_stop(now, position, reason),
             Frame::MtuEcho(size) if ours => self.mtu.passed(arrival.len.min(size as usize)),
             Frame::Welcome(welcome) if ours => self.on_welcome(now, &welcome, arrival.sink),
             Frame::Challenge(conversation) => self.on_challenge(conversation),
@@ -122,7 +134,7 @@ impl Conversation {
 
     /// Returns the activity of an unfinished call that the frame names.
     #[inline]
-    fn current(&mut self, position: Position) -> Option<u32> {
+    pub(super) fn current(&mut self, position: Position) -> Option<u32> {
         let slot = self.slots.get(position.activity)?;
         let same = slot.sequence == position.sequence || self.config.mutant.breaks(Rule::ResultSequence);
         if !same || slot.stage == Stage::Free || slot.timing.first_sent.is_none() || position.exchange != 0 {
@@ -168,6 +180,7 @@ impl Conversation {
             Outcome::Failed(why) if cancelling && (why.kind, why.ran) == (Kind::Other, Ran::No) => {
                 Outcome::Failed(Failure::new(Kind::Cancelled, Ran::No))
             }
+            Outcome::Failed(why) => self.never_no(activity, Outcome::Failed(why)),
             outcome => outcome,
         };
         self.end(activity, outcome, sink);
@@ -211,6 +224,14 @@ impl Conversation {
             Stage::Cancelling { .. } => return,
             _ => slot.stage = Stage::Running,
         }
+        if head.directions > 0 {
+            let inside = slot.inside.get_or_insert_with(Inside::new);
+            inside.expect(head.directions);
+            if inside.has_result() {
+                self.transfers.completed.push((head.position, fragment.total.into()));
+                return self.answered(now, activity);
+            }
+        }
         let (status, incoming) = slot.receiving.get_or_insert_with(|| {
             // A result as long as the last one is expected, and may get its whole buffer at once.
             let len = fragment.total as usize;
@@ -225,7 +246,7 @@ impl Conversation {
         let due = incoming.acknowledge_due();
         match taken {
             Taken::Contradiction => self.stats.dropped += 1,
-            Taken::Complete => self.finish_result(activity, sink),
+            Taken::Complete => self.finish_result(now, activity, sink),
             Taken::New | Taken::Nothing => {
                 self.answered(now, activity);
                 if due {
@@ -236,13 +257,19 @@ impl Conversation {
     }
 
     /// Ends a call whose last fragment has arrived. The server holds a large result, so it is told at once.
-    fn finish_result(&mut self, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
+    fn finish_result(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let Some((status, incoming)) = slot.receiving.take() else {
             return;
         };
-        self.transfers.completed.push((CallId { activity, sequence: slot.sequence }, incoming.through));
+        let position = Position::of_call(activity, slot.sequence);
+        let directions = slot.inside.as_ref().map_or(0, |inside| inside.directions());
+        self.transfers.completed.push((position, incoming.through.into()));
         self.transfers.usual_result = incoming.through as usize;
+        if directions > 0 {
+            let result = (status, incoming.into_bytes());
+            return self.hold_result(now, activity, result, directions, sink);
+        }
         self.end(activity, outcome(status, Cow::Owned(incoming.into_bytes())), sink);
     }
 
@@ -251,6 +278,7 @@ impl Conversation {
         let Some(activity) = self.current(position) else {
             return;
         };
+        let (touched, complete) = (self.is_touched(activity), self.is_complete(activity));
         let slot = self.slots.at_mut(activity);
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         match progress {
@@ -265,14 +293,18 @@ impl Conversation {
                     self.path.in_flight -= sending.in_flight;
                     self.wake_next();
                 }
+                self.resume_inside(activity);
                 self.answered(now, activity);
             }
+            Progress::Gone if complete => {}
             Progress::Gone => {
                 let kind = if cancelling { Kind::Cancelled } else { Kind::ResultLost };
                 let ran = if self.config.mutant.breaks(Rule::GoneSaysNo) { Ran::No } else { Ran::Yes };
                 self.end(activity, Outcome::Failed(Failure::new(kind, ran)), sink);
             }
             Progress::Unknown if cancelling => self.want(activity, Want::CANCEL),
+            // It was overtaken: the server has the call.
+            Progress::Unknown if touched => self.answered(now, activity),
             Progress::Unknown => {
                 slot.stage = Stage::Sending;
                 if let Some(sending) = &mut slot.sending {
@@ -304,6 +336,7 @@ impl Conversation {
                 Stage::Sending => Stage::Running,
                 stage => stage,
             };
+            self.resume_inside(activity);
         } else {
             self.want(activity, Want::CALL);
         }
@@ -333,11 +366,14 @@ impl Conversation {
             if slot.sending.is_some() {
                 return self.want(activity, Want::CALL);
             }
+            if slot.inside.is_some() {
+                return self.want(activity, Want::DATA);
+            }
         }
     }
 }
 
-fn outcome(status: Status, bytes: Cow<'_, [u8]>) -> Outcome<'_> {
+pub(super) fn outcome(status: Status, bytes: Cow<'_, [u8]>) -> Outcome<'_> {
     match status {
         Status::Result => Outcome::Result(bytes),
         Status::Exception => Outcome::Exception(bytes),

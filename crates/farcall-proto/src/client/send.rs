@@ -11,7 +11,7 @@ use crate::{Time, nanos};
 const MANY: u32 = 4;
 
 /// How much of what an activity wanted to send went into a datagram.
-enum Written {
+pub(super) enum Written {
     All,
     /// A part, and there is more.
     Part,
@@ -123,9 +123,11 @@ impl Conversation {
             writer.ack(Ack { low, datagram: self.mtu.datagram as u32 });
         }
         let preamble = writer.room();
-        while let Some((id, total)) = self.transfers.completed.pop_if(|_| writer.room() >= 64) {
-            let position = Position::of_call(id.activity, id.sequence);
-            writer.select_all(position, total);
+        while let Some((position, through)) = self.transfers.completed.pop_if(|_| writer.room() >= 64) {
+            match position.exchange {
+                0 => writer.select_all(position, through as u32),
+                _ => writer.credit_all(position, through),
+            }
         }
         let mut written = 0;
         while let Some(activity) = self.slots.ready() {
@@ -218,10 +220,16 @@ impl Conversation {
             writer.probe(position, slot.detached);
             self.stats.probes += 1;
         }
-        if !self.slots.at(activity).wants.has(Want::CALL) {
-            return Written::All;
+        if self.slots.at(activity).wants.has(Want::CALL) {
+            let written = self.write_call(now, activity, writer);
+            if !matches!(written, Written::All) {
+                return written;
+            }
         }
-        self.write_call(now, activity, writer)
+        if self.slots.at(activity).wants.has(Want::DATA) {
+            return self.write_inside(now, activity, writer);
+        }
+        Written::All
     }
 
     /// Writes the whole call, or its next fragment.

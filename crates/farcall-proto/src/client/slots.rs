@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::exchanges::Inside;
 use super::{Call, CallId};
 use crate::Time;
 use crate::transfer::{Incoming, Outgoing};
@@ -44,6 +45,8 @@ impl Want {
     /// A SELECT that says which parts of the result have arrived, and asks for the rest because nothing more
     /// comes.
     pub const PULL: Want = Want(16);
+    /// Frames of exchanges.
+    pub const DATA: Want = Want(32);
 
     #[inline]
     pub fn add(&mut self, other: Want) {
@@ -79,6 +82,8 @@ pub(super) struct Slot {
     pub sending: Option<Box<Outgoing>>,
     /// The fragments of the result, if there is more than one, and the status that the result has.
     pub receiving: Option<(Status, Box<Incoming>)>,
+    /// What passes inside the call.
+    pub inside: Option<Box<Inside>>,
     pub timing: Timing,
     prev: u32,
     next: u32,

@@ -45,7 +45,7 @@ impl Conversation {
         self.timers.check = now + self.config.max_probe.min(interval);
         let mut awaited = false;
         if probes {
-            self.transfers.completed.push((super::CallId { activity: 0, sequence: 0 }, 0));
+            self.transfers.completed.push(Default::default());
         }
         let mut next = self.slots.first();
         while let Some(activity) = next {
@@ -86,6 +86,12 @@ impl Conversation {
                 return self.abandon(now, activity, Kind::Deadline, sink);
             }
             self.timers.check = self.timers.check.min(deadline);
+        }
+        if self.slots.at(activity).inside.is_some() {
+            self.look_inside(now, activity);
+            if self.is_complete(activity) {
+                return;
+            }
         }
         let slot = self.slots.at_mut(activity);
         if slot.timing.due <= now {
@@ -172,6 +178,9 @@ impl Conversation {
         slot.receiving = None;
         slot.restart_timer(now, patience);
         self.timers.check = self.timers.check.min(slot.timing.due);
+        if slot.inside.is_some() {
+            self.end_inside(activity);
+        }
     }
 
     /// Returns how long to wait for a first answer, in nanoseconds.

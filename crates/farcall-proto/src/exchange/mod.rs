@@ -291,9 +291,22 @@ impl Exchanges {
         self.settle();
     }
 
+    /// The directions of the other end that have come and of which it has not heard so, with how far they go.
+    pub fn owed(&self, call: Position) -> impl Iterator<Item = (Position, u64)> + '_ {
+        let owes = |exchange: &&Exchange| exchange.inflow.is_over() && exchange.inflow.credit_due();
+        let owing = self.open.iter().filter(owes);
+        owing.map(move |e| (Position { exchange: e.number, ..call }, e.inflow.extent().through))
+    }
+
     /// Whether nothing is to be sent or expected any more.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.answers.is_empty()
+    }
+
+    /// How many directions of the other end have arrived, whether they were taken or not.
+    pub fn arrived(&self) -> u32 {
+        let waits = |exchange: &&Exchange| exchange.inflow.has_all() && !exchange.inflow.counted;
+        self.received + self.open.iter().filter(waits).count() as u32
     }
 
     /// Bytes under way.

@@ -22,6 +22,8 @@ pub struct KeptForHost {
     pub calls: usize,
     /// Bytes for activities beyond the first.
     pub activities: usize,
+    /// Bytes of memory of exchanges.
+    pub exchanges: usize,
     /// Entries in its lists of calls whose arguments are arriving, and of conversations with many activities.
     pub listed: usize,
 }
@@ -29,7 +31,12 @@ pub struct KeptForHost {
 impl KeptForHost {
     /// All of it, in bytes.
     pub fn bytes(&self) -> usize {
-        self.arguments + self.results + self.sending + self.calls * (size_of::<Work>() + 16) + self.activities
+        self.arguments
+            + self.results
+            + self.sending
+            + self.calls * (size_of::<Work>() + 16)
+            + self.activities
+            + self.exchanges
     }
 }
 
@@ -45,6 +52,7 @@ impl Server {
             sending: kept(Kept::Sending),
             calls: kept(Kept::Calls),
             activities: 16 * kept(Kept::Activities),
+            exchanges: kept(Kept::Exchanges),
             listed: place
                 .map_or(0, |place| self.hosts.at(place).receiving.len() + self.hosts.at(place).wide.len()),
         }
@@ -93,6 +101,12 @@ impl Server {
                 kept[Kept::Accessed as usize] += if work.is_accessed() { work.len() } else { 0 };
                 running += u32::from(work.phase == Phase::Running);
                 in_flight += work.outgoing.as_ref().map_or(0, |outgoing| outgoing.in_flight);
+                if let Some(inside) = &work.inside {
+                    in_flight += inside.exchanges.in_flight();
+                    kept[Kept::Exchanges as usize] += inside.exchanges.memory();
+                    let timer = inside.timer.map(|timer| (timer, entry.id, work.position.activity));
+                    assert!(timer.is_none_or(|timer| self.all_inside.timers.contains(&timer)), "a timer");
+                }
                 if let Some(incoming) = &work.incoming {
                     kept[Kept::Arguments as usize] += incoming.memory() + ASSEMBLY;
                     (receiving, lent) = (receiving + 1, lent + incoming.lent);

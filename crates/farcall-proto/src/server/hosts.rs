@@ -23,11 +23,20 @@ pub(super) enum Kept {
     Calls,
     /// Activities beyond the first, in places of 16 bytes.
     Activities,
+    /// Bytes of memory of exchanges.
+    Exchanges,
 }
 
 impl Kept {
-    pub const ALL: [Kept; 6] =
-        [Kept::Arguments, Kept::Results, Kept::Sending, Kept::Accessed, Kept::Calls, Kept::Activities];
+    pub const ALL: [Kept; 7] = [
+        Kept::Arguments,
+        Kept::Results,
+        Kept::Sending,
+        Kept::Accessed,
+        Kept::Calls,
+        Kept::Activities,
+        Kept::Exchanges,
+    ];
 }
 
 /// An amount of each kind.

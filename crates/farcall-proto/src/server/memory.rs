@@ -71,6 +71,7 @@ pub(super) fn budgets(config: &ServerConfig) -> Amounts {
     budgets[Kept::Results as usize] = config.held_budget;
     budgets[Kept::Sending as usize] = config.sending_budget;
     budgets[Kept::Accessed as usize] = config.held_budget;
+    budgets[Kept::Exchanges as usize] = config.held_budget;
     budgets[Kept::Calls as usize] = MAX_WORKS;
     budgets[Kept::Activities as usize] = (4 * config.max_conversations).max(LEAST_SLOTS);
     budgets
@@ -79,6 +80,9 @@ pub(super) fn budgets(config: &ServerConfig) -> Amounts {
 impl Server {
     /// Lets go of what was held long enough.
     pub fn handle_timeout(&mut self, now: Time) {
+        if !self.all_inside.timers.is_empty() {
+            self.look_inside(now);
+        }
         if self.sweep.due.is_none_or(|at| now < at) {
             return;
         }
@@ -143,6 +147,9 @@ impl Server {
 
     /// The caller has had the result, or it was held long enough: its bytes go, the number stays.
     pub(super) fn release(&mut self, place: usize, activity: u32) {
+        if self.has_inside(place, activity) {
+            self.end_inside(place, activity);
+        }
         let Some(more) = &mut self.table.at_mut(place).more else { return };
         let Some(work) = more.activities.work_mut(activity) else { return };
         let payload = std::mem::take(&mut work.payload);
@@ -210,7 +217,10 @@ impl Server {
             let Some(more) = &mut self.table.at_mut(place).more else { return };
             let activity = more.hand;
             more.hand = more.activities.after(activity);
-            let ended = |work: &Work| matches!(work.phase, Phase::Done(_)) && work.position.sequence < low;
+            let ended = |work: &Work| {
+                let held = matches!(work.phase, Phase::Done(_));
+                (held || work.phase == Phase::Over && work.inside.is_some()) && work.position.sequence < low
+            };
             if more.activities.work(activity).is_some_and(ended) {
                 self.release(place, activity);
             }
@@ -539,7 +549,10 @@ impl Work {
     /// Whether nothing but its result is left of the call that it is of.
     #[inline]
     pub(super) fn may_be_taken_over(&self) -> bool {
-        self.phase != Phase::Running && self.outgoing.is_none() && self.incoming.is_none()
+        self.phase != Phase::Running
+            && self.outgoing.is_none()
+            && self.incoming.is_none()
+            && self.inside.is_none()
     }
 
     /// It is of another call, which the user has.

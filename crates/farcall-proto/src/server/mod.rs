@@ -11,6 +11,7 @@
 //! | `handshake.rs` | how both ends agree on a conversation's key |
 //! | `receive.rs` | what each frame from a caller means |
 //! | `arguments.rs` | arguments that arrive in fragments |
+//! | `exchanges.rs` | what passes inside calls |
 //! | `reading.rs` | calls that change nothing |
 //! | `send.rs` | results, their fragments, short answers |
 //! | `hosts.rs` | what peers make the server keep, counted by host |
@@ -26,6 +27,7 @@ mod admit;
 mod arguments;
 mod audit;
 mod counts;
+mod exchanges;
 mod exports;
 mod handshake;
 mod hosts;
@@ -52,6 +54,7 @@ use crate::wire::{Numbers, Position};
 use crate::{Failure, Fingerprint, ServerConfig, Spares, Time, Trace};
 pub use audit::KeptForHost;
 use counts::Counts;
+use exchanges::AllInside;
 use exports::Exports;
 #[doc(hidden)]
 pub use farcall_base::CallKey;
@@ -214,6 +217,7 @@ pub struct Server {
     /// What is kept for each host, and the calls that have [`Work`].
     hosts: Hosts,
     sweep: Sweep,
+    all_inside: AllInside,
     spare: Spare,
     /// Whether every new call is refused.
     draining: bool,
@@ -315,6 +319,7 @@ impl Server {
             sending: Sending::default(),
             hosts,
             sweep: Sweep { due: None, looked: now, awake: now, forsaken: Vec::new() },
+            all_inside: AllInside::default(),
             spare: Spare::default(),
             draining: false,
             unfinished: 0,
@@ -365,7 +370,10 @@ impl Server {
 
     /// Returns when [`Server::handle_timeout`] wants to be called; `None` if nothing is held.
     pub fn timeout(&self) -> Option<Time> {
-        self.sweep.due
+        match self.all_inside.timers.first() {
+            None => self.sweep.due,
+            Some((due, ..)) => Some(self.sweep.due.map_or(*due, |sweep| sweep.min(*due))),
+        }
     }
 
     /// Returns the number of conversations.

@@ -203,6 +203,9 @@ impl Server {
                 self.on_mtu_probe(visit, place, size);
                 return false;
             }
+            Frame::Data(position, _) | Frame::Credit(position, _) | Frame::Stop(position, _) => {
+                self.on_exchange(visit, place, position, &frame);
+            }
             _ => self.stats.dropped += 1,
         }
         // Once a frame was not acted on, the rest of the datagram is not read.
@@ -234,7 +237,7 @@ impl Server {
     }
 
     /// Whether a frame speaks of its activity's last call.
-    fn is_last(&self, place: usize, position: Position) -> bool {
+    pub(super) fn is_last(&self, place: usize, position: Position) -> bool {
         position.exchange == 0 && self.table.at(place).last(position.activity).sequence() == position.sequence
     }
 
@@ -365,6 +368,7 @@ impl Server {
     /// result or given it up.
     #[inline(never)]
     fn supersede(&mut self, visit: &mut Visit<'_>, place: usize, activity: u32) {
+        self.end_inside(place, activity);
         match self.existing_work(place, activity) {
             Some(work) if work.phase == Phase::Running => {
                 let position = work.position;
@@ -459,7 +463,7 @@ impl Server {
         let heard = more.path.heard((now, patience), outgoing, select, (datagram, window));
         more.spoke = now;
         if heard.complete {
-            return self.release(place, position.activity);
+            return self.release_result(place, position.activity);
         }
         if select.pull {
             self.presume_lost(now, place);
@@ -500,12 +504,14 @@ impl Server {
                     && work.marks & GIVEN_UP == 0
                 {
                     work.marks |= GIVEN_UP;
+                    self.end_inside(place, position.activity);
                     (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
                 }
                 self.reply_running(place, position);
             }
             Phase::Done(_) => {
                 // A caller that has given up is not sent a long result.
+                self.end_inside(place, position.activity);
                 if self.existing_work(place, position.activity).is_some_and(|w| w.outgoing.is_some()) {
                     self.release(place, position.activity);
                     return self.reply_over(place, position);
@@ -513,11 +519,14 @@ impl Server {
                 self.send_again(visit.now, place, position.activity);
             }
             Phase::Over if last.refused() => self.reply_failure(place, position, cancelled),
-            Phase::Over => self.reply_over(place, position),
+            Phase::Over => {
+                self.end_inside(place, position.activity);
+                self.reply_over(place, position);
+            }
         }
     }
 
-    fn on_probe(&mut self, visit: &mut Visit<'_>, place: usize, position: Position) {
+    pub(super) fn on_probe(&mut self, visit: &mut Visit<'_>, place: usize, position: Position) {
         if !self.is_inquiry(visit, position) {
             return;
         }
@@ -563,6 +572,9 @@ impl Server {
 
     /// The call is over and its result no longer held.
     fn reply_over(&mut self, place: usize, position: Position) {
+        if self.has_inside(place, position.activity) {
+            return self.reply_state(place, position, Progress::Running);
+        }
         if self.table.at(place).last(position.activity).refused() {
             return self.reply_failure(
                 place,

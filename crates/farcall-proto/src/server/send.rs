@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::hosts::{HostName, Kept};
 use super::more::More;
-use super::work::{GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, Work};
+use super::work::{GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, TO_SEND, Work};
 use super::{CallKey, Finish, Insert, Server, Transmit};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::transfer::Next;
@@ -100,7 +100,7 @@ impl Server {
     /// one datagram, and `None` if the user does not have the call or the call is not the last of its
     /// activity.
     #[inline(always)]
-    fn conclude(
+    pub(super) fn conclude(
         &mut self,
         now: Time,
         key: CallKey,
@@ -118,6 +118,9 @@ impl Server {
             && work.phase == Phase::Running
             && work.position.sequence == key.sequence
         {
+            if work.inside.is_some() && work.marks & TO_SEND == 0 {
+                return self.conclude_inside(now, place, key, finish, payload, inserted);
+            }
             let len = payload.len() + inserted;
             let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
             // The result of a call that was given up is dropped: the procedure may have returned it because
@@ -221,7 +224,12 @@ impl Server {
     }
 
     #[inline]
-    fn count_sent(&mut self, to: SocketAddr, writer: Writer<'_>, insert: Option<Insert>) -> Transmit {
+    pub(super) fn count_sent(
+        &mut self,
+        to: SocketAddr,
+        writer: Writer<'_>,
+        insert: Option<Insert>,
+    ) -> Transmit {
         let inserted = insert.as_ref().map_or(0, |insert| insert.bytes.len());
         let len = writer.finish_around(inserted, self.numbers.take());
         self.count_written(len + inserted);
@@ -258,7 +266,21 @@ impl Server {
                 continue;
             };
             work.queued = false;
-            if work.outgoing.is_none() {
+            let (inside, whole) = (work.inside.is_some(), work.outgoing.is_none());
+            if inside && let Some(sent) = self.write_inside(now, place, activity, out) {
+                self.wake_next(place);
+                return Some(sent);
+            }
+            if inside
+                && let Some(work) = self.existing_work(place, activity)
+                && work.outgoing.is_none()
+            {
+                if !work.waiting {
+                    self.wake_next(place);
+                }
+                continue;
+            }
+            if !inside && whole {
                 if let Some(sent) = self.write_whole(place, activity, out) {
                     self.wake_next(place);
                     return Some(sent);
@@ -282,7 +304,7 @@ impl Server {
         {
             if let Some(work) = more.activities.work_mut(activity)
                 && std::mem::take(&mut work.waiting)
-                && matches!(work.phase, Phase::Done(_))
+                && (matches!(work.phase, Phase::Done(_)) || work.inside.is_some())
             {
                 return self.queue(place, activity);
             }
@@ -297,13 +319,13 @@ impl Server {
         let more = self.table.at_mut(place).more.as_mut()?;
         let datagram = more.datagram as usize;
         let work = more.activities.work_mut(activity)?;
-        let total = work.len() as u32;
+        let (total, directions) = (work.len() as u32, work.directions());
         let (Phase::Done(status), Some(outgoing)) = (work.phase, &mut work.outgoing) else {
             self.wake_next(place);
             return None;
         };
         let mut writer = Writer::new(out, datagram, target);
-        let max = writer.fragment_room(0) & !3;
+        let max = writer.fragment_room(directions) & !3;
         let next = more.path.send_next((now, number), outgoing, (max, datagram), window);
         let Next::Range { start, end, again, ask } = next else {
             match next {
@@ -317,8 +339,10 @@ impl Server {
         let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
         // (A checksum is computed fastest over bytes in one piece.)
         let apart = target.seal.closes_around() && within.len() >= WORTH;
-        let (head, fragment) =
-            (ResultHead { position: work.position, status, directions: 0 }, Fragment { total, offset: start as u32, ask });
+        let (head, fragment) = (
+            ResultHead { position: work.position, status, directions },
+            Fragment { total, offset: start as u32, ask },
+        );
         let at = writer.result_fragment(&head, fragment, [before, within, behind], apart);
         let insert = bytes.filter(|_| apart).map(|bytes| Insert { at, bytes: bytes.slice(range) });
         self.stats.retransmitted += u64::from(again);
@@ -326,7 +350,7 @@ impl Server {
     }
 
     /// Sends a result in fragments from now on, because it does not fit one datagram.
-    fn begin_fragments(&mut self, now: Time, place: usize, activity: u32) {
+    pub(super) fn begin_fragments(&mut self, now: Time, place: usize, activity: u32) {
         if let Some(more) = &mut self.table.at_mut(place).more
             && let Some(work) = more.activities.work_mut(activity)
             && matches!(work.phase, Phase::Done(_))
@@ -376,6 +400,7 @@ impl Server {
                 return;
             };
             self.answers.resend_bytes = left;
+            work.marks |= if work.inside.is_some() { TO_SEND } else { 0 };
         }
         if let Some(outgoing) = &mut work.outgoing
             && let Some(since) = more.path.overdue(now, outgoing, patience)
@@ -561,10 +586,11 @@ impl Work {
 
     /// Writes the whole result, if it is there and fits.
     #[inline(always)]
-    fn write(&self, writer: &mut Writer<'_>) -> bool {
+    pub(super) fn write(&self, writer: &mut Writer<'_>) -> bool {
         let Phase::Done(status) = self.phase else {
             return false;
         };
-        writer.result(&ResultHead { position: self.position, status, directions: 0 }, &self.payload)
+        let head = ResultHead { position: self.position, status, directions: self.directions() };
+        writer.result(&head, &self.payload)
     }
 }

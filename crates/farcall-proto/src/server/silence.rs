@@ -86,6 +86,7 @@ impl Server {
         }
         work.marks |= GIVEN_UP;
         let position = work.position;
+        self.end_inside(place, activity);
         self.sweep.forsaken.push(key(conversation, position));
         None
     }

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::Insert;
+use super::exchanges::Inside;
 use crate::Time;
 use crate::transfer::{Incoming, Outgoing};
 use crate::wire::{Position, Status};
@@ -52,12 +53,19 @@ pub(super) struct Work {
     pub promised: usize,
     /// Whether a fragment of the arguments came since their budget was last enforced.
     pub progressed: bool,
+    /// What passes inside the call.
+    pub inside: Option<Box<Inside>>,
 }
 
 impl Work {
     /// Returns whether this is an access whose result is being sent in fragments.
     pub fn is_accessed(&self) -> bool {
         self.outgoing.is_some() && self.marks & ACCESS != 0
+    }
+
+    /// Returns the number of directions of exchanges that come before the result.
+    pub fn directions(&self) -> u32 {
+        self.inside.as_ref().map_or(0, |inside| inside.exchanges.directions)
     }
 
     /// Returns the length of the held result in bytes.
@@ -89,6 +97,9 @@ pub(super) const ACCESS: u8 = 2;
 pub(super) const PROMISED: u8 = 4;
 /// An answer that waits to be sent will say which of the call's arguments have arrived.
 pub(super) const TO_SELECT: u8 = 8;
+
+/// The result of a call with exchanges is to be sent behind what they send.
+pub(super) const TO_SEND: u8 = 32;
 
 /// No caller waits for the call's end, but the call goes on.
 pub(super) const DETACHED: u8 = 16;

@@ -226,7 +226,7 @@ fn calls_and_results_fill_their_datagrams_and_are_read_back_with_any_metadata() 
             assert_eq!(writer.call_room(&meta, fragment.is_some()), expected, "{meta:?} {fragment:?}");
         }
     }
-    let head = ResultHead { position: POSITION, status: Status::Exception, directions: 0, directions: 0 };
+    let head = ResultHead { position: POSITION, status: Status::Exception, directions: 0 };
     for fragment in fragments() {
         let bytes = vec![7; limit];
         let mut room = 0;

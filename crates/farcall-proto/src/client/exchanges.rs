@@ -1,0 +1,336 @@
+//! What passes inside calls: the calling end of exchanges (docs/protocol.md, section 5.7).
+
+use super::receive::outcome;
+use super::send::Written;
+use super::slots::{Stage, Want};
+use super::{CallId, Conversation, Event, Outcome};
+use crate::exchange::{Exchanges, News, Tail, Way, Wrote};
+use crate::wire::{Credit, Data, Malformed, Position, Status, Writer};
+use crate::{Failure, Ran, Time};
+
+/// The lowest number of an exchange that a client opens.
+const LOWEST: u32 = 1;
+
+/// Calls that are over and of which a server sends more at once; further ones are not answered.
+const MAX_OVER: usize = 64;
+
+/// The exchanges of a call, and its result while others are to come before it.
+#[derive(Debug)]
+pub(super) struct Inside {
+    exchanges: Exchanges,
+    /// How many directions of the server's come before the result.
+    directions: u32,
+    result: Option<(Status, Vec<u8>)>,
+}
+
+impl Inside {
+    pub fn new() -> Box<Inside> {
+        Box::new(Inside { exchanges: Exchanges::new(LOWEST), directions: 0, result: None })
+    }
+
+    /// Notes that the result, of which a fragment has come, comes after so many directions.
+    pub fn expect(&mut self, directions: u32) {
+        self.directions = directions;
+    }
+
+    /// After how many directions the result comes, as far as is known.
+    pub fn directions(&self) -> u32 {
+        self.directions
+    }
+
+    /// Whether the server is not needed any more: all has come, and the user is to take it.
+    pub fn is_complete(&self) -> bool {
+        self.has_result() && self.exchanges.arrived() >= self.directions
+    }
+
+    /// Whether the result has come.
+    pub fn has_result(&self) -> bool {
+        self.result.is_some()
+    }
+}
+
+impl Conversation {
+    /// Opens an exchange in a call, and returns its number. `None` if the call has ended or was given up, has
+    /// its result, or has 64 open exchanges of this end already. The server hears of the exchange when
+    /// something is sent in it.
+    pub fn open_exchange(&mut self, id: CallId) -> Option<u32> {
+        let slot = self.slots.find(id)?;
+        if matches!(slot.stage, Stage::Cancelling { .. }) {
+            return None;
+        }
+        let inside = slot.inside.get_or_insert_with(Inside::new);
+        if inside.has_result() { None } else { inside.exchanges.open() }
+    }
+
+    /// Sends bytes, a multiple of four, in an exchange: as many as there is room for. Returns how many;
+    /// `tail` counts if it was all. If it was less, [`News::Room`] tells when there is room again. `None` if
+    /// the call has ended or was given up, or the exchange is over.
+    pub fn send_in(&mut self, id: CallId, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        let window = self.widest_window();
+        let inside = self.slots.find(id)?.inside.as_deref_mut()?;
+        let added = inside.exchanges.add(exchange, bytes, tail, window)?;
+        self.want(id.activity, Want::DATA);
+        Some(added)
+    }
+
+    /// Moves at most `most` bytes that have come in an exchange to the end of `into`. The server may send
+    /// more then. Returns whether these are the last; the call may end by that. `None` if the call has ended
+    /// or was given up, or the exchange is over.
+    pub fn take_from(
+        &mut self,
+        id: CallId,
+        exchange: u32,
+        into: &mut Vec<u8>,
+        most: usize,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) -> Option<bool> {
+        let window = self.widest_window();
+        let inside = self.slots.find(id)?.inside.as_deref_mut()?;
+        let ended = inside.exchanges.take(exchange, into, most, window)?;
+        self.want(id.activity, Want::DATA);
+        self.deliver(id.activity, sink);
+        Some(ended)
+    }
+
+    /// Takes no more of what the server sends in an exchange. The server is told the reason.
+    pub fn stop_exchange(&mut self, id: CallId, exchange: u32, reason: u32, sink: &mut dyn FnMut(Event<'_>)) {
+        let Some(inside) = self.slots.find(id).and_then(|slot| slot.inside.as_deref_mut()) else { return };
+        inside.exchanges.stop(exchange, reason);
+        self.want(id.activity, Want::DATA);
+        self.deliver(id.activity, sink);
+    }
+
+    /// Returns the next news about an exchange of a call: the call, its mark, and the number of the exchange.
+    /// Ask after [`Conversation::receive`], until it returns `None`.
+    pub fn next_news(&mut self) -> Option<(CallId, u64, u32, News)> {
+        while let Some((id, exchange, news)) = self.news.pop_front() {
+            if let Some(slot) = self.slots.find(id).filter(|slot| slot.inside.is_some()) {
+                return Some((id, slot.call.token, exchange, news));
+            }
+        }
+        None
+    }
+
+    /// Acts on exchanges of a call, if it has any.
+    fn inside<R>(
+        &mut self,
+        now: Time,
+        activity: u32,
+        act: impl FnOnce(&mut Exchanges, &mut Way<'_>) -> R,
+    ) -> Option<R> {
+        let (window, patience, number) = (self.window(now), self.patience(), self.numbers.next());
+        let inside = self.slots.at_mut(activity).inside.as_deref_mut()?;
+        let (path, datagram) = (&mut self.path, self.mtu.datagram);
+        let mut way = Way { path, number, datagram, window, patience, again: 0 };
+        let done = act(&mut inside.exchanges, &mut way);
+        self.stats.retransmitted += way.again;
+        Some(done)
+    }
+
+    /// Returns the activity of an unfinished call of which the server speaks in an exchange. The server
+    /// executes the call.
+    fn talking(&mut self, now: Time, position: Position) -> Option<u32> {
+        let activity = self.current(Position { exchange: 0, ..position })?;
+        let slot = self.slots.at_mut(activity);
+        match slot.stage {
+            Stage::Cancelling { .. } => return None,
+            _ => slot.stage = Stage::Running,
+        }
+        if let Some(sending) = slot.sending.take() {
+            self.path.in_flight -= sending.in_flight;
+            self.wake_next();
+        }
+        self.answered(now, activity);
+        Some(activity)
+    }
+
+    /// Acts on a DATA that came in datagram `number`.
+    #[cold]
+    pub(super) fn on_data(
+        &mut self,
+        now: Time,
+        number: u64,
+        position: Position,
+        data: &Data<'_>,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let Some(activity) = self.talking(now, position) else {
+            return self.answer_over(position, data);
+        };
+        self.slots.at_mut(activity).inside.get_or_insert_with(Inside::new);
+        let result = self.inside(now, activity, |exchanges, way| {
+            exchanges.on_data(number, position, data, usize::MAX, way)
+        });
+        self.note_news(activity, position, result);
+        self.deliver(activity, sink);
+    }
+
+    #[cold]
+    pub(super) fn on_credit(&mut self, now: Time, position: Position, credit: &Credit<'_>) {
+        let Some(activity) = self.talking(now, position) else { return };
+        let news =
+            self.inside(now, activity, |exchanges, way| exchanges.on_credit(now, position, credit, way));
+        self.note_news(activity, position, news.map(Ok));
+        self.wake_next();
+    }
+
+    #[cold]
+    pub(super) fn on_stop(&mut self, now: Time, position: Position, reason: u32) {
+        let Some(activity) = self.talking(now, position) else { return };
+        self.slots.at_mut(activity).inside.get_or_insert_with(Inside::new);
+        let result =
+            self.inside(now, activity, |exchanges, way| exchanges.on_stop(position, reason, usize::MAX, way));
+        self.note_news(activity, position, result);
+        self.wake_next();
+    }
+
+    /// Notes news for the user, and that there may be something to answer.
+    fn note_news(
+        &mut self,
+        activity: u32,
+        position: Position,
+        result: Option<Result<Option<News>, Malformed>>,
+    ) {
+        match result {
+            None | Some(Ok(None)) => {}
+            Some(Err(Malformed)) => self.reject(),
+            Some(Ok(Some(news))) => {
+                let id = CallId { activity, sequence: position.sequence };
+                self.news.push_back((id, position.exchange, news));
+            }
+        }
+        self.want(activity, Want::DATA);
+    }
+
+    /// Tells the server that nothing more is needed of a direction, because its call has ended here.
+    fn answer_over(&mut self, position: Position, data: &Data<'_>) {
+        let all = (position, data.offset + data.bytes.len() as u64);
+        let known = position.sequence < self.slots.next_sequence;
+        let completed = &mut self.transfers.completed;
+        if known && completed.len() < MAX_OVER && completed.iter().all(|(other, _)| *other != position) {
+            completed.push(all);
+        }
+    }
+
+    /// Keeps a result that comes after `directions` of exchanges until they have come, and been taken.
+    #[cold]
+    pub(super) fn hold_result(
+        &mut self,
+        now: Time,
+        activity: u32,
+        (status, bytes): (Status, Vec<u8>),
+        directions: u32,
+        sink: &mut dyn FnMut(Event<'_>),
+    ) {
+        let slot = self.slots.at_mut(activity);
+        if matches!(slot.stage, Stage::Cancelling { .. }) {
+            return self.end(activity, outcome(status, bytes.into()), sink);
+        }
+        slot.stage = Stage::Running;
+        let inside = slot.inside.get_or_insert_with(Inside::new);
+        if inside.has_result() {
+            return self.answered(now, activity);
+        }
+        (inside.result, inside.directions) = (Some((status, bytes)), directions);
+        self.inside(now, activity, |exchanges, way| exchanges.finish_own(way));
+        self.answered(now, activity);
+        self.wake_next();
+        self.deliver(activity, sink);
+    }
+
+    /// Ends a call whose result has come, if all has come and was taken that comes before it.
+    fn deliver(&mut self, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
+        let slot = self.slots.at_mut(activity);
+        let Some(inside) = slot.inside.as_deref_mut() else { return };
+        if inside.exchanges.received < inside.directions {
+            return;
+        }
+        let Some((status, bytes)) = inside.result.take() else { return };
+        let call = Position::of_call(activity, slot.sequence);
+        self.transfers.completed.extend(inside.exchanges.owed(call));
+        let outcome = self.never_no(activity, outcome(status, bytes.into()));
+        self.end(activity, outcome, sink);
+    }
+
+    /// A call of which something was taken was executed, whatever its server says.
+    pub(super) fn never_no<'o>(&self, activity: u32, outcome: Outcome<'o>) -> Outcome<'o> {
+        let inside = self.slots.at(activity).inside.as_deref();
+        match outcome {
+            Outcome::Failed(why) if why.ran == Ran::No && inside.is_some_and(|i| i.exchanges.touched) => {
+                Outcome::Failed(Failure { ran: Ran::Maybe, ..why })
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Whether nothing more is needed of the server for this call.
+    pub(super) fn is_complete(&self, activity: u32) -> bool {
+        self.slots.at(activity).inside.as_deref().is_some_and(Inside::is_complete)
+    }
+
+    /// Whether anything of an exchange of the call came from the server.
+    pub(super) fn is_touched(&self, activity: u32) -> bool {
+        self.slots.at(activity).inside.as_deref().is_some_and(|inside| inside.exchanges.touched)
+    }
+
+    /// Lets the exchanges of a call begin to send, because the server has all of the call.
+    pub(super) fn resume_inside(&mut self, activity: u32) {
+        if self.slots.at(activity).inside.is_some() {
+            self.want(activity, Want::DATA);
+        }
+    }
+
+    /// Ends the exchanges of a call that ends, or that is given up.
+    #[cold]
+    pub(super) fn end_inside(&mut self, activity: u32) {
+        let Some(inside) = self.slots.at_mut(activity).inside.take() else { return };
+        self.path.in_flight -= inside.exchanges.in_flight();
+        self.wake_next();
+    }
+
+    /// Sends again what was not acknowledged in time in a call's exchanges.
+    #[cold]
+    pub(super) fn look_inside(&mut self, now: Time, activity: u32) {
+        let due = self.inside(now, activity, |exchanges, way| {
+            let due = exchanges.due().is_some_and(|due| due <= now);
+            if due {
+                exchanges.look(now, way);
+            }
+            (due, exchanges.due())
+        });
+        let Some((acts, next)) = due else { return };
+        if acts {
+            self.want(activity, Want::DATA);
+        }
+        self.timers.check = next.map_or(self.timers.check, |next| self.timers.check.min(next));
+    }
+
+    /// Writes what a call's exchanges have to send. They wait until the server can have all of the call.
+    #[cold]
+    pub(super) fn write_inside(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
+        let slot = self.slots.at_mut(activity);
+        slot.wants.take(Want::DATA);
+        if slot.timing.first_sent.is_none() || slot.sending.is_some() {
+            return Written::All;
+        }
+        let call = Position::of_call(activity, slot.sequence);
+        let wrote = self.inside(now, activity, |exchanges, way| {
+            (exchanges.write(now, call, writer, way), exchanges.due())
+        });
+        let Some((wrote, due)) = wrote else { return Written::All };
+        self.timers.check = due.map_or(self.timers.check, |due| self.timers.check.min(due));
+        let slot = self.slots.at_mut(activity);
+        match wrote {
+            Wrote::All => Written::All,
+            Wrote::Waits => {
+                self.path.wait(activity, &mut slot.waiting);
+                Written::All
+            }
+            Wrote::Part => {
+                slot.wants.add(Want::DATA);
+                self.mtu.want(now);
+                Written::Part
+            }
+        }
+    }
+}

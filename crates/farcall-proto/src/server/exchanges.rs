@@ -1,0 +1,348 @@
+//! What passes inside calls: the serving end of exchanges (docs/protocol.md, section 5.7).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::hosts::Kept;
+use super::receive::{Visit, is_sound};
+use super::work::{GIVEN_UP, Phase, TO_SEND};
+use super::{CallKey, Finish, Server, Transmit, key};
+use crate::exchange::{Exchanges, News, Tail, Way, Wrote};
+use crate::wire::{Credit, Data, Frame, Malformed, Position, Writer};
+use crate::{BASE_DATAGRAM, Time, nanos};
+
+/// The lowest number of an exchange that a server opens.
+const LOWEST: u32 = 2;
+
+/// The shortest and the longest time to wait for an acknowledgement.
+const LEAST_PATIENCE: Duration = Duration::from_millis(20);
+const MOST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The exchanges of a call.
+#[derive(Debug)]
+pub(super) struct Inside {
+    pub exchanges: Exchanges,
+    /// When they are next looked at, which the server's timers have too.
+    pub timer: Option<Time>,
+    /// Bytes of memory that were counted for the host.
+    pub counted: usize,
+}
+
+/// What a server has of all exchanges.
+#[derive(Debug, Default)]
+pub(super) struct AllInside {
+    /// When which call's exchanges are to be looked at. An entry may be out of date.
+    pub timers: BTreeSet<(Time, u64, u32)>,
+    news: VecDeque<(CallKey, u32, News)>,
+}
+
+impl Server {
+    /// Opens an exchange in a call that the user has, and returns its number. `None` if the call's caller has
+    /// given it up, or 64 exchanges that the server opened are open in it. The client hears of the exchange
+    /// when something is sent in it.
+    pub fn open_exchange(&mut self, call: CallKey) -> Option<u32> {
+        let place = self.executing(call)?;
+        self.inside(place, call.activity, true, |exchanges, _| exchanges.open())?
+    }
+
+    /// Sends bytes, a multiple of four, in an exchange: as many as there is room for. Returns how many;
+    /// `tail` counts if it was all. If it was less, [`News::Room`] tells when there is room again. `None` if
+    /// the call's caller has given it up, or the exchange is over.
+    pub fn send_in(&mut self, call: CallKey, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        let place = self.executing(call)?;
+        // While memory is short a host that has much of it gets no more than every direction begins with.
+        let short = self.most_held(place) <= BASE_DATAGRAM;
+        let window = if short { crate::transfer::INITIAL_WINDOW } else { self.window(place) };
+        let added = self
+            .inside(place, call.activity, false, |exchanges, _| exchanges.add(exchange, bytes, tail, window));
+        self.queue(place, call.activity);
+        added?
+    }
+
+    /// Moves at most `most` bytes that have come in an exchange to the end of `into`. The client may send
+    /// more then. Returns whether these are the last. `None` if the call's caller has given it up, or the
+    /// exchange is over.
+    pub fn take_from(
+        &mut self,
+        call: CallKey,
+        exchange: u32,
+        into: &mut Vec<u8>,
+        most: usize,
+    ) -> Option<bool> {
+        let place = self.executing(call)?;
+        let window = self.window(place);
+        let ended = self
+            .inside(place, call.activity, false, |exchanges, _| exchanges.take(exchange, into, most, window));
+        self.queue(place, call.activity);
+        ended?
+    }
+
+    /// Takes no more of what the client sends in an exchange. The client is told the reason.
+    pub fn stop_exchange(&mut self, call: CallKey, exchange: u32, reason: u32) {
+        let Some(place) = self.executing(call) else { return };
+        self.inside(place, call.activity, false, |exchanges, _| exchanges.stop(exchange, reason));
+        self.queue(place, call.activity);
+    }
+
+    /// Returns the next news about an exchange of a call that the user has, and the exchange's number. Ask
+    /// after [`Server::receive`], until it returns `None`.
+    pub fn next_news(&mut self) -> Option<(CallKey, u32, News)> {
+        while let Some((call, exchange, news)) = self.all_inside.news.pop_front() {
+            if self.executing(call).is_some() {
+                return Some((call, exchange, news));
+            }
+        }
+        None
+    }
+
+    /// The place of the conversation of a call that the user has and that is not given up.
+    fn executing(&self, call: CallKey) -> Option<usize> {
+        let place = self.table.find(call.conversation)?;
+        let work = self.table.at(place).work(call.activity)?;
+        let executes = work.phase == Phase::Running && work.position.sequence == call.sequence;
+        (executes && work.marks & GIVEN_UP == 0).then_some(place)
+    }
+
+    /// Acts on exchanges of an activity's call, which are made if there are none and it `makes` them.
+    fn inside<R>(
+        &mut self,
+        place: usize,
+        activity: u32,
+        makes: bool,
+        act: impl FnOnce(&mut Exchanges, &mut Way<'_>) -> R,
+    ) -> Option<R> {
+        let (window, number) = (self.window(place), self.numbers.next());
+        let entry = self.table.at_mut(place);
+        let (conversation, more) = (entry.id, entry.more.as_deref_mut()?);
+        let (datagram, least, most) = (more.datagram as usize, nanos(LEAST_PATIENCE), nanos(MOST_PATIENCE));
+        let patience = more.path.round_trip.patience(least, most);
+        let work = more.activities.work_mut(activity)?;
+        if work.inside.is_none() && makes {
+            let exchanges = Exchanges::new(LOWEST);
+            work.inside = Some(Box::new(Inside { exchanges, timer: None, counted: 0 }));
+        }
+        let inside = work.inside.as_deref_mut()?;
+        let mut way = Way { path: &mut more.path, number, datagram, window, patience, again: 0 };
+        let done = act(&mut inside.exchanges, &mut way);
+        self.stats.retransmitted += way.again;
+        let memory = inside.exchanges.memory();
+        let counted = std::mem::replace(&mut inside.counted, memory);
+        let due = inside.exchanges.due();
+        if let Some(timer) = std::mem::replace(&mut inside.timer, due) {
+            self.all_inside.timers.remove(&(timer, conversation, activity));
+        }
+        self.all_inside.timers.extend(due.map(|due| (due, conversation, activity)));
+        more.recount(&mut self.hosts, Kept::Exchanges, counted, memory);
+        Some(done)
+    }
+
+    /// How many bytes a direction of a client may hold: while memory is short, little for the host that has
+    /// most.
+    fn most_held(&self, place: usize) -> usize {
+        let short = self.hosts.total(Kept::Exchanges) > self.config.held_budget;
+        let host = self.table.at(place).more.as_ref().map(|more| more.host);
+        if short && self.hosts.heaviest(Kept::Exchanges) == host { BASE_DATAGRAM } else { usize::MAX }
+    }
+
+    /// A frame of an exchange came.
+    #[cold]
+    pub(super) fn on_exchange(
+        &mut self,
+        visit: &mut Visit<'_>,
+        place: usize,
+        position: Position,
+        frame: &Frame<'_>,
+    ) {
+        let call = Position { exchange: 0, ..position };
+        if !is_sound(call) || !self.is_last(place, call) {
+            return;
+        }
+        let Some(work) = self.existing_work(place, call.activity) else {
+            return self.on_late_data(visit, place, call, frame);
+        };
+        let executes = work.phase == Phase::Running && work.marks & GIVEN_UP == 0;
+        if work.phase == Phase::Receiving {
+            return;
+        }
+        if work.inside.is_none() && !executes {
+            return self.on_late_data(visit, place, call, frame);
+        }
+        work.since = visit.now;
+        let result = match frame {
+            Frame::Data(_, data) => self.take_data(visit, place, position, data),
+            Frame::Credit(_, credit) => self.take_credit(visit.now, place, position, credit),
+            Frame::Stop(_, reason) => self.take_stop(place, position, *reason),
+            _ => return,
+        };
+        match result {
+            Ok(None) => {}
+            Err(Malformed) => self.stats.dropped += 1,
+            Ok(Some(news)) => {
+                let call = key(visit.header.conversation, position);
+                self.all_inside.news.push_back((call, position.exchange, news));
+            }
+        }
+        self.forget_if_over(place, position.activity);
+        self.queue(place, position.activity);
+        self.wake_next(place);
+    }
+
+    /// A frame came of a call that is over or was given up. Whoever sends more is told so, as by a PROBE.
+    fn on_late_data(&mut self, visit: &mut Visit<'_>, place: usize, call: Position, frame: &Frame<'_>) {
+        if matches!(frame, Frame::Data(..) | Frame::Stop(..)) {
+            self.on_probe(visit, place, call);
+        }
+    }
+
+    fn take_data(
+        &mut self,
+        visit: &Visit<'_>,
+        place: usize,
+        position: Position,
+        data: &Data<'_>,
+    ) -> Result<Option<News>, Malformed> {
+        let (number, most) = (visit.header.number, self.most_held(place));
+        let act = |exchanges: &mut Exchanges, way: &mut Way<'_>| {
+            exchanges.on_data(number, position, data, most, way)
+        };
+        self.inside(place, position.activity, true, act).unwrap_or(Ok(None))
+    }
+
+    fn take_credit(
+        &mut self,
+        now: Time,
+        place: usize,
+        position: Position,
+        credit: &Credit<'_>,
+    ) -> Result<Option<News>, Malformed> {
+        let act =
+            |exchanges: &mut Exchanges, way: &mut Way<'_>| exchanges.on_credit(now, position, credit, way);
+        Ok(self.inside(place, position.activity, false, act).flatten())
+    }
+
+    fn take_stop(
+        &mut self,
+        place: usize,
+        position: Position,
+        reason: u32,
+    ) -> Result<Option<News>, Malformed> {
+        let most = self.most_held(place);
+        let act =
+            |exchanges: &mut Exchanges, way: &mut Way<'_>| exchanges.on_stop(position, reason, most, way);
+        self.inside(place, position.activity, true, act).unwrap_or(Ok(None))
+    }
+
+    /// Forgets the exchanges of a call that is over, and whose result is not held, when the last has ended.
+    fn forget_if_over(&mut self, place: usize, activity: u32) {
+        let over = self.existing_work(place, activity).is_some_and(|work| {
+            work.phase == Phase::Over
+                && work.inside.as_ref().is_some_and(|inside| inside.exchanges.is_empty())
+        });
+        if over {
+            self.end_inside(place, activity);
+        }
+    }
+
+    /// Ends the exchanges of a call, if it has any: it was given up, or its caller has its result.
+    #[cold]
+    pub(super) fn end_inside(&mut self, place: usize, activity: u32) {
+        let entry = self.table.at_mut(place);
+        let (conversation, Some(more)) = (entry.id, entry.more.as_deref_mut()) else { return };
+        let Some(inside) = more.activities.work_mut(activity).and_then(|work| work.inside.take()) else {
+            return;
+        };
+        more.path.in_flight -= inside.exchanges.in_flight();
+        more.recount(&mut self.hosts, Kept::Exchanges, inside.counted, 0);
+        if let Some(timer) = inside.timer {
+            self.all_inside.timers.remove(&(timer, conversation, activity));
+        }
+        self.wake_next(place);
+    }
+
+    /// Releases a result that has arrived, while directions that come before it have not.
+    pub(super) fn release_result(&mut self, place: usize, activity: u32) {
+        let inside = self.existing_work(place, activity).and_then(|work| work.inside.take());
+        self.release(place, activity);
+        if let Some(work) = self.existing_work(place, activity) {
+            work.inside = inside;
+        }
+        self.forget_if_over(place, activity);
+    }
+
+    /// Takes the outcome of a call with exchanges: what they send ends, and the outcome comes after it.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn conclude_inside(
+        &mut self,
+        now: Time,
+        place: usize,
+        call: CallKey,
+        finish: Finish,
+        payload: &mut Vec<u8>,
+        inserted: usize,
+    ) -> Option<(Option<usize>, Option<Transmit>)> {
+        self.inside(place, call.activity, false, |exchanges, way| exchanges.conclude(way));
+        if let Some(work) = self.existing_work(place, call.activity) {
+            work.marks |= TO_SEND;
+        }
+        // (It was counted as finished already.)
+        self.unfinished += 1;
+        self.conclude(now, call, finish, payload, (inserted, &mut []))
+    }
+
+    /// Writes what the exchanges of a call have to send, and its result if that is to follow them and fits.
+    #[cold]
+    pub(super) fn write_inside(
+        &mut self,
+        now: Time,
+        place: usize,
+        activity: u32,
+        out: &mut [u8],
+    ) -> Option<Transmit> {
+        let entry = self.table.at(place);
+        let (id, to, target) = (entry.id, entry.address(), entry.target());
+        let mut writer = Writer::new(out, entry.datagram(), target);
+        let begins = writer.len();
+        let call = entry.work(activity)?.position;
+        let wrote = self
+            .inside(place, activity, false, |exchanges, way| exchanges.write(now, call, &mut writer, way))?;
+        let more = self.table.at_mut(place).more.as_deref_mut()?;
+        let work = more.activities.work_mut(activity)?;
+        if wrote == Wrote::Waits {
+            more.path.wait(activity, &mut work.waiting);
+        }
+        let due = work.marks & TO_SEND != 0 && work.outgoing.is_none();
+        let sent = due && work.write(&mut writer);
+        work.marks &= if sent || work.outgoing.is_some() { !TO_SEND } else { !0 };
+        if writer.len() == begins {
+            if due {
+                self.begin_fragments(now, place, activity);
+                self.enforce_held(now, (id, activity));
+            }
+            return None;
+        }
+        if wrote == Wrote::Part || due && !sent || work.outgoing.is_some() {
+            self.queue(place, activity);
+        }
+        self.forget_if_over(place, activity);
+        Some(self.count_sent(to, writer, None))
+    }
+
+    /// Sends again what was not acknowledged in time.
+    #[cold]
+    pub(super) fn look_inside(&mut self, now: Time) {
+        while let Some(&(due, conversation, activity)) = self.all_inside.timers.first()
+            && due <= now
+        {
+            self.all_inside.timers.pop_first();
+            let Some(place) = self.table.find(conversation) else { continue };
+            self.inside(place, activity, false, |exchanges, way| exchanges.look(now, way));
+            self.queue(place, activity);
+        }
+    }
+
+    /// Whether exchanges of a call are not over.
+    pub(super) fn has_inside(&mut self, place: usize, activity: u32) -> bool {
+        self.existing_work(place, activity).is_some_and(|work| work.inside.is_some())
+    }
+}
