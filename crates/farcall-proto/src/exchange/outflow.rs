@@ -148,9 +148,9 @@ impl Outflow {
 
     /// Begins to wait for the receiver's word, if any is expected.
     fn arm(&mut self, now: Time, patience: u64) {
-        if self.sending.is_idle() {
+        if self.sending.is_idle() && !self.wants_room {
             self.due = None;
-        } else if self.due.is_none() && (self.sending.in_flight > 0 || self.sending.is_blocked()) {
+        } else if self.due.is_none() && (self.sending.in_flight > 0 || self.needs_credit()) {
             self.due = Some(now.plus(patience));
             self.interval = 2 * patience;
         }
@@ -166,7 +166,12 @@ impl Outflow {
         if let Some(since) = way.path.overdue(now, &mut self.sending, Duration::ZERO) {
             way.path.congestion.lost(now, since, way.datagram);
         }
-        self.asks = self.sending.is_blocked();
+        self.asks = self.needs_credit();
+    }
+
+    /// Whether only the receiver's limit keeps the user or this direction from going on.
+    fn needs_credit(&self) -> bool {
+        self.sending.is_blocked() || self.wants_room && self.sending.is_idle()
     }
 
     /// Writes what may be sent now, as much as fits.
