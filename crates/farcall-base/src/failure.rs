@@ -120,6 +120,8 @@ kinds! {
     Stopped = 21, "the runtime is shut down";
     /// The server forgot the conversation while it was idle, or to make room.
     Forgotten = 22, "the server forgot the conversation";
+    /// The procedure raised a signal, and the caller unwound the call or had no handler for the signal.
+    Unwound = 23, "unwound by a signal";
 }
 
 /// A call's failure: its kind, whether it ran, and a sentence for people.

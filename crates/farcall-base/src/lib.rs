@@ -8,6 +8,7 @@
 
 mod address;
 mod call_key;
+mod exchange;
 mod failure;
 mod locked;
 mod time;
@@ -15,6 +16,7 @@ mod trace;
 
 pub use address::canonical;
 pub use call_key::CallKey;
+pub use exchange::Tail;
 pub use failure::{Failure, Kind, Ran};
 pub use locked::lock;
 pub use time::{Time, nanos};

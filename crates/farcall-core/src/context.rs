@@ -13,6 +13,7 @@ use std::task::{self, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::env::{Env, Event};
+use crate::exchange::Exchanges;
 use crate::given_up::GivenUp;
 use crate::notice::Notice;
 use crate::serving::{self, Serves, WorkerPool};
@@ -48,6 +49,10 @@ pub trait CallServer: Send + Sync {
     fn notify(&self, key: CallKey, notice: &Arc<Notice>);
     /// Removes a notice that `notify` registered.
     fn forget(&self, key: CallKey, notice: &Arc<Notice>);
+    /// Returns the exchanges of a call that is executed, if its carrier has any.
+    fn exchanges(self: Arc<Self>, _call: &Incoming) -> Option<Arc<dyn Exchanges>> {
+        None
+    }
 }
 
 /// A call that is served, and its server.
@@ -258,6 +263,14 @@ pub fn inherited() -> (Option<Time>, Option<Trace>) {
         return (None, None);
     }
     CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
+}
+
+/// Returns the exchanges of the call that this thread serves, if its carrier has any.
+pub(crate) fn exchanges() -> Option<Arc<dyn Exchanges>> {
+    match current()? {
+        Served::Here { server, call } => server.exchanges(&call),
+        Served::Elsewhere(_) | Served::Near(_) => None,
+    }
 }
 
 /// Returns whether the operating system says that the caller of the call that is served is the same user.

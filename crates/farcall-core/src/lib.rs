@@ -11,6 +11,7 @@
 //! wait         where a thread waits for the ends of several calls
 //! self_wait    refuses calls that would wait for their own thread
 //! stub         what stubs are made of, and the seam below them
+//! exchange     what passes inside a call: signals
 //! calls        a set of started calls, from which one thread takes the calls as they end
 //! multi        one call to every member of a group
 //! retry        what to do after a failed attempt of a call
@@ -26,6 +27,7 @@ mod calls;
 pub mod context;
 pub mod env;
 mod error;
+pub mod exchange;
 #[doc(hidden)]
 pub mod fair;
 mod given_up;
@@ -56,6 +58,7 @@ pub mod workers;
 pub use bytes::Bytes;
 pub use calls::Calls;
 pub use context::{Cancelled, Context, context};
+pub use exchange::{Answer, Unwound};
 pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
 #[doc(hidden)]
 pub use farcall_base::lock;

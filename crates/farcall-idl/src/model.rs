@@ -6,8 +6,9 @@ use std::fmt;
 use farcall_xdr::schema::{Type, Types, fingerprint, name_hash};
 use farcall_xdr::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
-/// The version of the model's own encoding.
+/// The versions of the model's own encoding. The second is that of interfaces with signals.
 const VERSION: u32 = 1;
+const WITH_SIGNALS: u32 = 2;
 
 /// One interface: everything that a tool needs to call it without its source.
 ///
@@ -26,7 +27,10 @@ pub struct Interface {
     pub docs: String,
     /// The procedures, in the order of their declaration.
     pub procedures: Vec<Procedure>,
-    /// The named types to which `procedures` refers.
+    /// The signals that a procedure may raise in a call, in the order of their declaration. They have no
+    /// numbers: their names and types identify them.
+    pub signals: Vec<Procedure>,
+    /// The named types to which `procedures` and `signals` refer.
     pub types: Types,
 }
 
@@ -91,7 +95,8 @@ pub struct Argument {
 impl Interface {
     /// Returns an interface without procedures.
     pub fn new(name: impl Into<String>) -> Interface {
-        Interface { name: name.into(), docs: String::new(), procedures: Vec::new(), types: Types::new() }
+        let (docs, types) = (String::new(), Types::new());
+        Interface { name: name.into(), docs, procedures: Vec::new(), signals: Vec::new(), types }
     }
 
     /// Sets the documentation.
@@ -103,21 +108,12 @@ impl Interface {
 
     /// Adds a procedure. Its details are set by the returned [`Builder`].
     pub fn procedure(&mut self, number: u32, name: impl Into<String>) -> Builder<'_> {
-        let procedure = Procedure {
-            number,
-            name: name.into(),
-            docs: String::new(),
-            arguments: Vec::new(),
-            result: Type::Void,
-            exception: Type::Void,
-            idempotent: false,
-            blocking: false,
-            deadline_ms: None,
-            pinned: false,
-        };
-        self.procedures.push(procedure);
-        let last = self.procedures.len() - 1;
-        Builder { procedure: &mut self.procedures[last], types: &mut self.types }
+        Builder::new(&mut self.procedures, Procedure::new(number, name), &mut self.types)
+    }
+
+    /// Adds a signal. Its arguments and its result are set by the returned [`Builder`].
+    pub fn signal(&mut self, name: impl Into<String>) -> Builder<'_> {
+        Builder::new(&mut self.signals, Procedure::new(0, name), &mut self.types)
     }
 
     /// Returns the procedure of this name.
@@ -166,7 +162,13 @@ pub struct Builder<'a> {
     types: &'a mut Types,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(list: &'a mut Vec<Procedure>, procedure: Procedure, types: &'a mut Types) -> Builder<'a> {
+        list.push(procedure);
+        let last = list.len() - 1;
+        Builder { procedure: &mut list[last], types }
+    }
+
     /// Sets the documentation, in Markdown.
     pub fn docs(self, docs: impl Into<String>) -> Self {
         self.procedure.docs = docs.into();
@@ -225,6 +227,26 @@ impl Builder<'_> {
 }
 
 impl Procedure {
+    fn new(number: u32, name: impl Into<String>) -> Procedure {
+        Procedure {
+            number,
+            name: name.into(),
+            docs: String::new(),
+            arguments: Vec::new(),
+            result: Type::Void,
+            exception: Type::Void,
+            idempotent: false,
+            blocking: false,
+            deadline_ms: None,
+            pinned: false,
+        }
+    }
+
+    /// Returns a hash of the name, by which a signal is known.
+    pub fn name_hash(&self) -> u64 {
+        name_hash(&self.name)
+    }
+
     /// Returns a hash that is equal for two procedures between which calls are compatible. It depends only on
     /// the wire types of arguments, result and exception, not on names or documentation.
     pub fn fingerprint(&self, types: &Types) -> u64 {
@@ -239,7 +261,9 @@ impl Procedure {
 
 impl Encode for Interface {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
-        (VERSION, &self.name, &self.docs, &self.types, &self.procedures).encode(e)
+        let version = if self.signals.is_empty() { VERSION } else { WITH_SIGNALS };
+        (version, &self.name, &self.docs, &self.types, &self.procedures).encode(e)?;
+        if version == WITH_SIGNALS { self.signals.encode(e) } else { Ok(()) }
     }
 }
 
@@ -248,8 +272,9 @@ impl<'a> Decode<'a> for Interface {
 
     fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
         let version = u32::decode(d)?;
-        if version != VERSION {
-            let why = format!("version {version} of the interface model; this program knows {VERSION}");
+        if version != VERSION && version != WITH_SIGNALS {
+            let why =
+                format!("version {version} of the interface model; this program knows {VERSION} and {WITH_SIGNALS}");
             return Err(d.error(ErrorKind::Invalid(why.into())));
         }
         let name = String::decode(d).map_err(|why| why.in_field("Interface", "name"))?;
@@ -257,10 +282,16 @@ impl<'a> Decode<'a> for Interface {
         let types = Types::decode(d).map_err(|why| why.in_field("Interface", "types"))?;
         let procedures =
             Vec::<Procedure>::decode(d).map_err(|why| why.in_field("Interface", "procedures"))?;
+        let signals = match version {
+            WITH_SIGNALS => {
+                Vec::<Procedure>::decode(d).map_err(|why| why.in_field("Interface", "signals"))?
+            }
+            _ => Vec::new(),
+        };
         // The table was checked when it was decoded, but the types that refer to it were not.
-        let roots: Vec<Type> = procedures.iter().flat_map(Procedure::roots).cloned().collect();
+        let roots: Vec<Type> = procedures.iter().chain(&signals).flat_map(Procedure::roots).cloned().collect();
         types.check(&roots)?;
-        Ok(Interface { name, docs, procedures, types })
+        Ok(Interface { name, docs, procedures, signals, types })
     }
 }
 

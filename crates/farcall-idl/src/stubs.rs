@@ -6,6 +6,7 @@
 
 mod asynchronous;
 mod server;
+mod signals;
 mod trait_item;
 mod user;
 
@@ -20,6 +21,7 @@ pub const RESERVED_NAMES: &[&str] = &[
     "start",
     "within",
     "binding",
+    "catching",
     "multi",
     "multi_each",
     "clone",
@@ -51,6 +53,9 @@ pub struct Source {
     pub program: Option<(u32, u32)>,
     /// The procedures, in the order of their declaration.
     pub procedures: Vec<Procedure>,
+    /// The signals that a procedure may raise in a call. Only their attributes, names, arguments and results
+    /// count; `output` is the type of the result.
+    pub signals: Vec<Procedure>,
 }
 
 /// One procedure of a [`Source`].
@@ -172,11 +177,13 @@ pub fn generate(source: &Source) -> TokenStream {
     let trait_item = trait_item::generate(source);
     let user = user::generate(source);
     let server = server::generate(source);
+    let signals = signals::generate(source);
     let asynchronous = source.asynchronous.then(|| asynchronous::generate(source));
     quote! {
         #trait_item
         #user
         #server
+        #signals
         #asynchronous
     }
 }

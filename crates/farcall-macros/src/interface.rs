@@ -2,6 +2,7 @@
 //! cannot be an interface.
 
 mod attributes;
+mod signals;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -34,8 +35,15 @@ pub fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> 
 fn read(options: Options, item: ItemTrait) -> Result<Source> {
     let mut refusals = Refusals::default();
     refusals.take(check_trait(&item));
-    let mut procedures: Vec<Procedure> = Vec::new();
+    let (mut procedures, mut signals): (Vec<Procedure>, Vec<Procedure>) = (Vec::new(), Vec::new());
     for item in item.items {
+        if let TraitItem::Fn(method) = &item
+            && method.attrs.iter().any(|attribute| attribute.path().is_ident("signal"))
+        {
+            let signal = signals::read(method.clone(), &options, &signals);
+            signals.extend(refusals.take(signal));
+            continue;
+        }
         let next = procedures.last().map_or(1, |last| last.number.saturating_add(1));
         let read =
             procedure_of(item).and_then(|method| read_procedure(method, next, options.program.is_some()));
@@ -54,6 +62,7 @@ fn read(options: Options, item: ItemTrait) -> Result<Source> {
         asynchronous: options.asynchronous,
         program: options.program,
         procedures,
+        signals,
     })
 }
 

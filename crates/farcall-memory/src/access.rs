@@ -165,6 +165,7 @@ const fn access(name: &'static str, number: u32) -> Procedure {
         idempotent: number >= READINGS,
         blocking: false,
         uncancelled: false,
+        exchanges: false,
         deadline: None,
     }
 }

@@ -20,6 +20,7 @@ use crate::access::{
 };
 use crate::carrier::Carrier;
 use farcall_core::env::Env;
+use farcall_core::exchange::NO_HANDLERS;
 use farcall_core::stub::{Binding, Call, Procedure, Reply, Sink, bad_arguments, decode_reply};
 use farcall_core::xdr::{self, Decode, Decoder, Encode, Encoder};
 use farcall_core::{CallFailed, Error, Kind, Pending, Ran};
@@ -52,7 +53,7 @@ impl Served {
                 e.u32(into.len() as u32)
             })
         };
-        self.binding.channel().call(Call { procedure: &READ, within: None, encode: &encode }, &mut |reply| {
+        self.binding.channel().call(Call { procedure: &READ, within: None, encode: &encode, handlers: &NO_HANDLERS }, &mut |reply| {
             outcome = match reply {
                 Reply::Result(mut result) => {
                     let bytes = result.bytes().map_err(no_result);

@@ -17,6 +17,7 @@ pub(crate) static HEALTH: Procedure = Procedure {
     idempotent: true,
     blocking: false,
     uncancelled: false,
+    exchanges: false,
     deadline: None,
 };
 
@@ -27,6 +28,7 @@ pub(crate) static DESCRIBE: Procedure = Procedure {
     idempotent: true,
     blocking: false,
     uncancelled: false,
+    exchanges: false,
     deadline: None,
 };
 

@@ -8,6 +8,7 @@
 //! bind             asks servers for an export;  bind_answers: what they say
 //! service          the thread that receives and sends when no caller does
 //! drive            receives: datagrams to conversations, ends of calls to their callers, timers
+//! exchanges        what passes inside a started call
 //! caller           what a thread keeps from one call to the next
 //! own_call         the call of the receiving thread itself, and how each end reaches its caller
 //! peer             a server endpoint and the conversation with it;  owners: who waits for what in it
@@ -25,6 +26,7 @@ mod brief;
 mod call;
 mod caller;
 mod drive;
+mod exchanges;
 mod gathered;
 mod own_call;
 mod owners;
@@ -45,6 +47,7 @@ use farcall_proto::client::Conversation;
 use farcall_proto::{ClientConfig, Spares};
 
 pub(crate) use bind::Asking;
+pub(crate) use exchanges::CallExchanges;
 pub(crate) use peer::Peer;
 pub(crate) use request::CallRequest;
 pub(crate) use result_slot::Taker;

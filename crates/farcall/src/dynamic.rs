@@ -173,6 +173,7 @@ fn stub_procedure(procedure: &idl::Procedure) -> Procedure {
         blocking: procedure.blocking,
         // Only servers use this.
         uncancelled: false,
+        exchanges: false,
         deadline: procedure.deadline_ms.map(Duration::from_millis),
     }
 }

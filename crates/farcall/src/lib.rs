@@ -61,8 +61,8 @@ pub use farcall_macros::include_x;
 pub use farcall_names as names;
 
 pub use farcall_core::{
-    Bytes, CallFailed, Calls, Cancelled, Context, Error, Exception, Group, Kind, Multi, Never, Pending, Ran,
-    Result, ResultExt, System, Trace, Xdr, context, env, idl, intercept, interface, multi, stub, xdr,
+    Answer, Bytes, CallFailed, Calls, Cancelled, Context, Error, Exception, Group, Kind, Multi, Never, Pending, Ran,
+    Result, ResultExt, System, Trace, Unwound, Xdr, context, env, exchange, idl, intercept, interface, multi, stub, xdr,
 };
 #[doc(hidden)]
 pub use farcall_core::{fair, guard};

@@ -10,6 +10,7 @@
 //! memory      the services of a runtime that segments and clerks use
 //! started     started calls of an imported interface;  sent: a call that was sent to its server;
 //!             retry_task: a call that must be bound first, or made again
+//! exchanging  a started call whose signals are answered
 //! question    an answer that several callers wait for, such as a binding;  tasks: runs tasks that wait
 //! watched     interceptors around the channel of an imported interface
 //! ```
@@ -17,6 +18,7 @@
 mod advertise;
 mod bind;
 mod bound;
+mod exchanging;
 mod export;
 mod group;
 mod import;

@@ -9,6 +9,7 @@
 //! parts            long bytes of a result, which are sent without a copy
 //! task             calls executed as futures;  finish: turns a procedure's outcome into the protocol's words
 //! watched          interceptors around an executor
+//! exchanges        what passes inside a call
 //! accesses         reads and writes of memory, which the receiving thread executes itself
 //! external         calls that did not come by the socket;  reply_to: where their outcomes go
 //! counter_segment  the server's counters as a memory segment
@@ -31,6 +32,7 @@
 mod accesses;
 mod call;
 mod counter_segment;
+mod exchanges;
 mod executor;
 mod exported;
 mod external;
@@ -64,14 +66,16 @@ pub(crate) use payer::Caller;
 pub(crate) use reply_to::{Back, Outlet};
 pub(crate) use watched::watched;
 
-use crate::context::CallServer;
+use crate::context::{self, CallServer};
 use crate::depart::{Departing, depart};
 use crate::env::{Env, Event, Socket};
+use crate::exchange::Exchanges;
 use crate::notice::{Notice, Notices};
 use crate::sys::fork;
 use crate::workers::{Pace, Pool, Replacement, Threads, start};
 use crate::{CallFailed, lock, stats};
 use counter_segment::CounterSegment;
+use exchanges::Exchanging;
 use external::Offers;
 use farcall_memory::Accessor;
 use queue::Queue;
@@ -136,6 +140,8 @@ struct Core {
     pool: Pool,
     /// `None` if the counters are not exported.
     counter_segment: Option<CounterSegment>,
+    /// The calls whose procedures have asked for their exchanges.
+    exchanging: Exchanging,
     /// Calls that still execute although their callers have given them up.
     cancelled: HashSet<CallKey>,
     /// When the watchdog is to look at the queue; `None` while the queue is empty.
@@ -287,6 +293,7 @@ impl Server {
             queue: Queue::new(limits.queue, limits.queue_bytes),
             pool: if limits.spins { pool } else { pool.in_pairs() },
             counter_segment: None,
+            exchanging: Exchanging::default(),
             cancelled: HashSet::new(),
             queue_look: None,
             sleeping: None,
@@ -372,6 +379,7 @@ impl Server {
             (core.pool.receiving(), core.pool.resting())
         };
         resting.iter().for_each(|worker| worker.wake());
+        self.tell_all();
         (0..receiving.max(1)).for_each(|_| self.socket.wake());
     }
 
@@ -413,6 +421,7 @@ impl Server {
         core.cancelled.insert(key);
         self.any_cancelled.store(true, Ordering::Release);
         core.accessor.woken.append(&mut self.notices.take(key));
+        core.tell(key);
     }
 
     /// Forgets that a call was given up, because the call has ended.
@@ -476,5 +485,9 @@ impl CallServer for Server {
 
     fn forget(&self, key: CallKey, notice: &Arc<Notice>) {
         self.notices.remove(key, notice);
+    }
+
+    fn exchanges(self: Arc<Self>, call: &context::Incoming) -> Option<Arc<dyn Exchanges>> {
+        Some(self.exchanges_of(call))
     }
 }

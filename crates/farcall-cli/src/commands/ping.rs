@@ -147,6 +147,7 @@ static NULL: Procedure = Procedure {
     idempotent: true,
     blocking: false,
     uncancelled: false,
+    exchanges: false,
     deadline: None,
 };
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::channel::{Call, Channel, EncodeArguments, PendingCall, Procedure, blocking_result};
 use super::pending::Pending;
 use crate::Result;
+use crate::exchange::{Handler, Handlers};
 use crate::wait::{ReadyList, WaitPoint};
 use crate::xdr::{Decode, Encoder};
 
@@ -17,19 +18,26 @@ use crate::xdr::{Decode, Encoder};
 pub struct Binding {
     channel: Arc<dyn Channel>,
     within: Option<Duration>,
+    handlers: Handlers,
 }
 
 impl Binding {
     /// Returns a binding over `channel`, without a deadline.
     pub fn new(channel: Arc<dyn Channel>) -> Binding {
-        Binding { channel, within: None }
+        Binding { channel, within: None, handlers: Handlers::default() }
     }
 
     /// Returns a binding over the same channel on which each call has this deadline. If the procedure
     /// declares a deadline too, the earlier one holds.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Binding {
-        Binding { channel: self.channel.clone(), within: Some(deadline) }
+        Binding { within: Some(deadline), ..self.clone() }
+    }
+
+    /// Returns a binding over the same channel whose calls' signals are answered by this handler first.
+    #[must_use]
+    pub fn catching(&self, handler: impl Handler) -> Binding {
+        Binding { handlers: self.handlers.with(handler), ..self.clone() }
     }
 
     /// Returns the channel that carries the calls.
@@ -65,7 +73,8 @@ impl Binding {
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
         let call = self.prepare(procedure, &encode);
         blocking_result(|sink| {
-            if call.within.is_some() || !self.channel.call_briefly(procedure, arguments, &mut |_| false, sink)
+            let slow = procedure.exchanges || call.within.is_some();
+            if slow || !self.channel.call_briefly(procedure, arguments, &mut |_| false, sink)
             {
                 self.channel.call(call, sink);
             }
@@ -101,12 +110,12 @@ impl Binding {
     }
 
     #[inline]
-    fn prepare<'a>(&self, procedure: &'a Procedure, encode: EncodeArguments<'a>) -> Call<'a> {
+    fn prepare<'a>(&'a self, procedure: &'a Procedure, encode: EncodeArguments<'a>) -> Call<'a> {
         let within = match (procedure.deadline, self.within) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        Call { procedure, within, encode }
+        Call { procedure, within, encode, handlers: &self.handlers }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::exchange::Handlers;
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{self, Decode, Decoder, Encoder};
 use crate::{CallFailed, Error, Kind, Ran, Result, System};
@@ -22,6 +23,8 @@ pub struct Procedure {
     pub blocking: bool,
     /// Whether the future that executes it is kept when the call is cancelled.
     pub uncancelled: bool,
+    /// Whether something may pass inside a call, besides its arguments and its result.
+    pub exchanges: bool,
     /// How long a call may take. A caller may allow less.
     pub deadline: Option<Duration>,
 }
@@ -39,6 +42,8 @@ pub struct Call<'a> {
     pub within: Option<Duration>,
     /// Writes the arguments. If this fails, the call fails with [`bad_arguments`].
     pub encode: EncodeArguments<'a>,
+    /// Answers the signals that are raised in the call.
+    pub handlers: &'a Handlers,
 }
 
 /// How a call ended.

@@ -26,6 +26,11 @@ impl Ended {
         Ended { dispatched, reply: reply.into() }
     }
 
+    /// Returns how the call ended, and its encoded reply.
+    pub fn into_parts(self) -> (Dispatched, Bytes) {
+        (self.dispatched, self.reply)
+    }
+
     pub(crate) fn failed(why: CallFailed) -> Ended {
         Ended { dispatched: Dispatched::Failed(why), reply: Bytes::new() }
     }

@@ -7,6 +7,7 @@ use super::binding::Binding;
 use super::channel::Procedure;
 use super::dispatch::{AsyncDispatched, Dispatched};
 use super::members::Members;
+use crate::exchange::Signal;
 use crate::idl;
 use crate::xdr::{Decoder, Encoder};
 
@@ -19,6 +20,11 @@ pub trait Interface: Send + Sync + 'static {
     const NAME: &'static str;
     /// The procedures, in the order of their declaration.
     const PROCEDURES: &'static [Procedure];
+
+    /// Returns the signals that a procedure may raise in a call.
+    fn signals() -> &'static [Signal] {
+        &[]
+    }
 
     /// Returns the whole description, with names, documentation and wire types.
     fn interface() -> &'static idl::Interface;

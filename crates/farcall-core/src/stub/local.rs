@@ -1,7 +1,8 @@
 //! The in-process channel: the same stubs, encoding and decoding included, without a network.
 //!
 //! A call runs on its caller's thread. A started call runs on a thread of the channel, or on the thread that
-//! waits for it, if that thread is first. Threads of the channel end when they have been idle for 10 s.
+//! waits for it, if that thread is first. Threads of the channel end when they have been idle for 10 s. A call
+//! in which something may pass besides arguments and result has a thread of its own.
 //!
 //! Deadlines are not enforced here: no message can be lost, and a caller cannot leave a procedure that runs
 //! on its own thread. A started call that is cancelled ends at once, as through a network, and its procedure
@@ -9,6 +10,7 @@
 
 mod asynchronous;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -20,6 +22,8 @@ use super::dispatch::catch;
 use super::ended::Ended;
 use super::interface::{AsyncServer, Interface};
 use crate::context::enter_near;
+use crate::env::Env as _;
+use crate::exchange::{self, Exchanges, Handling, LocalExchanges};
 use crate::given_up::GivenUp;
 use crate::workers::{Jobs, Refused, Threads};
 use crate::xdr::{Decoder, Encoder};
@@ -78,6 +82,9 @@ const MAX_THREADS: usize = 64;
 /// The maximum number of started calls that wait for a thread.
 const MAX_QUEUED_CALLS: usize = 65_536;
 
+/// The maximum number of calls of this process that have a thread of their own.
+const MAX_OWN_THREADS: usize = 1_024;
+
 struct Local<T: ?Sized> {
     server: Arc<T>,
     jobs: Arc<Jobs>,
@@ -92,6 +99,9 @@ impl<T: ?Sized> Drop for Local<T> {
 
 impl<T: ?Sized + Interface> Channel for Local<T> {
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
+        if call.procedure.exchanges {
+            return self.start(call).wait(sink);
+        }
         match encode(&call) {
             Ok(arguments) => execute(&*self.server, call.procedure.number, arguments).deliver(sink),
             Err(why) => sink(Reply::Failed(why)),
@@ -103,21 +113,52 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
             Ok(arguments) => arguments,
             Err(why) => return Box::new(why),
         };
+        let (caller, callee) = call.procedure.exchanges.then(exchange::pair).unzip();
         let job = Arc::new(Job {
             server: self.server.clone(),
             procedure: call.procedure.number,
             progress: Mutex::new(Progress { stage: Stage::Queued(arguments), waker: None }),
             given_up: Arc::default(),
             ended: Condvar::new(),
+            callee: callee.map(Arc::new),
         });
         let queued = job.clone();
         let overloaded = CallFailed::new(Kind::Overloaded, Ran::No);
-        match self.jobs.submit(Box::new(move || queued.run())) {
-            Ok(()) => Box::new(Started { job, detached: false }),
+        let inside = caller.map(|caller| (caller, Handling::new(call.handlers)));
+        let submitted = match &inside {
+            None => self.jobs.submit(Box::new(move || queued.run())),
+            Some(_) => in_its_own_thread(move || queued.run()),
+        };
+        match submitted {
+            Ok(()) => Box::new(Started { job, inside, detached: false }),
             Err(Refused::Full) => Box::new(overloaded.because("too many calls are started")),
             Err(Refused::NoThread(why)) => Box::new(overloaded.caused_by(why)),
         }
     }
+}
+
+/// Runs a call in a thread of its own: it may wait for its caller, whatever else runs.
+fn in_its_own_thread(run: impl FnOnce() + Send + 'static) -> Result<(), Refused> {
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    struct Counted;
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            RUNNING.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let before = RUNNING.fetch_add(1, Ordering::Relaxed);
+    let counted = Counted;
+    if before >= MAX_OWN_THREADS {
+        return Err(Refused::Full);
+    }
+    let spawned = System.spawn(
+        "farcall-local",
+        Box::new(move || {
+            let _counted = counted;
+            run();
+        }),
+    );
+    spawned.map_err(Refused::NoThread)
 }
 
 fn encode(call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
@@ -142,6 +183,8 @@ struct Job<T: ?Sized> {
     progress: Mutex<Progress>,
     given_up: Arc<GivenUp>,
     ended: Condvar,
+    /// The server's end of the call's exchanges, if it may have any.
+    callee: Option<Arc<LocalExchanges>>,
 }
 
 struct Progress {
@@ -184,6 +227,7 @@ impl<T: ?Sized> Job<T> {
     fn wake(&self) {
         let waker = lock(&self.progress).waker.take();
         self.ended.notify_all();
+        self.callee.iter().for_each(|callee| callee.end_all());
         if let Some(waker) = waker {
             guard::run_alone("a waker", || waker.wake());
         }
@@ -197,6 +241,8 @@ impl<T: ?Sized + Interface> Job<T> {
         };
         let ended = {
             let _serving = enter_near(self.given_up.clone());
+            let callee = self.callee.clone();
+            let _exchanging = exchange::enter(callee.map(|callee| callee as Arc<dyn Exchanges>));
             execute(&*self.server, self.procedure, arguments)
         };
         let late = {
@@ -218,11 +264,43 @@ impl<T: ?Sized + Interface> Job<T> {
 /// The caller's end of a [`Job`].
 struct Started<T: ?Sized + Interface> {
     job: Arc<Job<T>>,
+    /// The caller's end of the call's exchanges, if it may have any, and who answers its signals.
+    inside: Option<(LocalExchanges, Handling)>,
     detached: bool,
 }
 
+impl<T: ?Sized + Interface> Started<T> {
+    /// Waits until the job has ended, and answers its signals.
+    fn wait_inside(&mut self) -> Result<(), CallFailed> {
+        let Some((exchanges, handling)) = &mut self.inside else { return Ok(()) };
+        loop {
+            let epoch = exchanges.epoch();
+            handling.answer_all(exchanges);
+            if !matches!(lock(&self.job.progress).stage, Stage::Queued(_) | Stage::Running) {
+                return Ok(());
+            }
+            exchanges.wait(epoch)?;
+        }
+    }
+
+    /// Gives the outcome of the call, unless a handler has unwound it.
+    fn deliver(&mut self, ended: Ended, sink: Sink<'_>) {
+        let unwound = self.inside.as_mut().is_some_and(|(_, handling)| handling.leave(sink));
+        if !unwound {
+            ended.deliver(sink);
+        }
+    }
+}
+
 impl<T: ?Sized + Interface> PendingCall for Started<T> {
-    fn wait(self: Box<Self>, sink: Sink<'_>) {
+    fn wait(mut self: Box<Self>, sink: Sink<'_>) {
+        if self.inside.is_some() {
+            if let Err(why) = self.wait_inside() {
+                return sink(Reply::Failed(why.but_ran(Ran::Maybe)));
+            }
+            let ended = lock(&self.job.progress).take();
+            return ended.into_iter().for_each(|ended| self.deliver(ended, sink));
+        }
         // If no thread has come to it yet, do not wait for one: all of them may be waiting, for calls such as
         // this.
         self.job.run();
@@ -238,13 +316,17 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
+        if let Some((exchanges, handling)) = &mut self.inside {
+            exchanges.watch(context.waker());
+            handling.answer_all(exchanges);
+        }
         let mut progress = lock(&self.job.progress);
         let Some(ended) = progress.take() else {
             progress.waker = Some(context.waker().clone());
             return Poll::Pending;
         };
         drop(progress);
-        ended.deliver(sink);
+        self.deliver(ended, sink);
         Poll::Ready(())
     }
 

@@ -52,7 +52,9 @@ fn implementation(source: &Source) -> TokenStream {
     let docs = documentation(&source.attributes);
     let docs = (!docs.is_empty()).then(|| quote!(.docs(#docs)));
     let described = procedures.iter().map(described);
-    let arms = procedures.iter().map(|procedure| arm(source, procedure));
+    let described_signals = source.signals.iter().map(described_signal);
+    let signals = signals(source);
+    let dispatch = dispatch(source);
     quote! {
         #[allow(deprecated, unused_mut)]
         impl #farcall::stub::Interface for dyn #name {
@@ -60,11 +62,14 @@ fn implementation(source: &Source) -> TokenStream {
             const NAME: &'static str = #type_name;
             const PROCEDURES: &'static [#farcall::stub::Procedure] = &[#(#facts),*];
 
+            #signals
+
             fn interface() -> &'static #farcall::idl::Interface {
                 static INTERFACE: ::std::sync::OnceLock<#farcall::idl::Interface> = ::std::sync::OnceLock::new();
                 INTERFACE.get_or_init(|| {
                     let mut __interface = #farcall::idl::Interface::new(#type_name)#docs;
                     #(#described)*
+                    #(#described_signals)*
                     __interface
                 })
             }
@@ -75,13 +80,44 @@ fn implementation(source: &Source) -> TokenStream {
                 __arguments: &mut #farcall::xdr::Decoder<'_>,
                 __reply: &mut #farcall::xdr::Encoder<'_>,
             ) -> #farcall::stub::Dispatched {
-                match __procedure {
-                    #(#arms)*
-                    _ => #farcall::stub::Dispatched::NoSuchProcedure,
-                }
+                #dispatch
             }
         }
     }
+}
+
+/// Generates the body of `dispatch`. Where signals are declared, it notes which may be raised.
+fn dispatch(source: &Source) -> TokenStream {
+    let farcall = &source.farcall;
+    let arms = source.procedures.iter().map(|procedure| arm(source, procedure));
+    let body = quote! {
+        match __procedure {
+            #(#arms)*
+            _ => #farcall::stub::Dispatched::NoSuchProcedure,
+        }
+    };
+    match source.signals.is_empty() {
+        true => body,
+        false => quote! {
+            #farcall::exchange::serving(<Self as #farcall::stub::Interface>::signals(), || #body)
+        },
+    }
+}
+
+/// Generates `fn signals()`, unless no signals are declared.
+fn signals(source: &Source) -> Option<TokenStream> {
+    let farcall = &source.farcall;
+    (!source.signals.is_empty()).then(|| {
+        quote! {
+            fn signals() -> &'static [#farcall::exchange::Signal] {
+                static SIGNALS: ::std::sync::OnceLock<::std::vec::Vec<#farcall::exchange::Signal>> =
+                    ::std::sync::OnceLock::new();
+                SIGNALS.get_or_init(|| {
+                    #farcall::exchange::Signal::all(<Self as #farcall::stub::Interface>::interface())
+                })
+            }
+        }
+    })
 }
 
 /// Generates a `stub::Procedure`: what the runtime must know before a call.
@@ -89,6 +125,7 @@ fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     let Procedure { number, idempotent, blocking, uncancelled, .. } = procedure;
     let name = procedure.name.unraw().to_string();
+    let exchanges = !source.signals.is_empty();
     let deadline = match procedure.deadline_ms {
         Some(ms) => quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))),
         None => quote!(::core::option::Option::None),
@@ -100,6 +137,7 @@ fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
             idempotent: #idempotent,
             blocking: #blocking,
             uncancelled: #uncancelled,
+            exchanges: #exchanges,
             deadline: #deadline,
         }
     }
@@ -111,13 +149,7 @@ fn described(procedure: &Procedure) -> TokenStream {
     let name = procedure.name.unraw().to_string();
     let docs = documentation(&procedure.attributes);
     let docs = (!docs.is_empty()).then(|| quote!(.docs(#docs)));
-    let arguments = procedure.arguments.iter().map(|Argument { name, owned, max, .. }| {
-        let name = name.unraw().to_string();
-        match max {
-            None => quote!(.argument::<#owned>(#name)),
-            Some(max) => quote!(.argument_max::<#owned>(#name, #max)),
-        }
-    });
+    let arguments = described_arguments(procedure);
     let exception = exception.as_ref().map(|ty| quote!(.exception::<#ty>()));
     let idempotent = procedure.idempotent.then(|| quote!(.idempotent()));
     let blocking = procedure.blocking.then(|| quote!(.blocking()));
@@ -135,6 +167,26 @@ fn described(procedure: &Procedure) -> TokenStream {
             #deadline
             #pinned;
     }
+}
+
+/// Generates the statement that adds a signal to the run-time description of the interface.
+fn described_signal(signal: &Procedure) -> TokenStream {
+    let name = signal.name.unraw().to_string();
+    let docs = documentation(&signal.attributes);
+    let docs = (!docs.is_empty()).then(|| quote!(.docs(#docs)));
+    let (arguments, result) = (described_arguments(signal), &signal.result);
+    quote!(__interface.signal(#name)#docs #(#arguments)*.result::<#result>();)
+}
+
+/// Generates the calls that describe the arguments.
+fn described_arguments(procedure: &Procedure) -> impl Iterator<Item = TokenStream> + '_ {
+    procedure.arguments.iter().map(|Argument { name, owned, max, .. }| {
+        let name = name.unraw().to_string();
+        match max {
+            None => quote!(.argument::<#owned>(#name)),
+            Some(max) => quote!(.argument_max::<#owned>(#name, #max)),
+        }
+    })
 }
 
 /// Generates `1 => serve(arguments, reply, |d| Ok((…)), |(key,)| Store::get(self, key)),`.

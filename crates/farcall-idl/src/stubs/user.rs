@@ -6,7 +6,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
-use super::{Argument, Passing, Procedure, Source};
+use super::{Argument, Passing, Procedure, Source, signals};
 
 pub(super) fn generate(source: &Source) -> TokenStream {
     let client = client(source);
@@ -57,6 +57,7 @@ fn client(source: &Source) -> TokenStream {
     let client = source.client_name();
     let start = source.start_name();
     let (multi, prepare) = (source.multi_name(), source.prepare_name());
+    let catching = signals::catching(source);
     let about = format!(
         " The user-stub of [`{name}`]: implements it by calling the server that it is bound to.\n\n\
          Cheap to clone; clones share the binding, and any number of threads may call at once."
@@ -79,6 +80,8 @@ fn client(source: &Source) -> TokenStream {
             pub fn within(&self, deadline: ::core::time::Duration) -> Self {
                 Self { binding: self.binding.within(deadline) }
             }
+
+            #catching
 
             #[doc = #about_start]
             pub fn start(&self) -> #start<'_> {
@@ -254,7 +257,7 @@ fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
 
 /// Generates the closure that writes the arguments into the packet. It may run again if the call is repeated
 /// at another server.
-fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
+pub(super) fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     if procedure.arguments.is_empty() {
         return quote!(&|_| ::core::result::Result::Ok(()));

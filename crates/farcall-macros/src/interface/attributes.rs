@@ -104,7 +104,7 @@ impl Settings {
                 return Err(refuse(attribute, what, "put the condition in the server's body"));
             }
             _ => {
-                let hint = "known are #[procedure(n)], #[idempotent], #[blocking], #[uncancelled] and #[deadline(ms = n)]";
+                let hint = "known are #[procedure(n)], #[idempotent], #[blocking], #[uncancelled], #[deadline(ms = n)] and #[signal]";
                 return Err(refuse(attribute, "unknown attribute on a procedure", hint));
             }
         }

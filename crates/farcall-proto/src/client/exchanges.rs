@@ -100,6 +100,12 @@ impl Conversation {
         self.deliver(id.activity, sink);
     }
 
+    /// Whether there may be news about an exchange.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     /// Returns the next news about an exchange of a call: the call, its mark, and the number of the exchange.
     /// Ask after [`Conversation::receive`], until it returns `None`.
     pub fn next_news(&mut self) -> Option<(CallId, u64, u32, News)> {

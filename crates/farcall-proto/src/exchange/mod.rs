@@ -13,6 +13,7 @@ use crate::path::Path;
 use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Credit, Data, Malformed, Position, Writer};
 use crate::{BASE_DATAGRAM, Time};
+pub use farcall_base::Tail;
 use inflow::Inflow;
 use outflow::{Outflow, Written};
 
@@ -37,18 +38,6 @@ pub enum News {
     Room,
     /// The other end takes no more, for this reason. Our direction has ended.
     Stopped(u32),
-}
-
-/// What comes after bytes that are sent in an exchange.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tail {
-    /// More bytes may follow.
-    More,
-    /// The direction ends.
-    End,
-    /// The direction ends, and the other end's next word shows that it has come: it is the question of a
-    /// signal, or the answer. No acknowledgement is asked for.
-    Question,
 }
 
 /// How a call's exchanges come to the other end.

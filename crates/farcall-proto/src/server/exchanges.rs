@@ -84,6 +84,12 @@ impl Server {
         self.queue(place, call.activity);
     }
 
+    /// Whether there may be news about an exchange.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        !self.all_inside.news.is_empty()
+    }
+
     /// Returns the next news about an exchange of a call that the user has, and the exchange's number. Ask
     /// after [`Server::receive`], until it returns `None`.
     pub fn next_news(&mut self) -> Option<(CallKey, u32, News)> {

@@ -11,6 +11,7 @@ use farcall_proto::{Route, Time, route};
 
 use super::awake::LULL;
 use super::caller::Tools;
+use super::exchanges::pass_news;
 use super::own_call::{OwnCall, deliver};
 use super::owners::Owners;
 use super::peer::PeerState;
@@ -371,7 +372,10 @@ impl Endpoint {
                 deliver(peer, owners, event, (datagram, buffer), mine.as_deref_mut(), wakes)
             };
             state.conversation.receive(now, datagram, sink);
-            self.count_busy(busy, owners);
+            if state.conversation.has_news() {
+                pass_news(peer, state, mine.as_deref_mut(), wakes);
+            }
+            self.count_busy(busy, &state.owners);
             let quiet = state.conversation.is_quiet(left);
             let sent = if quiet { None } else { state.conversation.transmit(now, &mut tools.out) };
             (state.conversation.timeout(), state.listed, sent)
@@ -387,7 +391,7 @@ impl Endpoint {
 
     /// Wakes whose calls have ended.
     #[inline]
-    fn wake(&self, tools: &mut Tools) {
+    pub(super) fn wake(&self, tools: &mut Tools) {
         let tasks = tools.wakes.tasks();
         if tasks > 0 {
             self.tasks.fetch_sub(tasks, Ordering::SeqCst);
@@ -547,7 +551,7 @@ impl Endpoint {
             let sink =
                 &mut |event: Event<'_>| deliver(peer, owners, event, (&[], None), mine.as_deref_mut(), wakes);
             state.conversation.handle_timeout(now, sink);
-            self.count_busy(busy, owners);
+            self.count_busy(busy, &state.owners);
         }
         if let Some(mine) = mine {
             mine.settle(&[]);

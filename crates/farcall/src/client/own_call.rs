@@ -159,6 +159,9 @@ pub(super) fn deliver(
                 }
                 Some(Owner::Started(slot, watcher)) => {
                     slot.end(outcome, arguments, buffer);
+                    if let Some(news) = slot.news() {
+                        news.end(wakes);
+                    }
                     wakes.add(watcher);
                 }
                 None if token == Owners::NOBODY && owners.was_abandoned(id) => {}

@@ -89,6 +89,14 @@ impl Owners {
         }
     }
 
+    /// Returns the started call with this token, and its watcher.
+    pub(super) fn started(&mut self, token: u64) -> Option<(&Arc<ResultSlot>, &mut Watcher)> {
+        match self.place(token)?.owner.as_mut()? {
+            Owner::Started(slot, watcher) => Some((slot, watcher)),
+            Owner::Thread(_) | Owner::Bind(..) => None,
+        }
+    }
+
     /// Notes that no thread waits any more for this call, which has no owner here.
     pub(super) fn abandon(&mut self, id: CallId) {
         self.abandoned.push(id);

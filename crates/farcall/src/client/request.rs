@@ -3,6 +3,7 @@
 use farcall_proto::client::Call;
 use farcall_proto::{Time, Trace};
 
+use crate::exchange::Handlers;
 use crate::stub::{EncodeArguments, Procedure};
 
 /// A call that is to be made. It can be repeated, at the same export or at others.
@@ -14,6 +15,8 @@ pub(crate) struct CallRequest<'a> {
     pub(crate) trace: Option<Trace>,
     /// Writes the arguments.
     pub(crate) encode: EncodeArguments<'a>,
+    /// Answers the signals that are raised in the call.
+    pub(crate) handlers: &'a Handlers,
 }
 
 impl CallRequest<'_> {

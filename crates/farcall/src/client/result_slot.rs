@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use farcall_proto::client::Outcome;
 use farcall_proto::server::Finish;
 
+use super::exchanges::CallNews;
 use crate::env::place;
 use crate::lock;
 use crate::receive_buffers::SharedBuffer;
@@ -116,12 +117,25 @@ impl BufferedOutcome {
 pub(super) struct ResultSlot {
     kept: Mutex<BufferedOutcome>,
     over: AtomicBool,
+    /// What the caller is to learn of the call's exchanges, if it expects any.
+    news: Option<Box<CallNews>>,
 }
 
 /// Takes an outcome and, if the call failed, its encoded arguments, so that the call can be repeated.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
 
 impl ResultSlot {
+    /// A slot for the outcome of a call whose caller expects exchanges.
+    pub(super) fn with_news() -> ResultSlot {
+        ResultSlot { news: Some(Box::default()), ..ResultSlot::default() }
+    }
+
+    /// Returns what the caller is to learn of the call's exchanges, if it expects any.
+    #[inline]
+    pub(super) fn news(&self) -> Option<&CallNews> {
+        self.news.as_deref()
+    }
+
     /// The outcome has come.
     #[inline]
     pub(super) fn end(&self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, buffer: Option<&SharedBuffer>) {

@@ -24,9 +24,9 @@ const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 /// A call that was started. Whoever has it knows by which endpoint, and which peer it is made to.
 #[derive(Clone)]
 pub(crate) struct Started {
-    id: CallId,
+    pub(super) id: CallId,
     token: u64,
-    slot: Arc<ResultSlot>,
+    pub(super) slot: Arc<ResultSlot>,
 }
 
 impl Started {
@@ -50,6 +50,27 @@ impl Started {
         let begun = endpoint.begin_started(service, peer, call, watcher, &mut caller.tools);
         caller.keep();
         begun
+    }
+
+    /// Starts a call whose thread waits for it at once. No other thread looks after the call meanwhile.
+    ///
+    /// # Errors
+    /// As [`Started::start`].
+    pub(crate) fn start_to_wait(
+        endpoint: &Arc<Endpoint>,
+        peer: &Arc<Peer>,
+        call: (u64, &CallRequest<'_>),
+    ) -> Result<Started, CallFailed> {
+        endpoint.check_process()?;
+        let mut caller = Caller::take_to_wait(&endpoint.env)?;
+        let begun = endpoint.begin_started(None, peer, call, Watcher::Nobody, &mut caller.tools);
+        caller.keep();
+        begun
+    }
+
+    /// Whether the call has been sent.
+    pub(super) fn is_sent(&self, peer: &Peer) -> bool {
+        peer.lock().conversation.progress(self.id) != CallProgress::Unsent
     }
 
     /// Blocks until the outcome has come.
@@ -173,7 +194,8 @@ impl Endpoint {
         if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {
             return Err(too_many_bytes());
         }
-        let slot = Arc::new(ResultSlot::default());
+        let slot = if request.procedure.exchanges { ResultSlot::with_news() } else { ResultSlot::default() };
+        let slot = Arc::new(slot);
         let was_busy = state.owners.any_started();
         let token = state.owners.add(Owner::Started(slot.clone(), watcher));
         let now = OnceCell::new();
@@ -245,6 +267,7 @@ mod tests {
     use super::*;
     use crate::System;
     use crate::env::{Env, SocketOptions};
+    use crate::exchange::NO_HANDLERS;
     use crate::stub::Procedure;
     use crate::xdr::Encoder;
 
@@ -262,10 +285,11 @@ mod tests {
                 idempotent: false,
                 blocking: false,
                 uncancelled: false,
+                exchanges: false,
                 deadline: None,
             };
             let encode = |e: &mut Encoder<'_>| e.opaque(&vec![0; len]);
-            let request = CallRequest { procedure: &procedure, deadline: None, trace: None, encode: &encode };
+            let request = CallRequest { procedure: &procedure, deadline: None, trace: None, encode: &encode, handlers: &NO_HANDLERS };
             Started::start(&endpoint, &peer, (1, &request), None)
         };
         let half = start(MOST_BYTES / 2).unwrap();

@@ -16,8 +16,10 @@ use super::bind::{Candidate, Target, parse};
 use super::question::{Answering, Question};
 use super::tasks::Tasks;
 use super::watched::watched;
+use super::exchanging::ExchangingCall;
 use super::{Inner, Runtime, bind, bound, started};
-use crate::client::CallRequest;
+use crate::exchange::NO_HANDLERS;
+use crate::client::{CallRequest, Started};
 use crate::context;
 use crate::retry::{Retry, Step};
 use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink, no_reply};
@@ -152,7 +154,7 @@ impl Importer {
     fn request<'a>(&self, call: &Call<'a>) -> CallRequest<'a> {
         let (inherited, trace) = context::inherited();
         let deadline = sooner(&self.inner, call.within, inherited);
-        CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode }
+        CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode, handlers: call.handlers }
     }
 
     /// Makes a call, and repeats it, perhaps at another server, while it may be repeated.
@@ -194,7 +196,7 @@ impl Importer {
         self.repeat(
             target,
             failure,
-            &CallRequest { procedure, deadline: None, trace: None, encode: &encode },
+            &CallRequest { procedure, deadline: None, trace: None, encode: &encode, handlers: &NO_HANDLERS },
             sink,
         );
     }
@@ -243,6 +245,9 @@ impl Importer {
             return Err(target.refusal(request.procedure));
         }
         builtin::may_call(target.export, request.procedure.number)?;
+        if request.procedure.exchanges {
+            return self.call_exchanging(target, request, sink);
+        }
         let mut failed = None;
         let take = &mut |outcome: Outcome<'_>| failed = give(target, outcome, sink);
         let carried = match &target.link {
@@ -253,6 +258,28 @@ impl Importer {
             target.endpoint.call(&target.peer, target.export, request, take)?;
         }
         Ok(failed)
+    }
+
+    /// Makes one attempt of a call in which something may pass besides its arguments and its result. A call is
+    /// not attempted again once a handler of its caller ran.
+    #[inline(never)]
+    fn call_exchanging(
+        &self,
+        target: &Target,
+        request: &CallRequest<'_>,
+        sink: Sink<'_>,
+    ) -> Result<Option<Failure>, CallFailed> {
+        let mut failed = None;
+        let take = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(target, outcome, sink);
+        let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
+        let call = ExchangingCall::new(target, started, request);
+        let unless_over = CancelUnlessOver(&call.started, target);
+        call.wait(target, take)?;
+        drop(unless_over);
+        match failed {
+            Some(failure) if call.is_touched() => Err(describe(failure, request.procedure, target.address)),
+            failed => Ok(failed),
+        }
     }
 
     /// Returns the server to call. Binds if there is no binding.
@@ -361,6 +388,16 @@ impl Importer {
         let Name::Type(type_name) = &self.name else { return false };
         let entries = self.inner.registry.instances(type_name).unwrap_or_default();
         entries.iter().any(|entry| entry.address != address.into())
+    }
+}
+
+/// Cancels a call that has not ended when its thread leaves it, because a handler panicked or the thread must
+/// not wait.
+struct CancelUnlessOver<'a>(&'a Started, &'a Target);
+
+impl Drop for CancelUnlessOver<'_> {
+    fn drop(&mut self) {
+        self.0.cancel(&self.1.endpoint, &self.1.peer);
     }
 }
 

@@ -8,12 +8,13 @@ use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
-use super::import::{Importer, give};
+use super::import::{Importer, describe, give};
 use super::sent::SentCall;
 use super::tasks::{Reservation, Tasks};
 use crate::Trace;
 use crate::client::CallRequest;
 use crate::env::{Event, Time};
+use crate::exchange::Handlers;
 use crate::retry::Retry;
 use crate::stub::{Procedure, Reply, Sink, bad_arguments, no_reply};
 use crate::xdr::Encoder;
@@ -27,6 +28,7 @@ pub(super) struct EncodedCall {
     pub(super) arguments: Vec<u8>,
     pub(super) deadline: Option<Time>,
     pub(super) trace: Option<Trace>,
+    pub(super) handlers: Handlers,
 }
 
 /// The server that was called and the failure of the call.
@@ -39,8 +41,9 @@ impl EncodedCall {
     ) -> Result<EncodedCall, CallFailed> {
         let mut arguments = Vec::new();
         (request.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
-        let CallRequest { procedure, deadline, trace, .. } = *request;
-        Ok(EncodedCall { importer: importer.clone(), procedure: *procedure, arguments, deadline, trace })
+        let CallRequest { procedure, deadline, trace, handlers, .. } = *request;
+        let (importer, handlers) = (importer.clone(), handlers.clone());
+        Ok(EncodedCall { importer, procedure: *procedure, arguments, deadline, trace, handlers })
     }
 
     /// Gives `f` the request of this call.
@@ -52,6 +55,7 @@ impl EncodedCall {
             deadline: self.deadline,
             trace: self.trace,
             encode: &encode,
+            handlers: &self.handlers,
         })
     }
 }
@@ -164,7 +168,12 @@ impl RetryTask {
             started.poll(target, context, taker)
         });
         waited.await?;
-        ended.ok_or_else(no_reply)
+        match ended {
+            Some(Outcome::Failed(failure)) if started.is_touched() => {
+                Err(describe(failure, &call.procedure, target.address))
+            }
+            ended => ended.ok_or_else(no_reply),
+        }
     }
 
     pub(super) fn detach(&self) {

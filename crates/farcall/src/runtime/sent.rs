@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::bind::Target;
+use super::exchanging::ExchangingCall;
 use crate::client::{self, CallRequest, Taker};
 use crate::{CallFailed, shm};
 
@@ -11,6 +12,8 @@ use crate::{CallFailed, shm};
 #[derive(Clone)]
 pub(super) enum SentCall {
     Datagrams(client::Started),
+    /// By datagrams, with signals that are answered meanwhile.
+    Exchanging(Arc<ExchangingCall>),
     Memory(Arc<shm::Started>),
 }
 
@@ -24,6 +27,10 @@ impl SentCall {
             return Err(target.refusal(request.procedure));
         }
         let call = (target.export, request);
+        if request.procedure.exchanges {
+            let started = client::Started::start(&target.endpoint, &target.peer, call, None)?;
+            return Ok(SentCall::Exchanging(Arc::new(ExchangingCall::new(target, started, request))));
+        }
         if let Some(link) = &target.link
             && let Some(started) = shm::Started::start(link, call)?
         {
@@ -32,9 +39,15 @@ impl SentCall {
         client::Started::start(&target.endpoint, &target.peer, call, None).map(SentCall::Datagrams)
     }
 
+    /// Whether the call is not to be repeated, because a handler of its caller ran.
+    pub(super) fn is_touched(&self) -> bool {
+        matches!(self, SentCall::Exchanging(call) if call.is_touched())
+    }
+
     pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<(), CallFailed> {
         match self {
             SentCall::Datagrams(started) => started.wait(&target.endpoint, &target.peer, taker),
+            SentCall::Exchanging(call) => call.wait(target, taker),
             SentCall::Memory(started) => started.wait(taker),
         }
     }
@@ -49,6 +62,7 @@ impl SentCall {
             SentCall::Datagrams(started) => {
                 started.poll(&target.endpoint, &target.peer, context, taker).map(Ok)
             }
+            SentCall::Exchanging(call) => call.poll(target, context, taker).map(Ok),
             SentCall::Memory(started) => started.poll(context, taker),
         }
     }
@@ -56,6 +70,7 @@ impl SentCall {
     pub(super) fn detach(&self, target: &Target, later: bool) {
         match self {
             SentCall::Datagrams(started) => started.detach(&target.endpoint, &target.peer, later),
+            SentCall::Exchanging(call) => call.started.detach(&target.endpoint, &target.peer, later),
             SentCall::Memory(started) => started.detach(),
         }
     }
@@ -63,6 +78,7 @@ impl SentCall {
     pub(super) fn cancel(&self, target: &Target) {
         match self {
             SentCall::Datagrams(started) => started.cancel(&target.endpoint, &target.peer),
+            SentCall::Exchanging(call) => call.started.cancel(&target.endpoint, &target.peer),
             SentCall::Memory(started) => started.cancel(),
         }
     }

@@ -14,6 +14,7 @@ use crate::Trace;
 use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
+use crate::exchange::Handlers;
 use crate::retry::Retry;
 use crate::stub::{PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
@@ -25,6 +26,7 @@ struct ImportedCall {
     procedure: Called,
     deadline: Option<Time>,
     trace: Option<Box<Trace>>,
+    handlers: Handlers,
     stage: Stage,
 }
 
@@ -34,19 +36,20 @@ struct Called {
     name: &'static str,
     number: u32,
     idempotent: bool,
+    exchanges: bool,
 }
 
 impl Called {
     fn new(procedure: &Procedure) -> Called {
-        let Procedure { number, name, idempotent, .. } = *procedure;
-        Called { name, number, idempotent }
+        let Procedure { number, name, idempotent, exchanges, .. } = *procedure;
+        Called { name, number, idempotent, exchanges }
     }
 
     /// Returns the procedure for another attempt. Its deadline is left out, because the call has one of its
     /// own by now, and so are the facts that only servers use.
     fn procedure(self) -> Procedure {
-        let Called { name, number, idempotent } = self;
-        Procedure { number, name, idempotent, blocking: false, uncancelled: false, deadline: None }
+        let Called { name, number, idempotent, exchanges } = self;
+        Procedure { number, name, idempotent, blocking: false, uncancelled: false, exchanges, deadline: None }
     }
 }
 
@@ -125,16 +128,18 @@ impl ImportedCall {
     }
 
     fn new(importer: &Arc<Importer>, request: &CallRequest<'_>, stage: Stage) -> ImportedCall {
-        let CallRequest { procedure, deadline, trace, .. } = *request;
+        let CallRequest { procedure, deadline, trace, handlers, .. } = *request;
         let (procedure, trace) = (Called::new(procedure), trace.map(Box::new));
-        ImportedCall { importer: importer.clone(), procedure, deadline, trace, stage }
+        let handlers = handlers.clone();
+        ImportedCall { importer: importer.clone(), procedure, deadline, trace, handlers, stage }
     }
 
     /// Returns the call for another attempt, with the arguments that its first attempt gave back.
     fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
         let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
         let trace = self.trace.as_deref().copied();
-        EncodedCall { importer, procedure, arguments, deadline: self.deadline, trace }
+        let handlers = self.handlers.clone();
+        EncodedCall { importer, procedure, arguments, deadline: self.deadline, trace, handlers }
     }
 }
 
@@ -153,6 +158,10 @@ impl PendingCall for ImportedCall {
                     return sink(Reply::Failed(why));
                 }
                 let Some((failure, arguments)) = failed else { return };
+                if started.is_touched() {
+                    let procedure = self.procedure.procedure();
+                    return sink(Reply::Failed(describe(failure, &procedure, target.address)));
+                }
                 // This thread waits anyway, so it makes the call again itself, without a task.
                 self.encoded(arguments)
                     .with_request(|request| self.importer.repeat(target, failure, request, sink));
@@ -179,10 +188,14 @@ impl PendingCall for ImportedCall {
             return Poll::Pending;
         }
         let former = std::mem::replace(&mut self.stage, Stage::Over);
-        let (Some((failure, arguments)), Stage::Sent(_, target)) = (failed, former) else {
+        let (Some((failure, arguments)), Stage::Sent(started, target)) = (failed, former) else {
             return Poll::Ready(());
         };
         let procedure = self.procedure.procedure();
+        if started.is_touched() {
+            sink(Reply::Failed(describe(failure, &procedure, target.address)));
+            return Poll::Ready(());
+        }
         let again = self.importer.try_again(&mut Retry::default(), &target, failure.clone(), &procedure);
         if let Err(why) = again {
             sink(Reply::Failed(why));

@@ -172,6 +172,9 @@ impl<'s> Receiver<'s> {
             let core = &mut *core;
             core.backlog.begin();
             train(len, each).for_each(|place| self.handle(core, from, place, each >= len));
+            if core.protocol.has_news() {
+                core.pass_news();
+            }
             if self.outgoing.answer.is_none() {
                 let draining_backlog = self.catch_up(core);
                 planned = if draining_backlog { self.leave_calls(core, len) } else { self.choose(core, len) };

@@ -1,0 +1,112 @@
+//! What passes inside a call besides its arguments and its result: the seam between the carriers of calls, and
+//! signals (docs/exchanges.md).
+//!
+//! ```text
+//! scope      the call that this thread serves, as far as its exchanges concern it
+//! signal     a server raises a signal, and waits for the answer
+//! handler    a caller's handlers answer signals
+//! local      exchanges within this process
+//! ```
+
+mod handler;
+mod local;
+mod scope;
+mod signal;
+
+pub use farcall_base::Tail;
+pub use handler::{Answer, Handled, Handler, Handlers, Handling, NO_HANDLERS, resume};
+pub(crate) use local::{LocalExchanges, pair};
+pub use scope::serving;
+pub(crate) use scope::enter;
+pub use signal::{Signal, SignalId, Unwound, raise};
+
+use std::task::Waker;
+
+use crate::{CallFailed, Kind, Ran};
+
+/// The longest question or answer of a signal, in bytes.
+const MAX_MESSAGE: usize = 16 << 20;
+
+/// One end of the exchanges of one call, as the call's carrier offers it. A method returns `None` if the call
+/// has ended or was given up, or if the exchange is over.
+pub trait Exchanges: Send + Sync {
+    /// Opens an exchange, and returns its number. The other end hears of the exchange when something is sent
+    /// in it. At most 64 may be open.
+    fn open(&self) -> Option<u32>;
+
+    /// Sends bytes, a multiple of four, in an exchange: as many as there is room for. Returns how many.
+    /// `tail` counts if it was all.
+    fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize>;
+
+    /// Moves at most `most` bytes that have arrived in an exchange to the end of `into`. Returns whether they
+    /// are the last.
+    fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool>;
+
+    /// Takes no more of what the other end sends in an exchange.
+    fn stop(&self, exchange: u32);
+
+    /// Returns an exchange that the other end has opened and that this method has not returned before.
+    fn next_opened(&self) -> Option<u32>;
+
+    /// Returns a number that changes whenever something may have changed: bytes have arrived, there is room to
+    /// send, the other end takes no more, or the call has ended or was given up.
+    fn epoch(&self) -> u64;
+
+    /// Blocks until [`Exchanges::epoch`] differs from `epoch`.
+    ///
+    /// # Errors
+    /// When this thread must not wait.
+    fn wait(&self, epoch: u64) -> Result<(), CallFailed>;
+
+    /// Has the waker woken, in place of an earlier one, when [`Exchanges::epoch`] changes. The caller looks at
+    /// the epoch afterwards, because it may have changed before.
+    fn watch(&self, waker: &Waker);
+}
+
+/// Sends all bytes in an exchange, and waits for room where there is none.
+///
+/// # Errors
+/// When the call has ended, the exchange is over, or this thread must not wait.
+pub(crate) fn send_all(
+    exchanges: &dyn Exchanges,
+    exchange: u32,
+    mut bytes: &[u8],
+    tail: Tail,
+) -> Result<(), CallFailed> {
+    loop {
+        let epoch = exchanges.epoch();
+        let sent = exchanges.send(exchange, bytes, tail).ok_or_else(over)?;
+        bytes = &bytes[sent..];
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        exchanges.wait(epoch)?;
+    }
+}
+
+/// Takes all bytes of an exchange until its end, and waits for them.
+///
+/// # Errors
+/// When the call has ended, the exchange is over, there are more than [`MAX_MESSAGE`] bytes, or this thread
+/// must not wait.
+pub(crate) fn take_all(exchanges: &dyn Exchanges, exchange: u32) -> Result<Vec<u8>, CallFailed> {
+    let mut bytes = Vec::new();
+    loop {
+        let epoch = exchanges.epoch();
+        let most = MAX_MESSAGE + 4 - bytes.len();
+        if exchanges.take(exchange, &mut bytes, most).ok_or_else(over)? {
+            return Ok(bytes);
+        }
+        if bytes.len() > MAX_MESSAGE {
+            exchanges.stop(exchange);
+            let why = format!("a signal with more than {MAX_MESSAGE} bytes");
+            return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
+        }
+        exchanges.wait(epoch)?;
+    }
+}
+
+/// The failure of an exchange whose call has ended or was given up.
+pub(crate) fn over() -> CallFailed {
+    CallFailed::new(Kind::Cancelled, Ran::Yes).because("the call was given up")
+}

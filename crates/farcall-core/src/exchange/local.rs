@@ -1,0 +1,167 @@
+//! Exchanges within this process: the two ends of a call share their bytes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use super::{Exchanges, Tail};
+use crate::{CallFailed, guard, lock, serving};
+
+/// How many bytes a direction holds that were not taken.
+const WINDOW: usize = 12_000;
+
+/// The most exchanges that one end may have open.
+const MAX_OPEN: usize = 64;
+
+/// One end of the exchanges of a call of this process.
+pub(crate) struct LocalExchanges {
+    shared: Arc<Shared>,
+    /// The caller's end is 0, the server's 1.
+    end: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    exchanges: BTreeMap<u32, [Direction; 2]>,
+    /// How many exchanges each end has opened.
+    opened: [u32; 2],
+    /// Exchanges that each end has not heard of yet.
+    unheard: [VecDeque<u32>; 2],
+    /// Counts, for each end, what the other end has changed.
+    epochs: [u64; 2],
+    /// What each end is to wake when the other has changed something.
+    wakers: [Option<Waker>; 2],
+    /// The call has ended or was given up.
+    over: bool,
+}
+
+/// What the end of this index sends.
+#[derive(Default)]
+struct Direction {
+    bytes: VecDeque<u8>,
+    ended: bool,
+    stopped: bool,
+    begun: bool,
+}
+
+/// Returns the two ends of a call's exchanges: the caller's and the server's.
+pub(crate) fn pair() -> (LocalExchanges, LocalExchanges) {
+    let shared = Arc::new(Shared::default());
+    (LocalExchanges { shared: shared.clone(), end: 0 }, LocalExchanges { shared, end: 1 })
+}
+
+impl LocalExchanges {
+    /// Notes that the call has ended or was given up.
+    pub(crate) fn end_all(&self) {
+        let mut state = lock(&self.shared.state);
+        state.over = true;
+        state.epochs[self.end] += 1;
+        let own = state.wakers[self.end].take();
+        self.tell(state);
+        own.into_iter().for_each(wake);
+    }
+
+    /// Wakes the threads of the other end that wait.
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
+        state.epochs[1 - self.end] += 1;
+        let waker = state.wakers[1 - self.end].take();
+        drop(state);
+        self.shared.changed.notify_all();
+        waker.into_iter().for_each(wake);
+    }
+}
+
+impl Exchanges for LocalExchanges {
+    fn open(&self) -> Option<u32> {
+        let mut state = lock(&self.shared.state);
+        let ours = |number: &&u32| **number % 2 != self.end as u32;
+        if state.over || state.exchanges.keys().filter(ours).count() >= MAX_OPEN {
+            return None;
+        }
+        let number = 1 + self.end as u32 + 2 * state.opened[self.end];
+        state.opened[self.end] += 1;
+        state.exchanges.insert(number, Default::default());
+        Some(number)
+    }
+
+    fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        let mut state = lock(&self.shared.state);
+        if state.over {
+            return None;
+        }
+        let direction = &mut state.exchanges.get_mut(&exchange)?[self.end];
+        if direction.stopped || direction.ended {
+            return Some(bytes.len());
+        }
+        let sent = bytes.len().min(WINDOW.saturating_sub(direction.bytes.len())) & !3;
+        direction.bytes.extend(&bytes[..sent]);
+        direction.ended = sent == bytes.len() && tail != Tail::More;
+        let opens = exchange % 2 != self.end as u32 && !std::mem::replace(&mut direction.begun, true);
+        if opens {
+            state.unheard[1 - self.end].push_back(exchange);
+        }
+        self.tell(state);
+        Some(sent)
+    }
+
+    fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {
+        let mut state = lock(&self.shared.state);
+        if state.over {
+            return None;
+        }
+        let directions = state.exchanges.get_mut(&exchange)?;
+        let theirs = &mut directions[1 - self.end];
+        let len = theirs.bytes.len().min(most);
+        into.extend(theirs.bytes.drain(..len));
+        let all = theirs.ended && theirs.bytes.is_empty();
+        if all && directions[self.end].ended {
+            state.exchanges.remove(&exchange);
+        }
+        if len > 0 {
+            self.tell(state);
+        }
+        Some(all)
+    }
+
+    fn stop(&self, exchange: u32) {
+        let mut state = lock(&self.shared.state);
+        let Some(directions) = state.exchanges.get_mut(&exchange) else { return };
+        let theirs = &mut directions[1 - self.end];
+        (theirs.stopped, theirs.bytes) = (true, VecDeque::new());
+        self.tell(state);
+    }
+
+    fn next_opened(&self) -> Option<u32> {
+        lock(&self.shared.state).unheard[self.end].pop_front()
+    }
+
+    fn epoch(&self) -> u64 {
+        lock(&self.shared.state).epochs[self.end]
+    }
+
+    fn wait(&self, epoch: u64) -> Result<(), CallFailed> {
+        let _waiting = serving::try_wait_guard()?;
+        let mut state = lock(&self.shared.state);
+        while state.epochs[self.end] == epoch {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    fn watch(&self, waker: &Waker) {
+        let waker = Some(waker.clone());
+        let former = std::mem::replace(&mut lock(&self.shared.state).wakers[self.end], waker);
+        drop(former);
+    }
+}
+
+/// Wakes a task. A waker is the user's code, so no lock is held.
+fn wake(waker: Waker) {
+    guard::run_alone("a waker", || waker.wake());
+}

@@ -1,0 +1,87 @@
+//! The call that this thread serves, as far as its exchanges concern it: which signals it may raise, and
+//! whether its caller has unwound it.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use super::{Exchanges, Signal};
+use crate::stub::Dispatched;
+use crate::{CallFailed, Kind, Ran, context};
+
+/// What a thread knows of the call that it serves.
+struct Scope {
+    /// The signals that the interface declares.
+    signals: &'static [Signal],
+    /// The call's exchanges, once they were asked for.
+    exchanges: Option<Arc<dyn Exchanges>>,
+    /// Whether the caller has unwound the call.
+    unwound: bool,
+}
+
+thread_local! {
+    static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
+    /// The exchanges of the call of this process that the thread serves.
+    static NEAR: RefCell<Option<Arc<dyn Exchanges>>> = const { RefCell::new(None) };
+}
+
+/// Executes a call of an interface that declares signals. A call that was unwound fails so, whatever its
+/// procedure returned. Called by generated server-stubs.
+pub fn serving(signals: &'static [Signal], dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
+    let guard = Guard(SCOPE.replace(Some(Scope { signals, exchanges: None, unwound: false })));
+    let dispatched = dispatch();
+    let unwound = SCOPE.with_borrow(|scope| scope.as_ref().is_some_and(|scope| scope.unwound));
+    drop(guard);
+    if unwound { Dispatched::Failed(CallFailed::new(Kind::Unwound, Ran::Yes)) } else { dispatched }
+}
+
+/// Restores the scope of the call that the thread served before.
+struct Guard(Option<Scope>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        SCOPE.replace(self.0.take());
+    }
+}
+
+/// Returns the exchanges of the call that this thread serves, in which it may raise a signal of this identity.
+///
+/// # Errors
+/// When no call is served that may raise it, or the call was unwound already.
+pub(super) fn exchanges_for(signal: super::SignalId) -> Result<Arc<dyn Exchanges>, CallFailed> {
+    let not = |why: &'static str| CallFailed::new(Kind::Unwound, Ran::Yes).because(why);
+    SCOPE.with_borrow_mut(|scope| {
+        let scope = scope.as_mut().ok_or_else(|| not("this thread serves no call that may raise signals"))?;
+        if !scope.signals.iter().any(|declared| declared.id == signal) {
+            return Err(not("the interface of the call that is served does not declare the signal"));
+        }
+        if scope.unwound {
+            return Err(not("the caller has unwound the call"));
+        }
+        if let Some(exchanges) = &scope.exchanges {
+            return Ok(exchanges.clone());
+        }
+        let near = NEAR.with_borrow(Clone::clone);
+        let exchanges = near.or_else(context::exchanges).ok_or_else(|| not("the call's carrier has no exchanges"))?;
+        scope.exchanges = Some(exchanges.clone());
+        Ok(exchanges)
+    })
+}
+
+/// Notes that the caller has unwound the call that this thread serves.
+pub(super) fn unwind() {
+    SCOPE.with_borrow_mut(|scope| scope.iter_mut().for_each(|scope| scope.unwound = true));
+}
+
+/// Records that this thread serves a call of this process with these exchanges, until the guard is dropped.
+pub(crate) fn enter(exchanges: Option<Arc<dyn Exchanges>>) -> Entered {
+    Entered(NEAR.replace(exchanges))
+}
+
+/// Guard: while it exists, its thread serves a call of this process.
+pub(crate) struct Entered(Option<Arc<dyn Exchanges>>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        NEAR.replace(self.0.take());
+    }
+}

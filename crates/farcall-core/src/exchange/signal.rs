@@ -1,0 +1,136 @@
+//! A server raises a signal inside a call, and waits until the caller's handler resumes or unwinds it (Birrell &
+//! Nelson 1984, section 3.4).
+
+use std::fmt;
+
+use super::{Exchanges, Tail, scope, send_all, take_all};
+use crate::stub::EncodeArguments;
+use crate::xdr::{Decode, Decoder, Encode, Encoder};
+use crate::{CallFailed, Error, Kind, Ran, idl};
+
+/// How a caller answers a signal, on the wire.
+pub(super) const RESUMED: u32 = 0;
+pub(super) const UNWOUND: u32 = 1;
+pub(super) const UNCAUGHT: u32 = 2;
+
+/// A signal that an interface declares.
+#[derive(Clone, Copy, Debug)]
+pub struct Signal {
+    /// The name by which it was declared.
+    pub name: &'static str,
+    /// What it is known by on the wire.
+    pub id: SignalId,
+}
+
+/// What a signal is known by on the wire. Two declarations of equal names and types are one signal, whatever
+/// their interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalId {
+    /// A hash of the name.
+    pub name: u64,
+    /// A hash of the types of its arguments and of its result.
+    pub types: u64,
+}
+
+impl Signal {
+    /// Returns the signals of an interface, in the order of their declaration.
+    pub fn all(interface: &'static idl::Interface) -> Vec<Signal> {
+        let signal = |signal: &'static idl::Procedure| Signal {
+            name: &signal.name,
+            id: SignalId { name: signal.name_hash(), types: signal.fingerprint(&interface.types) },
+        };
+        interface.signals.iter().map(signal).collect()
+    }
+}
+
+/// The caller has unwound the call, so that the procedure is to end: `?` passes this on as the failure of the
+/// procedure. What the procedure returns is discarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwound(CallFailed);
+
+impl Unwound {
+    /// Returns why the signal was not resumed.
+    pub fn why(&self) -> &CallFailed {
+        &self.0
+    }
+}
+
+impl fmt::Display for Unwound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl std::error::Error for Unwound {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl<E> From<Unwound> for Error<E> {
+    fn from(unwound: Unwound) -> Error<E> {
+        Error::CallFailed(unwound.0)
+    }
+}
+
+impl From<Unwound> for CallFailed {
+    fn from(unwound: Unwound) -> CallFailed {
+        unwound.0
+    }
+}
+
+/// Raises a signal in the call that this thread serves, and waits for the caller's answer. Called by generated
+/// code.
+///
+/// # Errors
+/// When the caller unwinds the call, or nobody catches the signal, or the call has been given up.
+pub fn raise<T: for<'a> Decode<'a>>(signal: &Signal, encode: EncodeArguments<'_>) -> Result<T, Unwound> {
+    let mut arguments = Vec::new();
+    encode(&mut Encoder::new(&mut arguments))
+        .map_err(|why| Unwound(CallFailed::new(Kind::BadArguments, Ran::Yes).caused_by(why)))?;
+    let value = pass_on(signal.id, &arguments).map_err(|why| Unwound(about(signal.name, why)))?;
+    let mut decoder = Decoder::new(&value);
+    let decoded = T::decode(&mut decoder).and_then(|value| decoder.finish().map(|()| value));
+    decoded.map_err(|why| Unwound(CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why)))
+}
+
+fn about(name: &str, why: CallFailed) -> CallFailed {
+    let detail = format!("signal `{name}`: {}", why.detail());
+    CallFailed::new(why.kind(), why.ran()).because(detail)
+}
+
+/// Raises a signal with encoded arguments in the call that this thread serves. Returns the encoded value that
+/// it was resumed with.
+///
+/// # Errors
+/// As [`raise`].
+pub(super) fn pass_on(signal: SignalId, arguments: &[u8]) -> Result<Vec<u8>, CallFailed> {
+    let exchanges = scope::exchanges_for(signal)?;
+    let answer = ask(&*exchanges, signal, arguments)?;
+    let unwound = |why: &'static str| {
+        scope::unwind();
+        CallFailed::new(Kind::Unwound, Ran::Yes).because(why)
+    };
+    let mut decoder = Decoder::new(&answer);
+    match u32::decode(&mut decoder) {
+        Ok(RESUMED) => Ok(answer[4..].to_vec()),
+        Ok(UNWOUND) => Err(unwound("the caller has unwound the call")),
+        _ => Err(unwound("no handler caught it")),
+    }
+}
+
+/// Sends the question of a signal, and returns the answer.
+fn ask(exchanges: &dyn Exchanges, signal: SignalId, arguments: &[u8]) -> Result<Vec<u8>, CallFailed> {
+    let too_many = || CallFailed::new(Kind::Overloaded, Ran::Yes).because("64 signals are raised already");
+    let exchange = exchanges.open().ok_or_else(too_many)?;
+    let mut question = Vec::with_capacity(16 + arguments.len());
+    let head = (signal.name, signal.types).encode(&mut Encoder::new(&mut question));
+    debug_assert!(head.is_ok(), "two integers");
+    question.extend_from_slice(arguments);
+    send_all(exchanges, exchange, &question, Tail::Question)?;
+    let answer = take_all(exchanges, exchange);
+    if answer.is_err() {
+        exchanges.stop(exchange);
+    }
+    answer
+}

@@ -1,0 +1,133 @@
+//! What is made of an interface's signals: the functions by which a server raises them, and the trait of
+//! callers' handlers.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+
+use super::{Procedure, Source, user};
+
+pub(super) fn generate(source: &Source) -> Option<TokenStream> {
+    if source.signals.is_empty() {
+        return None;
+    }
+    let raises = raises(source);
+    let handler = handler(source);
+    Some(quote! {
+        #raises
+        #handler
+    })
+}
+
+impl Source {
+    fn handler_name(&self) -> Ident {
+        format_ident!("{}Handler", self.name)
+    }
+}
+
+/// Generates `StoreClient::catching`, unless no signals are declared.
+pub(super) fn catching(source: &Source) -> Option<TokenStream> {
+    if source.signals.is_empty() {
+        return None;
+    }
+    let (handler, adapter) = (source.handler_name(), adapter_name(source));
+    Some(quote! {
+        /// The same binding with a handler that answers the signals raised in its calls. Handlers that are added later
+        /// are asked first.
+        #[must_use = "the stub that it is called on keeps its own handlers"]
+        pub fn catching(&self, handler: impl #handler) -> Self {
+            Self { binding: self.binding.catching(#adapter(handler)) }
+        }
+    })
+}
+
+fn adapter_name(source: &Source) -> Ident {
+    format_ident!("__{}Handling", source.name)
+}
+
+/// Generates `struct StoreSignals`, with a function that raises each signal.
+fn raises(source: &Source) -> TokenStream {
+    let Source { farcall, visibility, name, .. } = source;
+    let signals = format_ident!("{name}Signals");
+    let about = format!(
+        " Raises the signals of [`{name}`] in the call that the calling thread serves. Each waits until the caller\n\
+         resumes it with a value, or unwinds the call."
+    );
+    let functions = source.signals.iter().enumerate().map(|(index, signal)| {
+        let Procedure { attributes, name: signal_name, result, .. } = signal;
+        let (parameters, encode) = (signal.parameters(), user::encode(source, signal));
+        quote! {
+            #(#attributes)*
+            ///
+            /// # Errors
+            /// When the caller unwinds the call, or nobody catches the signal.
+            pub fn #signal_name(#parameters) -> ::core::result::Result<#result, #farcall::Unwound> {
+                #farcall::exchange::raise(&<dyn #name as #farcall::stub::Interface>::signals()[#index], #encode)
+            }
+        }
+    });
+    quote! {
+        #[doc = #about]
+        #[derive(Clone, Copy, Debug)]
+        #visibility enum #signals {}
+
+        impl #signals {
+            #(#functions)*
+        }
+    }
+}
+
+/// Generates `trait StoreHandler`, and the adapter by which the runtime calls it.
+fn handler(source: &Source) -> TokenStream {
+    let Source { farcall, visibility, name, .. } = source;
+    let (handler, adapter) = (source.handler_name(), adapter_name(source));
+    let about = format!(
+        " Answers the signals of [`{name}`]. A signal whose method is not implemented passes on to the next handler\n\
+         outwards."
+    );
+    let methods = source.signals.iter().map(|signal| {
+        let Procedure { attributes, name, result, .. } = signal;
+        let parameters = signal.parameters();
+        quote! {
+            #(#attributes)*
+            #[allow(unused_variables)]
+            fn #name(&self, #parameters) -> #farcall::Answer<#result> {
+                #farcall::Answer::Pass
+            }
+        }
+    });
+    let arms = source.signals.iter().enumerate().map(|(index, signal)| {
+        let (decode, names, passed) = (signal.decode(source), signal.names(), signal.passed());
+        let span = Span::call_site().located_at(signal.output.span());
+        let method = &signal.name;
+        let answer = quote_spanned!(span=> #farcall::exchange::resume(#handler::#method(&self.0, #passed)));
+        quote! {
+            if __signal == __signals[#index].id {
+                let #names = #farcall::stub::arguments(__arguments, #decode)
+                    .map_err(#farcall::stub::bad_arguments)?;
+                return #answer;
+            }
+        }
+    });
+    quote! {
+        #[doc = #about]
+        #visibility trait #handler: ::core::marker::Send + ::core::marker::Sync + 'static {
+            #(#methods)*
+        }
+
+        #[doc(hidden)]
+        struct #adapter<H>(H);
+
+        impl<H: #handler> #farcall::exchange::Handler for #adapter<H> {
+            fn handle(
+                &self,
+                __signal: #farcall::exchange::SignalId,
+                __arguments: &mut #farcall::xdr::Decoder<'_>,
+            ) -> ::core::result::Result<#farcall::exchange::Handled, #farcall::CallFailed> {
+                let __signals = <dyn #name as #farcall::stub::Interface>::signals();
+                #(#arms)*
+                ::core::result::Result::Ok(#farcall::exchange::Handled::Pass)
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The exchanges of a started call, for the thread or task that waits for the call.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use farcall_proto::client::{Conversation, Event};
+use farcall_proto::{News, Tail, Time};
+
+use super::caller::{Caller, Tools};
+use super::own_call::{OwnCall, deliver};
+use super::peer::PeerState;
+use super::started::Started;
+use super::waiter::{Waiter, Watcher, Wakes};
+use super::{Endpoint, Peer};
+use crate::exchange::Exchanges;
+use crate::{CallFailed, Ran, lock};
+
+/// What a started call's caller is to learn of its exchanges.
+#[derive(Default)]
+pub(super) struct CallNews {
+    /// How often something has changed.
+    epoch: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Exchanges that the server has opened, which the caller has not asked for yet.
+    opened: VecDeque<u32>,
+    /// The highest number among all that the server has opened.
+    highest: u32,
+    /// Threads that wait for something to change.
+    waiters: Vec<Arc<Waiter>>,
+}
+
+impl CallNews {
+    /// Notes news about an exchange. Returns the threads to wake.
+    fn note(&self, exchange: u32, news: News, wakes: &mut Wakes) {
+        let mut state = lock(&self.state);
+        if news == News::Came && exchange % 2 == 0 && exchange > state.highest {
+            // Exchanges are opened in order, so those in between are open too.
+            let first = state.highest + 2;
+            state.opened.extend((first..=exchange).step_by(2));
+            state.highest = exchange;
+        }
+        self.epoch.fetch_add(1, Ordering::Release);
+        wakes.waiters.append(&mut state.waiters);
+    }
+
+    /// Notes that the call has ended.
+    pub(super) fn end(&self, wakes: &mut Wakes) {
+        self.epoch.fetch_add(1, Ordering::Release);
+        wakes.waiters.append(&mut lock(&self.state).waiters);
+    }
+}
+
+/// Takes news about exchanges of a conversation to the callers. An exchange of a call whose caller expects
+/// none is declined.
+#[cold]
+pub(super) fn pass_news(
+    peer: &Peer,
+    state: &mut PeerState,
+    mut mine: Option<&mut OwnCall<'_>>,
+    wakes: &mut Wakes,
+) {
+    let PeerState { conversation, owners, .. } = state;
+    while let Some((id, token, exchange, news)) = conversation.next_news() {
+        match owners.started(token) {
+            Some((slot, watcher)) if let Some(of_call) = slot.news() => {
+                of_call.note(exchange, news, wakes);
+                // A task is woken once, and watches again when it polls.
+                wakes.add(if watcher.is_task() { std::mem::take(watcher) } else { watcher.clone() });
+            }
+            _ => {
+                let sink = &mut |event: Event<'_>| {
+                    deliver(peer, owners, event, (&[], None), mine.as_deref_mut(), wakes);
+                };
+                conversation.send_in(id, exchange, &[], Tail::End);
+                conversation.stop_exchange(id, exchange, 0, sink);
+            }
+        }
+    }
+}
+
+/// The caller's end of the exchanges of a started call.
+pub(crate) struct CallExchanges {
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) peer: Arc<Peer>,
+    pub(super) started: Started,
+}
+
+impl CallExchanges {
+    pub(crate) fn new(endpoint: &Arc<Endpoint>, peer: &Arc<Peer>, started: &Started) -> CallExchanges {
+        CallExchanges { endpoint: endpoint.clone(), peer: peer.clone(), started: started.clone() }
+    }
+
+    fn news(&self) -> &CallNews {
+        self.started.slot.news().expect("the call was started with exchanges")
+    }
+
+    /// Acts on the conversation, and sends what is ready then.
+    fn act<R>(
+        &self,
+        act: impl FnOnce(Time, &mut Conversation, &mut dyn FnMut(Event<'_>)) -> Option<R>,
+    ) -> Option<R> {
+        let CallExchanges { endpoint, peer, .. } = self;
+        endpoint.check_process().ok()?;
+        let mut caller = Caller::take(&endpoint.env);
+        let Tools { wakes, out, .. } = &mut caller.tools;
+        let now = endpoint.env.now();
+        let mut state = peer.lock();
+        let unlisted = !std::mem::replace(&mut state.listed, true);
+        let PeerState { conversation, owners, .. } = &mut *state;
+        let was_busy = owners.any_started();
+        let sink = &mut |event: Event<'_>| deliver(peer, owners, event, (&[], None), None, wakes);
+        let done = act(now, conversation, sink);
+        endpoint.count_busy(was_busy, owners);
+        if unlisted {
+            drop(state);
+            endpoint.list(peer);
+            state = peer.lock();
+        }
+        let timer = endpoint.flush_locked(now, peer, state, out);
+        endpoint.set_timer(timer);
+        endpoint.wake(&mut caller.tools);
+        caller.keep();
+        done
+    }
+}
+
+impl Exchanges for CallExchanges {
+    fn open(&self) -> Option<u32> {
+        self.peer.lock().conversation.open_exchange(self.started.id)
+    }
+
+    fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        self.act(|_, conversation, _| conversation.send_in(self.started.id, exchange, bytes, tail))
+    }
+
+    fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {
+        self.act(|_, conversation, sink| {
+            conversation.take_from(self.started.id, exchange, into, most, sink)
+        })
+    }
+
+    fn stop(&self, exchange: u32) {
+        self.act(|_, conversation, sink| {
+            conversation.stop_exchange(self.started.id, exchange, 0, sink);
+            Some(())
+        });
+    }
+
+    fn next_opened(&self) -> Option<u32> {
+        let opened = lock(&self.news().state).opened.pop_front()?;
+        // What the caller does with it may take long: meanwhile the service thread receives.
+        if let Ok(service) = self.endpoint.service() {
+            self.endpoint.engage(service);
+        }
+        Some(opened)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.news().epoch.load(Ordering::Acquire)
+    }
+
+    fn wait(&self, epoch: u64) -> Result<(), CallFailed> {
+        let CallExchanges { endpoint, peer, started } = self;
+        endpoint.check_process()?;
+        let mut caller = Caller::take_to_wait(&endpoint.env).map_err(|why| why.but_ran(Ran::Maybe))?;
+        let Caller { waiter, tools, .. } = &mut *caller;
+        let mut attendance = endpoint.attend(waiter);
+        if !attendance.leads() {
+            lock(&self.news().state).waiters.push(waiter.clone());
+        }
+        if !started.is_sent(peer) {
+            endpoint.send_unsent(tools);
+        }
+        attendance.until(tools, endpoint.env.now(), &|| self.epoch() != epoch);
+        drop(attendance);
+        lock(&self.news().state).waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+        caller.keep();
+        Ok(())
+    }
+
+    fn watch(&self, waker: &Waker) {
+        self.started.watch(&self.endpoint, &self.peer, Watcher::Task(waker.clone()));
+        self.endpoint.hasten();
+    }
+}
