@@ -103,8 +103,10 @@ impl Peer for Farcall {
 }
 
 impl Farcall {
+    pub const OVER_UDP: Farcall = Farcall { shared: false };
+
     /// Returns a registry within the process, because the address suffices here.
-    fn runtime(&self, setup: &Setup) -> farcall::Result<Runtime> {
+    pub fn runtime(&self, setup: &Setup) -> farcall::Result<Runtime> {
         let builder = Runtime::builder().registry(Memory::new()).workers(WORKERS).shared_memory(self.shared);
         match setup.mode {
             Mode::Block => builder.build(),
@@ -116,25 +118,21 @@ impl Farcall {
 /// Returns the arguments; the null call has none, whatever the payload of others is.
 pub struct Null;
 
-impl Null {
-    const OVER_UDP: Farcall = Farcall { shared: false };
-}
-
 impl Peer for Null {
     fn transport(&self) -> &'static str {
-        Null::OVER_UDP.transport()
+        Farcall::OVER_UDP.transport()
     }
 
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
-        Null::OVER_UDP.serve(&Setup { bytes: 0, ..*setup })
+        Farcall::OVER_UDP.serve(&Setup { bytes: 0, ..*setup })
     }
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
-        Null::OVER_UDP.connect(&Setup { bytes: 0, ..*setup }, address)
+        Farcall::OVER_UDP.connect(&Setup { bytes: 0, ..*setup }, address)
     }
 }
 
-struct Exported(Export);
+pub struct Exported(pub Export);
 
 impl Serving for Exported {
     fn address(&self) -> String {

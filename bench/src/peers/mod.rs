@@ -16,6 +16,7 @@ mod raw_gso;
 mod raw_shared;
 mod raw_stream;
 mod raw_udp;
+mod signals;
 
 use std::path::PathBuf;
 
@@ -42,6 +43,8 @@ enum Source {
 /// The peers that are measured besides farcall unless `--peers` selects others.
 const PEERS: &[(&str, Source)] = &[
     ("farcall-shm", Source::Here),
+    ("farcall-resumed", Source::Here),
+    ("farcall-unwound", Source::Here),
     ("farcall-local", Source::Here),
     ("farcall-direct", Source::Here),
     ("farcall-onc-udp", Source::Here),
@@ -71,6 +74,8 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         RAW | CONTROL => Box::new(raw_udp::RawUdp { connected: true }),
         FARCALL => Box::new(farcall::Farcall { shared: false }),
         "farcall-shm" => Box::new(farcall::Farcall { shared: true }),
+        "farcall-resumed" => Box::new(signals::Signal::Resumed),
+        "farcall-unwound" => Box::new(signals::Signal::Unwound),
         "farcall-local" => Box::new(in_process::InProcess::Stub),
         "farcall-direct" => Box::new(in_process::InProcess::Direct),
         "raw-unconnected" => Box::new(raw_udp::RawUdp { connected: false }),
