@@ -1,10 +1,11 @@
 //! What passes inside a call besides its arguments and its result: the seam between the carriers of calls, and
-//! signals (docs/exchanges.md).
+//! signals and streams (docs/exchanges.md).
 //!
 //! ```text
 //! scope      the call that this thread serves, as far as its exchanges concern it
 //! signal     a server raises a signal, and waits for the answer
 //! handler    a caller's handlers answer signals
+//! stream     a result or an argument that consists of items
 //! local      exchanges within this process
 //! ```
 
@@ -12,6 +13,7 @@ mod handler;
 mod local;
 mod scope;
 mod signal;
+mod stream;
 
 pub use farcall_base::Tail;
 pub use handler::{Answer, Handled, Handler, Handlers, Handling, NO_HANDLERS, resume};
@@ -19,6 +21,7 @@ pub(crate) use local::{LocalExchanges, pair};
 pub use scope::serving;
 pub(crate) use scope::enter;
 pub use signal::{Signal, SignalId, Unwound, raise};
+pub use stream::{SendStream, Sent, Stream, encode_stream, serve_stream};
 
 use std::task::Waker;
 
@@ -79,6 +82,29 @@ pub(crate) fn send_all(
         bytes = &bytes[sent..];
         if bytes.is_empty() {
             return Ok(());
+        }
+        exchanges.wait(epoch)?;
+    }
+}
+
+/// Takes exactly the next bytes of an exchange, and waits for them.
+///
+/// # Errors
+/// When the call has ended, the exchange is over or ends earlier, or this thread must not wait.
+pub(crate) fn take_exactly<const N: usize>(
+    exchanges: &dyn Exchanges,
+    exchange: u32,
+) -> Result<([u8; N], bool), CallFailed> {
+    let mut bytes = Vec::with_capacity(N);
+    loop {
+        let epoch = exchanges.epoch();
+        let most = N - bytes.len();
+        let ended = exchanges.take(exchange, &mut bytes, most).ok_or_else(over)?;
+        if let Ok(all) = <[u8; N]>::try_from(&bytes[..]) {
+            return Ok((all, ended));
+        }
+        if ended {
+            return Err(CallFailed::new(Kind::BadArguments, Ran::Yes).because("an exchange ends too early"));
         }
         exchanges.wait(epoch)?;
     }

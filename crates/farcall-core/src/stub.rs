@@ -32,10 +32,10 @@ mod pending;
 #[doc(hidden)]
 pub use arguments::argument;
 pub use binding::Binding;
-pub use channel::{Call, Channel, EncodeArguments, Origin, PendingCall, Procedure, Reply, Sink};
+pub use channel::{Call, Channel, EncodeArguments, OpenCall, Origin, PendingCall, Procedure, Reply, Sink};
 #[doc(hidden)]
-pub use channel::{bad_arguments, decode_reply, no_reply};
-pub(crate) use channel::{parking, poll_result};
+pub use channel::{bad_arguments, decode_reply, no_reply, send_beside};
+pub(crate) use channel::{blocking_result, parking, poll_result};
 pub use dispatch::{AsyncDispatched, Dispatched, catch};
 #[doc(hidden)]
 pub use dispatch::{Outcome, arguments, before_the_procedure, panicked, reply, returns, serve};

@@ -13,7 +13,9 @@ mod user;
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::spanned::Spanned;
-use syn::{Attribute, Block, Expr, ExprLit, Lit, Meta, MetaNameValue, Path, Type, Visibility};
+use syn::{
+    Attribute, Block, Expr, ExprLit, Lit, Meta, MetaNameValue, Path, PathArguments, Type, Visibility,
+};
 
 /// Names that would collide with methods of a user-stub, or with methods that every Rust value has through
 /// the prelude.
@@ -88,6 +90,36 @@ pub struct Procedure {
     pub deadline_ms: Option<u64>,
     /// The default body, for servers that do not implement the procedure.
     pub body: Option<Block>,
+}
+
+impl Procedure {
+    /// Returns the parameters of the result's type, if it is a stream.
+    fn result_stream(&self) -> Option<&PathArguments> {
+        stream(&self.result)
+    }
+
+    /// Returns the argument that is a stream, if there is one.
+    fn argument_stream(&self) -> Option<&Argument> {
+        self.arguments.iter().find(|argument| argument.is_stream())
+    }
+
+    /// Whether an argument or the result is a stream.
+    pub fn has_streams(&self) -> bool {
+        self.result_stream().is_some() || self.argument_stream().is_some()
+    }
+}
+
+impl Argument {
+    /// Whether the argument is a stream.
+    pub fn is_stream(&self) -> bool {
+        stream(&self.written).is_some()
+    }
+}
+
+/// Returns the parameters of a type that is spelled `…::Stream<…>`.
+fn stream(ty: &Type) -> Option<&PathArguments> {
+    let Type::Path(path) = plain(ty) else { return None };
+    path.path.segments.last().filter(|last| last.ident == "Stream").map(|last| &last.arguments)
 }
 
 /// One argument of a [`Procedure`].

@@ -51,6 +51,10 @@ fn read(options: Options, item: ItemTrait) -> Result<Source> {
             continue;
         };
         refusals.take(check_number(&procedure, &procedures, options.program.is_some()));
+        if procedure.has_streams() && (options.asynchronous || options.program.is_some()) {
+            let hint = "declare the procedure in an interface without `async`, `program` and `version`";
+            refusals.add(refuse(&procedure.name, "streams pass only between farcall's blocking servers", hint));
+        }
         procedures.push(procedure);
     }
     refusals.finish(Source {
@@ -135,6 +139,11 @@ fn read_procedure(method: TraitItemFn, next: u32, onc: bool) -> Result<Procedure
     let arguments =
         sig.inputs.into_iter().filter_map(|input| refusals.take(read_argument(input).transpose()?));
     let arguments = arguments.collect();
+    let arguments: Vec<Argument> = arguments;
+    if let Some(second) = arguments.iter().filter(|argument| argument.is_stream()).nth(1) {
+        let hint = "send items of an enum, or of a tuple, in one stream";
+        refusals.add(refuse(&second.name, "a procedure has one argument that is a stream", hint));
+    }
     let output = refusals.take(read_output(sig.output, &sig.ident));
     let (output, (result, exception)) =
         output.unwrap_or_else(|| (syn::parse_quote!(()), (syn::parse_quote!(()), None)));

@@ -53,7 +53,7 @@ impl Served {
                 e.u32(into.len() as u32)
             })
         };
-        self.binding.channel().call(Call { procedure: &READ, within: None, encode: &encode, handlers: &NO_HANDLERS }, &mut |reply| {
+        self.binding.channel().call(Call { procedure: &READ, within: None, encode: &encode, handlers: &NO_HANDLERS, sending: None }, &mut |reply| {
             outcome = match reply {
                 Reply::Result(mut result) => {
                     let bytes = result.bytes().map_err(no_result);

@@ -62,7 +62,7 @@ pub use farcall_names as names;
 
 pub use farcall_core::{
     Answer, Bytes, CallFailed, Calls, Cancelled, Context, Error, Exception, Group, Kind, Multi, Never, Pending, Ran,
-    Result, ResultExt, System, Trace, Unwound, Xdr, context, env, exchange, idl, intercept, interface, multi, stub, xdr,
+    Result, ResultExt, Stream, System, Trace, Unwound, Xdr, context, env, exchange, idl, intercept, interface, multi, stub, xdr,
 };
 #[doc(hidden)]
 pub use farcall_core::{fair, guard};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::signal::{RESUMED, SignalId, UNCAUGHT, UNWOUND, pass_on};
-use super::{Exchanges, Tail, send_all, take_all};
+use super::{Exchanges, SendStream, Sent, Tail, send_all, take_all, take_exactly};
 use crate::stub::{Ended, Sink};
 use crate::xdr::{Decode, Decoder, Encode, Encoder};
 use crate::{CallFailed, Kind, Ran};
@@ -121,19 +121,67 @@ impl Handlers {
 }
 
 /// Answers the signals of one call while its caller waits for it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Handling {
     handlers: Handlers,
     /// The outcome with which the caller leaves, once a handler has unwound the call.
     unwinding: Option<Unwinding>,
+    /// The exchange in which the server sends the stream that is the call's result, once it has begun to.
+    pub stream: Option<u32>,
     /// Whether anything was answered.
     pub touched: bool,
+    /// Sends the argument that is a stream; `None` if there is none, or all of it was sent.
+    sending: Option<Arc<dyn SendStream>>,
+}
+
+impl fmt::Debug for Handling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handling").field("touched", &self.touched).finish_non_exhaustive()
+    }
 }
 
 impl Handling {
-    /// Answers the signals of a call by these handlers.
-    pub fn new(handlers: &Handlers) -> Handling {
-        Handling { handlers: handlers.clone(), unwinding: None, touched: false }
+    /// Answers the signals of a call by these handlers, and sends its argument that is a stream.
+    pub fn new(handlers: &Handlers, sending: Option<&Arc<dyn SendStream>>) -> Handling {
+        Handling { handlers: handlers.clone(), sending: sending.cloned(), ..Handling::default() }
+    }
+
+    /// Opens the exchange of the argument that is a stream, before anything else is opened in the call.
+    pub fn begin(&self, exchanges: &dyn Exchanges) {
+        if let Some(sending) = &self.sending {
+            sending.open(exchanges);
+        }
+    }
+
+    /// Answers signals and sends the argument that is a stream, until `over` returns true, or the server begins
+    /// to send the stream that is the call's result.
+    ///
+    /// # Errors
+    /// When this thread must not wait.
+    pub fn attend(&mut self, exchanges: &dyn Exchanges, over: &dyn Fn() -> bool) -> Result<(), CallFailed> {
+        loop {
+            let epoch = exchanges.epoch();
+            // What was sent before the end is seen after it.
+            let is_over = over();
+            self.answer_all(exchanges);
+            if is_over || self.stream.is_some() {
+                return Ok(());
+            }
+            if let Some(sending) = &self.sending {
+                self.touched = true;
+                if sending.send(exchanges, &|| exchanges.epoch() != epoch) == Sent::All {
+                    self.sending = None;
+                }
+            }
+            exchanges.wait(epoch)?;
+        }
+    }
+
+    /// Takes over the argument that is a stream, for another thread to send.
+    pub fn take_argument(&mut self) -> Option<Arc<dyn SendStream>> {
+        let sending = self.sending.take();
+        self.touched |= sending.is_some();
+        sending
     }
 
     /// Answers all signals that have arrived. No lock may be held: handlers are the user's code.
@@ -149,14 +197,18 @@ impl Handling {
     }
 
     fn answer(&mut self, exchanges: &dyn Exchanges, exchange: u32) -> Result<(), CallFailed> {
-        let question = take_all(exchanges, exchange)?;
-        let mut decoder = Decoder::new(&question);
+        let (head, ended) = take_exactly::<16>(exchanges, exchange)?;
+        if head == [0; 16] {
+            self.stream = Some(exchange);
+            return Ok(());
+        }
+        let arguments = if ended { Vec::new() } else { take_all(exchanges, exchange)? };
         let bad = |why| CallFailed::new(Kind::BadArguments, Ran::Yes).caused_by(why);
-        let (name, types) = <(u64, u64)>::decode(&mut decoder).map_err(bad)?;
+        let (name, types) = <(u64, u64)>::decode(&mut Decoder::new(&head)).map_err(bad)?;
         let answer = match self.unwinding {
             // No procedure is resumed after it was unwound.
             Some(_) => UNWOUND.to_be_bytes().to_vec(),
-            None => match self.handlers.handle(SignalId { name, types }, &question[16..])? {
+            None => match self.handlers.handle(SignalId { name, types }, &arguments)? {
                 Some(Handled::Resume(value)) => [&RESUMED.to_be_bytes()[..], &value].concat(),
                 Some(Handled::Unwind(outcome)) => {
                     self.unwinding = Some(outcome);

@@ -97,7 +97,7 @@ impl Exchanges for LocalExchanges {
         }
         let direction = &mut state.exchanges.get_mut(&exchange)?[self.end];
         if direction.stopped || direction.ended {
-            return Some(bytes.len());
+            return None;
         }
         let sent = bytes.len().min(WINDOW.saturating_sub(direction.bytes.len())) & !3;
         direction.bytes.extend(&bytes[..sent]);
@@ -112,11 +112,13 @@ impl Exchanges for LocalExchanges {
 
     fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {
         let mut state = lock(&self.shared.state);
-        if state.over {
-            return None;
-        }
+        let over = state.over;
         let directions = state.exchanges.get_mut(&exchange)?;
         let theirs = &mut directions[1 - self.end];
+        // What was sent before the end of the call can be taken after it.
+        if over && theirs.bytes.is_empty() && !theirs.ended {
+            return None;
+        }
         let len = theirs.bytes.len().min(most);
         into.extend(theirs.bytes.drain(..len));
         let all = theirs.ended && theirs.bytes.is_empty();

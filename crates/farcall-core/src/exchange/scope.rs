@@ -18,13 +18,23 @@ struct Scope {
     unwound: bool,
 }
 
+impl Scope {
+    /// Returns the exchanges of the call, if its carrier has any.
+    fn exchanges(&mut self) -> Option<Arc<dyn Exchanges>> {
+        if self.exchanges.is_none() {
+            self.exchanges = NEAR.with_borrow(Clone::clone).or_else(context::exchanges);
+        }
+        self.exchanges.clone()
+    }
+}
+
 thread_local! {
     static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
     /// The exchanges of the call of this process that the thread serves.
     static NEAR: RefCell<Option<Arc<dyn Exchanges>>> = const { RefCell::new(None) };
 }
 
-/// Executes a call of an interface that declares signals. A call that was unwound fails so, whatever its
+/// Executes a call of an interface with signals or streams. A call that was unwound fails so, whatever its
 /// procedure returned. Called by generated server-stubs.
 pub fn serving(signals: &'static [Signal], dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
     let guard = Guard(SCOPE.replace(Some(Scope { signals, exchanges: None, unwound: false })));
@@ -57,14 +67,13 @@ pub(super) fn exchanges_for(signal: super::SignalId) -> Result<Arc<dyn Exchanges
         if scope.unwound {
             return Err(not("the caller has unwound the call"));
         }
-        if let Some(exchanges) = &scope.exchanges {
-            return Ok(exchanges.clone());
-        }
-        let near = NEAR.with_borrow(Clone::clone);
-        let exchanges = near.or_else(context::exchanges).ok_or_else(|| not("the call's carrier has no exchanges"))?;
-        scope.exchanges = Some(exchanges.clone());
-        Ok(exchanges)
+        scope.exchanges().ok_or_else(|| not("the call's carrier has no exchanges"))
     })
+}
+
+/// Returns the exchanges of the call that this thread serves, if it is one with exchanges.
+pub(super) fn exchanges() -> Option<Arc<dyn Exchanges>> {
+    SCOPE.with_borrow_mut(|scope| scope.as_mut()?.exchanges())
 }
 
 /// Notes that the caller has unwound the call that this thread serves.

@@ -5,12 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::channel::{Call, Channel, EncodeArguments, PendingCall, Procedure, blocking_result};
+use super::channel::{
+    Call, Channel, EncodeArguments, PendingCall, Procedure, Reply, blocking_result, decode_reply, no_reply,
+};
 use super::pending::Pending;
 use crate::Result;
-use crate::exchange::{Handler, Handlers};
+use crate::exchange::{Handler, Handlers, Stream};
 use crate::wait::{ReadyList, WaitPoint};
-use crate::xdr::{Decode, Encoder};
+use crate::xdr::{Decode, Encode, Encoder};
 
 /// The channel that carries a user-stub's calls, and the deadline that the import sets. Clones share the
 /// channel.
@@ -54,6 +56,64 @@ impl Binding {
         encode: EncodeArguments<'_>,
     ) -> Result<T, E> {
         blocking_result(|sink| self.channel.call(self.prepare(procedure, encode), sink))
+    }
+
+    /// Calls a procedure of which one argument is a stream, and blocks until the call has ended.
+    pub fn call_sending<T, E, I, F>(
+        &self,
+        procedure: &Procedure,
+        encode: EncodeArguments<'_>,
+        stream: Stream<I, F>,
+    ) -> Result<T, E>
+    where
+        T: for<'a> Decode<'a>,
+        E: for<'a> Decode<'a>,
+        I: Encode + for<'a> Decode<'a> + 'static,
+        F: for<'a> Decode<'a> + Send + 'static,
+    {
+        let sending = stream.into_argument();
+        let call = Call { sending: Some(&sending), ..self.prepare(procedure, encode) };
+        blocking_result(|sink| self.channel.call(call, sink))
+    }
+
+    /// Calls a procedure whose result is a stream, and blocks until the server begins to send it.
+    pub fn call_stream<T, E>(
+        &self,
+        procedure: &Procedure,
+        encode: EncodeArguments<'_>,
+    ) -> Result<Stream<T, E>, E>
+    where
+        E: for<'a> Decode<'a>,
+    {
+        self.open(self.prepare(procedure, encode))
+    }
+
+    /// Calls a procedure whose result is a stream, and of which one argument is a stream, and blocks until the
+    /// server begins to send.
+    pub fn call_both<T, E, I, F>(
+        &self,
+        procedure: &Procedure,
+        encode: EncodeArguments<'_>,
+        stream: Stream<I, F>,
+    ) -> Result<Stream<T, E>, E>
+    where
+        E: for<'a> Decode<'a>,
+        I: Encode + for<'a> Decode<'a> + 'static,
+        F: for<'a> Decode<'a> + Send + 'static,
+    {
+        let sending = stream.into_argument();
+        self.open(Call { sending: Some(&sending), ..self.prepare(procedure, encode) })
+    }
+
+    fn open<T, E: for<'a> Decode<'a>>(&self, call: Call<'_>) -> Result<Stream<T, E>, E> {
+        let mut outcome = None;
+        let open = self.channel.open(call, &mut |reply: Reply<'_>| outcome = Some(decode_reply::<(), E>(reply)));
+        match (open, outcome) {
+            (Some(call), _) => Ok(Stream::of_call(call)),
+            (None, Some(Err(why))) => Err(why),
+            // The server ended the call without the stream that it owes.
+            (None, _) => Err(no_reply().into()),
+        }
     }
 
     /// Starts a call and returns its handle.
@@ -115,7 +175,7 @@ impl Binding {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        Call { procedure, within, encode, handlers: &self.handlers }
+        Call { procedure, within, encode, handlers: &self.handlers, sending: None }
     }
 }
 

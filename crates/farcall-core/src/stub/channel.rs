@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::exchange::Handlers;
+use crate::exchange::{Exchanges, Handlers, SendStream, Sent};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{self, Decode, Decoder, Encoder};
 use crate::{CallFailed, Error, Kind, Ran, Result, System};
@@ -44,6 +44,8 @@ pub struct Call<'a> {
     pub encode: EncodeArguments<'a>,
     /// Answers the signals that are raised in the call.
     pub handlers: &'a Handlers,
+    /// Sends the argument that is a stream, if there is one.
+    pub sending: Option<&'a Arc<dyn SendStream>>,
 }
 
 /// How a call ended.
@@ -112,6 +114,14 @@ pub trait Channel: Send + Sync + 'static {
     /// may, it returns a call that has failed already, as overloaded and [`Ran::No`].
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall>;
 
+    /// Carries a call whose result is a stream, until the server begins to send the stream. If the call ends
+    /// before, the sink gets the reply.
+    fn open(&self, _call: Call<'_>, sink: Sink<'_>) -> Option<Box<dyn OpenCall>> {
+        let why = CallFailed::new(Kind::Local, Ran::No).because("this carrier of calls has no streams");
+        sink(Reply::Failed(why));
+        None
+    }
+
     /// Sends bytes to the export without a call. They may be lost, arrive twice, or arrive in another order.
     /// Returns false if the channel cannot send such bytes.
     fn post(&self, _bytes: &[u8]) -> bool {
@@ -137,6 +147,37 @@ pub trait Channel: Send + Sync + 'static {
         ready.token(member).mark_ready();
         started
     }
+}
+
+/// A call whose result is a stream, which the server has begun to send. Dropping it cancels the call.
+pub trait OpenCall: Send {
+    /// Returns the call's exchanges.
+    fn exchanges(&self) -> Arc<dyn Exchanges>;
+
+    /// Returns the exchange in which the stream arrives.
+    fn stream(&self) -> u32;
+
+    /// Answers the signals that have arrived.
+    fn answer_signals(&mut self);
+
+    /// Blocks until the call has ended.
+    fn finish(self: Box<Self>, sink: Sink<'_>);
+}
+
+/// Has a thread send the argument of a call that is a stream, while the caller takes the stream that is the
+/// result.
+pub fn send_beside(
+    env: &dyn crate::env::Env,
+    exchanges: Arc<dyn Exchanges>,
+    sending: Arc<dyn SendStream>,
+) -> std::io::Result<()> {
+    let run = move || loop {
+        let epoch = exchanges.epoch();
+        if sending.send(&*exchanges, &|| false) == Sent::All || exchanges.wait(epoch).is_err() {
+            return;
+        }
+    };
+    env.spawn("farcall-stream", Box::new(run))
 }
 
 /// A call that was started. Dropping it cancels the call.

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use super::binding::Binding;
-use super::channel::{Call, Channel, PendingCall, Reply, Sink, bad_arguments};
+use super::channel::{Call, Channel, OpenCall, PendingCall, Reply, Sink, bad_arguments, send_beside};
 use super::dispatch::catch;
 use super::ended::Ended;
 use super::interface::{AsyncServer, Interface};
@@ -109,10 +109,49 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
     }
 
     fn start(&self, call: Call<'_>) -> Box<dyn PendingCall> {
-        let arguments = match encode(&call) {
-            Ok(arguments) => arguments,
-            Err(why) => return Box::new(why),
+        match self.begin(&call) {
+            Ok(started) => started,
+            Err(why) => Box::new(why),
+        }
+    }
+
+    fn open(&self, call: Call<'_>, sink: Sink<'_>) -> Option<Box<dyn OpenCall>> {
+        let mut started = match self.begin(&call) {
+            Ok(started) => started,
+            Err(why) => {
+                sink(Reply::Failed(why));
+                return None;
+            }
         };
+        if let Some((exchanges, handling)) = &mut started.inside
+            && let Some(sending) = handling.take_argument()
+            && let Err(why) = send_beside(&System, exchanges.clone(), sending)
+        {
+            sink(Reply::Failed(CallFailed::local("starting a thread", why).but_ran(Ran::Maybe)));
+            return None;
+        }
+        match started.wait_inside() {
+            Ok(()) if started.stream().is_some() => {}
+            Ok(()) => {
+                PendingCall::wait(started, sink);
+                return None;
+            }
+            Err(why) => {
+                sink(Reply::Failed(why.but_ran(Ran::Maybe)));
+                return None;
+            }
+        }
+        Some(started)
+    }
+}
+
+impl<T: ?Sized + Interface> Local<T> {
+    /// Has a thread run a call.
+    ///
+    /// # Errors
+    /// When its arguments cannot be encoded, or there is no thread for it.
+    fn begin(&self, call: &Call<'_>) -> Result<Box<Started<T>>, CallFailed> {
+        let arguments = encode(call)?;
         let (caller, callee) = call.procedure.exchanges.then(exchange::pair).unzip();
         let job = Arc::new(Job {
             server: self.server.clone(),
@@ -124,15 +163,18 @@ impl<T: ?Sized + Interface> Channel for Local<T> {
         });
         let queued = job.clone();
         let overloaded = CallFailed::new(Kind::Overloaded, Ran::No);
-        let inside = caller.map(|caller| (caller, Handling::new(call.handlers)));
+        let inside = caller.map(|caller| (Arc::new(caller), Handling::new(call.handlers, call.sending)));
+        if let Some((caller, handling)) = &inside {
+            handling.begin(&**caller);
+        }
         let submitted = match &inside {
             None => self.jobs.submit(Box::new(move || queued.run())),
             Some(_) => in_its_own_thread(move || queued.run()),
         };
         match submitted {
-            Ok(()) => Box::new(Started { job, inside, detached: false }),
-            Err(Refused::Full) => Box::new(overloaded.because("too many calls are started")),
-            Err(Refused::NoThread(why)) => Box::new(overloaded.caused_by(why)),
+            Ok(()) => Ok(Box::new(Started { job, inside, detached: false })),
+            Err(Refused::Full) => Err(overloaded.because("too many calls are started")),
+            Err(Refused::NoThread(why)) => Err(overloaded.caused_by(why)),
         }
     }
 }
@@ -265,7 +307,7 @@ impl<T: ?Sized + Interface> Job<T> {
 struct Started<T: ?Sized + Interface> {
     job: Arc<Job<T>>,
     /// The caller's end of the call's exchanges, if it may have any, and who answers its signals.
-    inside: Option<(LocalExchanges, Handling)>,
+    inside: Option<(Arc<LocalExchanges>, Handling)>,
     detached: bool,
 }
 
@@ -273,14 +315,14 @@ impl<T: ?Sized + Interface> Started<T> {
     /// Waits until the job has ended, and answers its signals.
     fn wait_inside(&mut self) -> Result<(), CallFailed> {
         let Some((exchanges, handling)) = &mut self.inside else { return Ok(()) };
-        loop {
-            let epoch = exchanges.epoch();
-            handling.answer_all(exchanges);
-            if !matches!(lock(&self.job.progress).stage, Stage::Queued(_) | Stage::Running) {
-                return Ok(());
-            }
-            exchanges.wait(epoch)?;
-        }
+        let job = &self.job;
+        let over = || !matches!(lock(&job.progress).stage, Stage::Queued(_) | Stage::Running);
+        handling.attend(&**exchanges, &over)
+    }
+
+    /// Returns the exchange of the result, if that is a stream which the server has begun to send.
+    fn stream(&self) -> Option<u32> {
+        self.inside.as_ref()?.1.stream
     }
 
     /// Gives the outcome of the call, unless a handler has unwound it.
@@ -318,7 +360,7 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
         if let Some((exchanges, handling)) = &mut self.inside {
             exchanges.watch(context.waker());
-            handling.answer_all(exchanges);
+            handling.answer_all(&**exchanges);
         }
         let mut progress = lock(&self.job.progress);
         let Some(ended) = progress.take() else {
@@ -346,6 +388,29 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
 
     fn detach(mut self: Box<Self>) {
         self.detached = true;
+    }
+}
+
+impl<T: ?Sized + Interface> OpenCall for Started<T> {
+    fn exchanges(&self) -> Arc<dyn Exchanges> {
+        self.inside.as_ref().expect("a call with a stream has exchanges").0.clone()
+    }
+
+    fn stream(&self) -> u32 {
+        self.stream().expect("the server has begun to send the stream")
+    }
+
+    fn answer_signals(&mut self) {
+        if let Some((exchanges, handling)) = &mut self.inside {
+            handling.answer_all(&**exchanges);
+        }
+    }
+
+    fn finish(mut self: Box<Self>, sink: Sink<'_>) {
+        if let Some((_, handling)) = &mut self.inside {
+            handling.stream = None;
+        }
+        PendingCall::wait(self, sink);
     }
 }
 

@@ -96,7 +96,7 @@ fn dispatch(source: &Source) -> TokenStream {
             _ => #farcall::stub::Dispatched::NoSuchProcedure,
         }
     };
-    match source.signals.is_empty() {
+    match source.signals.is_empty() && !source.procedures.iter().any(Procedure::has_streams) {
         true => body,
         false => quote! {
             #farcall::exchange::serving(<Self as #farcall::stub::Interface>::signals(), || #body)
@@ -123,9 +123,10 @@ fn signals(source: &Source) -> Option<TokenStream> {
 /// Generates a `stub::Procedure`: what the runtime must know before a call.
 fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
-    let Procedure { number, idempotent, blocking, uncancelled, .. } = procedure;
+    let Procedure { number, idempotent, uncancelled, .. } = procedure;
+    let blocking = procedure.blocking || procedure.has_streams();
     let name = procedure.name.unraw().to_string();
-    let exchanges = !source.signals.is_empty();
+    let exchanges = !source.signals.is_empty() || procedure.has_streams();
     let deadline = match procedure.deadline_ms {
         Some(ms) => quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))),
         None => quote!(::core::option::Option::None),
@@ -199,6 +200,14 @@ fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let passed = procedure.passed();
     let span = Span::call_site().located_at(output.span());
     let call = quote_spanned!(span=> <Self as #interface>::#name(self, #passed));
+    if procedure.result_stream().is_some() {
+        return quote! {
+            #number => match #farcall::stub::arguments(__arguments, #decode) {
+                ::core::result::Result::Ok(#names) => #farcall::exchange::serve_stream(__reply, #call),
+                ::core::result::Result::Err(__why) => #farcall::stub::Dispatched::BadArguments(__why),
+            },
+        };
+    }
     quote! {
         #number => #farcall::stub::serve::<_, #answer>(
             __arguments,

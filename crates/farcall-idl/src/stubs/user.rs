@@ -121,7 +121,10 @@ fn calls(source: &Source) -> TokenStream {
     let client = source.client_name();
     let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
         let signature = procedure.signature();
-        let call = forward(source, index, &format_ident!("call"));
+        let call = match procedure.has_streams() {
+            true => forward_stream(source, index),
+            false => forward(source, index, &format_ident!("call")),
+        };
         quote! {
             #signature {
                 #call
@@ -219,14 +222,15 @@ fn prepare(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates a method for each procedure, with the type and the body that `of` returns. `about` is the
+/// Generates a method for each procedure without streams, with the type and the body that `of` returns. `about` is the
 /// method's documentation, before and after the procedure's name.
 fn methods(
     source: &Source,
     [before, after]: [&str; 2],
     of: impl Fn(usize, &Procedure) -> (TokenStream, TokenStream),
 ) -> TokenStream {
-    let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
+    let procedures = source.procedures.iter().enumerate();
+    let methods = procedures.filter(|(_, procedure)| !procedure.has_streams()).map(|(index, procedure)| {
         let (name, parameters) = (&procedure.name, procedure.parameters());
         let about = format!(" {before} [`{}::{name}`]{after}.", source.name);
         let (output, body) = of(index, procedure);
@@ -255,6 +259,27 @@ fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
     }
 }
 
+/// Generates the body of a method of which the result or an argument is a stream.
+fn forward_stream(source: &Source, index: usize) -> TokenStream {
+    let Source { farcall, name, .. } = source;
+    let procedure = &source.procedures[index];
+    let encode = encode(source, procedure);
+    let how = match (procedure.result_stream(), procedure.argument_stream()) {
+        (Some(_), None) => format_ident!("call_stream"),
+        (Some(_), Some(_)) => format_ident!("call_both"),
+        (None, _) => format_ident!("call_sending"),
+    };
+    let stream = procedure.argument_stream().map(|argument| &argument.name);
+    let span = Span::call_site().located_at(procedure.output.span());
+    quote_spanned! {span=>
+        self.binding.#how(
+            &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
+            #encode,
+            #stream
+        )
+    }
+}
+
 /// Generates the closure that writes the arguments into the packet. It may run again if the call is repeated
 /// at another server.
 pub(super) fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
@@ -267,6 +292,9 @@ pub(super) fn encode(source: &Source, procedure: &Procedure) -> TokenStream {
         let Argument { name, passing, written, max, .. } = argument;
         let text = name.unraw().to_string();
         let span = Span::call_site().located_at(written.span());
+        if argument.is_stream() {
+            return quote_spanned!(span=> #farcall::exchange::encode_stream(__arguments)?;);
+        }
         let borrow = (*passing == Passing::Owned).then(|| quote_spanned!(span=> &));
         let encoded = match max {
             None => quote_spanned!(span=> #farcall::xdr::Encode::encode(#borrow #name, __arguments)),

@@ -64,7 +64,7 @@ impl Conversation {
 
     /// Sends bytes, a multiple of four, in an exchange: as many as there is room for. Returns how many;
     /// `tail` counts if it was all. If it was less, [`News::Room`] tells when there is room again. `None` if
-    /// the call has ended or was given up, or the exchange is over.
+    /// the call has ended or was given up, or the other end takes no more.
     pub fn send_in(&mut self, id: CallId, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
         let window = self.widest_window();
         let inside = self.slots.find(id)?.inside.as_deref_mut()?;

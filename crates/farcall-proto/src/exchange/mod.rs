@@ -128,10 +128,11 @@ impl Exchanges {
     }
 
     /// Adds bytes to this end's direction, as many as there is room for, and returns how many. What comes
-    /// behind them is said by `tail`, if all were added. `None` if the exchange is not open.
+    /// behind them is said by `tail`, if all were added. `None` if the exchange is not open, or the direction has
+    /// ended, perhaps because the other end takes no more.
     pub fn add(&mut self, number: u32, bytes: &[u8], tail: Tail, window: u32) -> Option<usize> {
         let exchange = self.find(number)?;
-        let added = exchange.outflow.add(bytes, tail, window.into());
+        let added = exchange.outflow.add(bytes, tail, window.into())?;
         let begins = exchange.outflow.is_begun() && !std::mem::replace(&mut exchange.begun, true);
         self.directions += u32::from(begins);
         Some(added)
@@ -140,6 +141,10 @@ impl Exchanges {
     /// Moves at most `most` bytes of the other end's direction to the end of `into`. Returns whether all has
     /// been taken, and the direction has ended. `None` if the exchange is not open.
     pub fn take(&mut self, number: u32, into: &mut Vec<u8>, most: usize, window: u32) -> Option<bool> {
+        if !self.was_opened(number) && !self.is_ours(number) {
+            // Nothing of it has arrived yet.
+            return Some(false);
+        }
         let inflow = &mut self.find(number)?.inflow;
         inflow.take(into, most);
         let window = u64::from(window).min(4 * inflow.taken()).max(INITIAL_WINDOW.into());

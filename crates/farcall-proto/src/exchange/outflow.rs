@@ -72,11 +72,12 @@ impl Outflow {
     }
 
     /// Adds bytes, as many as there is room for, and ends the direction behind them if `tail` says so and all
-    /// were added. Returns how many were.
-    pub fn add(&mut self, bytes: &[u8], tail: Tail, window: u64) -> usize {
+    /// were added. Returns how many were; `None` if the direction has ended, perhaps because the receiver takes
+    /// no more.
+    pub fn add(&mut self, bytes: &[u8], tail: Tail, window: u64) -> Option<usize> {
         debug_assert!(bytes.len().is_multiple_of(4), "a direction has fours of bytes");
         if self.ended {
-            return bytes.len();
+            return None;
         }
         let added = bytes.len().min(self.room(window)) & !3;
         self.kept.extend(&bytes[..added]);
@@ -85,7 +86,7 @@ impl Outflow {
         if !self.wants_room && tail != Tail::More {
             self.end(tail == Tail::Question);
         }
-        added
+        Some(added)
     }
 
     /// Ends the direction; `answered` if the receiver's word will show that it came.

@@ -47,7 +47,7 @@ impl Server {
 
     /// Sends bytes, a multiple of four, in an exchange: as many as there is room for. Returns how many;
     /// `tail` counts if it was all. If it was less, [`News::Room`] tells when there is room again. `None` if
-    /// the call's caller has given it up, or the exchange is over.
+    /// the call's caller has given it up, or takes no more.
     pub fn send_in(&mut self, call: CallKey, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
         let place = self.executing(call)?;
         // While memory is short a host that has much of it gets no more than every direction begins with.
@@ -72,7 +72,7 @@ impl Server {
         let place = self.executing(call)?;
         let window = self.window(place);
         let ended = self
-            .inside(place, call.activity, false, |exchanges, _| exchanges.take(exchange, into, most, window));
+            .inside(place, call.activity, true, |exchanges, _| exchanges.take(exchange, into, most, window));
         self.queue(place, call.activity);
         ended?
     }

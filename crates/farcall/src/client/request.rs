@@ -1,9 +1,11 @@
 //! A call that is to be made.
 
+use std::sync::Arc;
+
 use farcall_proto::client::Call;
 use farcall_proto::{Time, Trace};
 
-use crate::exchange::Handlers;
+use crate::exchange::{Handlers, SendStream};
 use crate::stub::{EncodeArguments, Procedure};
 
 /// A call that is to be made. It can be repeated, at the same export or at others.
@@ -17,6 +19,8 @@ pub(crate) struct CallRequest<'a> {
     pub(crate) encode: EncodeArguments<'a>,
     /// Answers the signals that are raised in the call.
     pub(crate) handlers: &'a Handlers,
+    /// Sends the argument that is a stream, if there is one.
+    pub(crate) sending: Option<&'a Arc<dyn SendStream>>,
 }
 
 impl CallRequest<'_> {

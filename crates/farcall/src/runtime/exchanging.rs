@@ -1,9 +1,9 @@
 //! A started call in which something passes besides its arguments and its result: the thread or task that waits
-//! for it answers its signals.
+//! for it answers its signals, and sends and takes its streams.
 
 use std::borrow::Cow;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use farcall_proto::Failure;
@@ -11,14 +11,16 @@ use farcall_proto::client::Outcome;
 
 use super::bind::Target;
 use crate::client::{CallExchanges, CallRequest, Started, Taker};
-use crate::exchange::{Exchanges as _, Handling};
-use crate::stub::{Dispatched, Ended};
-use crate::{CallFailed, lock};
+use super::import::{describe, give};
+use crate::env::Env;
+use crate::exchange::{Exchanges, Handling};
+use crate::stub::{Dispatched, Ended, OpenCall, Procedure, Reply, Sink, send_beside};
+use crate::{CallFailed, Ran, lock};
 
 /// A started call whose signals are answered.
 pub(super) struct ExchangingCall {
     pub(super) started: Started,
-    exchanges: CallExchanges,
+    exchanges: Arc<CallExchanges>,
     /// Held while handlers run, which only the thread or task does that waits for the call.
     handling: Mutex<Handling>,
     /// Whether a handler ran. Then the call is not repeated.
@@ -27,9 +29,10 @@ pub(super) struct ExchangingCall {
 
 impl ExchangingCall {
     pub(super) fn new(target: &Target, started: Started, request: &CallRequest<'_>) -> ExchangingCall {
-        let exchanges = CallExchanges::new(&target.endpoint, &target.peer, &started);
-        let handling = Mutex::new(Handling::new(request.handlers));
-        ExchangingCall { started, exchanges, handling, touched: AtomicBool::new(false) }
+        let exchanges = Arc::new(CallExchanges::new(&target.endpoint, &target.peer, &started));
+        let handling = Handling::new(request.handlers, request.sending);
+        handling.begin(&*exchanges);
+        ExchangingCall { started, exchanges, handling: Mutex::new(handling), touched: AtomicBool::new(false) }
     }
 
     /// Whether a handler ran. Then the call is not repeated.
@@ -37,16 +40,18 @@ impl ExchangingCall {
         self.touched.load(Ordering::Relaxed)
     }
 
+    /// Blocks until the call has ended, or the server begins to send the stream that is its result. Answers
+    /// the call's signals and sends its argument that is a stream.
+    fn attend(&self) -> Result<(), CallFailed> {
+        let mut handling = lock(&self.handling);
+        let attended = handling.attend(&*self.exchanges, &|| self.started.is_over());
+        self.touched.store(handling.touched, Ordering::Relaxed);
+        attended
+    }
+
     /// Blocks until the call has ended, and answers its signals.
     pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<(), CallFailed> {
-        loop {
-            let epoch = self.exchanges.epoch();
-            self.answer_all();
-            if self.started.is_over() {
-                break;
-            }
-            self.exchanges.wait(epoch)?;
-        }
+        self.attend()?;
         if self.leave(taker) {
             return Ok(());
         }
@@ -69,7 +74,7 @@ impl ExchangingCall {
     /// Answers the signals that have arrived, in this thread.
     pub(super) fn answer_all(&self) {
         let mut handling = lock(&self.handling);
-        handling.answer_all(&self.exchanges);
+        handling.answer_all(&*self.exchanges);
         self.touched.store(handling.touched, Ordering::Relaxed);
     }
 
@@ -78,6 +83,89 @@ impl ExchangingCall {
         let Some(ended) = lock(&self.handling).take_outcome() else { return false };
         taker(outcome(ended), &[]);
         true
+    }
+}
+
+/// A call whose result is a stream. Dropping it cancels the call.
+pub(super) struct OpenImported {
+    call: ExchangingCall,
+    target: Arc<Target>,
+    procedure: Procedure,
+}
+
+/// How a call whose result is a stream began.
+pub(super) enum Begun {
+    /// The server has begun to send the stream.
+    Streaming,
+    /// The call failed.
+    Failed(Failure),
+}
+
+impl OpenImported {
+    pub(super) fn new(call: ExchangingCall, target: Arc<Target>, procedure: &Procedure) -> OpenImported {
+        OpenImported { call, target, procedure: *procedure }
+    }
+
+    /// Waits until the server begins to send the stream. Returns `None` if the call ended without it and the
+    /// sink got the reply.
+    ///
+    /// # Errors
+    /// When this thread must not wait.
+    pub(super) fn begin(&self, sink: Sink<'_>) -> Result<Option<Begun>, CallFailed> {
+        self.call.attend()?;
+        if lock(&self.call.handling).stream.is_some() {
+            return Ok(Some(Begun::Streaming));
+        }
+        Ok(self.outcome(sink)?.map(Begun::Failed))
+    }
+
+    /// Has a thread send the argument that is a stream, if there is one.
+    pub(super) fn send_beside(&self, env: &dyn Env) -> Result<(), CallFailed> {
+        let Some(sending) = lock(&self.call.handling).take_argument() else { return Ok(()) };
+        self.call.touched.store(true, Ordering::Relaxed);
+        let sent = send_beside(env, self.call.exchanges.clone(), sending);
+        sent.map_err(|why| CallFailed::local("starting a thread", why).but_ran(Ran::Maybe))
+    }
+
+    pub(super) fn is_touched(&self) -> bool {
+        self.call.is_touched()
+    }
+
+    /// Waits for the call's end, and gives its reply to the sink. Returns a failure.
+    fn outcome(&self, sink: Sink<'_>) -> Result<Option<Failure>, CallFailed> {
+        let mut failed = None;
+        let taker = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(&self.target, outcome, sink);
+        self.call.wait(&self.target, taker)?;
+        Ok(failed)
+    }
+}
+
+impl OpenCall for OpenImported {
+    fn exchanges(&self) -> Arc<dyn Exchanges> {
+        self.call.exchanges.clone()
+    }
+
+    fn stream(&self) -> u32 {
+        lock(&self.call.handling).stream.expect("the server has begun to send the stream")
+    }
+
+    fn answer_signals(&mut self) {
+        self.call.answer_all();
+    }
+
+    fn finish(self: Box<Self>, sink: Sink<'_>) {
+        lock(&self.call.handling).stream = None;
+        match self.outcome(sink) {
+            Ok(None) => {}
+            Ok(Some(failure)) => sink(Reply::Failed(describe(failure, &self.procedure, self.target.address))),
+            Err(why) => sink(Reply::Failed(why)),
+        }
+    }
+}
+
+impl Drop for OpenImported {
+    fn drop(&mut self) {
+        self.call.started.cancel(&self.target.endpoint, &self.target.peer);
     }
 }
 

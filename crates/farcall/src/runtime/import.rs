@@ -16,13 +16,13 @@ use super::bind::{Candidate, Target, parse};
 use super::question::{Answering, Question};
 use super::tasks::Tasks;
 use super::watched::watched;
-use super::exchanging::ExchangingCall;
+use super::exchanging::{Begun, ExchangingCall, OpenImported};
 use super::{Inner, Runtime, bind, bound, started};
 use crate::exchange::NO_HANDLERS;
 use crate::client::{CallRequest, Started};
 use crate::context;
 use crate::retry::{Retry, Step};
-use crate::stub::{Binding, Call, Channel, Interface, PendingCall, Procedure, Reply, Sink, no_reply};
+use crate::stub::{Binding, Call, Channel, Interface, OpenCall, PendingCall, Procedure, Reply, Sink, no_reply};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, builtin, idl, lock};
@@ -124,6 +124,16 @@ impl Channel for Shared {
         started::start(&self.0, &self.0.request(&call))
     }
 
+    fn open(&self, call: Call<'_>, sink: Sink<'_>) -> Option<Box<dyn OpenCall>> {
+        match self.0.open(&self.0.request(&call), sink) {
+            Ok(open) => open.map(|open| Box::new(open) as Box<dyn OpenCall>),
+            Err(why) => {
+                sink(Reply::Failed(why));
+                None
+            }
+        }
+    }
+
     fn post(&self, bytes: &[u8]) -> bool {
         let Some(target) = self.0.bound.get().filter(|target| target.link.is_none()) else { return false };
         target.endpoint.post(&target.peer, target.export, bytes)
@@ -154,7 +164,7 @@ impl Importer {
     fn request<'a>(&self, call: &Call<'a>) -> CallRequest<'a> {
         let (inherited, trace) = context::inherited();
         let deadline = sooner(&self.inner, call.within, inherited);
-        CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode, handlers: call.handlers }
+        CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode, handlers: call.handlers, sending: call.sending }
     }
 
     /// Makes a call, and repeats it, perhaps at another server, while it may be repeated.
@@ -196,7 +206,7 @@ impl Importer {
         self.repeat(
             target,
             failure,
-            &CallRequest { procedure, deadline: None, trace: None, encode: &encode, handlers: &NO_HANDLERS },
+            &CallRequest { procedure, deadline: None, trace: None, encode: &encode, handlers: &NO_HANDLERS, sending: None },
             sink,
         );
     }
@@ -280,6 +290,46 @@ impl Importer {
             Some(failure) if call.is_touched() => Err(describe(failure, request.procedure, target.address)),
             failed => Ok(failed),
         }
+    }
+
+    /// Makes a call whose result is a stream, and waits until the server begins to send it. A call that ended
+    /// before gives its reply to the sink. The call is repeated only while nothing was sent or answered in it.
+    ///
+    /// # Errors
+    /// When the call failed before the stream began.
+    fn open(
+        &self,
+        request: &CallRequest<'_>,
+        sink: Sink<'_>,
+    ) -> Result<Option<OpenImported>, CallFailed> {
+        let mut retry = Retry::default();
+        let result = loop {
+            let target = match self.target(retry.avoid(), request.deadline) {
+                Ok(target) => target,
+                Err(why) => break Err(retry.no_server_found(why)),
+            };
+            if !target.has(request.procedure.number) {
+                return Err(target.refusal(request.procedure));
+            }
+            builtin::may_call(target.export, request.procedure.number)?;
+            let started =
+                Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
+            let call = ExchangingCall::new(&target, started, request);
+            let open = OpenImported::new(call, target.clone(), request.procedure);
+            open.send_beside(&*self.inner.env)?;
+            let Some(begun) = open.begin(sink)? else { return Ok(None) };
+            let failure = match begun {
+                Begun::Streaming => return Ok(Some(open)),
+                Begun::Failed(failure) if open.is_touched() => {
+                    return Err(describe(failure, request.procedure, target.address));
+                }
+                Begun::Failed(failure) => failure,
+            };
+            if let Err(why) = self.try_again(&mut retry, &target, failure, request.procedure) {
+                break Err(why);
+            }
+        };
+        result.map_err(|why| retry.of_all(why))
     }
 
     /// Returns the server to call. Binds if there is no binding.

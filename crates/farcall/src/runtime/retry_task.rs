@@ -56,6 +56,7 @@ impl EncodedCall {
             trace: self.trace,
             encode: &encode,
             handlers: &self.handlers,
+            sending: None,
         })
     }
 }

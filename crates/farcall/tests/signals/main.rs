@@ -1,5 +1,7 @@
 //! Signals: a server raises them inside a call, and its caller's handler resumes the procedure or unwinds it.
 
+#![allow(missing_docs)]
+
 #[path = "../common/mod.rs"]
 mod common;
 

@@ -1,0 +1,392 @@
+//! Streams: a result or an argument that consists of items, which arrive one after the other.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use super::{Exchanges, MAX_MESSAGE, Tail, scope};
+use crate::stub::{Dispatched, OpenCall, blocking_result, reply};
+use crate::xdr::schema::{Type, Types};
+use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
+use crate::{CallFailed, Error, Kind, Never, Ran, Result, lock};
+
+/// The exchange of a call's one argument that is a stream: the first that a client opens.
+pub(crate) const ARGUMENT: u32 = 1;
+
+/// How many bytes are taken at once.
+const CHUNK: usize = 64 << 10;
+
+/// A result or an argument of a procedure that consists of items. The receiver iterates over it, and blocks
+/// until the next item arrives; the sender makes it of an iterator. The sender waits while the receiver takes
+/// no items.
+///
+/// The stream of a result ends with its call: an item may be followed by the failure of the call, or by the
+/// exception that the procedure declares. Dropping it earlier cancels the call.
+///
+/// ```
+/// use farcall::{Result, Stream};
+/// use std::sync::Arc;
+///
+/// #[farcall::interface]
+/// pub trait Numbers {
+///     fn below(&self, limit: u64) -> Result<Stream<u64>>;
+///     fn sum(&self, numbers: Stream<u64>) -> Result<u64>;
+/// }
+///
+/// struct Server;
+/// impl Numbers for Server {
+///     fn below(&self, limit: u64) -> Result<Stream<u64>> {
+///         Ok(Stream::of(0..limit))
+///     }
+///     fn sum(&self, numbers: Stream<u64>) -> Result<u64> {
+///         let mut sum = 0;
+///         for number in numbers {
+///             sum += number?;
+///         }
+///         Ok(sum)
+///     }
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let numbers = farcall::stub::local::<dyn Numbers>(Arc::new(Server));
+/// let below: Result<Vec<u64>> = numbers.below(4)?.collect();
+/// assert_eq!(below?, [0, 1, 2, 3]);
+/// assert_eq!(numbers.sum(Stream::of(0..100_000))?, 4_999_950_000);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the items of a stream are sent while its receiver iterates over it"]
+pub struct Stream<T, E = Never>(Source<T, E>);
+
+enum Source<T, E> {
+    /// Items that are made here.
+    Made(Items<T, E>),
+    /// Items that arrive.
+    Arrives(Box<Arrival>),
+    Over,
+}
+
+type Items<T, E> = Box<dyn Iterator<Item = Result<T, E>> + Send>;
+
+impl<T, E> Stream<T, E> {
+    /// Returns a stream of the items of an iterator. An error ends it.
+    pub fn new(items: impl IntoIterator<Item = Result<T, E>, IntoIter: Send + 'static>) -> Stream<T, E> {
+        Stream(Source::Made(Box::new(items.into_iter())))
+    }
+
+    /// Returns a stream of values, without errors.
+    pub fn of(values: impl IntoIterator<Item = T, IntoIter: Send + 'static>) -> Stream<T, E>
+    where
+        T: 'static,
+        E: 'static,
+    {
+        Stream::new(values.into_iter().map(Ok))
+    }
+
+    /// Returns the stream that arrives in a call's exchange. Called by generated code.
+    #[doc(hidden)]
+    pub fn of_call(call: Box<dyn OpenCall>) -> Stream<T, E> {
+        let (exchanges, exchange) = (call.exchanges(), call.stream());
+        Stream(Source::Arrives(Box::new(Arrival::new(exchanges, exchange, Some(call)))))
+    }
+
+    /// Returns how many items have been taken from a stream that arrives.
+    pub fn taken(&self) -> u64 {
+        match &self.0 {
+            Source::Arrives(arrival) => arrival.taken,
+            Source::Made(_) | Source::Over => 0,
+        }
+    }
+
+    /// Returns the items, to be sent. A stream that arrives is sent on.
+    fn into_items(self) -> Items<T, E>
+    where
+        T: for<'a> Decode<'a> + 'static,
+        E: for<'a> Decode<'a> + 'static,
+    {
+        match self.0 {
+            Source::Made(items) => items,
+            Source::Arrives(_) | Source::Over => Box::new(self),
+        }
+    }
+
+    /// Returns what sends the stream as an argument of a call.
+    pub(crate) fn into_argument(self) -> Arc<dyn SendStream>
+    where
+        T: Encode + for<'a> Decode<'a> + 'static,
+        E: for<'a> Decode<'a> + Send + 'static,
+    {
+        Arc::new(Mutex::new(Sending::new(self, ARGUMENT, Vec::new())))
+    }
+}
+
+impl<T, E> fmt::Debug for Stream<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match &self.0 {
+            Source::Made(_) => "made",
+            Source::Arrives(_) => "arrives",
+            Source::Over => "over",
+        };
+        f.debug_tuple("Stream").field(&what).finish()
+    }
+}
+
+impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Iterator for Stream<T, E> {
+    type Item = Result<T, E>;
+
+    fn next(&mut self) -> Option<Result<T, E>> {
+        let next = match &mut self.0 {
+            Source::Made(items) => items.next(),
+            Source::Arrives(arrival) => arrival.next(),
+            Source::Over => None,
+        };
+        if !matches!(next, Some(Ok(_))) {
+            self.0 = Source::Over;
+        }
+        next
+    }
+}
+
+/// A stream as its receiver sees it.
+struct Arrival {
+    exchanges: Arc<dyn Exchanges>,
+    exchange: u32,
+    /// Bytes that were taken. The items before `at` have been decoded.
+    bytes: Vec<u8>,
+    at: usize,
+    /// All bytes have been taken.
+    ended: bool,
+    taken: u64,
+    /// The call whose result it is.
+    call: Option<Box<dyn OpenCall>>,
+}
+
+impl Arrival {
+    fn new(exchanges: Arc<dyn Exchanges>, exchange: u32, call: Option<Box<dyn OpenCall>>) -> Arrival {
+        Arrival { exchanges, exchange, bytes: Vec::new(), at: 0, ended: false, taken: 0, call }
+    }
+
+    fn next<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(&mut self) -> Option<Result<T, E>> {
+        loop {
+            match self.decode() {
+                Ok(Some(value)) => {
+                    self.taken += 1;
+                    return Some(Ok(value));
+                }
+                Ok(None) if self.ended => return self.end(),
+                Ok(None) => {}
+                Err(why) => return Some(Err(why.into())),
+            }
+            if let Err(why) = self.take() {
+                return Some(Err(why.into()));
+            }
+        }
+    }
+
+    /// Decodes the next item, if all of it has been taken.
+    fn decode<T: for<'a> Decode<'a>>(&mut self) -> std::result::Result<Option<T>, CallFailed> {
+        let bad = |why| CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why);
+        let Some((head, rest)) = self.bytes[self.at..].split_first_chunk::<4>() else { return Ok(None) };
+        let len = u32::from_be_bytes(*head) as usize;
+        if len > MAX_MESSAGE {
+            let why = format!("an item of {len} bytes");
+            return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
+        }
+        let Some(item) = rest.get(..len) else { return Ok(None) };
+        let mut decoder = Decoder::new(item);
+        let value = T::decode(&mut decoder).and_then(|value| decoder.finish().map(|()| value)).map_err(bad)?;
+        self.at += 4 + len;
+        Ok(Some(value))
+    }
+
+    /// Takes more bytes, and waits for them.
+    fn take(&mut self) -> std::result::Result<(), CallFailed> {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+        let before = self.bytes.len();
+        loop {
+            let epoch = self.exchanges.epoch();
+            if let Some(call) = &mut self.call {
+                call.answer_signals();
+            }
+            match self.exchanges.take(self.exchange, &mut self.bytes, CHUNK) {
+                // The call's own end tells why.
+                None => self.ended = true,
+                Some(ended) => self.ended = ended,
+            }
+            if self.ended || self.bytes.len() > before {
+                return Ok(());
+            }
+            self.exchanges.wait(epoch)?;
+        }
+    }
+
+    /// Waits until the call has ended whose result the stream is. A failure or an exception is the last item.
+    fn end<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(&mut self) -> Option<Result<T, E>> {
+        let call = self.call.take()?;
+        let outcome: Result<(), E> = blocking_result(|sink| call.finish(sink));
+        outcome.err().map(Err)
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        if !self.ended && self.call.is_none() {
+            self.exchanges.stop(self.exchange);
+        }
+    }
+}
+
+/// A stream crosses as the number of its exchange. Its description is that of an item behind opaque data of no
+/// bytes, so that it is not taken for an item.
+impl<T: Schema, E> Schema for Stream<T, E> {
+    fn schema(types: &mut Types) -> Type {
+        Type::Tuple(vec![Type::Opaque { size: 0 }, T::schema(types)])
+    }
+}
+
+/// Encodes the argument of a call that is a stream: the number of its exchange. Called by generated code.
+#[doc(hidden)]
+pub fn encode_stream(e: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error> {
+    ARGUMENT.encode(e)
+}
+
+/// Sends a stream that is an argument of a call, while the caller waits for the call.
+pub trait SendStream: Send + Sync {
+    /// Opens the stream's exchange, the first of the call. Called once.
+    fn open(&self, exchanges: &dyn Exchanges);
+
+    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true.
+    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent;
+}
+
+impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
+    fn open(&self, exchanges: &dyn Exchanges) {
+        let opened = exchanges.open();
+        debug_assert!(opened.is_none_or(|number| number == ARGUMENT), "the first exchange of the call");
+    }
+
+    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
+        lock(self).send(exchanges, pause)
+    }
+}
+
+impl<'a, T, E> Decode<'a> for Stream<T, E> {
+    const MIN_SIZE: usize = 4;
+
+    fn decode(d: &mut Decoder<'a>) -> std::result::Result<Self, xdr::Error> {
+        let exchange = u32::decode(d)?;
+        let Some(exchanges) = scope::exchanges() else {
+            return Err(d.error(ErrorKind::Invalid("a stream in a call that carries none".into())));
+        };
+        Ok(Stream(Source::Arrives(Box::new(Arrival::new(exchanges, exchange, None)))))
+    }
+}
+
+/// Sends the items of a stream in an exchange of a call, a step at a time.
+pub(crate) struct Sending<T, E> {
+    items: Items<T, E>,
+    exchange: u32,
+    /// Encoded items, of which those before `sent` have been sent.
+    bytes: Vec<u8>,
+    sent: usize,
+    /// There are no more items.
+    ended: bool,
+    /// The error that ended the stream.
+    pub error: Option<Error<E>>,
+}
+
+/// Whether there is more to send of a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// Everything was sent, or the receiver takes no more.
+    All,
+    /// The receiver has no room for the rest, or the sender pauses.
+    Part,
+}
+
+impl<T: Encode, E> Sending<T, E> {
+    /// Prepares to send a stream in an exchange, behind `head`.
+    pub fn new(stream: Stream<T, E>, exchange: u32, head: Vec<u8>) -> Sending<T, E>
+    where
+        T: for<'a> Decode<'a> + 'static,
+        E: for<'a> Decode<'a> + 'static,
+    {
+        let items = stream.into_items();
+        Sending { items, exchange, bytes: head, sent: 0, ended: false, error: None }
+    }
+
+    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true.
+    pub fn send(&mut self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
+        loop {
+            let tail = if self.ended { Tail::End } else { Tail::More };
+            if self.ended || self.sent < self.bytes.len() {
+                let Some(sent) = exchanges.send(self.exchange, &self.bytes[self.sent..], tail) else {
+                    return Sent::All;
+                };
+                self.sent += sent;
+                if self.sent < self.bytes.len() {
+                    return Sent::Part;
+                }
+            }
+            if self.ended {
+                return Sent::All;
+            }
+            if pause() {
+                return Sent::Part;
+            }
+            (self.sent, self.ended) = (0, true);
+            self.bytes.clear();
+            match self.items.next() {
+                None => {}
+                Some(Ok(item)) => match encode_item(&item, &mut self.bytes) {
+                    Ok(()) => self.ended = false,
+                    Err(why) => {
+                        self.bytes.clear();
+                        self.error = Some(CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why).into());
+                    }
+                },
+                Some(Err(why)) => self.error = Some(why),
+            }
+        }
+    }
+}
+
+fn encode_item<T: Encode>(item: &T, bytes: &mut Vec<u8>) -> std::result::Result<(), xdr::Error> {
+    bytes.extend_from_slice(&[0; 4]);
+    item.encode(&mut Encoder::new(bytes))?;
+    let len = (bytes.len() - 4) as u32;
+    bytes[..4].copy_from_slice(&len.to_be_bytes());
+    Ok(())
+}
+
+/// Sends the stream that a procedure has returned, until it ends. The outcome of the call comes behind it.
+/// Called by generated server-stubs.
+#[doc(hidden)]
+pub fn serve_stream<T, E>(encoder: &mut Encoder<'_>, outcome: Result<Stream<T, E>, E>) -> Dispatched
+where
+    T: Encode + for<'a> Decode<'a> + 'static,
+    E: Encode + for<'a> Decode<'a> + 'static,
+{
+    let stream = match outcome {
+        Ok(stream) => stream,
+        Err(why) => return reply::<(), E>(encoder, Err(why)),
+    };
+    let failed = |why: &'static str| Dispatched::Failed(CallFailed::new(Kind::Local, Ran::Yes).because(why));
+    let Some(exchanges) = scope::exchanges() else { return failed("the call's carrier has no streams") };
+    let Some(exchange) = exchanges.open() else { return failed("the call was given up") };
+    // The stream is told from the question of a signal by its first words.
+    let mut sending = Sending::new(stream, exchange, vec![0; 16]);
+    loop {
+        let epoch = exchanges.epoch();
+        if sending.send(&*exchanges, &|| false) == Sent::All {
+            break;
+        }
+        if let Err(why) = exchanges.wait(epoch) {
+            return Dispatched::Failed(why);
+        }
+    }
+    match sending.error.take() {
+        None => reply::<(), E>(encoder, Ok(())),
+        Some(why) => reply::<(), E>(encoder, Err(why)),
+    }
+}
