@@ -17,6 +17,7 @@ mod raw_shared;
 mod raw_stream;
 mod raw_udp;
 mod signals;
+mod streams;
 
 use std::path::PathBuf;
 
@@ -45,6 +46,7 @@ const PEERS: &[(&str, Source)] = &[
     ("farcall-shm", Source::Here),
     ("farcall-resumed", Source::Here),
     ("farcall-unwound", Source::Here),
+    ("farcall-stream", Source::Here),
     ("farcall-local", Source::Here),
     ("farcall-direct", Source::Here),
     ("farcall-onc-udp", Source::Here),
@@ -76,6 +78,7 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "farcall-shm" => Box::new(farcall::Farcall { shared: true }),
         "farcall-resumed" => Box::new(signals::Signal::Resumed),
         "farcall-unwound" => Box::new(signals::Signal::Unwound),
+        "farcall-stream" => Box::new(streams::Items),
         "farcall-local" => Box::new(in_process::InProcess::Stub),
         "farcall-direct" => Box::new(in_process::InProcess::Direct),
         "raw-unconnected" => Box::new(raw_udp::RawUdp { connected: false }),

@@ -430,6 +430,11 @@ impl Outgoing {
         self.flight.is_empty() && self.lost.is_empty() && self.next < self.total && self.reach() <= self.next
     }
 
+    /// Whether anything that is lost waits to be sent again.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     /// How many bytes would be sent next, were there room for them.
     pub fn wanted(&self) -> u64 {
         let (start, end) = self.lost.front().copied().unwrap_or((self.next, self.reach().max(self.next)));

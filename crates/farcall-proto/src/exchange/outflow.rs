@@ -15,6 +15,9 @@ const MOST_INTERVAL: u64 = 1_000_000_000;
 /// With less room than this for its bytes, a DATA waits for the next datagram if it could be longer.
 const LEAST_ROOM: usize = 256;
 
+/// What stands in a full datagram besides the bytes of a DATA, at most.
+const HEADS: usize = 128;
+
 /// How much of what is to be sent went into a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
@@ -195,6 +198,9 @@ impl Outflow {
         loop {
             let room = writer.data_room().map_or(0, |room| room & !3);
             let wanted = self.sending.wanted() as usize;
+            if self.holds_back(wanted, way) {
+                return Written::All;
+            }
             if wanted > 0 && room < wanted.min(LEAST_ROOM) {
                 return Written::Full;
             }
@@ -211,6 +217,11 @@ impl Outflow {
             let data = Data { offset: start, bytes: first, end: end > added, has_all, ask };
             writer.data(position, data, second);
         }
+    }
+
+    /// Whether few bytes wait for more to share a datagram with, until those under way are acknowledged (RFC 896).
+    fn holds_back(&self, wanted: usize, way: &Way<'_>) -> bool {
+        !self.ended && !self.sending.has_lost() && self.sending.in_flight > 0 && wanted < way.datagram - HEADS
     }
 
     /// The bytes of a range, in two pieces.
