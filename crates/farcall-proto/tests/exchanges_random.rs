@@ -1,0 +1,708 @@
+//! Random runs of exchanges through both ends, with every datagram in the test's hands.
+//!
+//! A run has one or two clients and a server. Calls are made at once in several activities; in each call both
+//! ends open exchanges, send in them and take from them. Datagrams are lost, come twice and out of order;
+//! calls are cancelled or have deadlines; a server restarts, or a client vanishes. What each end of an exchange
+//! does is computed from the run's seed, the call and the exchange, so both ends know what to expect.
+//!
+//! A seed that fails is printed. `FARCALL_SEED=n` runs it alone.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::{EXPORT, Told};
+use farcall_proto::client::{Call, CallId, Conversation};
+use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
+use farcall_proto::{ClientConfig, Failure, Kind, Mutant, News, Ran, ServerConfig, Tail, Time};
+
+/// How many seeds are run, and after how many a broken rule must have been noticed.
+const RUNS: u64 = 80;
+#[cfg(feature = "mutants")]
+const CAUGHT_WITHIN: u64 = 400;
+
+/// A run's calls have ended after so long, and all that the server kept of them is gone after that long more.
+const ENDS_WITHIN: Duration = Duration::from_secs(300);
+const FORGOTTEN_WITHIN: Duration = Duration::from_secs(90);
+
+/// The most datagrams of a run, of both ends together.
+const MOST_DATAGRAMS: usize = 60_000;
+
+/// The longest item, in bytes.
+const LONGEST: u64 = 60_000;
+
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Random {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        (0..4).for_each(|_| drop(random.below(2)));
+        random
+    }
+
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % most
+    }
+
+    fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+}
+
+/// One of the two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Client,
+    Server,
+}
+
+/// The byte at a place of the direction that one end sends in an exchange of a call.
+fn byte(token: u64, exchange: u32, from: End, at: u64) -> u8 {
+    let direction = token * 512 + u64::from(exchange) * 2 + from as u64;
+    ((at + direction * 7_919).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8
+}
+
+/// What one end does in one exchange.
+#[derive(Clone, Debug, Default)]
+struct Plan {
+    /// The bytes that it sends; `None` if it does not send at all.
+    sends: Option<u64>,
+    /// It ends its direction; if not, the direction ends with the call.
+    ends: bool,
+    /// It sends only when it has taken all of the other end's direction.
+    answers: bool,
+    tail: Option<Tail>,
+    /// It stops when it has taken so many bytes.
+    stops_at: Option<u64>,
+    /// It takes at most so many bytes at a time.
+    takes: u64,
+}
+
+/// What both ends do in an exchange: the client, and the server.
+fn plans(seed: u64, token: u64, exchange: u32) -> [Plan; 2] {
+    let mut random = Random::new(seed ^ token << 20 ^ u64::from(exchange) << 40);
+    let server_opens = exchange.is_multiple_of(2);
+    let length = |random: &mut Random| match random.below(4) {
+        0 => 4 * random.below(4),
+        1 | 2 => 4 * random.below(1_000),
+        _ => 4 * random.below(LONGEST / 4 + 1),
+    };
+    let mut plans: [Plan; 2] = Default::default();
+    for plan in &mut plans {
+        plan.takes = [100, 4_000, u64::MAX][random.below(3) as usize];
+    }
+    let (opener, other) = if server_opens { (1, 0) } else { (0, 1) };
+    if server_opens && random.one_in(3) {
+        // A question and its answer.
+        for place in [opener, other] {
+            plans[place].sends = Some(4 + length(&mut random) / 4 * 4);
+            (plans[place].ends, plans[place].tail) = (true, Some(Tail::Question));
+        }
+        plans[other].answers = true;
+        return plans;
+    }
+    for place in [opener, other] {
+        let sends = place == opener || random.one_in(2);
+        plans[place].sends = sends.then(|| length(&mut random));
+        plans[place].ends = !random.one_in(6);
+        plans[place].tail = Some(Tail::End);
+        plans[place].stops_at = random.one_in(8).then(|| random.below(20_000));
+        plans[place].answers = place == other && random.one_in(3);
+    }
+    plans
+}
+
+/// What the user of one end knows of an exchange.
+#[derive(Debug, Default)]
+struct User {
+    plan: Plan,
+    sent: u64,
+    taken: u64,
+    /// Its own direction has ended, or is not to be sent.
+    ended: bool,
+    /// The other end's direction has ended, and all of it was taken.
+    all: bool,
+    /// It takes no more.
+    stopped: bool,
+    /// The other end takes no more.
+    was_stopped: bool,
+    /// News has told that something can be taken, or sent.
+    can_take: bool,
+    can_send: bool,
+}
+
+/// What one step of a user needs of its end.
+trait Verbs {
+    const END: End;
+    fn send_in(&mut self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize>;
+    fn take_from(&mut self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool>;
+    fn stop(&mut self, exchange: u32, reason: u32);
+}
+
+impl User {
+    fn new(plan: Plan) -> User {
+        User { ended: plan.sends.is_none(), can_send: true, plan, ..User::default() }
+    }
+
+    fn hear(&mut self, news: News, exchange: u32) {
+        match news {
+            News::Came => self.can_take = true,
+            News::Room => self.can_send = true,
+            News::Stopped(reason) => {
+                assert_eq!(reason, exchange ^ 0x5a5a, "the reason of a stop");
+                assert!(!self.was_stopped, "a stop is told twice");
+                (self.was_stopped, self.ended) = (true, true);
+            }
+        }
+    }
+
+    /// Whether it waits for nothing but the other end's bytes, and has none of them to take.
+    fn has_sent(&self) -> bool {
+        self.ended || self.plan.sends == Some(self.sent) && !self.plan.ends
+    }
+
+    fn step<V: Verbs>(&mut self, verbs: &mut V, token: u64, exchange: u32) {
+        if self.plan.stops_at.is_some_and(|at| self.taken >= at) && !self.stopped && !self.all {
+            self.stopped = true;
+            verbs.stop(exchange, exchange ^ 0x5a5a);
+        }
+        if self.can_take && !self.all && !self.stopped {
+            let (mut into, most) = (Vec::new(), self.plan.takes.min(1 << 30) as usize);
+            // The exchange may be over, or its call may have ended.
+            match verbs.take_from(exchange, &mut into, most) {
+                None => (self.can_take, self.all) = (false, true),
+                Some(all) => {
+                    self.can_take = into.len() == most;
+                    self.all = all;
+                }
+            }
+            let from = if V::END == End::Client { End::Server } else { End::Client };
+            for found in into {
+                let expected = byte(token, exchange, from, self.taken);
+                assert_eq!(found, expected, "call {token}, exchange {exchange}, byte {}", self.taken);
+                self.taken += 1;
+            }
+        }
+        let may = self.can_send && !self.ended && (!self.plan.answers || self.all || self.stopped);
+        if let Some(len) = self.plan.sends.filter(|_| may && !self.has_sent()) {
+            let end = len.min(self.sent + 20_000);
+            let bytes: Vec<u8> = (self.sent..end).map(|at| byte(token, exchange, V::END, at)).collect();
+            let last = end == len && self.plan.ends;
+            let tail = self.plan.tail.filter(|_| last).unwrap_or(Tail::More);
+            let Some(added) = verbs.send_in(exchange, &bytes, tail) else {
+                self.ended = true;
+                return;
+            };
+            self.sent += added as u64;
+            self.can_send = added == bytes.len();
+            self.ended = last && added == bytes.len();
+        }
+    }
+}
+
+struct AtClient<'a> {
+    client: &'a mut Conversation,
+    id: CallId,
+    told: &'a mut Vec<(u64, Told)>,
+}
+
+impl Verbs for AtClient<'_> {
+    const END: End = End::Client;
+
+    fn send_in(&mut self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        self.client.send_in(self.id, exchange, bytes, tail)
+    }
+
+    fn take_from(&mut self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {
+        let told = &mut *self.told;
+        self.client.take_from(self.id, exchange, into, most, &mut |event| told.push(common::note(event)))
+    }
+
+    fn stop(&mut self, exchange: u32, reason: u32) {
+        let told = &mut *self.told;
+        self.client.stop_exchange(self.id, exchange, reason, &mut |event| told.push(common::note(event)));
+    }
+}
+
+struct AtServer<'a> {
+    server: &'a mut Server,
+    key: CallKey,
+}
+
+impl Verbs for AtServer<'_> {
+    const END: End = End::Server;
+
+    fn send_in(&mut self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        self.server.send_in(self.key, exchange, bytes, tail)
+    }
+
+    fn take_from(&mut self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {
+        self.server.take_from(self.key, exchange, into, most)
+    }
+
+    fn stop(&mut self, exchange: u32, reason: u32) {
+        self.server.stop_exchange(self.key, exchange, reason);
+    }
+}
+
+/// A call as its caller knows it.
+struct Called {
+    id: CallId,
+    users: BTreeMap<u32, User>,
+    next: Time,
+    pause: u64,
+    opens: u32,
+    cancels_at: Option<Time>,
+}
+
+/// A call as the server's user knows it.
+struct Executed {
+    key: CallKey,
+    token: u64,
+    users: BTreeMap<u32, User>,
+    next: Time,
+    pause: u64,
+    opens: u32,
+    /// It finishes then at the latest, whatever its exchanges do.
+    latest: Time,
+    given_up: bool,
+    refuses: bool,
+}
+
+/// What the server's user had sent when it finished a call, by exchange.
+type Sent = BTreeMap<u32, (u64, bool)>;
+
+struct Client {
+    conversation: Conversation,
+    at: SocketAddr,
+    calls: BTreeMap<u64, Called>,
+    told: Vec<(u64, Told)>,
+    /// How many further calls it makes.
+    left: u64,
+    /// It is gone, with all of its calls.
+    gone: bool,
+    vanishes: Option<Time>,
+}
+
+struct Run {
+    seed: u64,
+    random: Random,
+    now: Time,
+    clients: Vec<Client>,
+    server: Server,
+    executed: BTreeMap<u64, Executed>,
+    /// Calls that were ever executed, that returned, and with what before their results.
+    ran: BTreeSet<u64>,
+    refused: BTreeSet<u64>,
+    finished: BTreeMap<u64, Sent>,
+    outcomes: BTreeMap<u64, Told>,
+    /// Datagrams under way: when they arrive, at the server or at a client, and whose they are.
+    net: BTreeMap<(Time, u64), (End, usize, Vec<u8>)>,
+    datagrams: usize,
+    loss: u64,
+    delay: u64,
+    largest: usize,
+    narrows: Option<(Time, usize)>,
+    restarts: Option<Time>,
+    mutant: Mutant,
+}
+
+const MS: u64 = 1_000_000;
+
+impl Run {
+    fn new(seed: u64, mutant: Mutant) -> Run {
+        let mut random = Random::new(seed);
+        let now = Time::from_nanos(1_000 * MS);
+        let later = |random: &mut Random| now.plus(random.below(1_500) * MS);
+        let clients = 1 + random.below(2);
+        let vanishes = (clients == 2 && random.one_in(2)).then(|| later(&mut random));
+        let restarts = random.one_in(5).then(|| later(&mut random));
+        let largest = [1_200, 1_500, 9_000, 65_535][random.below(4) as usize];
+        let narrows = random.one_in(5).then(|| (later(&mut random), 1_200));
+        let clients = (0..clients).map(|n| Client {
+            conversation: Conversation::new(
+                ClientConfig { mutant, ..ClientConfig::default() },
+                0xc11e + n,
+            ),
+            at: SocketAddr::from(([10, 0, 0, 1 + n as u8], 1_000)),
+            calls: BTreeMap::new(),
+            told: Vec::new(),
+            left: 3 + random.below(6),
+            gone: false,
+            vanishes: vanishes.filter(|_| n == 1),
+        });
+        let clients = clients.collect();
+        let mut run = Run {
+            seed,
+            now,
+            clients,
+            server: Server::new(ServerConfig { mutant, ..ServerConfig::default() }, now, [7; 32]),
+            executed: BTreeMap::new(),
+            ran: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            finished: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
+            net: BTreeMap::new(),
+            datagrams: 0,
+            loss: [0, 20, 20][random.below(3) as usize],
+            delay: [1, 3, 20][random.below(3) as usize] * MS,
+            largest,
+            narrows,
+            restarts,
+            random,
+            mutant,
+        };
+        run.export();
+        run
+    }
+
+    fn export(&mut self) {
+        let procedures = vec![common::fingerprint(1, 11)];
+        let [type_name, instance] = ["Store", "one"].map(String::from);
+        self.server.export(Export { id: EXPORT, type_name, instance, procedures });
+    }
+
+    /// A pause between two steps of a user: some are slow.
+    fn pause(random: &mut Random) -> u64 {
+        [1, 5, 5, 300][random.below(4) as usize] * MS
+    }
+
+    fn start(&mut self, place: usize) {
+        let (random, client) = (&mut self.random, &mut self.clients[place]);
+        client.left -= 1;
+        let token = 1 + place as u64 * 100 + client.left;
+        let deadline = random.one_in(8).then(|| self.now.plus(random.below(3_000) * MS));
+        let cancels_at = random.one_in(8).then(|| self.now.plus(random.below(1_000) * MS));
+        let call = Call { export: EXPORT, procedure: 1, deadline, trace: None, token };
+        let mut args = token.to_be_bytes().to_vec();
+        args.resize(8 + 4 * [0, 10, 2_000][random.below(3) as usize], 0);
+        let now = self.now;
+        let id = client.conversation.start(|| now, &call, &mut args).expect("few calls are outstanding");
+        let opens = random.below(4) as u32;
+        let called =
+            Called { id, users: BTreeMap::new(), next: now, pause: Run::pause(random), opens, cancels_at };
+        client.calls.insert(token, called);
+    }
+
+    /// Gives the clients what they have to do now, one step each.
+    fn act_at_client(&mut self, place: usize) {
+        let (now, seed) = (self.now, self.seed);
+        if self.clients[place].left > 0 && self.clients[place].calls.len() < 4 {
+            self.start(place);
+        }
+        let Run { random, clients, .. } = self;
+        let Client { conversation, calls, told, .. } = &mut clients[place];
+        for (token, called) in &mut *calls {
+            if called.cancels_at.is_some_and(|at| at <= now) {
+                called.cancels_at = None;
+                conversation.cancel(now, called.id);
+            }
+            if now < called.next {
+                continue;
+            }
+            called.next = now.plus(1 + random.below(called.pause));
+            if called.opens > 0
+                && let Some(exchange) = conversation.open_exchange(called.id)
+            {
+                called.opens -= 1;
+                assert!(exchange % 2 == 1);
+                called.users.insert(exchange, User::new(plans(seed, *token, exchange)[0].clone()));
+            }
+            let id = called.id;
+            for (exchange, user) in &mut called.users {
+                user.step(&mut AtClient { client: conversation, id, told }, *token, *exchange);
+            }
+        }
+        while let Some((_, token, exchange, news)) = conversation.next_news() {
+            let Some(called) = calls.get_mut(&token) else { continue };
+            let plan = || plans(seed, token, exchange)[0].clone();
+            called.users.entry(exchange).or_insert_with(|| User::new(plan())).hear(news, exchange);
+        }
+        self.judge(place);
+    }
+
+    fn act_at_server(&mut self) {
+        let (now, seed) = (self.now, self.seed);
+        let Run { random, server, executed, .. } = self;
+        while let Some((key, exchange, news)) = server.next_news() {
+            let Some(call) = executed.values_mut().find(|call| call.key == key) else { continue };
+            let plan = || plans(seed, call.token, exchange)[1].clone();
+            call.users.entry(exchange).or_insert_with(|| User::new(plan())).hear(news, exchange);
+        }
+        let mut over = Vec::new();
+        for call in executed.values_mut() {
+            if now < call.next {
+                continue;
+            }
+            call.next = now.plus(1 + random.below(call.pause));
+            if call.opens > 0
+                && let Some(exchange) = server.open_exchange(call.key)
+            {
+                call.opens -= 1;
+                assert!(exchange % 2 == 0);
+                call.users.insert(exchange, User::new(plans(seed, call.token, exchange)[1].clone()));
+            }
+            for (exchange, user) in &mut call.users {
+                user.step(&mut AtServer { server, key: call.key }, call.token, *exchange);
+            }
+            let done = call.opens == 0 && call.users.values().all(|user| user.has_sent() && (user.all || user.stopped));
+            if done || call.given_up || call.latest <= now {
+                over.push(call.token);
+            }
+        }
+        for token in over {
+            self.finish(token);
+        }
+    }
+
+    fn finish(&mut self, token: u64) {
+        let call = self.executed.remove(&token).expect("it is executed");
+        let began = |(exchange, user): (&u32, &User)| {
+            let begins = user.sent > 0 || user.ended || exchange.is_multiple_of(2);
+            begins.then_some((*exchange, (user.sent, user.was_stopped)))
+        };
+        self.finished.insert(call.token, call.users.iter().filter_map(began).collect());
+        let mut payload = call.token.to_be_bytes().to_vec();
+        payload.resize(if self.random.one_in(4) { 20_000 } else { 8 }, 0);
+        let finish = match call.refuses {
+            true => Failure::new(Kind::Overloaded, Ran::No).into(),
+            false => Finish::Result,
+        };
+        if call.refuses {
+            self.refused.insert(call.token);
+        }
+        let mut out = vec![0; 65_536];
+        let sent = self.server.finish(self.now, call.key, finish, &mut payload, &mut out);
+        if let Some(sent) = sent {
+            self.send(End::Client, sent.to, out[..sent.len].to_vec());
+        }
+    }
+
+    /// Checks how calls of a client have ended.
+    fn judge(&mut self, place: usize) {
+        for (token, told) in std::mem::take(&mut self.clients[place].told) {
+            let called = self.clients[place].calls.remove(&token).expect("a call ends once");
+            match &told {
+                Told::Result(bytes) => {
+                    assert_eq!(bytes[..8], token.to_be_bytes(), "call {token}: its own result");
+                    let sent = &self.finished[&token];
+                    for (exchange, (sent, stopped)) in sent {
+                        let user = called.users.get(exchange);
+                        let taken = user.map_or(0, |user| user.taken);
+                        let complete = *stopped || user.is_some_and(|user| user.stopped) || taken == *sent;
+                        assert!(complete, "call {token}, exchange {exchange}: {taken} of {sent} bytes came before the result");
+                    }
+                }
+                Told::Failed(kind, ran) => {
+                    let touched = called.users.values().any(|user| user.taken > 0 || user.was_stopped);
+                    let truly = !self.ran.contains(&token) || self.refused.contains(&token) && !touched;
+                    assert!(*ran != Ran::No || truly, "call {token} ran: {kind:?}");
+                    let expected = match kind {
+                        Kind::Cancelled | Kind::Deadline => true,
+                        Kind::Overloaded => self.refused.contains(&token),
+                        Kind::ServerRestarted => self.restarts.is_some(),
+                        _ => false,
+                    };
+                    assert!(expected, "call {token}: {told:?}");
+                }
+                told => panic!("call {token}: {told:?}"),
+            }
+            assert!(self.outcomes.insert(token, told).is_none(), "call {token} ends twice");
+        }
+    }
+
+    fn send(&mut self, to: End, address: SocketAddr, datagram: Vec<u8>) {
+        self.datagrams += 1;
+        let place = self.clients.iter().position(|client| client.at == address).expect("a client's address");
+        if self.clients[place].gone || datagram.len() > self.largest || self.random.below(100) < self.loss {
+            return;
+        }
+        let copies = 1 + u64::from(self.random.one_in(20));
+        for _ in 0..copies {
+            let at = self.now.plus(MS / 10 + self.random.below(self.delay));
+            self.net.insert((at, self.net.len() as u64 + self.random.below(1 << 32)), (to, place, datagram.clone()));
+        }
+    }
+
+    fn transmit(&mut self) {
+        let mut out = vec![0; 65_536];
+        for place in 0..self.clients.len() {
+            let at = self.clients[place].at;
+            while !self.clients[place].gone
+                && let Some(len) = self.clients[place].conversation.transmit(self.now, &mut out)
+            {
+                self.send(End::Server, at, out[..len].to_vec());
+            }
+        }
+        while let Some(sent) = self.server.transmit(self.now, &mut out) {
+            self.send(End::Client, sent.to, out[..sent.len].to_vec());
+        }
+    }
+
+    fn arrive(&mut self) {
+        while let Some(first) = self.net.first_entry()
+            && first.key().0 <= self.now
+        {
+            let (to, place, datagram) = first.remove();
+            let now = self.now;
+            if to == End::Client {
+                let client = &mut self.clients[place];
+                let told = &mut client.told;
+                if !client.gone {
+                    client.conversation.receive(now, &datagram, &mut |event| told.push(common::note(event)));
+                }
+                self.judge(place);
+                continue;
+            }
+            let (mut calls, mut cancelled) = (Vec::new(), Vec::new());
+            self.server.receive(now, self.clients[place].at, &datagram, &mut |request| match request {
+                Request::Call(call) => {
+                    calls.push((call.key, u64::from_be_bytes(call.args[..8].try_into().expect("a token"))));
+                }
+                Request::Cancel(key) => cancelled.push(key),
+                Request::Post(..) => panic!("nobody posts"),
+            });
+            for (key, token) in calls {
+                assert!(self.ran.insert(token), "call {token} is executed twice");
+                let random = &mut self.random;
+                let latest = now.plus((500 + random.below(8_000)) * MS);
+                let (pause, opens) = (Run::pause(random), random.below(4) as u32);
+                let (users, refuses) = (BTreeMap::new(), random.one_in(10));
+                let call = Executed { key, token, users, next: now, pause, opens, latest, given_up: false, refuses };
+                self.executed.insert(token, call);
+            }
+            for key in cancelled {
+                self.give_up(key);
+            }
+        }
+    }
+
+    fn give_up(&mut self, key: CallKey) {
+        if let Some(call) = self.executed.values_mut().find(|call| call.key == key) {
+            call.given_up = true;
+        }
+    }
+
+    fn tick(&mut self) {
+        let now = self.now;
+        if self.restarts.is_some_and(|at| at <= now) && !self.executed.is_empty() {
+            let config = ServerConfig { mutant: self.mutant, ..ServerConfig::default() };
+            self.server = Server::new(config, now, [9; 32]);
+            self.export();
+            self.executed.clear();
+            // (A later time than any, and still said to have been.)
+            self.restarts = Some(Time::from_nanos(u64::MAX));
+        }
+        if let Some((_, largest)) = self.narrows.filter(|(at, _)| *at <= now) {
+            self.largest = largest;
+        }
+        for place in 0..self.clients.len() {
+            let client = &mut self.clients[place];
+            if client.vanishes.is_some_and(|at| at <= now) && !client.gone {
+                client.gone = true;
+                client.calls.clear();
+            }
+            if client.gone {
+                continue;
+            }
+            if client.conversation.timeout().is_some_and(|at| at <= now) {
+                let told = &mut client.told;
+                client.conversation.handle_timeout(now, &mut |event| told.push(common::note(event)));
+            }
+            self.judge(place);
+        }
+        if self.server.timeout().is_some_and(|at| at <= now) {
+            self.server.handle_timeout(now);
+            while let Some(key) = self.server.next_forsaken() {
+                self.give_up(key);
+            }
+        }
+    }
+
+    /// The next time at which anything happens.
+    fn next(&self) -> Option<Time> {
+        let live = || self.clients.iter().filter(|client| !client.gone);
+        let calls = live().flat_map(|client| client.calls.values()).map(|called| called.next);
+        let timers = live().filter_map(|client| client.conversation.timeout());
+        let executed = self.executed.values().map(|call| call.next);
+        let others = [self.net.keys().next().map(|(at, _)| *at), self.server.timeout()];
+        let vanishing = live().filter_map(|client| client.vanishes);
+        let starting = live().any(|client| client.left > 0 && client.calls.len() < 4).then_some(self.now);
+        calls.chain(timers).chain(executed).chain(vanishing).chain(starting).chain(others.into_iter().flatten()).min()
+    }
+
+    fn step(&mut self) {
+        self.tick();
+        self.arrive();
+        for place in 0..self.clients.len() {
+            if !self.clients[place].gone {
+                self.act_at_client(place);
+            }
+        }
+        self.act_at_server();
+        self.transmit();
+    }
+
+    fn advance(&mut self) -> bool {
+        let Some(next) = self.next() else { return false };
+        self.now = next.max(self.now.plus(1_000));
+        true
+    }
+
+    fn is_done(&self) -> bool {
+        self.clients.iter().all(|client| client.gone || client.left == 0 && client.calls.is_empty())
+    }
+
+    fn go(mut self) {
+        let began = self.now;
+        let mut steps = 0;
+        while !self.is_done() {
+            self.step();
+            steps += 1;
+            if steps % 16 == 0 {
+                self.server.audit();
+            }
+            assert!(self.now.since(began) < ENDS_WITHIN, "a call does not end");
+            assert!(self.datagrams < MOST_DATAGRAMS, "too many datagrams");
+            assert!(self.advance(), "a call waits for nothing");
+        }
+        // From now on nothing is lost. The clients are idle, and the server forgets.
+        (self.loss, self.datagrams) = (0, 0);
+        let ended = self.now;
+        loop {
+            self.step();
+            self.server.audit();
+            if self.now.since(ended) >= FORGOTTEN_WITHIN || !self.advance() {
+                break;
+            }
+        }
+        assert!(self.datagrams < 500, "{} datagrams when all calls had ended", self.datagrams);
+        for client in &self.clients {
+            let kept = self.server.kept_for(client.at.ip());
+            assert_eq!((kept.exchanges, kept.results, kept.sending, kept.arguments), (0, 0, 0, 0), "{kept:?}");
+            let stats = client.conversation.stats();
+            assert!(client.gone || (stats.in_flight, stats.outstanding) == (0, 0), "{stats:?}");
+            assert!(client.gone || client.conversation.timeout().is_none());
+        }
+        assert_eq!((self.server.unfinished(), self.server.timeout()), (0, None));
+    }
+}
+
+/// Runs seeds from 0 on, or the one of `FARCALL_SEED`.
+fn run_all(runs: u64, mutant: Mutant) {
+    let only = std::env::var("FARCALL_SEED").ok().and_then(|seed| seed.parse().ok());
+    for seed in only.map_or(0..runs, |seed: u64| seed..seed + 1) {
+        println!("seed {seed}");
+        Run::new(seed, mutant).go();
+    }
+}
+
+#[test]
+fn bytes_arrive_in_order_results_come_after_them_and_nothing_is_kept() {
+    run_all(RUNS, Mutant::NONE);
+}
