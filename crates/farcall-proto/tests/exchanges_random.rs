@@ -658,6 +658,19 @@ impl Run {
         self.clients.iter().all(|client| client.gone || client.left == 0 && client.calls.is_empty())
     }
 
+    /// The calls that have not ended, as both ends see them, for the message of a failure.
+    fn what_is_left(&self) -> String {
+        let calls = self.clients.iter().flat_map(|client| &client.calls);
+        let at_client = calls.map(|(token, call)| format!("client {token}: {:#?}\n", call.users));
+        let at_server = self.executed.values().map(|call| format!("server {}: {:#?}\n", call.token, call.users));
+        let of = |client: &Client| {
+            let kept = self.server.kept_for(client.at.ip());
+            format!("{:?}\n{kept:?}\n", client.conversation.stats())
+        };
+        let stats = self.clients.iter().map(of);
+        at_client.chain(at_server).chain(stats).chain([format!("finished {:?}", self.finished)]).collect()
+    }
+
     fn go(mut self) {
         let began = self.now;
         let mut steps = 0;
@@ -667,9 +680,11 @@ impl Run {
             if steps % 16 == 0 {
                 self.server.audit();
             }
-            assert!(self.now.since(began) < ENDS_WITHIN, "a call does not end");
+            if self.now.since(began) >= ENDS_WITHIN {
+                panic!("a call does not end\n{}", self.what_is_left());
+            }
             assert!(self.datagrams < MOST_DATAGRAMS, "too many datagrams");
-            assert!(self.advance(), "a call waits for nothing");
+            assert!(self.advance() || self.is_done(), "a call waits for nothing");
         }
         // From now on nothing is lost. The clients are idle, and the server forgets.
         (self.loss, self.datagrams) = (0, 0);

@@ -230,7 +230,8 @@ impl Conversation {
     ) {
         let slot = self.slots.at_mut(activity);
         if matches!(slot.stage, Stage::Cancelling { .. }) {
-            return self.end(activity, outcome(status, bytes.into()), sink);
+            let outcome = self.never_no(activity, outcome(status, bytes.into()));
+            return self.end(activity, outcome, sink);
         }
         slot.stage = Stage::Running;
         let inside = slot.inside.get_or_insert_with(Inside::new);
@@ -286,7 +287,19 @@ impl Conversation {
         }
     }
 
-    /// Ends the exchanges of a call that ends, or that is given up.
+    /// Ends the exchanges of a call that is given up. What is left says only whether anything of them came.
+    #[cold]
+    pub(super) fn give_up_inside(&mut self, activity: u32) {
+        let touched = self.is_touched(activity);
+        self.end_inside(activity);
+        if touched {
+            let mut left = Inside::new();
+            left.exchanges.touched = true;
+            self.slots.at_mut(activity).inside = Some(left);
+        }
+    }
+
+    /// Ends the exchanges of a call that ends.
     #[cold]
     pub(super) fn end_inside(&mut self, activity: u32) {
         let Some(inside) = self.slots.at_mut(activity).inside.take() else { return };
@@ -302,9 +315,12 @@ impl Conversation {
             if due {
                 exchanges.look(now, way);
             }
-            (due, exchanges.due())
+            (due, std::mem::take(&mut exchanges.stuck), exchanges.due())
         });
-        let Some((acts, next)) = due else { return };
+        let Some((acts, stuck, next)) = due else { return };
+        if stuck {
+            self.mtu.fall_back();
+        }
         if acts {
             self.want(activity, Want::DATA);
         }
@@ -327,7 +343,10 @@ impl Conversation {
         self.timers.check = due.map_or(self.timers.check, |due| self.timers.check.min(due));
         let slot = self.slots.at_mut(activity);
         match wrote {
-            Wrote::All => Written::All,
+            Wrote::All => {
+                self.wake_next();
+                Written::All
+            }
             Wrote::Waits => {
                 self.path.wait(activity, &mut slot.waiting);
                 Written::All

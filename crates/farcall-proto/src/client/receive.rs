@@ -178,7 +178,7 @@ impl Conversation {
         let outcome = match outcome {
             // The server says only that the call never runs. The client knows why: the caller gave it up.
             Outcome::Failed(why) if cancelling && (why.kind, why.ran) == (Kind::Other, Ran::No) => {
-                Outcome::Failed(Failure::new(Kind::Cancelled, Ran::No))
+                self.never_no(activity, Outcome::Failed(Failure::new(Kind::Cancelled, Ran::No)))
             }
             Outcome::Failed(why) => self.never_no(activity, Outcome::Failed(why)),
             outcome => outcome,

@@ -179,7 +179,7 @@ impl Conversation {
         slot.restart_timer(now, patience);
         self.timers.check = self.timers.check.min(slot.timing.due);
         if slot.inside.is_some() {
-            self.end_inside(activity);
+            self.give_up_inside(activity);
         }
     }
 

@@ -86,6 +86,8 @@ pub(crate) struct Exchanges {
     answers: Vec<(u32, u64)>,
     /// The exchange that sends next.
     turn: usize,
+    /// Several tries of this end have brought nothing to the other: datagrams may be too large for the path.
+    pub stuck: bool,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +115,7 @@ impl Exchanges {
             touched: false,
             answers: Vec::new(),
             turn: 0,
+            stuck: false,
         }
     }
 
@@ -251,6 +254,7 @@ impl Exchanges {
     pub fn look(&mut self, now: Time, way: &mut Way<'_>) {
         for exchange in &mut self.open {
             exchange.outflow.look(now, way);
+            self.stuck |= exchange.outflow.is_stuck();
             if exchange.stop_due.is_some_and(|due| due <= now) {
                 exchange.stop_due = None;
                 exchange.inflow.tells_stop = exchange.inflow.stopping().is_some();

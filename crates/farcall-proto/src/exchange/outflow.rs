@@ -12,6 +12,9 @@ use crate::wire::{Credit, Data, Position, Writer};
 /// The longest time between two tries, in nanoseconds.
 const MOST_INTERVAL: u64 = 1_000_000_000;
 
+/// After this many tries of which nothing arrived a datagram may be too large for the path.
+const BLACK_HOLE: u8 = 3;
+
 /// With less room than this for its bytes, a DATA waits for the next datagram if it could be longer.
 const LEAST_ROOM: usize = 256;
 
@@ -44,6 +47,8 @@ pub(super) struct Outflow {
     /// When to send again, or to ask for credit, and the time to the try after that, in nanoseconds.
     pub due: Option<Time>,
     interval: u64,
+    /// How often in a row what was under way was taken as lost because it was time to, and nothing arrived.
+    vain: u8,
     /// The receiver is to be asked for credit by an empty DATA.
     asks: bool,
 }
@@ -59,6 +64,7 @@ impl Default for Outflow {
             wants_room: false,
             due: None,
             interval: 0,
+            vain: 0,
             asks: false,
         }
     }
@@ -128,7 +134,8 @@ impl Outflow {
             &credit.select,
             (way.datagram, way.window),
         );
-        if through <= self.sending.total() {
+        self.vain = if heard.arrived > 0 { 0 } else { self.vain };
+        if through <= self.sending.total() && through.is_multiple_of(4) {
             self.release(through.min(self.sending.added()));
         }
         if credit.all {
@@ -165,12 +172,22 @@ impl Outflow {
         if self.due.is_none_or(|due| now < due) {
             return;
         }
+        if self.sending.is_idle() && !self.wants_room {
+            self.due = None;
+            return;
+        }
         self.due = Some(now.plus(self.interval));
         self.interval = (2 * self.interval).min(MOST_INTERVAL);
         if let Some(since) = way.path.overdue(now, &mut self.sending, Duration::ZERO) {
             way.path.congestion.lost(now, since, way.datagram);
+            self.vain = self.vain.saturating_add(1);
         }
         self.asks = self.needs_credit();
+    }
+
+    /// Whether nothing arrives: perhaps because datagrams are too large (RFC 8899 section 4.3, black holes).
+    pub fn is_stuck(&self) -> bool {
+        self.vain >= BLACK_HOLE
     }
 
     /// Whether only the receiver's limit keeps the user or this direction from going on.

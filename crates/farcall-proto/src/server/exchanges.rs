@@ -307,9 +307,13 @@ impl Server {
     ) -> Option<Transmit> {
         let entry = self.table.at(place);
         let (id, to, target) = (entry.id, entry.address(), entry.target());
-        let mut writer = Writer::new(out, entry.datagram(), target);
+        let work = entry.work(activity)?;
+        // The client says which datagrams pass, but does not know which of ours are lost.
+        let stuck = work.inside.as_ref().is_some_and(|inside| inside.exchanges.stuck);
+        let datagram = if stuck { BASE_DATAGRAM } else { entry.datagram() };
+        let mut writer = Writer::new(out, datagram, target);
         let begins = writer.len();
-        let call = entry.work(activity)?.position;
+        let call = work.position;
         let wrote = self
             .inside(place, activity, false, |exchanges, way| exchanges.write(now, call, &mut writer, way))?;
         let more = self.table.at_mut(place).more.as_deref_mut()?;
