@@ -19,7 +19,7 @@ use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
 use farcall_proto::{ClientConfig, Failure, Kind, Mutant, News, Ran, ServerConfig, Tail, Time};
 
 /// How many seeds are run, and after how many a broken rule must have been noticed.
-const RUNS: u64 = 80;
+const RUNS: u64 = 150;
 #[cfg(feature = "mutants")]
 const CAUGHT_WITHIN: u64 = 400;
 
@@ -38,7 +38,7 @@ struct Random(u64);
 impl Random {
     fn new(seed: u64) -> Random {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        (0..4).for_each(|_| drop(random.below(2)));
+        (0..4).for_each(|_| _ = random.below(2));
         random
     }
 
@@ -258,6 +258,8 @@ struct Called {
     pause: u64,
     opens: u32,
     cancels_at: Option<Time>,
+    /// It was given up. Its result may come without what was to come before it.
+    cancelled: bool,
 }
 
 /// A call as the server's user knows it.
@@ -385,7 +387,7 @@ impl Run {
         let id = client.conversation.start(|| now, &call, &mut args).expect("few calls are outstanding");
         let opens = random.below(4) as u32;
         let called =
-            Called { id, users: BTreeMap::new(), next: now, pause: Run::pause(random), opens, cancels_at };
+            Called { id, users: BTreeMap::new(), next: now, pause: Run::pause(random), opens, cancels_at, cancelled: false };
         client.calls.insert(token, called);
     }
 
@@ -399,7 +401,7 @@ impl Run {
         let Client { conversation, calls, told, .. } = &mut clients[place];
         for (token, called) in &mut *calls {
             if called.cancels_at.is_some_and(|at| at <= now) {
-                called.cancels_at = None;
+                (called.cancels_at, called.cancelled) = (None, true);
                 conversation.cancel(now, called.id);
             }
             if now < called.next {
@@ -494,7 +496,7 @@ impl Run {
                     for (exchange, (sent, stopped)) in sent {
                         let user = called.users.get(exchange);
                         let taken = user.map_or(0, |user| user.taken);
-                        let complete = *stopped || user.is_some_and(|user| user.stopped) || taken == *sent;
+                        let complete = called.cancelled || *stopped || user.is_some_and(|user| user.stopped) || taken == *sent;
                         assert!(complete, "call {token}, exchange {exchange}: {taken} of {sent} bytes came before the result");
                     }
                 }
@@ -696,7 +698,8 @@ impl Run {
                 break;
             }
         }
-        assert!(self.datagrams < 500, "{} datagrams when all calls had ended", self.datagrams);
+        // (The server repeats what a client that has vanished was to get: a window a second until it gives up.)
+        assert!(self.datagrams < 2_000, "{} datagrams when all calls had ended", self.datagrams);
         for client in &self.clients {
             let kept = self.server.kept_for(client.at.ip());
             assert_eq!((kept.exchanges, kept.results, kept.sending, kept.arguments), (0, 0, 0, 0), "{kept:?}");
