@@ -20,6 +20,9 @@ const MAX_BEYOND: usize = 256;
 /// Fragments under way at once, of one message: what a SELECT is compared with.
 const MAX_FLIGHT: usize = 1024;
 
+/// No sender goes further, whatever its receiver allows, so that no place overflows.
+const MAX_PLACE: u64 = 1 << 62;
+
 /// A fragment counts as lost when this many that were sent after it have arrived.
 const REORDER: u64 = 3;
 
@@ -514,15 +517,20 @@ impl Outgoing {
         }
         // It may have had them from an earlier beginning of ours.
         self.next = self.next.max(select.extent.through);
-        self.limit = self.limit.max(select.extent.limit & !3);
+        self.limit = self.limit.max(select.extent.limit.min(MAX_PLACE) & !3);
         let has = |start: u64, end: u64| {
             end <= select.extent.through || select.ranges().any(|r| r.0 <= start && end <= r.1)
         };
 
         let mut latest = self.latest;
         let (arrived, in_flight) = (&mut heard.arrived, &mut self.in_flight);
-        self.flight.retain(|sent| {
+        self.flight.retain_mut(|sent| {
             if !has(sent.start, sent.end) {
+                // A receiver that lacks room may keep only the beginning of a fragment.
+                let kept = select.extent.through.saturating_sub(sent.start) as u32;
+                sent.start += u64::from(kept);
+                *arrived += kept;
+                *in_flight -= kept;
                 return true;
             }
             *arrived += (sent.end - sent.start) as u32;
@@ -536,7 +544,10 @@ impl Outgoing {
             false
         });
         self.latest = latest;
-        self.lost.retain(|&(start, end)| !has(start, end));
+        self.lost.retain_mut(|(start, end)| {
+            *start = (*start).max(select.extent.through.min(*end));
+            !has(*start, *end)
+        });
 
         let overtaken = self.flight.back().is_some_and(|last| last.number < select.extent.largest);
         heard.lost_since = self.lose(|sent| {

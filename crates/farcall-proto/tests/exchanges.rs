@@ -339,6 +339,67 @@ fn who_stops_is_sent_nothing_more_than_the_end() {
     nothing_is_kept(&mut pair);
 }
 
+#[test]
+fn a_stop_does_not_forget_an_end_that_was_acknowledged() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    pair.server.open_exchange(key);
+    pair.server.send_in(key, 2, &bytes(6_000), Tail::End);
+    let sent = pair.answered();
+    // The second datagram is lost. The client says so, and that it has the end; its word is late.
+    pair.hear(&[&sent[..1], &sent[2..]].concat());
+    let late = pair.sent();
+    pair.client.stop_exchange(id, 2, 5, &mut |_| {});
+    let word = pair.sent();
+    pair.receive(&word);
+    pair.receive(&late);
+    carry(&mut pair);
+    pair.pass(MS(100));
+    pair.tick();
+    assert_eq!((pair.sent(), pair.answered()), (vec![], vec![]), "both know that the direction is over");
+    let result = pair.finish(key, Finish::Result, b"");
+    pair.hear(&result);
+    assert_eq!(pair.told.len(), 1);
+    nothing_is_kept(&mut pair);
+}
+
+#[test]
+fn a_call_that_was_touched_and_given_up_may_have_run() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    pair.server.open_exchange(key);
+    pair.server.send_in(key, 2, b"question", Tail::Question);
+    carry(&mut pair);
+    client_takes(&mut pair, id, 2);
+    pair.client.cancel(pair.now, id);
+    let refusal = farcall_proto::Failure::new(Kind::Overloaded, Ran::No);
+    let result = pair.finish(key, refusal.into(), b"");
+    pair.hear(&result);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Overloaded, Ran::Maybe))]);
+    nothing_is_kept(&mut pair);
+}
+
+#[test]
+fn credit_beyond_any_place_and_for_bytes_never_sent_does_no_harm() {
+    let (mut pair, _, key) = Pair::executing(b"argument");
+    let peer = common::Peer { id: key.conversation, at: pair.from };
+    pair.server.open_exchange(key);
+    pair.server.send_in(key, 2, &bytes(4_000), Tail::More);
+    pair.answered();
+    let top = [u32::MAX; 2];
+    let call = [0, 2, 0, key.sequence as u32];
+    for (through, limit) in [([0, 0], top), ([0, 2], top), ([0, 1_002], top), (top, top), ([0, 3_000], [0, 0])] {
+        let credit = frame(CREDIT, 0, &[&call[..], &through, &limit, &top, &[0, u32::MAX]].concat());
+        comes(&mut pair, peer, &[credit]);
+        pair.answered();
+        pair.pass(MS(50));
+        pair.tick();
+    }
+    pair.server.send_in(key, 2, &bytes(4_000), Tail::End);
+    let last = pair.answered();
+    assert!(!last.is_empty() && last.iter().all(|datagram| datagram.len() <= 1_200));
+    pair.finish(key, Finish::Result, b"");
+    pair.server.audit();
+}
+
 /// A DATA of the call 2 of activity 0.
 fn data(exchange: u32, flags: u8, sequence: u32, offset: u32, words: &[u32]) -> Vec<u8> {
     frame(DATA, flags, &[&[0, exchange, 0, sequence, 0, offset], words].concat())

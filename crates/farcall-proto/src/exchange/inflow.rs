@@ -72,6 +72,7 @@ impl Inflow {
     /// Takes in what came in datagram `number`. No more than `most` bytes are to be held; what is beyond is
     /// dropped as if it were lost. Returns whether there is more for the user.
     pub fn receive(&mut self, number: u64, data: &Data<'_>, most: usize) -> bool {
+        let before = (self.largest, self.unacknowledged, self.asked);
         self.largest = self.largest.max(number);
         self.unacknowledged = true;
         self.asked |= data.ask;
@@ -92,12 +93,17 @@ impl Inflow {
             self.tells_stop |= !data.end;
             return data.end && self.stop_at(end);
         }
-        let before = self.through();
+        let through = self.through();
         let whole = self.put(data.offset, data.bytes, most);
         if data.end && whole {
             self.end = Some(end);
         }
-        self.through() > before || data.end && self.is_complete()
+        let brought = self.through() > through;
+        if !whole && !brought {
+            // An answer would have it sent again at once. The sender's timer is to do that.
+            (self.largest, self.unacknowledged, self.asked) = before;
+        }
+        brought || data.end && self.is_complete()
     }
 
     /// The sender has ended a direction of which no more is taken.
@@ -170,9 +176,10 @@ impl Inflow {
         }
         self.stopped = Some(reason);
         self.forget();
-        match self.end.filter(|end| *end == self.taken) {
-            Some(_) => self.asked = true,
-            None => (self.end, self.tells_stop) = (None, true),
+        match self.end {
+            // The sender may have heard that its end has arrived, so the end is not to be forgotten.
+            Some(end) => (self.taken, self.asked) = (end, true),
+            None => self.tells_stop = true,
         }
     }
 

@@ -88,6 +88,8 @@ pub(crate) struct Exchanges {
     turn: usize,
     /// Several tries of this end have brought nothing to the other: datagrams may be too large for the path.
     pub stuck: bool,
+    /// The call has its result, so the other end opens no exchange any more.
+    concluded: bool,
 }
 
 #[derive(Debug, Default)]
@@ -116,6 +118,7 @@ impl Exchanges {
             answers: Vec::new(),
             turn: 0,
             stuck: false,
+            concluded: false,
         }
     }
 
@@ -177,7 +180,7 @@ impl Exchanges {
     ) -> Result<Option<News>, Malformed> {
         self.touched = true;
         let Some(exchange) = self.find_or_open(position.exchange, most > BASE_DATAGRAM)? else {
-            if self.was_opened(position.exchange) {
+            if self.was_opened(position.exchange) || self.concluded {
                 self.answer(position.exchange, data);
             }
             return Ok(None);
@@ -242,10 +245,13 @@ impl Exchanges {
             match self.open[self.turn].write(now, call, writer, way) {
                 Written::All => {}
                 Written::Waits => wrote = Wrote::Waits,
+                // It goes on in the next datagram, and asks its receiver for an answer before it has to wait.
                 Written::Full => return Wrote::Part,
             }
             self.turn += 1;
         }
+        // When the congestion window has room again, the next one has it first.
+        self.turn += usize::from(wrote == Wrote::Waits);
         self.settle();
         wrote
     }
@@ -269,6 +275,7 @@ impl Exchanges {
 
     /// At a server: the call has its result. What this end sends has ended, and no more is taken.
     pub fn conclude(&mut self, way: &mut Way<'_>) {
+        self.concluded = true;
         let lowest = self.lowest;
         for exchange in &mut self.open {
             exchange.inflow.close();
@@ -342,7 +349,7 @@ impl Exchanges {
             }
             let open = self.open.iter().filter(|exchange| !self.is_ours(exchange.number)).count();
             let more = (number.div_ceil(2) - self.theirs) as usize;
-            if !opens || open + more > MAX_TAKEN {
+            if !opens || self.concluded || open + more > MAX_TAKEN {
                 return Ok(None);
             }
             let first = 3 - self.lowest + 2 * self.theirs;

@@ -18,6 +18,13 @@ const LOWEST: u32 = 2;
 const LEAST_PATIENCE: Duration = Duration::from_millis(20);
 const MOST_PATIENCE: Duration = Duration::from_secs(1);
 
+/// The share of a host in the budget, one in this many, that it keeps while memory is short; and the least
+/// share, which it keeps in any case. With a small budget they are so many bytes.
+const SHARE: usize = 64;
+const SHARE_BYTES: usize = 64 << 10;
+const LEAST_SHARE: usize = 4096;
+const LEAST_SHARE_BYTES: usize = 16 << 10;
+
 /// The exchanges of a call.
 #[derive(Debug)]
 pub(super) struct Inside {
@@ -142,12 +149,20 @@ impl Server {
         Some(done)
     }
 
-    /// How many bytes a direction of a client may hold: while memory is short, little for the host that has
-    /// most.
+    /// How many bytes a direction of a client may hold. While memory is short, it is little for the host that
+    /// has most, and for each that has more than its share. Beyond twice the budget, hosts that have more than
+    /// their least share get nothing.
     fn most_held(&self, place: usize) -> usize {
-        let short = self.hosts.total(Kept::Exchanges) > self.config.held_budget;
-        let host = self.table.at(place).more.as_ref().map(|more| more.host);
-        if short && self.hosts.heaviest(Kept::Exchanges) == host { BASE_DATAGRAM } else { usize::MAX }
+        let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Exchanges));
+        let Some(more) = self.table.at(place).more.as_ref().filter(|_| total > budget) else {
+            return usize::MAX;
+        };
+        let kept = self.hosts.kept(more.host, Kept::Exchanges);
+        if total > 2 * budget && kept > (budget / LEAST_SHARE).max(LEAST_SHARE_BYTES) {
+            return 0;
+        }
+        let heavy = kept > (budget / SHARE).max(SHARE_BYTES) || self.hosts.heaviest(Kept::Exchanges) == Some(more.host);
+        if heavy { BASE_DATAGRAM } else { usize::MAX }
     }
 
     /// A frame of an exchange came.
