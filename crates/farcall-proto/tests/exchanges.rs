@@ -386,7 +386,9 @@ fn credit_beyond_any_place_and_for_bytes_never_sent_does_no_harm() {
     pair.answered();
     let top = [u32::MAX; 2];
     let call = [0, 2, 0, key.sequence as u32];
-    for (through, limit) in [([0, 0], top), ([0, 2], top), ([0, 1_002], top), (top, top), ([0, 3_000], [0, 0])] {
+    for (through, limit) in
+        [([0, 0], top), ([0, 2], top), ([0, 1_002], top), (top, top), ([0, 3_000], [0, 0])]
+    {
         let credit = frame(CREDIT, 0, &[&call[..], &through, &limit, &top, &[0, u32::MAX]].concat());
         comes(&mut pair, peer, &[credit]);
         pair.answered();

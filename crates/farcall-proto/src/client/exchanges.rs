@@ -344,6 +344,9 @@ impl Conversation {
         let slot = self.slots.at_mut(activity);
         match wrote {
             Wrote::All => {
+                if std::mem::take(&mut slot.waiting) {
+                    self.path.waiting.retain(|other| *other != activity);
+                }
                 self.wake_next();
                 Written::All
             }

@@ -161,7 +161,8 @@ impl Server {
         if total > 2 * budget && kept > (budget / LEAST_SHARE).max(LEAST_SHARE_BYTES) {
             return 0;
         }
-        let heavy = kept > (budget / SHARE).max(SHARE_BYTES) || self.hosts.heaviest(Kept::Exchanges) == Some(more.host);
+        let heavy = kept > (budget / SHARE).max(SHARE_BYTES)
+            || self.hosts.heaviest(Kept::Exchanges) == Some(more.host);
         if heavy { BASE_DATAGRAM } else { usize::MAX }
     }
 

@@ -144,7 +144,11 @@ impl Server {
                 }
             } else {
                 let mut writer = Writer::new(out, datagram, target);
-                let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status, directions: 0 };
+                let head = ResultHead {
+                    position: Position::of_call(key.activity, key.sequence),
+                    status,
+                    directions: 0,
+                };
                 if writer.result(&head, &work.payload) {
                     write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
                     written = Some(writer.finish(self.numbers.take()));
@@ -330,6 +334,8 @@ impl Server {
         let Next::Range { start, end, again, ask } = next else {
             match next {
                 Next::NoRoom => more.path.wait(activity, &mut work.waiting),
+                // The call's exchanges found no room, so there is none for others.
+                _ if work.waiting => {}
                 _ => self.wake_next(place),
             }
             return None;
