@@ -26,8 +26,11 @@ fn server_takes(pair: &mut Pair, key: CallKey, exchange: u32) -> Option<(Vec<u8>
     Some((into, all))
 }
 
+/// News of one end, by exchange.
+type Heard = Vec<(u32, News)>;
+
 /// The news at the client, and at the server.
-fn news(pair: &mut Pair) -> (Vec<(u32, News)>, Vec<(u32, News)>) {
+fn news(pair: &mut Pair) -> (Heard, Heard) {
     let client =
         std::iter::from_fn(|| pair.client.next_news().map(|(_, _, exchange, news)| (exchange, news)));
     let server = std::iter::from_fn(|| pair.server.next_news().map(|(_, exchange, news)| (exchange, news)));
@@ -398,6 +401,19 @@ fn credit_beyond_any_place_and_for_bytes_never_sent_does_no_harm() {
     pair.server.send_in(key, 2, &bytes(4_000), Tail::End);
     let last = pair.answered();
     assert!(!last.is_empty() && last.iter().all(|datagram| datagram.len() <= 1_200));
+    pair.finish(key, Finish::Result, b"");
+    pair.server.audit();
+}
+
+#[test]
+fn news_that_nobody_asks_for_are_bounded() {
+    let (mut pair, _, key) = Pair::executing(b"argument");
+    let peer = common::Peer { id: key.conversation, at: pair.from };
+    // Each opens an exchange that is over at once.
+    for exchange in (1..40_000).step_by(2) {
+        comes(&mut pair, peer, &[data(exchange, 3, key.sequence as u32, 0, &[])]);
+        assert!(pair.server.news() <= 4_096);
+    }
     pair.finish(key, Finish::Result, b"");
     pair.server.audit();
 }

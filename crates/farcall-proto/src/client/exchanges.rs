@@ -4,7 +4,7 @@ use super::receive::outcome;
 use super::send::Written;
 use super::slots::{Stage, Want};
 use super::{CallId, Conversation, Event, Outcome};
-use crate::exchange::{Exchanges, News, Tail, Way, Wrote};
+use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Malformed, Position, Status, Writer};
 use crate::{Failure, Ran, Time};
 
@@ -117,6 +117,19 @@ impl Conversation {
         None
     }
 
+    /// Drops news of exchanges that are over, when there are many: the user does not ask for them.
+    fn bound_news(&mut self) {
+        let len = self.news.len();
+        if len < MANY_NEWS || !len.is_power_of_two() {
+            return;
+        }
+        let slots = &mut self.slots;
+        self.news.retain(|(id, exchange, _)| {
+            let inside = slots.find(*id).and_then(|slot| slot.inside.as_deref());
+            inside.is_some_and(|inside| inside.exchanges.is_open(*exchange))
+        });
+    }
+
     /// Acts on exchanges of a call, if it has any.
     fn inside<R>(
         &mut self,
@@ -203,6 +216,7 @@ impl Conversation {
             Some(Ok(Some(news))) => {
                 let id = CallId { activity, sequence: position.sequence };
                 self.news.push_back((id, position.exchange, news));
+                self.bound_news();
             }
         }
         self.want(activity, Want::DATA);

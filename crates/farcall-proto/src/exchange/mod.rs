@@ -25,6 +25,10 @@ const MAX_TAKEN: usize = 2 * MAX_OPEN;
 /// Answers about exchanges that are over, waiting to be sent; more are dropped.
 const MAX_ANSWERS: usize = 64;
 
+/// From this many on, news that nobody asks for are looked through, and those of exchanges that are over are
+/// dropped. An exchange that is open has a few at most.
+pub(crate) const MANY_NEWS: usize = 4096;
+
 /// Room for a STOP, and for a CREDIT with a few ranges.
 const STOP_ROOM: usize = 20;
 const CREDIT_ROOM: usize = 72;
@@ -334,6 +338,11 @@ impl Exchanges {
     fn was_opened(&self, number: u32) -> bool {
         let opened = if self.is_ours(number) { self.ours } else { self.theirs };
         number.div_ceil(2) <= opened
+    }
+
+    /// Whether an exchange is not over.
+    pub fn is_open(&self, number: u32) -> bool {
+        self.open.binary_search_by_key(&number, |exchange| exchange.number).is_ok()
     }
 
     fn find(&mut self, number: u32) -> Option<&mut Exchange> {

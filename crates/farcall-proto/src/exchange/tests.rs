@@ -137,7 +137,7 @@ fn run(seed: u64) {
         assert!(step < 20_000, "seed {seed}: it does not end");
         let finishing = step > 300;
         let losing = step < 600;
-        for at in 0..2 {
+        for at in [0, 1] {
             if !finishing && random.below(20) == 0 && sides[at].users.len() < 40 {
                 let number = sides[at].exchanges.open().expect("few are open");
                 sides[at].users.insert(number, User::default());

@@ -7,7 +7,7 @@ use super::hosts::Kept;
 use super::receive::{Visit, is_sound};
 use super::work::{GIVEN_UP, Phase, TO_SEND};
 use super::{CallKey, Finish, Server, Transmit, key};
-use crate::exchange::{Exchanges, News, Tail, Way, Wrote};
+use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Frame, Malformed, Position, Writer};
 use crate::{BASE_DATAGRAM, Time, nanos};
 
@@ -108,6 +108,27 @@ impl Server {
         None
     }
 
+    /// News that wait for the user.
+    #[doc(hidden)]
+    pub fn news(&self) -> usize {
+        self.all_inside.news.len()
+    }
+
+    /// Drops news of exchanges that are over, when there are many: the user does not ask for them.
+    fn bound_news(&mut self) {
+        let len = self.all_inside.news.len();
+        if len < MANY_NEWS || !len.is_power_of_two() {
+            return;
+        }
+        let mut news = std::mem::take(&mut self.all_inside.news);
+        news.retain(|(call, exchange, _)| {
+            let work = self.executing(*call).and_then(|place| self.table.at(place).work(call.activity));
+            let inside = work.and_then(|work| work.inside.as_ref());
+            inside.is_some_and(|inside| inside.exchanges.is_open(*exchange))
+        });
+        self.all_inside.news = news;
+    }
+
     /// The place of the conversation of a call that the user has and that is not given up.
     fn executing(&self, call: CallKey) -> Option<usize> {
         let place = self.table.find(call.conversation)?;
@@ -202,6 +223,7 @@ impl Server {
             Ok(Some(news)) => {
                 let call = key(visit.header.conversation, position);
                 self.all_inside.news.push_back((call, position.exchange, news));
+                self.bound_news();
             }
         }
         self.forget_if_over(place, position.activity);
