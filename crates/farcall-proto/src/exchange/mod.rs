@@ -151,10 +151,6 @@ impl Exchanges {
     /// Moves at most `most` bytes of the other end's direction to the end of `into`. Returns whether all has
     /// been taken, and the direction has ended. `None` if the exchange is not open.
     pub fn take(&mut self, number: u32, into: &mut Vec<u8>, most: usize, window: u32) -> Option<bool> {
-        if !self.was_opened(number) && !self.is_ours(number) {
-            // Nothing of it has arrived yet.
-            return Some(false);
-        }
         let inflow = &mut self.find(number)?.inflow;
         inflow.take(into, most);
         let window = u64::from(window).min(4 * inflow.taken()).max(INITIAL_WINDOW.into());
@@ -162,6 +158,11 @@ impl Exchanges {
         let ended = inflow.is_over();
         self.settle();
         Some(ended)
+    }
+
+    /// Whether nothing of an exchange that the other end opens has arrived yet.
+    pub fn is_unheard(&self, number: u32) -> bool {
+        !self.is_ours(number) && !self.was_opened(number)
     }
 
     /// Takes no more of the other end's direction.

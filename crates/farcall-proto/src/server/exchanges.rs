@@ -78,8 +78,10 @@ impl Server {
     ) -> Option<bool> {
         let place = self.executing(call)?;
         let window = self.window(place);
-        let ended = self
-            .inside(place, call.activity, true, |exchanges, _| exchanges.take(exchange, into, most, window));
+        let ended = self.inside(place, call.activity, true, |exchanges, _| {
+            // A user knows the exchanges of a call's arguments before anything arrives in them.
+            if exchanges.is_unheard(exchange) { Some(false) } else { exchanges.take(exchange, into, most, window) }
+        });
         self.queue(place, call.activity);
         ended?
     }
