@@ -4,8 +4,7 @@
 //! |---|---|
 //! | void | `null` |
 //! | integers of up to 32 bits | a number |
-//! | integers of 64 bits | a string of digits, whatever their size: many programs lose digits of numbers
-//! above 2^53 |
+//! | integers of 64 bits | a string of digits, whatever their size: many programs lose digits of numbers above 2^53 |
 //! | floating point | a number, `"NaN"`, `"Infinity"`, `"-Infinity"` |
 //! | opaque | a string in base64; `{"hex": "…"}` and `{"text": "…"}` are taken too |
 //! | string | a string; `{"hex": "…"}` of one that is not UTF-8 |

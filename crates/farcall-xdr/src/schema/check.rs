@@ -20,7 +20,7 @@ pub(super) fn check(types: &Types, roots: &[Type]) -> Result<(), Error> {
     while let Some(part) = walk.later.pop() {
         match part {
             Part::Type(ty) => walk.ty(ty, MAX_DEPTH)?,
-            Part::Fields(fields) => walk.fields(fields, MAX_DEPTH)?,
+            Part::Fields(fields) => walk.fields(fields, false, MAX_DEPTH)?,
         };
     }
     Ok(())
@@ -90,9 +90,9 @@ impl<'t> Walk<'t> {
             return Ok(*extent);
         }
         let extent = match &self.types.definitions[place as usize].body {
-            Body::Struct { fields, extensible: false } => self.fields(fields, depth)?,
+            Body::Struct { fields, extensible: false } => self.fields(fields, false, depth)?,
             Body::Struct { fields, extensible: true } => {
-                let mut extent = self.fields(fields, depth)?;
+                let mut extent = self.fields(fields, true, depth)?;
                 extent.bytes = 4;
                 extent
             }
@@ -105,7 +105,16 @@ impl<'t> Walk<'t> {
         Ok(extent)
     }
 
-    fn fields(&mut self, fields: &'t [Field], depth: u32) -> Result<Extent, Error> {
+    /// Returns the extent of a struct's or an arm's fields. Only an extensible struct can end before a field, and
+    /// then before all fields that follow it: `#[derive(Xdr)]` accepts nothing else.
+    fn fields(&mut self, fields: &'t [Field], extensible: bool, depth: u32) -> Result<Extent, Error> {
+        let mut optional = fields.iter().skip_while(|field| !field.defaulted);
+        if !extensible && optional.clone().next().is_some() {
+            return Err(invalid("a field has a default, but its struct is not extensible"));
+        }
+        if optional.any(|field| !field.defaulted) {
+            return Err(invalid("a field without a default follows a field with a default"));
+        }
         let mut sum = Extent::default();
         for field in fields {
             sum.add(self.ty(&field.ty, depth)?);

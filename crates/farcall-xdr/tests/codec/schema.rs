@@ -172,6 +172,21 @@ fn forged_descriptions_are_refused() {
     let mut chain: Vec<_> = (1..100_000).map(|place| named(vec![Type::Named(place)])).collect();
     chain.push(named(vec![Type::U32]));
     assert_eq!(refused(chain), Some(itself));
+    let with_defaults = |defaults: &[bool], extensible| Body::Struct {
+        fields: defaults
+            .iter()
+            .map(|defaulted| Field { defaulted: *defaulted, ..field(Type::U32) })
+            .collect(),
+        extensible,
+    };
+    let not_extensible = "at byte 0: a field has a default, but its struct is not extensible".to_owned();
+    assert_eq!(refused(vec![with_defaults(&[false, true], false)]), Some(not_extensible.clone()));
+    let arm_field = Field { defaulted: true, ..field(Type::U32) };
+    let arm = Arm { name: String::new(), docs: String::new(), tag: Some(1), fields: vec![arm_field] };
+    assert_eq!(refused(vec![Body::Union { arms: vec![arm] }]), Some(not_extensible));
+    let order = "at byte 0: a field without a default follows a field with a default".to_owned();
+    assert_eq!(refused(vec![with_defaults(&[false, true, false], true)]), Some(order));
+    assert_eq!(refused(vec![with_defaults(&[false, true, true], true)]), None);
     let types = Types::new();
     assert!(types.check(&[Type::Named(0)]).is_err());
     assert!(types.check(&[Type::U32, Type::Optional(Box::new(Type::Void))]).is_ok());
