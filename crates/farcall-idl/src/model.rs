@@ -1,15 +1,15 @@
-//! The description of an interface at run time: names, documentation, procedures and wire types. `describe`
-//! sends it.
+//! The description of an interface at run time: names, documentation, procedures and wire types. A server
+//! sends it when a tool asks for the description.
 
 use std::fmt;
 
 use farcall_xdr::schema::{Type, Types, fingerprint, name_hash};
 use farcall_xdr::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
-/// The version of the model's own encoding.
+/// The version of the encoding of [`Interface`].
 const VERSION: u32 = 1;
 
-/// One interface: everything that a tool needs to call it without its source.
+/// The description of one interface: everything that a tool needs to call it without its source.
 ///
 /// ```
 /// use farcall_idl::Interface;
@@ -101,7 +101,7 @@ impl Interface {
         self
     }
 
-    /// Adds a procedure. Its details are set by the returned [`Builder`].
+    /// Adds a procedure. The returned [`Builder`] sets its details.
     pub fn procedure(&mut self, number: u32, name: impl Into<String>) -> Builder<'_> {
         let procedure = Procedure {
             number,
@@ -159,7 +159,7 @@ impl Interface {
     }
 }
 
-/// Sets the details of a new procedure, one after the other.
+/// A builder that sets the details of a new procedure.
 #[derive(Debug)]
 pub struct Builder<'a> {
     procedure: &'a mut Procedure,
@@ -311,7 +311,7 @@ impl<'a> Decode<'a> for Argument {
     }
 }
 
-/// Writes the interface as its source might read, for people.
+/// Writes the interface for people, in a form like that of its source.
 impl fmt::Display for Interface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         document(f, "", &self.docs)?;

@@ -71,7 +71,7 @@ impl Deref for ByteString {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            // `length` is at most `INLINE_BYTES`; the minimum saves the compiler a check that could panic.
+            // `length` is at most `INLINE_BYTES`. With `min` the compiler knows it, and generates no panic.
             Repr::Short { length, bytes } => &bytes[..usize::from(*length).min(INLINE_BYTES)],
             Repr::Long(bytes) => bytes,
         }

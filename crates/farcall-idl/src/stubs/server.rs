@@ -84,7 +84,7 @@ fn implementation(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates a `stub::Procedure`: what the runtime must know before a call.
+/// Generates a `stub::Procedure`: the facts that the runtime needs before a call.
 fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let farcall = &source.farcall;
     let Procedure { number, idempotent, blocking, uncancelled, .. } = procedure;
@@ -137,7 +137,8 @@ fn described(procedure: &Procedure) -> TokenStream {
     }
 }
 
-/// Generates `1 => serve(arguments, reply, |d| Ok((…)), |(key,)| Store::get(self, key)),`.
+/// Generates the arm that calls a method, for example `1 => serve(arguments, reply, |d| Ok((…)), |(key,)|
+/// Store::get(self, key)),`.
 fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     let Source { farcall, name: interface, .. } = source;
     let Procedure { number, name, output, .. } = procedure;

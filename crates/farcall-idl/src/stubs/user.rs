@@ -1,5 +1,5 @@
-//! The user-stub: a struct that implements the trait by calls, with further methods for calls that are only
-//! started and for calls of groups.
+//! Generates the user-stub: a struct that implements the trait by calls. Further methods start calls without
+//! waiting, and call groups.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};

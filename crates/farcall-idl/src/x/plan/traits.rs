@@ -7,7 +7,7 @@ use crate::spell_program;
 use crate::stubs::RESERVED_NAMES;
 use crate::x::tree;
 
-/// The endings of the names of items that are made together with a trait.
+/// The endings of the names of the items that are generated with a trait.
 const BESIDE: [&str; 6] = ["Client", "Start", "Multi", "Prepare", "Async", "AsyncServer"];
 
 /// One version of a program.

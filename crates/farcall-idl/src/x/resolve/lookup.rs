@@ -47,7 +47,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Two constants of one name must have the same value. Enumerators are distinguished by their
+    /// Checks that two constants of one name have the same value. Enumerators are distinguished by their
     /// enumeration.
     fn check_value(&mut self, (scope, name): (ScopeId, &'a Name), value: ValueId, own: bool) {
         let first = *self.values.entry((scope, &name.text)).or_insert(value);

@@ -50,7 +50,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns what selects a variant: its tag, or a value of the discriminant's type.
+    /// Returns the value that selects a variant: its tag, or a value of the discriminant's type.
     fn value(&self, discriminant: Discriminant, label: Label, tag: bool) -> TokenStream {
         let number = |value| quote!(#value);
         match (discriminant, label.enumerator) {
@@ -78,7 +78,7 @@ impl Writer<'_> {
             Some(ty) => (ty.clone(), quote!(&#ty), quote!((value)), quote!(value)),
             None => (quote!(()), quote!(()), TokenStream::new(), quote!(())),
         };
-        // The variant of all other values contains the value.
+        // The default variant holds the error code itself.
         let others = |held: TokenStream| -> Vec<TokenStream> {
             let others = union.variants.iter().enumerate().filter(|(at, _)| *at != success);
             let arm = |(_, variant): (usize, &Variant)| {
