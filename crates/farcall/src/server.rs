@@ -162,7 +162,7 @@ impl Core {
         self.batch.is_empty() && self.queue.is_empty()
     }
 
-    /// Queues a call until a worker is free. A call whose result will be long also waits until its client has
+    /// Queues a call until a worker is free. A call with a long result also waits until its client has
     /// fetched other results. Returns the calls for which the queue has no room.
     #[must_use]
     fn line_up(&mut self, work: Work) -> Vec<Work> {
@@ -235,7 +235,7 @@ impl Core {
         any
     }
 
-    /// Takes a waiting call out that its caller has given up.
+    /// Removes and returns a waiting call that its caller has given up.
     fn remove(&mut self, caller: Caller, key: CallKey) -> Option<Work> {
         match self.batch.iter().position(|work| work.call.key == key) {
             Some(at) => self.batch.remove(at),

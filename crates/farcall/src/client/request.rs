@@ -1,18 +1,18 @@
-//! A call that is to be made.
+//! Describes a call before it is sent.
 
 use farcall_proto::client::Call;
 use farcall_proto::{Time, Trace};
 
 use crate::stub::{EncodeArguments, Procedure};
 
-/// A call that is to be made. It can be repeated, at the same export or at others.
+/// A call to be made. It can be repeated at the same export or at others.
 #[derive(Clone, Copy)]
 pub(crate) struct CallRequest<'a> {
     pub(crate) procedure: &'a Procedure,
     /// The time at which the caller stops waiting.
     pub(crate) deadline: Option<Time>,
     pub(crate) trace: Option<Trace>,
-    /// Writes the arguments.
+    /// The function that writes the arguments.
     pub(crate) encode: EncodeArguments<'a>,
 }
 

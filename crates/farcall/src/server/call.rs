@@ -45,7 +45,7 @@ enum Arguments {
     Kept(Vec<u8>),
 }
 
-/// Where a call came from.
+/// The origin of a call.
 #[derive(Clone, Copy)]
 pub(super) struct Origin<'a> {
     pub(super) now: Time,

@@ -15,7 +15,7 @@ pub(super) struct Bulk {
     pub(super) brisk: Duration,
     /// Arguments that arrive by rings, and results until they are fetched.
     large: Mutex<Large>,
-    /// The number of results kept there.
+    /// The number of results that `large` keeps.
     kept: AtomicUsize,
 }
 

@@ -1,4 +1,5 @@
-//! Wakes a thread that waits for sockets, and tells it to end: the host's, or the one that watches exporters.
+//! Wakes a thread that waits for sockets, or tells it to end. The thread is the host's, or the one that
+//! watches exporters.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
