@@ -39,7 +39,7 @@ pub struct Top {
     once: bool,
 }
 
-/// The number of readings for which a server that has ended is shown as gone.
+/// The number of readings for which an ended server is shown as gone.
 const GONE_READINGS: u32 = 10;
 
 /// A server whose counters are read.

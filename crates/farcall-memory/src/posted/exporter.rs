@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use super::Faults;
 
-/// The streams of one segment. `R` is why a write is refused.
+/// The streams of one segment. `R` is the reason for which a write is refused.
 #[derive(Debug)]
 pub struct Streams<R> {
     /// The most streams to remember.

@@ -54,7 +54,7 @@ impl Directory {
     }
 }
 
-/// Locks the file. Returns `None` if that was not possible by the deadline.
+/// Locks the file. Returns `None` if the file was still locked at the deadline.
 fn wait(file: File, deadline: Instant) -> io::Result<Option<Locked>> {
     match file.try_lock() {
         Ok(()) => return Ok(Some(Locked(file))),
