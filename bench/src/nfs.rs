@@ -18,10 +18,10 @@ const OURS: &str = "farcall-nfs";
 pub struct Nfs {
     #[command(flatten)]
     options: Options,
-    /// What one READ asks for.
+    /// The number of bytes that one READ requests.
     #[arg(long, value_delimiter = ',', default_values_t = [64 << 10])]
     bytes: Vec<usize>,
-    /// How many READs a client has under way.
+    /// The number of READs that a client has outstanding.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
     outstanding: Vec<usize>,
     /// Set in the run in a network of its own.

@@ -17,7 +17,7 @@ pub trait Member {
     fn work(&self, milliseconds: u32, distribution: u32) -> farcall::Result<()>;
     /// Returns that many bytes.
     fn fetch(&self, bytes: u32) -> farcall::Result<Bytes>;
-    /// Takes bytes.
+    /// Takes bytes, and does nothing with them.
     fn store(&self, data: &[u8]) -> farcall::Result<()>;
 }
 

@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 /// The bytes that a side reads at once.
 const BUFFER: usize = 256 << 10;
 
-/// The bytes of the null call. A stream has no empty messages, so it is one byte.
+/// The transport: TCP, or a Unix socket.
 pub enum RawStream {
     Tcp,
     Unix,

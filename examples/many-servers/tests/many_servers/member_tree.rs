@@ -1,4 +1,5 @@
-//! Many members in the simulation: ten thousand of one caller, and a tree in which some are dead.
+//! Tests many members in the simulation: ten thousand of one caller, and a tree in which some members are
+//! dead.
 
 use std::sync::Arc;
 use std::time::Duration;
