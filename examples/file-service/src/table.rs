@@ -1,8 +1,8 @@
 //! Open-addressed hash tables in a segment. One read of an entry shows whether it is whole.
 //!
 //! ```text
-//! entry  end · key key key · length · value … · begin     each a word, but for the value
 //! entry  end · key key key · length · value … · begin     each part is a word, except the value
+//! ```
 //!
 //! An entry is whole if `end` and `begin` have the same version. A writer first swaps `begin` from the
 //! version that it saw whole to a greater one. That swap is the token: only one process succeeds. Then the

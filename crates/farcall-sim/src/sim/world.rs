@@ -238,8 +238,7 @@ impl World {
     }
 
     /// Waits until `look` returns something, and returns that. Returns `None` once `most` nanoseconds have
-    /// passed. `enlist` stores the ticket of the wait where an event finds it after which `look` may return
-    /// something.
+    /// passed. `enlist` gives the ticket of the wait to the events after which `look` may return something.
     ///
     /// Does not return if the process has ended.
     pub(super) fn wait_for<T>(

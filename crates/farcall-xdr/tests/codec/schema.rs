@@ -1,4 +1,4 @@
-//! Descriptions: what they say, that they cross the wire, that forged ones are refused, and fingerprints.
+//! Tests descriptions: their content, their encoding, the refusal of forged ones, and fingerprints.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -127,7 +127,7 @@ fn named(fields: Vec<Type>) -> Body {
     Body::Struct { fields: fields.into_iter().map(field).collect(), extensible: false }
 }
 
-/// What decoding the table of `bodies` says.
+/// Returns the error of decoding the table of `bodies`, or `None` if it is accepted.
 fn refused(bodies: Vec<Body>) -> Option<String> {
     let bodies: Vec<_> = bodies.into_iter().map(|body| ("name", "docs", Encoded(body))).collect();
     let error = from_slice::<Types>(&to_vec(&bodies).unwrap()).err()?;
@@ -158,7 +158,7 @@ fn forged_descriptions_are_refused() {
     let arm = |ty| Arm { name: String::new(), docs: String::new(), tag: None, fields: vec![field(ty)] };
     let union = |ty| Body::Union { arms: vec![arm(ty)] };
     assert_eq!(refused(vec![union(Type::Optional(Box::new(Type::Named(9))))]), Some(missing));
-    // Recursion that costs bytes is what recursive types are made of.
+    // Recursion that costs bytes is allowed, because recursive types need it.
     assert_eq!(refused(vec![union(Type::Named(0))]), None);
     assert_eq!(refused(vec![named(vec![array(u32::MAX, Type::Void)])]), Some(empty.clone()));
     let list = Type::List { max: 1, element: Box::new(array(300, Type::Tuple(vec![]))) };

@@ -98,7 +98,7 @@ impl Writer<'_> {
         let (others_borrowed, others) = (others(quote!(*reason)), others(quote!(reason)));
         quote! {
             impl #name {
-                /// The result, or the reason why there is none.
+                /// Returns the result, or the reason why there is none.
                 pub fn ok(&self) -> ::core::result::Result<#borrowed, #reason> {
                     match self {
                         Self::#variant #pattern => ::core::result::Result::Ok(#value),
@@ -106,7 +106,7 @@ impl Writer<'_> {
                     }
                 }
 
-                /// The result, taken out of this value, or the reason why there is none.
+                /// Takes the result out of this value, or the reason why there is none.
                 pub fn into_ok(self) -> ::core::result::Result<#owned, #reason> {
                     match self {
                         Self::#variant #pattern => ::core::result::Result::Ok(#value),
