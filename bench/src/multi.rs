@@ -75,7 +75,7 @@ pub fn run(multi: &Multi) -> Result<()> {
     show::show(multi, field, rows, &void)
 }
 
-/// Among the peers, only tonic has a program for groups.
+/// Returns the options with tonic as the only other peer, because only tonic has a program for groups.
 fn with_tonic(options: &Options) -> Options {
     let peers = options.peers.clone().unwrap_or_else(|| vec!["tonic".into()]);
     Options { peers: Some(peers), ..options.clone() }

@@ -9,7 +9,8 @@ use crate::network;
 
 /// The anchor.
 const GANESHA: &str = "nfs-ganesha";
-/// Makes the network in which ganesha's ports are free, with a /run in which it finds the port mapper.
+/// Shell commands that make the network in which ganesha's ports are free, with a /run in which ganesha finds
+/// the port mapper.
 const NETWORK: &str = "ip link set lo up && mount -t tmpfs none /run";
 /// `examples/nfs`.
 const OURS: &str = "farcall-nfs";

@@ -109,7 +109,7 @@ impl Peer for Capnp {
     }
 }
 
-/// The default limit of 64 MiB for a message suffices here.
+/// Returns one side's network. The default limit of 64 MiB for a message suffices here.
 fn network(
     stream: TcpStream,
     side: Side,

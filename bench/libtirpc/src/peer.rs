@@ -27,7 +27,8 @@ impl Peer for Libtirpc {
         false
     }
 
-    /// The server blocks in both modes. Beside peers that spin, it shows what spinning gains at the same
+    /// Serves by blocking in both modes. Beside peers that spin, the peer shows what spinning gains at the
+    /// same time.
     /// time.
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
         if setup.bytes > DATAGRAM && !self.stream {
@@ -114,7 +115,8 @@ impl Calling for Callers {
         Ok(())
     }
 
-    /// Each thread has a client of its own, because a call occupies the client until the result has come.
+    /// Calls from threads, each with a client of its own: a call occupies its client until the result has
+    /// come.
     fn threads(&mut self, threads: usize, calls: usize) -> Result<()> {
         let member = || {
             let mut caller = Caller::new(self.stream, self.port, &self.setup)?;

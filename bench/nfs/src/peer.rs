@@ -35,7 +35,7 @@ impl Peer for Nfs {
         }
     }
 
-    /// Neither libnfs's nor ganesha's allocations are counted.
+    /// Returns false, because neither libnfs's nor ganesha's allocations are counted.
     fn counts_allocations(&self) -> bool {
         false
     }

@@ -40,7 +40,7 @@ impl Peer for Quinn {
         version_of("quinn")
     }
 
-    /// The server's address is followed by its certificate.
+    /// Starts the server. In its address, the certificate follows the socket's address.
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
         if setup.mode == Mode::Spin {
             return cannot("it does not spin");

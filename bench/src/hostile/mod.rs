@@ -170,7 +170,7 @@ struct Phases {
     length: Duration,
 }
 
-/// The length of a phase.
+/// Returns the length of a phase.
 fn length(options: &Options) -> Duration {
     Duration::from_millis(if options.quick { 500 } else { 2_000 })
 }
@@ -232,7 +232,7 @@ impl Phases {
         PARTS.map(row).into()
     }
 
-    /// The load next to the honest calls, and what it used.
+    /// Returns a line for each load: the load next to the honest calls, and what it used.
     fn lines(&self) -> Vec<String> {
         let line = |part: Part| {
             let sum = |of: fn(&Done) -> u64| self.of(part).map(of).sum::<u64>();

@@ -192,7 +192,7 @@ pub fn triple(ratios: Vec<f64>) -> Option<(f64, f64, f64)> {
     estimate(ratios).map(|Estimate { median, low, high }| (median, low, high))
 }
 
-/// A figure with its interval, and its requirement.
+/// Prints a figure with its interval and its requirement.
 pub fn bar(what: &str, figure: Option<(f64, f64, f64)>, asked: &str) {
     let Some((median, low, high)) = figure else { return };
     let interval = if low < high { format!(" [{low:.3}, {high:.3}]") } else { String::new() };

@@ -75,7 +75,7 @@ impl Server for Servers {
     }
 }
 
-/// A client of these servers.
+/// Returns a client of these servers.
 pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
     let runtime = runtime()?;
     let import = |address: &String| runtime.import::<dyn Member>(address);

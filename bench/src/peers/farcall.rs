@@ -196,7 +196,7 @@ impl Calling for Client {
         })
     }
 
-    /// The thread that begins calls also receives replies to earlier ones.
+    /// Begins calls and receives replies to earlier ones, in one thread.
     fn open(&mut self, schedule: &mut Schedule) -> Result<()> {
         let Caller { echo, data, .. } = &self.caller;
         let echo = echo.start();

@@ -46,7 +46,7 @@ impl Peer for RawStream {
 }
 
 impl RawStream {
-    /// The sockets have abstract names, so that no file must be removed (Linux).
+    /// Opens a socket. Unix sockets have abstract names, so that no file must be removed (Linux).
     fn socket(&self, address: &str) -> Result<(Socket, SockAddr)> {
         Ok(match self {
             RawStream::Tcp => {

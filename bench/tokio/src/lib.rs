@@ -15,13 +15,13 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 /// The call that a client makes.
 #[derive(Clone, Copy, Debug)]
 pub enum Call {
-    /// Without payload.
+    /// A call without payload.
     Null,
-    /// Returns the payload.
+    /// A call that returns the payload.
     Echo,
-    /// Returns this number of bytes.
+    /// A call that returns this number of bytes.
     Fetch(usize),
-    /// Returns the payload after [`farcall_bench_method::SLOW`].
+    /// A call that returns the payload after [`farcall_bench_method::SLOW`].
     Slow,
 }
 

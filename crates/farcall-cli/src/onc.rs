@@ -39,7 +39,7 @@ enum Auth {
 }
 
 impl Manner {
-    /// The versions of programs in a definition, the latest first.
+    /// Returns the versions of programs in a definition, the latest first.
     pub fn versions(&self, definition: &str, output: &Output) -> Outcome<Vec<Version>> {
         let tree = self.reading.definition(definition, output)?;
         let mut versions =

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 /// The deadline of calls.
 #[derive(Debug, Args)]
 pub struct Deadline {
-    /// Fail a call after so many seconds [default: wait while the server answers probes]
+    /// Fail a call after this many seconds [default: wait while the server answers probes]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub within: Option<Duration>,
 }

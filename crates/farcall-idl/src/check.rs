@@ -57,7 +57,7 @@ pub fn check(old: &Interface, new: &Interface) -> Vec<Change> {
 struct Comparison<'a> {
     old: &'a Interface,
     new: &'a Interface,
-    /// Returns why a binding refuses procedures of the old version, by their numbers.
+    /// The reasons for which a binding refuses procedures of the old version, by their numbers.
     refusals: HashMap<u32, Refusal>,
     changes: Vec<Change>,
 }

@@ -89,7 +89,7 @@ impl Config {
         Config::default()
     }
 
-    /// Also generates the two items for servers of `async fn`s.
+    /// Adds the two items for servers of `async fn`s.
     #[must_use]
     pub fn asynchronous(mut self) -> Config {
         self.asynchronous = true;

@@ -284,8 +284,8 @@ impl Ground {
     }
 }
 
-/// In half of the cases, forges a datagram as a process that has seen it can: changes some bytes and makes
-/// the tag right, which contains no secret in the open scheme.
+/// Forges half of the datagrams, as a process that has seen them can: changes some bytes and makes the tag
+/// right, which contains no secret in the open scheme.
 fn forge(rng: &mut Rng, bytes: &mut [u8]) {
     let Some(body) = bytes.len().checked_sub(8).filter(|body| *body > 4 && rng.chance(500_000)) else {
         return;

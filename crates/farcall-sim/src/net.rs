@@ -64,7 +64,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// A path without faults.
+    /// Returns a path without faults.
     pub fn clean(delay: Nanos) -> Path {
         Path { delay, mtu: usize::MAX, ..Path::default() }
     }

@@ -37,7 +37,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// The seed of this run.
+    /// Returns the seed of this run.
     pub fn seed(&self) -> u64 {
         self.seed
     }

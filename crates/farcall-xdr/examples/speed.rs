@@ -41,7 +41,7 @@ fn row<T: Copy + Encode + for<'a> Decode<'a>>(name: &str, items: &[T]) {
     println!("{name:<8} {bytes:>8}  {encode:<22} {decode:<22} {decode_to_vec:<22}");
 }
 
-/// The three ratios, once, with buffers `distance` further apart than they would be.
+/// Returns the three ratios of one measurement, with buffers `distance` further apart than they would be.
 fn sample<T: Copy + Encode + for<'a> Decode<'a>>(items: &[T], distance: usize) -> [f64; 3] {
     let bytes = size_of_val(items);
     let repeats = BLOCK / bytes;
@@ -74,7 +74,7 @@ fn sample<T: Copy + Encode + for<'a> Decode<'a>>(items: &[T], distance: usize) -
     [encode, decode_to_memcpy, compare(repeats, to_vec, decode)]
 }
 
-/// The speed of `ours` over that of `theirs`.
+/// Returns the speed of `ours` divided by that of `theirs`.
 fn compare(repeats: usize, mut theirs: impl FnMut(), mut ours: impl FnMut()) -> f64 {
     let first = time(repeats, &mut theirs);
     let own = time(repeats, &mut ours) + time(repeats, &mut ours);

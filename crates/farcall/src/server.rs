@@ -118,7 +118,7 @@ pub(crate) struct Server {
     any_cancelled: AtomicBool,
     /// Tells running procedures when their callers have given their calls up.
     notices: Notices,
-    /// Makes the user's async runtime the current one while a worker runs.
+    /// A function that makes the user's async runtime the current one while a worker runs.
     enter: Inside,
 }
 
@@ -156,7 +156,7 @@ enum Assignee {
 }
 
 impl Core {
-    /// Whether no call waits to be executed.
+    /// Returns whether no call waits to be executed.
     #[inline]
     fn is_free(&self) -> bool {
         self.batch.is_empty() && self.queue.is_empty()
@@ -400,8 +400,8 @@ impl Server {
         }
     }
 
-    /// Whether any executing call was given up. While this holds, the outcome of each call is looked up in
-    /// [`Core::cancelled`] before it leaves.
+    /// Returns whether any executing call was given up. While this holds, the outcome of each call is looked
+    /// up in [`Core::cancelled`] before it leaves.
     #[inline]
     pub(crate) fn any_cancelled(&self) -> bool {
         self.any_cancelled.load(Ordering::Relaxed)

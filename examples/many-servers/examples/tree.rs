@@ -76,7 +76,7 @@ fn census(sim: &Sim, nodes: u64, leaves: u64, figures: &Arc<Figures>) -> farcall
     measure(&root, nodes * leaves, &runtimes, figures)
 }
 
-/// The second call is measured, because the first one sets up all conversations.
+/// Measures the second call, because the first one sets up all conversations.
 fn measure(
     root: &Node,
     members: u64,

@@ -42,7 +42,7 @@ pub struct Multi {
     #[arg(long, conflicts_with = "quorum")]
     first: bool,
 
-    /// Wait so many seconds for replies [default: wait while the members answer probes]
+    /// Wait this many seconds for replies [default: wait while the members answer probes]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     within: Option<Duration>,
 }

@@ -73,8 +73,8 @@ fn client(source: &Source) -> TokenStream {
         }
 
         impl #client {
-            /// Returns the same binding with a deadline for every call through it. Of this deadline and those of the
-            /// procedure and the calling context, the earliest counts.
+            /// Returns the same binding with a deadline for every call through it. Of this deadline and those of
+            /// the procedure and the calling context, the earliest counts.
             #[must_use = "the stub that it is called on keeps its own deadline"]
             pub fn within(&self, deadline: ::core::time::Duration) -> Self {
                 Self { binding: self.binding.within(deadline) }

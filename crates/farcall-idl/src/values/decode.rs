@@ -23,10 +23,10 @@ pub(super) struct Reader<'a> {
 
 /// Receives the parts of a value in order.
 pub(super) trait Watch {
-    /// Called for a value that is neither an array nor an object.
+    /// Receives a value that is neither an array nor an object.
     fn leaf(&self, value: &Value, at: &Path<'_>);
-    /// Called for the value at `at`, which is a union. `place` is the index of the union in the table, `arm`
-    /// the index of the arm, and `tag` the integer that selected it.
+    /// Receives the choice of an arm, for the union at `at`. `place` is the index of the union in the table,
+    /// `arm` the index of the arm, and `tag` the integer that selected it.
     fn variant(&self, place: u32, arm: usize, tag: i32, at: &Path<'_>);
 }
 
@@ -333,7 +333,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A value without parts, or the bytes of a string that is not UTF-8.
+/// Decodes a value without parts. Returns the bytes of a string that is not UTF-8 as an error.
 fn scalar<'b>(ty: &Type, bytes: &mut Decoder<'b>) -> Result<Result<Value, &'b [u8]>, xdr::Error> {
     Ok(Ok(match ty {
         Type::Bool => bytes.bool()?.into(),

@@ -37,7 +37,7 @@ pub fn example(interface: &Interface, procedure: &Procedure) -> Result<Value, Er
     Ok(value)
 }
 
-/// Makes an example by encoding it.
+/// The state of making an example. The example is made by encoding it.
 struct Maker<'a> {
     types: &'a Types,
     ranks: Vec<Option<Rank>>,

@@ -187,7 +187,7 @@ impl Plan {
     }
 }
 
-/// The loop ends, because every circle of aliases contains a newtype.
+/// Returns the shape behind aliases. The loop ends, because every circle of aliases contains a newtype.
 pub fn resolved<'p>(items: &'p [Item], mut shape: &'p Shape) -> &'p Shape {
     while let Shape::Named(item) = shape {
         match &items[*item].kind {
@@ -198,7 +198,7 @@ pub fn resolved<'p>(items: &'p [Item], mut shape: &'p Shape) -> &'p Shape {
     shape
 }
 
-/// Makes the items of a tree.
+/// The state of making the items of a tree.
 pub struct Planner<'t> {
     specification: &'t Specification,
     config: &'t Config,

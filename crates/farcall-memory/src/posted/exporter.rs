@@ -131,7 +131,7 @@ mod tests {
     const MOST: usize = 1024;
     const HOST: Option<IpAddr> = host(7);
 
-    /// An importer at the host of that number.
+    /// Returns the address of an importer at the host of that number.
     const fn host(number: u128) -> Option<IpAddr> {
         Some(IpAddr::V6(Ipv6Addr::from_bits(number << 64 | 1)))
     }

@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory of the test's own, and in it one of ours.
+    /// Makes a directory for the test, and in it a registry's directory.
     fn made() -> (tempfile::TempDir, PathBuf, Directory) {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("registry");

@@ -153,7 +153,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Sets `done` when the thread ends, whether it returns or panics.
+/// A guard that sets `done` when the thread ends, whether it returns or panics.
 struct Ended<T> {
     result: Arc<Mutex<Option<T>>>,
     done: Arc<Flag>,

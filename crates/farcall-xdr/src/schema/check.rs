@@ -106,8 +106,8 @@ impl<'t> Walk<'t> {
         Ok(extent)
     }
 
-    /// Returns the extent of a struct's or an arm's fields. Only an extensible struct can end before a field, and
-    /// then before all fields that follow it: `#[derive(Xdr)]` accepts nothing else.
+    /// Returns the extent of a struct's or an arm's fields. Only an extensible struct can end before a field,
+    /// and then before all fields that follow it: `#[derive(Xdr)]` accepts nothing else.
     fn fields(&mut self, fields: &'t [Field], extensible: bool, depth: u32) -> Result<Extent, Error> {
         let mut optional = fields.iter().skip_while(|field| !field.defaulted);
         if !extensible && optional.clone().next().is_some() {

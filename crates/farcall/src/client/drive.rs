@@ -179,7 +179,7 @@ impl Attendance<'_> {
         now
     }
 
-    /// As the leader, receives by polling, without sleeping, if that is worth its cost. Ends when `done`
+    /// Receives as the leader by polling, without sleeping, if that is worth its cost. Ends when `done`
     /// returns true, a timer is due, or nothing has arrived for [`LULL`]. Returns the time.
     pub(super) fn look_on(&mut self, tools: &mut Tools, mut now: Time, done: &dyn Fn() -> bool) -> Time {
         let endpoint = self.endpoint;
@@ -202,7 +202,7 @@ impl Attendance<'_> {
         now
     }
 
-    /// As the leader, receives the datagrams that have arrived already.
+    /// Receives, as the leader, the datagrams that have arrived already.
     pub(super) fn look(&mut self, tools: &mut Tools) {
         let endpoint = self.endpoint;
         if !self.leads {

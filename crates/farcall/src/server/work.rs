@@ -148,7 +148,7 @@ impl<'s> Receiver<'s> {
         if waits { self.next() } else { Next::Receive }
     }
 
-    /// Whether this worker has nothing to do, and may rest if others receive.
+    /// Returns whether this worker has nothing to do, and may rest if others receive.
     #[inline]
     fn may_rest(&self, planned: &Option<Plan>) -> bool {
         planned.is_none() && self.deferred.flags & USER_CODE == 0

@@ -24,7 +24,7 @@ impl Bulk {
         Bulk { env, memory, brisk, large: Mutex::new(large), kept: AtomicUsize::new(0) }
     }
 
-    /// Whether any result waits to be fetched.
+    /// Returns whether any result waits to be fetched.
     #[inline]
     pub(super) fn keeps_replies(&self) -> bool {
         self.kept.load(Ordering::Relaxed) > 0

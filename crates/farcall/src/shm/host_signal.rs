@@ -11,6 +11,8 @@ pub(super) struct HostSignal {
 }
 
 impl HostSignal {
+    /// Returns a signal that was not set.
+    ///
     /// # Errors
     /// When the operating system refuses an eventfd.
     pub(super) fn new() -> std::io::Result<HostSignal> {

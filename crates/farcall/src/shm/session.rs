@@ -443,7 +443,7 @@ impl<'p> Receiver<'p> {
         self.executed = true;
     }
 
-    /// With no request, looks for parts of arguments and for calls that were given up.
+    /// Looks, without a request, for parts of arguments and for calls that were given up.
     #[inline]
     fn nothing(&mut self, mut state: MutexGuard<'_, State>) -> Next {
         let session = self.session;

@@ -9,7 +9,7 @@ use farcall::multi::Fixed;
 use farcall_many_servers::tree::{Census, CensusClient, Counted, Leaf, Node};
 use farcall_sim::{Faults, Process, Sim, check, sim};
 
-/// A process that exports this many leaves.
+/// Starts a process that exports this many leaves.
 fn leaves(sim: &Sim, prefix: &str, count: u64) -> Process {
     let names = names(prefix, count);
     sim.server(prefix, move || {

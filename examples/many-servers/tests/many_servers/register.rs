@@ -67,7 +67,7 @@ enum Mistake {
     DoesNotWriteBack,
 }
 
-/// The operations of a client, and their results.
+/// Makes the operations of a client, and notes their results.
 fn client(names: &[String], mistake: Mistake, history: &History<Operation>) -> farcall::Result<()> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let majority = names.len() / 2 + 1;

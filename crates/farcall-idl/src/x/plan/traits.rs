@@ -31,7 +31,7 @@ pub struct Method {
 }
 
 impl Method {
-    /// Whether this is the null procedure, which every server has and which does nothing.
+    /// Returns whether this is the null procedure, which every server has and which does nothing.
     pub fn is_null(&self) -> bool {
         self.number == 0 && self.arguments.is_empty() && self.result == Shape::Scalar(tree::Type::Void)
     }

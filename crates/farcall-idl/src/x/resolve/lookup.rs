@@ -153,7 +153,7 @@ const BUILTIN_TYPES: [(Type, &str); 11] = [
     (Type::F64, "float64 float64_t"),
 ];
 
-/// The names that [`builtin`] knows.
+/// Returns the names that [`builtin`] knows.
 pub(super) fn builtin_types<'n>() -> impl Iterator<Item = &'n str> {
     BUILTIN_TYPES.iter().flat_map(|(_, names)| names.split(' '))
 }
