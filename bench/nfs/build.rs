@@ -1,4 +1,4 @@
-//! Compiles the C side where libnfs is installed; elsewhere the peers say that they cannot.
+//! Compiles the C side if libnfs is installed. Otherwise the peers report that they cannot take part.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(libnfs)");
@@ -9,7 +9,7 @@ fn main() {
         return;
     }
     cc::Build::new().file("src/read.c").includes(library.include_paths).opt_level(3).compile("read");
-    // Again, behind what needs it.
+    // The library is named again, after the object files that need it.
     println!("cargo::rustc-link-lib=nfs");
     println!("cargo::rustc-cfg=libnfs");
     println!("cargo::rustc-env=LIBNFS_VERSION={}", library.version);

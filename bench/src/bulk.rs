@@ -32,19 +32,19 @@ const BURNING: Duration = Duration::from_secs(1);
 pub struct Bulk {
     #[command(flatten)]
     options: Options,
-    /// Sizes of the payload, or 0 for none.
+    /// The sizes of the payload in bytes, or 0 for none.
     #[arg(long, value_delimiter = ',', default_values_t = [1 << 20, 16 << 20])]
     bytes: Vec<usize>,
-    /// Which way it goes; nothing but its length goes the other way.
+    /// The direction of the payload. In the other direction goes only its length.
     #[arg(long, value_enum, default_value_t = Carry::Result)]
     direction: Carry,
-    /// How many calls one thread of the client has outstanding.
+    /// The number of outstanding calls, which one thread of the client makes.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 4])]
     outstanding: Vec<usize>,
     /// How both sides wait.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Block])]
     mode: Vec<Mode>,
-    /// Size of the payload beside which short calls are made, or 0 for none.
+    /// The size of the payload beside which short calls are made, in bytes, or 0 for none.
     #[arg(long, default_value_t = 1 << 30)]
     beside: usize,
 }

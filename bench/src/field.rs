@@ -168,9 +168,9 @@ impl Contender {
         Ok(self.pair.insert(pair))
     }
 
-    /// With pinning, the processes of all peers stay alive. Without pinning, each block gets new ones: the
-    /// kernel keeps both sides on one core or on two for their whole life, which makes a difference of a
-    /// factor of two, so it must be drawn equally often for raw and for the others.
+    /// Runs a block. With pinning, the processes of all peers stay alive. Without pinning, each block gets
+    /// new processes: the kernel keeps both sides on one core or on two for their whole life, which makes a
+    /// difference of a factor of two, so this must be drawn equally often for raw and for the others.
     pub fn block<T>(&mut self, run: impl FnOnce(&mut Pair) -> Result<T>) -> Result<T> {
         if self.cell.pin == Pin::NONE {
             self.pair = None;

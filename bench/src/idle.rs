@@ -23,7 +23,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub struct Idle {
     #[command(flatten)]
     options: Options,
-    /// How many.
+    /// The number of conversations.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(FIRST_SAMPLE as i64..))]
     conversations: u32,
 }
@@ -56,7 +56,7 @@ pub fn run(idle: &Idle) -> Result<()> {
     }
 }
 
-/// Returns the bytes per conversation, if each conversation begins when those before it are idle.
+/// The bytes per conversation, if each conversation begins when those before it are idle.
 struct Gentle {
     samples: Vec<(f64, f64)>,
     last: f64,
@@ -65,7 +65,8 @@ struct Gentle {
     idle_datagrams: u64,
 }
 
-/// Measures the steps of the table: each number of conversations on the way, all of them idle.
+/// Measures the steps of the table: the memory for each number of conversations up to `count`, all of them
+/// idle.
 fn one_by_one(count: usize) -> Result<Gentle> {
     // The vector must not grow during the measurement.
     let mut samples = Vec::with_capacity(count);

@@ -13,7 +13,7 @@ const RAW_TOLERANCE: f64 = 0.05;
 /// The most by which the ratio of raw to itself may differ from 1.
 const CONTROL_TOLERANCE: f64 = 0.02;
 
-/// How [`laps`] measures, in words.
+/// Describes how [`laps`] measures.
 pub fn method(options: &Options) -> String {
     let (ratios, calls) = (2 * options.groups(), options.block().calls);
     format!("each ratio the median of {ratios} pairs of blocks of {calls} calls")

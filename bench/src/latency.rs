@@ -15,17 +15,17 @@ pub const RAW_INSTRUCTIONS: u32 = 413;
 pub struct Latency {
     #[command(flatten)]
     options: Options,
-    /// Payloads of the call and of its result; 0 is the null call.
+    /// The payloads of the call and of its result, in bytes; 0 is the null call.
     #[arg(long, value_delimiter = ',', default_values_t = [0, 32, 400, 4000])]
     bytes: Vec<usize>,
     /// How both sides wait.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Block, Mode::Spin])]
     mode: Vec<Mode>,
-    /// User instructions that a raw blocking round trip is known to take, both sides, its one reading
-    /// of the clock included: a run in which it takes others measures something else, and is void.
+    /// The known number of user instructions of a raw blocking round trip, on both sides, including its one
+    /// reading of the clock. A run with another number measures something else, and is void.
     #[arg(long, value_name = "COUNT", default_value_t = RAW_INSTRUCTIONS)]
     raw_instructions: u32,
-    /// Instead, say where the instructions of one blocking call of 32 bytes go.
+    /// Show the parts of one blocking call of 32 bytes in instructions, instead.
     #[arg(long)]
     profile: bool,
 }

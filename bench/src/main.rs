@@ -25,7 +25,7 @@ use farcall_bench_method::alloc::Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Farcall beside raw sockets and its peers; see bench/README.md for how to read what it prints.
+/// Compares farcall with raw sockets and with its peers. bench/README.md says how to read the results.
 #[derive(Parser)]
 #[command(version)]
 struct Command {
@@ -35,26 +35,26 @@ struct Command {
 
 #[derive(Subcommand)]
 enum Bench {
-    /// One call outstanding: how long, and what it costs.
+    /// One outstanding call: its latency and its cost.
     Latency(latency::Latency),
-    /// Many calls outstanding: how many a second.
+    /// Many outstanding calls: calls per second.
     Throughput(throughput::Throughput),
-    /// Large results: how many bytes a second.
+    /// Large results: bytes per second.
     Bulk(bulk::Bulk),
-    /// Short calls among some that are slow: what those do to the latency of the others.
+    /// Short calls among slow ones: the effect of slow calls on the latency of the others.
     Mixed(mixed::Mixed),
-    /// Groups: one call of every member at once, beside one call after the other.
+    /// Groups: one call of all members at once, compared with one call after the other.
     Multi(multi::Multi),
-    /// Memory without calls: accesses, and a file service made of them, beside Thekkath, Levy and Lazowska
-    /// 1994.
+    /// Memory without calls: accesses, and a file service that uses them, compared with Thekkath, Levy and
+    /// Lazowska 1994.
     Memory(memory::Memory),
-    /// READs by libnfs: our NFS server beside nfs-ganesha.
+    /// READs by libnfs: this project's NFS server compared with nfs-ganesha.
     Nfs(nfs::Nfs),
-    /// The server's memory for a conversation in which nothing happens.
+    /// The server's memory for an idle conversation.
     Idle(idle::Idle),
-    /// Honest callers beside a hostile client: their rate, their failures, the server's memory.
+    /// Honest callers beside hostile clients: the callers' rate and failures, and the server's memory.
     Hostile(hostile::Hostile),
-    /// This build beside an older build of this program.
+    /// This build compared with an older build of this program.
     Older(older::Older),
     #[command(hide = true)]
     HostileSide(hostile::Side),

@@ -17,7 +17,7 @@ pub struct Memory {
     /// What to measure.
     #[arg(long, value_enum, default_value_t = Part::Accesses)]
     part: Part,
-    /// What carries the accesses.
+    /// The carriers of the accesses.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Carrier::Udp, Carrier::Mapped])]
     transport: Vec<Carrier>,
     /// The operations of a file service, or mixes of them. [default: all of figure 2; mix]
@@ -27,9 +27,9 @@ pub struct Memory {
 
 #[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 enum Carrier {
-    /// Served by the exporter's runtime. Calls go over UDP too.
+    /// The exporter's runtime serves accesses over UDP. Calls go over UDP too.
     Udp,
-    /// Mapped. Calls go through shared memory.
+    /// Importers map the memory. Calls go through shared memory.
     Mapped,
 }
 
@@ -57,11 +57,11 @@ enum Part {
     Accesses,
     /// The segment name service: table 3.
     Names,
-    /// Operations of a file service, in three structures: figure 2, and what they cost the server.
+    /// Operations of a file service in three structures: latency (figure 2), and cost at the server.
     Service,
-    /// Operations of a file service over UDP, by what the server does for them: figure 3.
+    /// Operations of a file service over UDP: the parts of the server's work (figure 3).
     Server,
-    /// Operations of a file service as often as in table 1a: the server's load.
+    /// The operations of a file service in the proportions of table 1a: the server's load.
     Mix,
 }
 

@@ -25,13 +25,13 @@ const BESIDE_STUCK: Duration = Duration::from_secs(4);
 pub struct Mixed {
     #[command(flatten)]
     options: Options,
-    /// Payload of the call and of its result.
+    /// The payloads of the call and of its result, in bytes.
     #[arg(long, default_value_t = 32)]
     bytes: usize,
-    /// Calls begun per second, as a part of what the peer can do with 256 outstanding.
+    /// The calls begun per second, as a fraction of the peer's capacity with 256 outstanding calls.
     #[arg(long, default_value_t = 0.3)]
     share: f64,
-    /// Instead of 1 % that sleep, one call that sleeps for 5 s beside 1,000 activities.
+    /// Instead of 1 % of calls that sleep: one call that sleeps for 5 s beside 1,000 activities.
     #[arg(long)]
     stuck: bool,
 }

@@ -25,24 +25,24 @@ use cast::Cast;
 pub struct Multi {
     #[command(flatten)]
     options: Options,
-    /// How many members are called; each is a process.
+    /// The number of called members. Each is a process.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 5, 10, 20, 50, 100])]
     members: Vec<usize>,
-    /// How long the members compute in the mean, in milliseconds; 0 is the null call.
+    /// The mean time for which a member computes, in milliseconds; 0 is the null call.
     #[arg(long, value_delimiter = ',', default_values_t = [0, 10, 20, 50])]
     computation: Vec<u32>,
-    /// How these times are distributed.
+    /// The distributions of these times.
     #[arg(long, value_enum, value_delimiter = ',',
           default_values_t = [Distribution::Constant, Distribution::Normal, Distribution::Exponential])]
     distribution: Vec<Distribution>,
-    /// How often all members that compute are called, in both ways. [default: 10, as in the paper; with
-    /// --quick 3]
+    /// How often all computing members are called, in both ways. [default: 10, as in the paper; with --quick
+    /// 3]
     #[arg(long)]
     trials: Option<usize>,
-    /// Instead, what a member costs: instructions, system calls, memory; large results and arguments.
+    /// Measure the cost of a member instead: instructions, system calls, memory; large results and arguments.
     #[arg(long)]
     costs: bool,
-    /// Instead, what a dead and a hung member cost the others.
+    /// Measure what a dead and a hung member cost the others, instead.
     #[arg(long)]
     faults: bool,
 }
@@ -75,7 +75,7 @@ pub fn run(multi: &Multi) -> Result<()> {
     show::show(multi, field, rows, &void)
 }
 
-/// Among the peers, only tonic has a program for groups.
+/// Returns the options with tonic as the only other peer, because only tonic has a program for groups.
 fn with_tonic(options: &Options) -> Options {
     let peers = options.peers.clone().unwrap_or_else(|| vec!["tonic".into()]);
     Options { peers: Some(peers), ..options.clone() }

@@ -9,7 +9,8 @@ use crate::network;
 
 /// The anchor.
 const GANESHA: &str = "nfs-ganesha";
-/// Makes the network in which ganesha's ports are free, with a /run in which it finds the port mapper.
+/// Shell commands that make the network in which ganesha's ports are free, with a /run in which ganesha finds
+/// the port mapper.
 const NETWORK: &str = "ip link set lo up && mount -t tmpfs none /run";
 /// `examples/nfs`.
 const OURS: &str = "farcall-nfs";
@@ -18,10 +19,10 @@ const OURS: &str = "farcall-nfs";
 pub struct Nfs {
     #[command(flatten)]
     options: Options,
-    /// What one READ asks for.
+    /// The number of bytes that one READ requests.
     #[arg(long, value_delimiter = ',', default_values_t = [64 << 10])]
     bytes: Vec<usize>,
-    /// How many READs a client has under way.
+    /// The number of READs that a client has outstanding.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
     outstanding: Vec<usize>,
     /// Set in the run in a network of its own.

@@ -27,13 +27,15 @@ const MEMBERS: usize = 100;
 pub struct Older {
     #[command(flatten)]
     options: Options,
-    /// The older build of this program. It must have the same protocol between a bench and its processes.
+    /// The older build of this program. Both builds must have the same orders between a bench and its
+    /// processes.
     #[arg(long, value_name = "PATH")]
     program: PathBuf,
-    /// Count user instructions by callgrind instead of measuring times: slow, but steady on a busy machine.
+    /// Count user instructions by callgrind instead of measuring times. This is slow, but reliable on a busy
+    /// machine.
     #[arg(long)]
     callgrind: bool,
-    /// Which uses of farcall to measure, by the start of their names. [default: all]
+    /// The uses of farcall to measure, by the beginning of their names. [default: all]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     uses: Vec<String>,
 }

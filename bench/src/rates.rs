@@ -30,7 +30,7 @@ impl Measured {
     }
 }
 
-/// How [`rates`] measures, in words.
+/// Describes how [`rates`] measures.
 pub fn method(options: &Options) -> String {
     let (ratios, length) = (2 * options.groups(), options.length().as_millis());
     format!("the median of {ratios} pairs of blocks of about {length} ms")

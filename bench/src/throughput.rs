@@ -11,19 +11,19 @@ use crate::rates::{Measured, capacity, method, rates};
 pub struct Throughput {
     #[command(flatten)]
     options: Options,
-    /// Payloads of the call and of its result; 0 is the null call.
+    /// The payloads of the call and of its result, in bytes; 0 is the null call.
     #[arg(long, value_delimiter = ',', default_values_t = [32, 4000])]
     bytes: Vec<usize>,
-    /// How many calls one thread of the client has outstanding.
+    /// The number of outstanding calls, which one thread of the client makes.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 64, 256])]
     outstanding: Vec<usize>,
     /// How both sides wait.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Block])]
     mode: Vec<Mode>,
-    /// How many threads of the client call and block, or 0 for none.
+    /// The number of the client's threads that call and block, or 0 for none.
     #[arg(long, value_delimiter = ',', default_values_t = [256])]
     threads: Vec<usize>,
-    /// Instead, what a client gets beside another one that has so many calls outstanding, or 0 for none.
+    /// Measure a client beside another one that has this many outstanding calls, instead; 0 for none.
     #[arg(long, default_value_t = 0)]
     beside: usize,
 }

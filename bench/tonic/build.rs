@@ -1,4 +1,4 @@
-//! The stubs that tonic makes of a service; described here, so that nobody needs protoc.
+//! Generates tonic's stubs from a description in Rust, so that protoc is not needed.
 use tonic_build::manual::{Builder, Method, Service};
 
 fn main() {

@@ -1,4 +1,4 @@
-//! Has rpcgen make C of the same files, and compiles it, where rpcgen and libtirpc are installed.
+//! Runs rpcgen on the same files, and compiles its C, if rpcgen and libtirpc are installed.
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,13 +17,14 @@ fn main() {
     }
     build.file("src/xdr.c").include(&out).includes(library.include_paths).warnings(false);
     build.opt_level(3).compile("xdr");
-    // Again, behind what needs it.
+    // The library is named again, after the object files that need it.
     println!("cargo::rustc-link-lib=tirpc");
     println!("cargo::rustc-cfg=libtirpc");
     println!("cargo::rustc-env=LIBTIRPC_VERSION={}", library.version);
 }
 
-/// The routines that rpcgen makes of a file; it names the header after the file as it was given.
+/// Returns the C file with the routines that rpcgen generates from a file. rpcgen names the header after the
+/// given path.
 fn rpcgen(file: &Path, out: &Path) -> Option<PathBuf> {
     let stem = file.file_stem()?.to_str()?;
     std::fs::copy(file, out.join(format!("{stem}.x"))).ok()?;

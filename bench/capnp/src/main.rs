@@ -19,7 +19,7 @@ use echo_capnp::echo;
 
 #[allow(missing_docs, clippy::all)]
 mod echo_capnp {
-    //! What capnp has made of `echo.capnp`.
+    //! The Rust that capnp has generated from `echo.capnp`.
     include!("../echo_capnp.inc");
 }
 
@@ -109,7 +109,7 @@ impl Peer for Capnp {
     }
 }
 
-/// By default a message may have 64 MiB, which is enough for us.
+/// Returns one side's network. The default limit of 64 MiB for a message suffices here.
 fn network(
     stream: TcpStream,
     side: Side,

@@ -1,7 +1,7 @@
-//! The processes of a group that is called at once: servers that take their time, a client that is timed.
+//! The processes of a group that is called at once: servers that compute for some time, and a client whose
+//! calls are timed.
 //!
-//! Every program that is measured by `multi` hands over to [`main`] here and says only how it serves and how
-//! it calls.
+//! Every program that `multi` measures calls [`main`] here. It provides only its server and its client.
 #![forbid(unsafe_code)]
 
 mod side;

@@ -1,4 +1,5 @@
-//! The process of one side: serves, or calls as it is ordered, until standard input ends.
+//! The process of one side. It serves, or makes the calls that it is ordered to make, until standard input
+//! ends.
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -10,26 +11,26 @@ use farcall_bench_method::process::{say, stay_on};
 
 use crate::work::{Answer, Calls, Counted, Order, Server, Way};
 
-/// The command line of one side. The bench writes it; people have no use for it.
+/// The command line of one side. The bench writes it; it is not for people.
 #[derive(Debug, clap::Args)]
 pub struct Side {
-    /// Who it is to be.
+    /// The name of the peer.
     pub peer: String,
     /// The core to stay on.
     #[arg(long)]
     core: Option<usize>,
-    /// A client; the addresses of its servers come from standard input, in one line.
+    /// Be the client. The addresses of its servers come from standard input, in one line.
     #[arg(long)]
     client: bool,
-    /// How many servers there are to be in this process.
+    /// The number of servers in this process.
     #[arg(long, default_value_t = 1)]
     servers: usize,
-    /// With which the first server draws its times, and each further one with the next.
+    /// The seed of the first server's computation times. Each further server has the next number.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
 
-/// Runs the side that `side` tells.
+/// Runs the side that `side` describes.
 pub fn main(
     side: &Side,
     serve: impl FnOnce(&[u64]) -> Result<Box<dyn Server>>,
@@ -40,7 +41,7 @@ pub fn main(
         let _ = say(&Answer::Failed(format!("{why:#}")));
         return ExitCode::FAILURE;
     }
-    // A thread of the peer's that waits must not keep us.
+    // Threads of the peer that wait must not keep the process alive.
     std::process::exit(0)
 }
 

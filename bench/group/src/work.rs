@@ -1,27 +1,27 @@
-//! What the bench orders: how a group is called, and how long its servers compute.
+//! The orders of the bench: how a group is called, and how long its servers compute.
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-/// How computation times are distributed (Satyanarayanan & Siegel 1990, section VI-B3).
+/// The distribution of computation times (Satyanarayanan & Siegel 1990, section VI-B3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// Always the mean.
+    /// Every time is the mean.
     Constant,
-    /// With a standard deviation of a tenth of the mean; never below nothing.
+    /// Normal, with a standard deviation of a tenth of the mean, and never below zero.
     Normal,
     /// Exponential.
     Exponential,
 }
 
-/// The number of each on the wire.
+/// The distributions, in the order of their numbers on the wire.
 const DISTRIBUTIONS: [Distribution; 3] =
     [Distribution::Constant, Distribution::Normal, Distribution::Exponential];
 
 impl Distribution {
-    /// As it stands in rows.
+    /// Returns the distribution's name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Distribution::Constant => "constant",
@@ -31,23 +31,23 @@ impl Distribution {
     }
 }
 
-/// What a server does before it answers.
+/// The computation of a server before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Work {
-    /// How long it takes in the mean.
+    /// The mean time in milliseconds.
     pub milliseconds: u32,
-    /// How the times lie about that.
+    /// The distribution of the times.
     pub distribution: Distribution,
 }
 
 impl Work {
-    /// As the arguments of a call.
+    /// Returns the computation as the arguments of a call.
     pub fn to_wire(self) -> (u32, u32) {
         let number = DISTRIBUTIONS.iter().position(|&one| one == self.distribution).unwrap_or(0);
         (self.milliseconds, number as u32)
     }
 
-    /// From the arguments of a call.
+    /// Returns the computation that the arguments of a call describe.
     pub fn from_wire(milliseconds: u32, distribution: u32) -> Work {
         let distribution =
             DISTRIBUTIONS.get(distribution as usize).copied().unwrap_or(Distribution::Constant);
@@ -55,22 +55,22 @@ impl Work {
     }
 }
 
-/// One server's computation times: the same for the same seed, whatever is measured.
+/// The computation times of one server. They depend only on the seed, not on what is measured.
 #[derive(Debug)]
 pub struct Draws(u64);
 
 impl Draws {
-    /// Those of one server.
+    /// Returns the times of one server.
     pub fn new(seed: u64) -> Draws {
         Draws(seed)
     }
 
-    /// How long the server computes now.
+    /// Returns the time of the next computation.
     pub fn next(&mut self, work: Work) -> Duration {
         let mean = f64::from(work.milliseconds) / 1e3;
         let seconds = match work.distribution {
             Distribution::Constant => mean,
-            // Box and Muller 1958.
+            // The method of Box and Muller 1958.
             Distribution::Normal => {
                 let (radius, angle) = ((-2.0 * self.unit().ln()).sqrt(), std::f64::consts::TAU * self.unit());
                 mean + mean / 10.0 * radius * angle.cos()
@@ -80,7 +80,7 @@ impl Draws {
         Duration::from_secs_f64(seconds.max(0.0))
     }
 
-    /// Above 0, at most 1. SplitMix64 (Steele, Lea & Flood 2014).
+    /// Returns a random number above 0, and at most 1, by SplitMix64 (Steele, Lea & Flood 2014).
     fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -90,74 +90,75 @@ impl Draws {
     }
 }
 
-/// How the members are called.
+/// The way in which the members are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
     /// One after the other.
     Iterative,
     /// All at once.
     Multi,
-    /// All at once, and no longer than until so many have answered.
+    /// All at once, until this number of members have answered.
     Until(usize),
 }
 
-/// What is called.
+/// The called procedure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// The null procedure.
     Null,
-    /// One that computes.
+    /// A procedure that computes.
     Work(Work),
-    /// One whose result has so many bytes.
+    /// A procedure whose result has this number of bytes.
     Fetch(u32),
-    /// One whose argument has so many bytes.
+    /// A procedure whose argument has this number of bytes.
     Store(u32),
 }
 
-/// Calls of the first members, several times.
+/// An order to call the first members, several times.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Order {
     /// How they are called.
     pub way: Way,
     /// What is called.
     pub kind: Kind,
-    /// Beginning with which member, and how many.
+    /// The index of the first called member, and the number of members.
     pub members: (usize, usize),
-    /// How many times, before any of them is timed and then.
+    /// The number of calls before the first one that is timed or counted.
     pub warm: usize,
-    /// See `warm`.
+    /// The number of calls that are timed or counted.
     pub trials: usize,
-    /// Instead of being timed they are counted.
+    /// What to count instead of the time.
     pub counted: Option<Counted>,
 }
 
-/// What is counted of the client.
+/// The quantity that is counted at the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Counted {
     /// Instructions.
     Instructions,
     /// System calls and allocations.
     Events,
-    /// The most bytes that it had allocated beyond those before.
+    /// The most bytes that were allocated beyond those before the calls.
     Bytes,
-    /// Datagrams sent again.
+    /// Retransmitted datagrams.
     Repeats,
     /// Processor time, in nanoseconds.
     Time,
 }
 
-/// What the client says to an order.
+/// The client's answer to an order.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
-    /// Unasked: where a server is, or that a client has connected, and the version.
+    /// The process is ready, and says so without an order: the addresses of its servers, or none for a
+    /// client, and the version.
     Ready(Vec<String>, String),
-    /// How long each time took, in nanoseconds.
+    /// The duration of each trial, in nanoseconds.
     Took(Vec<u64>),
-    /// What all times together were counted to do.
+    /// The counts of all trials together.
     Counts(farcall_bench_method::counters::Counts),
-    /// A number that was asked for.
+    /// A requested number.
     Number(u64),
-    /// It did not work.
+    /// The order failed, with the reason.
     Failed(String),
 }
 
@@ -170,9 +171,9 @@ impl farcall_bench_method::process::Answer for Answer {
     }
 }
 
-/// Servers that run; each has an address.
+/// Running servers, each with an address.
 pub trait Server {
-    /// Their addresses.
+    /// Returns the servers' addresses.
     fn addresses(&self) -> Vec<String>;
 }
 
@@ -181,15 +182,16 @@ pub trait Calls {
     /// Calls one member.
     fn one(&mut self, member: usize, kind: Kind) -> Result<()>;
 
-    /// Calls so many at once, from a first one on, until all have answered or as many as `enough`.
+    /// Calls several members at once. `members` is the index of the first one and their number. Waits until
+    /// all have answered, or as many as `enough`.
     fn all(&mut self, members: (usize, usize), kind: Kind, enough: Option<usize>) -> Result<()>;
 
-    /// Its version, for the conditions; empty if it has none.
+    /// Returns the client's version, for the conditions; empty if it has none.
     fn version(&self) -> String {
         String::new()
     }
 
-    /// How many datagrams were sent again so far.
+    /// Returns the number of datagrams that were retransmitted so far.
     fn repeats(&self) -> u64 {
         0
     }

@@ -82,8 +82,8 @@ impl Peer for Iceoryx2 {
     }
 }
 
-/// It looks at as many places as there may be requests: with 256 instead of 2, a call takes several times as
-/// long.
+/// Opens the service with room for as many requests as can be outstanding. A server looks at all places: with
+/// 256 places instead of 2, a call takes several times as long.
 fn service(name: &str, setup: &Setup) -> Result<(Node<ipc::Service>, Service)> {
     let node = NodeBuilder::new().create::<ipc::Service>()?;
     let service = node.service_builder(&name.try_into()?).request_response::<[u8], [u8]>();
@@ -92,7 +92,7 @@ fn service(name: &str, setup: &Setup) -> Result<(Node<ipc::Service>, Service)> {
     Ok((node, service))
 }
 
-/// A server that ends in order, since its memory would outlive it.
+/// A server that ends in order, because its shared memory would otherwise outlive it.
 struct Polling {
     name: String,
     gate: Gate,

@@ -1,4 +1,4 @@
-//! The C side (`echo.c`) behind functions that are safe to call.
+//! Safe functions around the C side (`echo.c`).
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::IntoRawFd;
@@ -24,7 +24,7 @@ pub fn serve_tcp(listener: TcpListener) {
     unsafe { bench_serve(listener.into_raw_fd(), 1) }
 }
 
-/// A client. It is never destroyed: the process ends with it.
+/// A client. It is never destroyed, because the process ends with it.
 pub struct Client(NonNull<c_void>);
 
 // SAFETY: a CLIENT of libtirpc is bound to no thread, and whoever has it exclusively is its only user.

@@ -10,7 +10,7 @@ use farcall_bench_method::Peer;
 use farcall_bench_method::agent;
 use farcall_bench_method::alloc::Counting;
 
-/// It does not count what the C side allocates.
+/// The counter does not see allocations of the C side.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 

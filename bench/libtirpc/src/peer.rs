@@ -1,4 +1,4 @@
-//! The peer: its sockets are ours, what goes over them is libtirpc's.
+//! The peer. This program opens the sockets, and libtirpc uses them.
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
 use anyhow::Result;
@@ -6,7 +6,7 @@ use farcall_bench_method::{Calling, Carry, Crew, Laps, Peer, Serving, Setup, can
 
 use crate::ffi::{self, Client};
 
-/// One datagram holds no more.
+/// The most bytes of a call in one datagram.
 const DATAGRAM: usize = 60_000;
 
 pub struct Libtirpc {
@@ -22,12 +22,14 @@ impl Peer for Libtirpc {
         env!("LIBTIRPC_VERSION").into()
     }
 
-    /// What the C side allocates is not counted, so nothing is said about allocations.
+    /// Allocations of the C side are not counted, so rows have no allocations.
     fn counts_allocations(&self) -> bool {
         false
     }
 
-    /// It blocks, whatever the mode: beside peers that spin, it shows what that is worth in the same minute.
+    /// Serves by blocking in both modes. Beside peers that spin, the peer shows what spinning gains at the
+    /// same time.
+    /// time.
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
         if setup.bytes > DATAGRAM && !self.stream {
             return cannot("one datagram is not enough");
@@ -40,7 +42,7 @@ impl Peer for Libtirpc {
         } else {
             let socket = UdpSocket::bind("127.0.0.1:0")?;
             let port = socket.local_addr()?.port();
-            // Its clients send again only after 15 seconds.
+            // Its clients retransmit only after 15 seconds, so no datagram may be lost.
             enlarge(&socket);
             std::thread::spawn(move || ffi::serve_udp(socket));
             port
@@ -113,7 +115,8 @@ impl Calling for Callers {
         Ok(())
     }
 
-    /// Each thread has a client of its own: a call holds it until the result has come.
+    /// Calls from threads, each with a client of its own: a call occupies its client until the result has
+    /// come.
     fn threads(&mut self, threads: usize, calls: usize) -> Result<()> {
         let member = || {
             let mut caller = Caller::new(self.stream, self.port, &self.setup)?;

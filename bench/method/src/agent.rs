@@ -39,7 +39,7 @@ impl Agent {
     }
 }
 
-/// The words of an [`Agent`]'s command line, in order.
+/// Returns the words of an [`Agent`]'s command line, in order.
 pub(crate) fn arguments(
     peer: &str,
     setup: &Setup,
@@ -94,7 +94,7 @@ fn one() -> usize {
     1
 }
 
-/// The `main` of a program that contains only peers: `NAME agent …` runs one side of the peer of that name.
+/// Runs a program that contains only peers. `NAME agent …` runs one side of the peer of that name.
 pub fn run(peer: fn(&str) -> Option<Box<dyn Peer>>) -> ExitCode {
     #[derive(clap::Parser)]
     enum Command {

@@ -20,7 +20,7 @@ pub fn conditions(versions: &[String]) -> Vec<String> {
     lines
 }
 
-/// How this program was linked: as the workspace says, unless the build's environment said otherwise.
+/// Returns how this program was linked: as the workspace says, unless the build's environment said otherwise.
 fn optimised() -> String {
     let lto = option_env!("CARGO_PROFILE_RELEASE_LTO").unwrap_or("fat");
     let units = option_env!("CARGO_PROFILE_RELEASE_CODEGEN_UNITS").unwrap_or("1");

@@ -74,7 +74,7 @@ impl Pin {
     /// Unpinned: the kernel chooses.
     pub const NONE: Pin = Pin(None);
 
-    /// The client's core and the server's core.
+    /// Returns the client's core and the server's core.
     pub fn cores(self) -> Option<(usize, usize)> {
         self.0
     }

@@ -1,4 +1,4 @@
-//! The C side (`read.c`) behind functions that are safe to call.
+//! Safe functions around the C side (`read.c`).
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
 
@@ -10,14 +10,15 @@ unsafe extern "C" {
     fn bench_window(client: *mut c_void, outstanding: c_uint, reads: c_uint) -> c_int;
 }
 
-/// A client. It is never destroyed: the process ends with it.
+/// A client. It is never destroyed, because the process ends with it.
 pub struct Client {
     handle: NonNull<c_void>,
     bytes: usize,
 }
 
 impl Client {
-    /// Of the file at a URL, for reads of so many bytes, which go round in so many.
+    /// Returns a client of the file at a URL. Each read is of `bytes` bytes, and after `length` bytes the
+    /// reads begin again at the start of the file.
     pub fn open(url: &str, bytes: usize, length: usize) -> Result<Client> {
         let address = CString::new(url)?;
         // SAFETY: the string ends with a zero and lives until the call has returned.
@@ -27,18 +28,18 @@ impl Client {
         Ok(Client { handle, bytes })
     }
 
-    /// The next bytes.
+    /// Returns the next bytes of the file.
     #[inline]
     pub fn read(&mut self) -> Result<&[u8]> {
         // SAFETY: the handle came from `bench_open` and is used by this thread alone.
         let read = unsafe { bench_read(self.handle.as_ptr()) };
         ensure!(!read.is_null(), "a READ failed or was short");
-        // SAFETY: so many bytes have been read to there, and stay until the next call, for which `self` is
-        // borrowed.
+        // SAFETY: `self.bytes` bytes have been read to that place. They stay until the next call, for which
+        // `self` is borrowed.
         Ok(unsafe { std::slice::from_raw_parts(read.cast(), self.bytes) })
     }
 
-    /// Many reads, `outstanding` of them at any time.
+    /// Makes many reads, with `outstanding` of them at any time.
     pub fn window(&mut self, outstanding: usize, reads: usize) -> Result<()> {
         // SAFETY: as in `read`.
         let failed =

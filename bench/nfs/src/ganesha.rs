@@ -1,4 +1,4 @@
-//! nfs-ganesha, which wants ports of its own and a port mapper: the bench runs in a network of its own.
+//! Runs nfs-ganesha. It needs fixed ports and a port mapper, so the bench runs in a network of its own.
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
@@ -14,7 +14,7 @@ const PROGRAM: &str = "ganesha.nfsd";
 const NFS_PORT: u16 = 2049;
 const MOUNT_PORT: u16 = 20048;
 
-/// The server, until it is dropped.
+/// The server, which runs until this is dropped.
 pub struct Ganesha {
     child: Child,
     _mapping: Server,
@@ -22,15 +22,15 @@ pub struct Ganesha {
 }
 
 impl Ganesha {
-    /// What it says that it is.
+    /// Returns the version that the server reports.
     pub fn version() -> String {
         let said = Command::new(PROGRAM).arg("-v").output().map(|output| output.stdout).unwrap_or_default();
         String::from_utf8_lossy(&said).rsplit('V').next().unwrap_or_default().trim().into()
     }
 
-    /// Exports a directory as `/exported`, and waits until it says that it does.
+    /// Exports a directory as `/exported`, and waits until the server reports that it does.
     pub fn start(directory: TempDir) -> Result<Ganesha> {
-        // It registers, and dies where it cannot.
+        // The server registers at a port mapper, and ends if there is none.
         let mapping = Server::builder().mapper(&Mapper::default()).address("0.0.0.0:111".parse()?);
         fs::create_dir_all("/run/rpcbind")?;
         let mapping = mapping.unix(rpcbind::SOCKET).start().context("no port mapper")?;
@@ -53,7 +53,7 @@ impl Ganesha {
         let mut last = String::new();
         while let Some(Ok(line)) = lines.next() {
             if line.contains("NFS SERVER INITIALIZED") {
-                // What it says later has somewhere to go.
+                // A thread reads the server's later output, so that the server does not block.
                 std::thread::spawn(move || lines.for_each(drop));
                 return Ok(ganesha);
             }
@@ -62,7 +62,7 @@ impl Ganesha {
         bail!("it ended: {last}");
     }
 
-    /// Of a file that it exports.
+    /// Returns the URL of a file that the server exports.
     pub fn url(&self, file: &str) -> String {
         format!("nfs://127.0.0.1/exported/{file}?nfsport={NFS_PORT}&mountport={MOUNT_PORT}")
     }
@@ -70,13 +70,13 @@ impl Ganesha {
 
 impl Drop for Ganesha {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both fail only if the server has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// No more than version 3 wants, and no waiting for clients of a server that has never been.
+/// Returns the configuration: only NFS version 3, and no waiting for clients of an earlier run of the server.
 fn text(directory: &Path) -> String {
     format!(
         "NFS_CORE_PARAM {{ Protocols = 3; NFS_Port = {NFS_PORT}; MNT_Port = {MOUNT_PORT};\n\

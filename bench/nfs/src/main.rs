@@ -1,4 +1,4 @@
-//! READs by libnfs, from our NFS server and from nfs-ganesha.
+//! READs by libnfs, from this project's NFS server and from nfs-ganesha.
 #[cfg(libnfs)]
 mod ffi;
 #[cfg(libnfs)]
@@ -12,7 +12,7 @@ use farcall_bench_method::Peer;
 use farcall_bench_method::agent;
 use farcall_bench_method::alloc::Counting;
 
-/// It does not count what the C side allocates.
+/// The counter does not see allocations of the C side.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 

@@ -1,4 +1,4 @@
-//! The peers: a server of the same file each, and libnfs, which reads it.
+//! The peers: two servers of the same file, each read by libnfs.
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -13,12 +13,12 @@ use tempfile::TempDir;
 use crate::ffi::Client;
 use crate::ganesha::Ganesha;
 
-/// What is read over and over. It stays in the system's cache.
+/// The length of the file in bytes. The file stays in the system's cache.
 const LENGTH: usize = 16 << 20;
 const FILE: &str = "file";
 
 pub enum Nfs {
-    /// `examples/nfs`.
+    /// The server of `examples/nfs`.
     Farcall,
     Ganesha,
 }
@@ -35,7 +35,7 @@ impl Peer for Nfs {
         }
     }
 
-    /// Neither libnfs's allocations are counted, nor ganesha's.
+    /// Returns false, because neither libnfs's nor ganesha's allocations are counted.
     fn counts_allocations(&self) -> bool {
         false
     }
@@ -56,12 +56,12 @@ impl Peer for Nfs {
     }
 }
 
-/// No part of it is like another.
+/// Returns the file's content. All its words differ.
 fn content() -> Vec<u8> {
     (0..LENGTH as u64 / 8).flat_map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect()
 }
 
-/// Our server.
+/// This project's server.
 struct Farcall {
     server: onc::Server,
     _directory: TempDir,

@@ -1,4 +1,4 @@
-//! QUIC by quinn: a stream of its own for each call, on one connection.
+//! QUIC by quinn. Each call has a stream of its own, on one connection.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -13,11 +13,11 @@ use quinn::{ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerCo
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-/// More streams at once than any bench has calls outstanding.
+/// The most streams at the same time: more than the outstanding calls of any bench.
 const STREAMS: u32 = 16_384;
-/// The windows of a stream and of a connection: a whole large result.
+/// The windows of a stream and of a connection, in bytes: enough for a whole large result.
 const WINDOW: u32 = 64 << 20;
-/// What the first byte of a request asks for.
+/// The values of a request's first byte.
 const ECHO: u8 = 0;
 const SLOWLY: u8 = 1;
 const FETCH: u8 = 2;
@@ -40,7 +40,7 @@ impl Peer for Quinn {
         version_of("quinn")
     }
 
-    /// Its address is followed by its certificate.
+    /// Starts the server. In its address, the certificate follows the socket's address.
     fn serve(&self, setup: &Setup) -> Result<Box<dyn Serving>> {
         if setup.mode == Mode::Spin {
             return cannot("it does not spin");
@@ -87,7 +87,7 @@ impl Peer for Quinn {
 
 fn transport() -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
-    // Others have their turn meanwhile.
+    // A connection must survive while other peers run.
     transport.max_idle_timeout(None);
     transport.max_concurrent_bidi_streams(STREAMS.into());
     transport.stream_receive_window(WINDOW.into()).receive_window(WINDOW.into()).send_window(WINDOW.into());

@@ -7,7 +7,7 @@ use farcall_proto::ServerConfig;
 
 const MIB: usize = 1 << 20;
 
-/// The bounds that hostile clients try to reach, in bytes: docs/protocol.md, section 10,
+/// Returns the bounds that hostile clients try to reach, in bytes: those of docs/protocol.md, section 10, of
 /// docs/memory-protocol.md, section 5, and the defaults of a runtime.
 fn parts() -> [(&'static str, usize); 8] {
     let config = ServerConfig::default();

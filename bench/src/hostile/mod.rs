@@ -35,14 +35,14 @@ const LEAST_RATIO: f64 = 0.8;
 pub struct Hostile {
     #[command(flatten)]
     options: Options,
-    /// For how long the hostile client is at work, in seconds; all phases together take two and a half times
-    /// as long.
+    /// How long the hostile clients are active, in seconds. All phases together take two and a half times as
+    /// long.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// How many datagrams it sends, and silent connections it opens, in a second.
+    /// How many datagrams they send, and silent connections they open, per second.
     #[arg(long, default_value_t = 1_000)]
     rate: u32,
-    /// What it does. [default: everything]
+    /// The kinds of hostile datagrams. [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     kinds: Vec<Kind>,
     /// Set in the run in a network of its own.
@@ -170,7 +170,7 @@ struct Phases {
     length: Duration,
 }
 
-/// The length of a phase.
+/// Returns the length of a phase.
 fn length(options: &Options) -> Duration {
     Duration::from_millis(if options.quick { 500 } else { 2_000 })
 }
@@ -232,7 +232,7 @@ impl Phases {
         PARTS.map(row).into()
     }
 
-    /// The load next to the honest calls, and what it used.
+    /// Returns a line for each load: the load next to the honest calls, and what it used.
     fn lines(&self) -> Vec<String> {
         let line = |part: Part| {
             let sum = |of: fn(&Done) -> u64| self.of(part).map(of).sum::<u64>();

@@ -19,16 +19,16 @@ pub struct Side {
     /// The core to stay on.
     #[arg(long)]
     core: Option<usize>,
-    /// Some addresses are no loopback addresses.
+    /// Some addresses are not loopback addresses.
     #[arg(long)]
     outside: bool,
-    /// Where the server is that is attacked.
+    /// The addresses of the attacked server.
     #[arg(long, value_delimiter = ',')]
     attacked: Vec<SocketAddr>,
-    /// Where the other one is.
+    /// The addresses of the other server.
     #[arg(long, value_delimiter = ',')]
     spared: Vec<SocketAddr>,
-    /// What hostile clients do.
+    /// The kinds of hostile datagrams.
     #[arg(long, value_enum, value_delimiter = ',')]
     kinds: Vec<Kind>,
 }

@@ -36,7 +36,7 @@ const CELLS: [(usize, &[&str]); 4] = [
     ),
 ];
 
-/// Returns all rows, and why some are void.
+/// All rows, and why some are void.
 #[derive(Default)]
 pub struct Table {
     measured: Vec<Measured>,
@@ -146,7 +146,7 @@ impl Table {
             [rate("memory-read-64"), rate("mapped-read-bytes")],
             0,
         );
-        // When the exporter is notified, half of the write's round trip is still to come.
+        // The time until the exporter is notified does not contain the second half of the write's round trip.
         let notified = || Some(time("memory-notify")? - time("memory-write")? / 2.0);
         line("notification, beyond the write", "µs", paper::NOTIFICATION, [notified(), None], 3);
     }
@@ -192,7 +192,7 @@ pub fn triple(ratios: Vec<f64>) -> Option<(f64, f64, f64)> {
     estimate(ratios).map(|Estimate { median, low, high }| (median, low, high))
 }
 
-/// A figure with its interval, and its requirement.
+/// Prints a figure with its interval and its requirement.
 pub fn bar(what: &str, figure: Option<(f64, f64, f64)>, asked: &str) {
     let Some((median, low, high)) = figure else { return };
     let interval = if low < high { format!(" [{low:.3}, {high:.3}]") } else { String::new() };
@@ -203,8 +203,8 @@ pub fn bar(what: &str, figure: Option<(f64, f64, f64)>, asked: &str) {
 fn describe(row: &mut Row) {
     let operation = ["memory-", "mapped-", "names-"].iter().find_map(|prefix| row.peer.strip_prefix(prefix));
     row.operation = operation.map(str::to_owned);
-    // The client spins, so as not to disturb the notified thread. Of the other two, each lap counts both
-    // sides.
+    // The client spins, so as not to disturb the notified thread. For `export` and `revoke`, each lap counts
+    // both sides.
     if matches!(row.operation.as_deref(), Some("notify" | "export" | "revoke")) {
         (row.user_instructions, row.kernel_instructions, row.syscalls, row.allocations) =
             (None, None, None, None);

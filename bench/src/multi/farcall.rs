@@ -17,7 +17,7 @@ pub trait Member {
     fn work(&self, milliseconds: u32, distribution: u32) -> farcall::Result<()>;
     /// Returns that many bytes.
     fn fetch(&self, bytes: u32) -> farcall::Result<Bytes>;
-    /// Takes bytes.
+    /// Takes bytes, and does nothing with them.
     fn store(&self, data: &[u8]) -> farcall::Result<()>;
 }
 
@@ -75,7 +75,7 @@ impl Server for Servers {
     }
 }
 
-/// A client of these servers.
+/// Returns a client of these servers.
 pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
     let runtime = runtime()?;
     let import = |address: &String| runtime.import::<dyn Member>(address);

@@ -49,12 +49,13 @@ impl Server for Echoes {
     }
 }
 
-/// One socket for all servers.
+/// Returns a client with one socket for all servers.
 pub fn connect(addresses: &[String]) -> Result<Box<dyn Calls>> {
     client(addresses, false)
 }
 
-/// One socket for all servers. After an answer, it polls for the next one without sleeping, as farcall does.
+/// Returns a client with one socket for all servers. After an answer, it polls for the next one without
+/// sleeping, as farcall does.
 pub fn connect_awake(addresses: &[String]) -> Result<Box<dyn Calls>> {
     client(addresses, true)
 }

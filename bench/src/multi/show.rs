@@ -140,8 +140,8 @@ fn picture(path: &Path, rows: &[Row], options: &Options, conditions: &[String]) 
     chart::curves(path, &title, ("members", "r/m"), &panels, conditions)
 }
 
-/// The paper's model in its short form (section VI-A): m is one call, plus the additional time of the null
-/// call for each further member; r is n calls.
+/// Returns the prediction of the paper's model in its short form (section VI-A): m is one call, plus the
+/// additional time of the null call for each further member; r is n calls.
 fn predicted(rows: &[&Row], milliseconds: u32) -> Vec<(f64, f64)> {
     let null = || rows.iter().filter(|row| row.computation_ms == Some(0));
     let first = null().find(|row| row.members == Some(1)).and_then(|row| row.multi_ms);

@@ -8,7 +8,7 @@ use super::cast::Cast;
 use super::{Multi, Named, order, row};
 use crate::field::Field;
 
-/// What the options select.
+/// Returns the computations that the options select.
 pub fn works(multi: &Multi) -> Vec<Work> {
     let times = || multi.computation.iter().copied().filter(|&milliseconds| milliseconds > 0);
     let works = |&distribution| times().map(move |milliseconds| Work { milliseconds, distribution });

@@ -31,7 +31,7 @@ pub fn go() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Build output goes to standard error, because standard output may be JSON.
+/// Runs a build command. Its output goes to standard error, because standard output may be JSON.
 fn run(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output();
     let output =

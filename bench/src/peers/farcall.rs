@@ -81,7 +81,7 @@ impl Echo for Server {
 }
 
 pub struct Farcall {
-    /// Returns a runtime that uses shared memory, which must be available, or UDP.
+    /// Whether the runtime uses shared memory, which must be available, instead of UDP.
     pub shared: bool,
 }
 
@@ -105,7 +105,7 @@ impl Peer for Farcall {
 impl Farcall {
     pub const OVER_UDP: Farcall = Farcall { shared: false };
 
-    /// Returns a registry within the process, because the address suffices here.
+    /// Returns a runtime. Its registry stays within the process, because addresses suffice here.
     pub fn runtime(&self, setup: &Setup) -> farcall::Result<Runtime> {
         let builder = Runtime::builder().registry(Memory::new()).workers(WORKERS).shared_memory(self.shared);
         match setup.mode {
@@ -115,7 +115,7 @@ impl Farcall {
     }
 }
 
-/// Returns the arguments; the null call has none, whatever the payload of others is.
+/// The arguments of the null call: none, whatever the payload of other calls is.
 pub struct Null;
 
 impl Peer for Null {
@@ -194,7 +194,7 @@ impl Calling for Client {
         })
     }
 
-    /// The thread that begins calls also receives replies to earlier ones.
+    /// Begins calls and receives replies to earlier ones, in one thread.
     fn open(&mut self, schedule: &mut Schedule) -> Result<()> {
         let Caller { echo, data, .. } = &self.caller;
         let echo = echo.start();

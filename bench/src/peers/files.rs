@@ -46,9 +46,9 @@ const OPERATIONS: [(&str, Operation); 9] = [
     ("mix-8k", Operation::Mix { read: BLOCK }),
 ];
 
-/// Table 1a: how often each operation was requested from the departmental server in several days. "Other" has
-/// no counterpart in this service. Its place takes an operation that transfers control in every structure:
-/// the commit of a file to which nothing was written.
+/// Returns table 1a: how often each operation was requested from the departmental server in several days.
+/// "Other" has no counterpart in this service. In its place is an operation that transfers control in every
+/// structure: the commit of a file to which nothing was written.
 fn table_1a(read: usize) -> [(u64, Operation); 9] {
     [
         (8_960_671, Operation::GetAttr),
@@ -63,7 +63,7 @@ fn table_1a(read: usize) -> [(u64, Operation); 9] {
     ]
 }
 
-/// `dx-getattr`, over UDP, or `dx-getattr-mapped`.
+/// Returns the peer of this name: for example `dx-getattr`, over UDP, or `dx-getattr-mapped`.
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
     let (structure, operation) = name.split_once('-')?;
     let structure = Structure::ALL.into_iter().find(|known| known.name().to_lowercase() == structure)?;

@@ -57,7 +57,7 @@ const AT: u64 = 4096;
 const SIZE: usize = 1 << 20;
 /// The accesses in a lap, if one takes less time than a reading of the clock, or little more.
 const LAP: usize = 1_000;
-/// How long a client leaves the core of an exporter idle that is to be notified.
+/// How long a client leaves the exporter's core idle before it notifies the exporter.
 const QUIET: Duration = Duration::from_micros(40);
 
 /// One operation over one carrier.
@@ -66,7 +66,7 @@ struct Accesses {
     mapped: bool,
 }
 
-/// `memory-read`, over UDP, or `mapped-read`.
+/// Returns the peer of this name: for example `memory-read`, over UDP, or `mapped-read`.
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
     let (carrier, operation) = name.split_once('-')?;
     let mapped = match carrier {

@@ -39,7 +39,7 @@ const OPERATIONS: [(&str, Operation); 7] = [
 /// The segment that is looked up.
 const NAME: &str = "Bench";
 
-/// `names-look-up`.
+/// Returns the peer of this name, for example `names-look-up`.
 pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
     let operation = name.strip_prefix("names-")?;
     let (_, operation) = OPERATIONS.into_iter().find(|(known, _)| *known == operation)?;
@@ -48,7 +48,7 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
 
 struct Names(Operation);
 
-/// A simulated machine with its own registry and clerk.
+/// Returns a simulated machine with its own registry and clerk.
 fn machine() -> Result<(Clerk, Runtime)> {
     let runtime = Runtime::builder().registry(names::Memory::new()).shared_memory(false).build()?;
     Ok((Clerk::start(&runtime, Settings::default())?, runtime))
@@ -130,7 +130,7 @@ fn each<T>(laps: &mut Laps, lap: usize, ask: impl Fn() -> Result<T>) -> Result<(
     Ok(())
 }
 
-/// Of the two operations, only one is timed as a lap.
+/// Runs both operations in turn. Only one of them is timed as a lap.
 fn exports(runtime: &Runtime, operation: Operation, laps: &mut Laps) -> Result<()> {
     loop {
         let began = Instant::now();

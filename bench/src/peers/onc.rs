@@ -87,7 +87,7 @@ impl Peer for Onc {
     }
 }
 
-/// Makes one call after the other.
+/// A client that makes one call after the other.
 struct Caller(OnceClient, Vec<u8>);
 
 impl Calling for Caller {

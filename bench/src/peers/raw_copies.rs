@@ -106,8 +106,8 @@ impl Lane {
     }
 
     fn word(&self, which: usize) -> &AtomicU64 {
-        // SAFETY: the map is longer than that, aligned to pages, and lives as long as `self`; nobody touches
-        // this word but as an atomic.
+        // SAFETY: the map is longer than that, aligned to pages, and lives as long as `self`. All accesses to
+        // this word are atomic.
         unsafe { &*self.map.as_ptr().add(which * APART).cast::<AtomicU64>() }
     }
 
@@ -129,8 +129,8 @@ impl Lane {
     fn fill(&mut self) {
         for part in self.payload.chunks(PART) {
             self.wait(EMPTIED, (self.parts + 1).saturating_sub(PARTS as u64), || {});
-            // SAFETY: the map has room for a part there, and the other side does not touch it between EMPTIED
-            // and FILLED.
+            // SAFETY: the map has room for a part at that place. The other side does not access the part
+            // between EMPTIED and FILLED.
             unsafe { copy(self.part(), part.as_ptr(), part.len()) }
             self.parts += 1;
             self.word(FILLED).store(self.parts, Release);
@@ -143,7 +143,7 @@ impl Lane {
             let from = self.part();
             let part = &mut self.payload[at..];
             let len = part.len().min(PART);
-            // SAFETY: as above, between FILLED and EMPTIED.
+            // SAFETY: as above. The other side does not access the part between FILLED and EMPTIED.
             unsafe { copy(part.as_mut_ptr(), from, len) }
             self.parts += 1;
             self.word(EMPTIED).store(self.parts, Release);

@@ -135,7 +135,7 @@ impl Calling for Client {
     }
 }
 
-/// Returns a socket that blocks.
+/// One side's socket, and its buffer.
 struct Side {
     socket: UdpSocket,
     state: UdpSocketState,
@@ -164,7 +164,7 @@ impl Side {
         }
     }
 
-    /// Returns the first `length` bytes of the buffer.
+    /// Sends the first `length` bytes of the buffer, in segments of `segment` bytes.
     fn send(&self, to: SocketAddr, length: usize, segment: usize) -> Result<()> {
         let segment_size = (segment < length).then_some(segment);
         let contents = &self.buffer[..length];

@@ -11,9 +11,10 @@ use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::MemfdFlags;
 use rustix::thread::futex;
 
-/// The offsets of the call's word and the result's. Two lines apart, because processors fetch lines in pairs.
+/// The distance between the call's word and the result's, in bytes: two cache lines, because processors fetch
+/// lines in pairs.
 const APART: usize = 128;
-/// The offsets of the call's payload and the result's.
+/// The offset of the call's payload in bytes. The result's payload follows it.
 const PAYLOADS: usize = 4096;
 
 pub struct RawShared;
@@ -92,8 +93,8 @@ impl Shared {
 
     #[inline]
     fn word(&self, channel: usize) -> &AtomicU32 {
-        // SAFETY: the map is longer than that, aligned to pages, and lives as long as `self`; nobody
-        // touches this word but as an atomic.
+        // SAFETY: the map is longer than that, aligned to pages, and lives as long as `self`. All accesses to
+        // this word are atomic.
         unsafe { &*self.map.as_ptr().add(channel * APART).cast::<AtomicU32>() }
     }
 
@@ -125,8 +126,8 @@ impl Shared {
     #[inline]
     fn copy_in(&self, channel: usize, payload: &[u8]) {
         debug_assert_eq!(payload.len(), self.setup.bytes);
-        // SAFETY: the map has room for two payloads there, as `new` made it; the other side does not touch
-        // this one before `tell` (Release) and `wait` (Acquire) have passed it on.
+        // SAFETY: `new` made the map with room for two payloads. The other side does not access this one
+        // before `tell` (Release) and `wait` (Acquire) have passed it on.
         unsafe {
             self.payload(channel)
                 .copy_from_nonoverlapping(payload.as_ptr(), payload.len().min(self.setup.bytes))

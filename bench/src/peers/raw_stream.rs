@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 /// The bytes that a side reads at once.
 const BUFFER: usize = 256 << 10;
 
-/// The bytes of the null call. A stream has no empty messages, so it is one byte.
+/// The transport: TCP, or a Unix socket.
 pub enum RawStream {
     Tcp,
     Unix,
@@ -46,7 +46,7 @@ impl Peer for RawStream {
 }
 
 impl RawStream {
-    /// The sockets have abstract names, so that no file must be removed (Linux).
+    /// Opens a socket. Unix sockets have abstract names, so that no file must be removed (Linux).
     fn socket(&self, address: &str) -> Result<(Socket, SockAddr)> {
         Ok(match self {
             RawStream::Tcp => {

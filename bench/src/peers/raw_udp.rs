@@ -43,7 +43,7 @@ impl Peer for RawUdp {
     }
 }
 
-/// A socket that blocks never returns `WouldBlock`.
+/// Serves. A socket that blocks never returns `WouldBlock`.
 fn serve(socket: &UdpSocket, gate: &Gate) -> io::Result<()> {
     let mut buffer = [0; 65_536];
     loop {

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     farcall_bench_method::agent::run(|name| (name == "tarpc").then_some(Box::new(Tarpc)))
 }
 
-/// `ByteBuf`, because serde takes a `Vec<u8>` byte by byte.
+/// The arguments are `ByteBuf`, because serde handles the bytes of a `Vec<u8>` one by one.
 #[tarpc::service]
 trait Echo {
     async fn null();

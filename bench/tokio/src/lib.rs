@@ -1,7 +1,7 @@
-//! What all peers on tokio share: their runtime, and the loops that make calls.
+//! The common part of all peers on tokio: their runtime, and the loops that make calls.
 //!
-//! Both sides run on a runtime of one thread: there it takes 1.6 to 2.2 times less time per call than
-//! on the one of many threads.
+//! Both sides run on a runtime of one thread. A call on the runtime of many threads takes 1.6 to 2.2 times as
+//! long.
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
@@ -12,27 +12,27 @@ use anyhow::Result;
 use farcall_bench_method::{Calling, Carry, Laps, Schedule, Serving, Setup, cannot};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-/// The call that a client is to make.
+/// The call that a client makes.
 #[derive(Clone, Copy, Debug)]
 pub enum Call {
-    /// No payload.
+    /// A call without payload.
     Null,
-    /// The payload, back again.
+    /// A call that returns the payload.
     Echo,
-    /// As many bytes.
+    /// A call that returns this number of bytes.
     Fetch(usize),
-    /// The payload, back again after [`farcall_bench_method::SLOW`].
+    /// A call that returns the payload after [`farcall_bench_method::SLOW`].
     Slow,
 }
 
 /// A client with its connection.
 pub trait Client: Clone + 'static {
-    /// Makes one call, and looks at the whole result.
+    /// Makes one call, and examines the whole result.
     fn call(&self, call: Call) -> impl Future<Output = Result<()>>;
 }
 
-/// Serves in a thread of its own until the process ends. `listen` gives the address; `serve` then has
-/// the runtime for itself.
+/// Serves in a thread of its own until the process ends. `listen` returns the server and its address; `serve`
+/// then runs alone on the runtime.
 pub fn serve<L, Listen, Serve, Served>(listen: Listen, serve: Serve) -> Result<Box<dyn Serving>>
 where
     Listen: AsyncFnOnce() -> Result<(L, String)> + Send + 'static,
@@ -63,7 +63,7 @@ impl Serving for Listening {
     }
 }
 
-/// A client that `connect` connects.
+/// Returns a client. `connect` makes its connection.
 pub fn connect<C: Client>(
     setup: &Setup,
     connect: impl AsyncFnOnce() -> Result<C>,
@@ -100,7 +100,7 @@ impl<C: Client> Calling for Loops<C> {
         })
     }
 
-    /// A task for each call that is outstanding.
+    /// Starts a task for each outstanding call.
     fn window(&mut self, outstanding: usize, calls: usize) -> Result<()> {
         let left = Rc::new(Cell::new(calls));
         let task = |client: C, call, left: Rc<Cell<usize>>| async move {
@@ -120,8 +120,8 @@ impl<C: Client> Calling for Loops<C> {
         })
     }
 
-    /// A task for each call. The one that begins them never sleeps, since tokio's clock has steps of a
-    /// millisecond: it lets the others run in between.
+    /// Starts a task for each call. The task that begins them never sleeps, because tokio's clock has steps
+    /// of a millisecond. Instead it yields to the other tasks.
     fn open(&mut self, schedule: &mut Schedule) -> Result<()> {
         let shared = Rc::new(RefCell::new(std::mem::take(schedule)));
         self.runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! A group's members by tonic: a channel to each, and as many calls at once as there are members.
+//! The members of a group by tonic: a channel to each member, and one outstanding call for each.
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::generated::member_client::MemberClient;
 use crate::generated::member_server::{Member, MemberServer};
 use crate::{Payload, Time};
 
-/// One side of the peer.
+/// Runs one side of the peer.
 pub fn main() -> ExitCode {
     #[derive(Parser)]
     enum Command {
@@ -39,7 +39,7 @@ impl Member for Sleeper {
         Ok(Response::new(Payload::default()))
     }
 
-    /// Tokio's clock has steps of a millisecond.
+    /// Computes with tokio's clock, which has steps of a millisecond.
     async fn work(&self, request: Request<Time>) -> Result<Response<Payload>, Status> {
         let Time { milliseconds, distribution } = request.into_inner();
         let time = {
@@ -51,7 +51,7 @@ impl Member for Sleeper {
     }
 }
 
-/// A thread with a runtime for each server.
+/// Starts a thread with a runtime for each server.
 fn serve(seeds: &[u64]) -> Result<Box<dyn Server>> {
     let mut addresses = Vec::new();
     for &seed in seeds {
@@ -110,7 +110,7 @@ impl Calls for Client {
     }
 }
 
-/// Cloning the client is how tonic makes calls at the same time.
+/// Makes a call. In tonic, each concurrent call needs a clone of the client.
 async fn call(mut member: MemberClient<Channel>, kind: Kind) -> Result<()> {
     match kind {
         Kind::Null => drop(member.null(Payload::default()).await?),

@@ -20,7 +20,7 @@ mod group;
 
 #[allow(missing_docs, clippy::all)]
 mod generated {
-    //! What `build.rs` has made.
+    //! The Rust that `build.rs` has generated.
     include!(concat!(env!("OUT_DIR"), "/bench.Echo.rs"));
     include!(concat!(env!("OUT_DIR"), "/bench.Member.rs"));
 }
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     farcall_bench_method::agent::run(|name| (name == "tonic").then_some(Box::new(Tonic)))
 }
 
-/// What goes there, and comes back.
+/// The payload of a call or of its result.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Payload {
     #[prost(bytes = "bytes", tag = "1")]
@@ -51,7 +51,7 @@ pub struct Time {
     distribution: u32,
 }
 
-/// How many bytes are to come back.
+/// The number of bytes that the server returns.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Size {
     #[prost(uint32, tag = "1")]
@@ -122,7 +122,7 @@ struct Caller {
 }
 
 impl Client for Caller {
-    /// Cloning the client is how tonic makes calls at the same time over one connection.
+    /// Makes a call. In tonic, each concurrent call on one connection needs a clone of the client.
     async fn call(&self, call: Call) -> Result<()> {
         let mut echo = self.echo.clone();
         let payload = || Payload { data: self.data.clone() };

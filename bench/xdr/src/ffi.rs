@@ -1,4 +1,4 @@
-//! The C side (`xdr.c`) behind functions that are safe to call.
+//! Safe functions around the C side (`xdr.c`).
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use std::ptr::NonNull;
 
@@ -10,7 +10,7 @@ unsafe extern "C" {
     fn bench_decode(held: *const c_void, bytes: *const c_char, length: c_uint, times: c_uint) -> c_long;
 }
 
-/// Which type; as in `kinds` of `xdr.c`.
+/// The type of a value, with the numbers of `kinds` in `xdr.c`.
 #[derive(Clone, Copy)]
 pub enum Kind {
     ReadDirPlus = 0,
@@ -18,26 +18,26 @@ pub enum Kind {
     Accounts = 2,
 }
 
-/// A value of C's, kept until the process ends.
+/// A value in C's memory, which is kept until the process ends.
 pub struct Held(NonNull<c_void>);
 
 impl Held {
     pub fn new(kind: Kind, bytes: &[u8]) -> Result<Held> {
-        // SAFETY: the bytes are read only, and only during the call.
+        // SAFETY: C only reads the bytes, and only during the call.
         let held = unsafe { bench_hold(kind as c_int, bytes.as_ptr().cast(), bytes.len().try_into()?) };
         Ok(Held(NonNull::new(held).context("C does not take the encoding")?))
     }
 
     pub fn encode(&self, out: &mut [u8], times: u32) -> Result<()> {
         let (room, whole) = (out.len().try_into()?, out.len());
-        // SAFETY: the value is not changed; C writes no further than `room`.
+        // SAFETY: the value is not changed, and C writes at most `room` bytes.
         let length = unsafe { bench_encode(self.0.as_ptr(), out.as_mut_ptr().cast(), room, times) };
         ensure!(usize::try_from(length) == Ok(whole), "C encodes {length} bytes where we do {whole}");
         Ok(())
     }
 
     pub fn decode(&self, bytes: &[u8], times: u32) -> Result<()> {
-        // SAFETY: as above; what is decoded is freed again.
+        // SAFETY: as above. C frees the decoded value again.
         let used =
             unsafe { bench_decode(self.0.as_ptr(), bytes.as_ptr().cast(), bytes.len().try_into()?, times) };
         ensure!(

@@ -1,4 +1,5 @@
-//! Encodes and decodes the same values by what farcall and what rpcgen make of the same `.x` files, in turn.
+//! Encodes and decodes the same values with the code of farcall and of rpcgen from the same `.x` files, in
+//! turn.
 #[cfg(libtirpc)]
 mod ffi;
 #[cfg(libtirpc)]
@@ -27,7 +28,7 @@ mod run {
     use crate::values;
 
     const ROUNDS: usize = 61;
-    /// How long one of us encodes or decodes at a time.
+    /// How long one of the two encodes or decodes in a block.
     const BLOCK: Duration = Duration::from_millis(4);
 
     pub fn all() -> Result<()> {
@@ -75,8 +76,8 @@ mod run {
         Ok(())
     }
 
-    /// Ours, theirs, theirs, ours, many times: both times of one, and the ratio with the interval that holds
-    /// its median with 95 % certainty.
+    /// Runs blocks of farcall, rpcgen, rpcgen, farcall, many times. Returns the times of one run of each, and
+    /// their ratio with its 95 % interval.
     fn compare(
         mut ours: impl FnMut(u32) -> Result<()>,
         mut theirs: impl FnMut(u32) -> Result<()>,
@@ -101,7 +102,7 @@ mod run {
         ))
     }
 
-    /// How many fill a block.
+    /// Returns how many runs fill a block.
     fn repeats(run: &mut impl FnMut(u32) -> Result<()>) -> Result<u32> {
         let mut times = 1;
         while time(run, times)? * f64::from(times) < BLOCK.as_secs_f64() {
@@ -110,7 +111,7 @@ mod run {
         Ok(times)
     }
 
-    /// Seconds for one.
+    /// Returns the seconds that one run takes.
     fn time(run: &mut impl FnMut(u32) -> Result<()>, times: u32) -> Result<f64> {
         let start = Instant::now();
         run(times)?;

@@ -1,11 +1,11 @@
-//! The values: a directory, and arrays.
+//! The values that are encoded and decoded: a directory, and arrays.
 
-/// RFC 1813.
+/// The types of NFS version 3 (RFC 1813).
 pub mod nfs {
     farcall::include_x!("../../crates/farcall-onc/x/nfs3.x");
 }
 
-/// Arrays of structs.
+/// The types of arrays of structs.
 pub mod array {
     farcall::include_x!("src/array.x");
 }
@@ -15,7 +15,7 @@ use nfs::{
     Dirlistplus3, Entryplus3, Fattr3, Ftype3, NfsFh3, Nfstime3, Readdirplus3res, Readdirplus3resok, Specdata3,
 };
 
-/// What a server answers of a directory: names of 5 to 20 letters, attributes and handles.
+/// Returns a server's answer to a READDIRPLUS: names of 5 to 20 letters, attributes and handles.
 pub fn listing(entries: u64) -> Readdirplus3res {
     let entry = |fileid| Entryplus3 {
         fileid,

@@ -65,7 +65,7 @@ pub fn read<E: From<Unreadable>>(
                 reader.consume(size);
             }
             Err(PcapError::Eof) => return Ok(()),
-            // At the end of the file this becomes the right error.
+            // At the end of the file, `Incomplete` is reported as a truncated capture.
             Err(PcapError::Incomplete(_)) => {
                 let before = reader.data().len();
                 reader.refill().map_err(|why| E::from(broken(&why)))?;

@@ -54,7 +54,7 @@ impl Failure {
         Failure { code: code::USAGE, ..Failure::new(message) }
     }
 
-    /// Returns a failure of farcall that is not of a call.
+    /// Returns the failure for a farcall error outside of a call.
     pub fn no_call(why: CallFailed) -> Failure {
         match why.kind() {
             Kind::NoSuchName => Failure::usage(why.to_string()).hint("a name is TYPE, or TYPE/INSTANCE"),
@@ -62,32 +62,33 @@ impl Failure {
         }
     }
 
-    /// Returns the failure for differences, which were printed on standard output.
+    /// Returns the failure for differences that were printed on standard output.
     pub fn found() -> Failure {
         Failure::new("")
     }
 
-    /// Returns the failure that another process of this program has reported, and that ended with this code.
+    /// Returns the failure that another process of this program has reported. `code` is that process's exit
+    /// code.
     pub fn told(code: i32) -> Failure {
         Failure { code: u8::try_from(code).unwrap_or(code::FAILED), ..Failure::new("") }
     }
 
-    /// Returns the failure for a declared exception, which was printed on standard output.
+    /// Returns the failure for a declared exception that was printed on standard output.
     pub fn exception() -> Failure {
         Failure { code: code::EXCEPTION, ..Failure::new("") }
     }
 
-    /// Returns the failure of an assertion about the result.
+    /// Returns the failure for an assertion that the result does not meet.
     pub fn judged(message: impl Into<String>) -> Failure {
         Failure { code: code::JUDGED, ..Failure::new(message) }
     }
 
-    /// Returns the failure of a reply that is not of its type.
+    /// Returns the failure for a reply that cannot be decoded as its type.
     pub fn unreadable(message: impl Into<String>) -> Failure {
         Failure { unreadable: true, ..Failure::new(message) }
     }
 
-    /// Returns whether a reply was not of its type.
+    /// Returns whether the failure is that a reply cannot be decoded as its type.
     pub fn is_unreadable(&self) -> bool {
         self.unreadable
     }
@@ -181,7 +182,7 @@ impl Failure {
 impl From<CallFailed> for Failure {
     fn from(why: CallFailed) -> Failure {
         let (code, message) = match why.ran() {
-            // No registry was asked, because the name is not valid.
+            // The name is not valid, so no registry was asked.
             _ if why.source().is_some_and(|source| source.is::<NameError>()) => {
                 (code::USAGE, why.detail().to_owned())
             }

@@ -39,7 +39,7 @@ enum Auth {
 }
 
 impl Manner {
-    /// The versions of programs in a definition, the latest first.
+    /// Returns the versions of programs in a definition, the latest first.
     pub fn versions(&self, definition: &str, output: &Output) -> Outcome<Vec<Version>> {
         let tree = self.reading.definition(definition, output)?;
         let mut versions =
@@ -78,7 +78,7 @@ impl Manner {
             .map_err(|why| unfound(why, address))
     }
 
-    /// A server at an address, bound to the program that a file describes.
+    /// Returns a binding to the server at an address, for the program that an `.x` file describes.
     pub fn bind(&self, address: &str, version: &Version, deadline: &Deadline) -> Outcome<Dynamic> {
         let client = self.connect(address, version.program, version.version, deadline)?;
         Ok(Dynamic::described(client.program(version.program, version.version), version.spelled.clone()))
@@ -137,7 +137,7 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
         Kind::BadResult => {
             "what answers at that address may not speak ONC RPC: is it the port of another service?"
         }
-        // SYSTEM_ERR (RFC 5531 section 9).
+        // The server answered SYSTEM_ERR (RFC 5531 section 9).
         Kind::Other => {
             "the server runs and took the call, but the procedure failed there: its own log may say why"
         }
@@ -147,14 +147,15 @@ pub fn failed(why: impl Into<CallFailed>) -> Failure {
     Failure::from(why).in_place_of_hint(hint)
 }
 
-/// Returns why a server was not found. If the address has no port, the host's port mapper was asked.
+/// Returns the failure that a server was not found. If the address has no port, the host's port mapper was
+/// asked.
 fn unfound(why: CallFailed, address: &str) -> Failure {
     let place = address.split_once("://").map_or(address, |(_, place)| place);
-    // A bare IPv6 address has more colons.
+    // An IPv6 address without a port has more colons.
     let has_port = place.contains("]:") || place.matches(':').count() == 1 && !place.starts_with('[');
     let looked_for = matches!(why.kind(), Kind::Unreachable | Kind::NotExported | Kind::Deadline);
     match looked_for && !has_port {
-        // Only the port mapper was asked, however that ended.
+        // Only the port mapper was asked, so the procedure did not run.
         true => failed(CallFailed::new(why.kind(), Ran::No).because(why.detail().to_owned())).in_place_of_hint(format!(
             "the port mapper (rpcbind) of {place} is asked for the port, and `farcall list {place}` shows what it knows; HOST:PORT \
              needs none"
@@ -163,7 +164,7 @@ fn unfound(why: CallFailed, address: &str) -> Failure {
     }
 }
 
-/// Returns a hint on what an unknown name may have been meant as.
+/// Returns a failure about an unknown name, with a hint about what the user may have meant.
 pub fn unnamed(why: impl Into<CallFailed>, meant: &str) -> Failure {
     let why = why.into();
     match why.kind() {
@@ -175,8 +176,8 @@ pub fn unnamed(why: impl Into<CallFailed>, meant: &str) -> Failure {
     }
 }
 
-/// Replaces the hint to describe the server, because the command line defines the interface of an ONC RPC
-/// server.
+/// Replaces the hint to describe the server: an ONC RPC server does not describe itself, so the command line
+/// must name an `.x` file.
 pub const AFTER_ADDRESS: &str = "In ONC RPC an .x file follows the address";
 
 /// Returns the failure for a result that is not of its type. The procedure ran.

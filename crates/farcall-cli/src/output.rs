@@ -25,7 +25,7 @@ impl Output {
         self.json
     }
 
-    /// One line: the JSON if that was asked for, else the text, which stays one line whatever stands in it.
+    /// Writes one line: JSON if the user asked for it, otherwise text. Line ends within the text are escaped.
     pub fn line(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Outcome {
         match self.json {
             true => say_json(&json()),
@@ -33,8 +33,8 @@ impl Output {
         }
     }
 
-    /// Several lines: the JSON if that was asked for, else the text. What comes from elsewhere must be made
-    /// [`printable`] before it is put into the text.
+    /// Writes several lines: JSON if the user asked for it, otherwise text. Before text of another process is
+    /// put into a page, it must be made [`printable`].
     pub fn page(&self, json: impl FnOnce() -> Value, text: impl FnOnce() -> String) -> Outcome {
         match self.json {
             true => say_json(&json()),
@@ -42,7 +42,8 @@ impl Output {
         }
     }
 
-    /// A progress bar on a terminal, which says what `template` says; hidden where JSON was asked for.
+    /// Returns a progress bar for a terminal, with the text of `template`. The bar is hidden if the user
+    /// asked for JSON.
     pub fn progress(&self, length: u64, template: &str) -> ProgressBar {
         match ProgressStyle::with_template(template) {
             Ok(style) if !self.json => ProgressBar::new(length).with_style(style),

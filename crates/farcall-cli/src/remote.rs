@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 /// The deadline of calls.
 #[derive(Debug, Args)]
 pub struct Deadline {
-    /// Fail a call after so many seconds [default: wait while the server answers probes]
+    /// Fail a call after this many seconds [default: wait while the server answers probes]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub within: Option<Duration>,
 }
@@ -52,8 +52,8 @@ pub fn runtime() -> Outcome<Runtime> {
     Runtime::current().map_err(|why| Failure::no_call(why.into()))
 }
 
-/// Returns the runtime of a command whose calls have this deadline. It waits no longer for any answer while
-/// it finds out whom to call.
+/// Returns the runtime of a command whose calls have this deadline. Finding and binding to the server also
+/// takes at most that long.
 pub fn runtime_within(within: Option<Duration>) -> Outcome<Runtime> {
     const PATIENCE: Duration = Duration::from_secs(10);
     match within.filter(|within| *within < PATIENCE) {
@@ -70,18 +70,18 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|why| why.to_string())
 }
 
-/// The bytes that one call of a [`Stream`] requests.
+/// The number of bytes that one call of a [`Stream`] requests.
 const PART_BYTES: u32 = 256 << 10;
-/// The calls of a [`Stream`] that are under way at once.
+/// The most calls that a [`Stream`] has outstanding.
 const MAX_CALLS_AHEAD: usize = 4;
 
-/// A file from an offset on, part by part. While the caller uses one part, the next ones are on their way.
+/// A file from an offset on, part by part. The next parts are requested while the caller uses one.
 pub struct Stream<'a> {
     files: &'a FileAccessClient,
     path: &'a str,
     next: u64,
     under_way: VecDeque<Pending<Contents, FileError>>,
-    /// The most calls under way: one, until the file is known to be longer than a part.
+    /// The most outstanding calls: one, until the file is known to be longer than a part.
     ahead: usize,
 }
 

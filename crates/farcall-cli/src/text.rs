@@ -35,8 +35,8 @@ pub fn printable_json(text: String) -> String {
     clean
 }
 
-/// Returns whether a terminal does not simply show the character: a control character, an end of line, a
-/// change of the direction of writing (Unicode Technical Report 36, section 2.4).
+/// Returns whether a terminal does more with the character than show it: control characters, line ends, and
+/// characters that change the direction of writing (Unicode Technical Report 36, section 2.4).
 fn is_order(c: char) -> bool {
     let turns =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -48,7 +48,7 @@ pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
 }
 
-/// Returns `1.2 MB` for `1234567`.
+/// Returns a number of bytes for people, for example `1.2 MB` for `1234567`.
 pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "kB", "MB", "GB", "TB"] {
@@ -61,12 +61,12 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.0} PB")
 }
 
-/// Returns `1,234,567` for `1234567`.
+/// Returns a number with separators, for example `1,234,567`.
 pub fn count(number: u64) -> String {
     HumanCount(number).to_string()
 }
 
-/// Returns `1 call` for `1` and `call`, and `1,234 calls` for `1234` and `call`.
+/// Returns a number with a noun, for example `1 call` or `1,234 calls`.
 pub fn counted(number: u64, noun: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count(number))

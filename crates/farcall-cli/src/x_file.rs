@@ -56,14 +56,14 @@ impl Reading {
         }
     }
 
-    /// Reads a file. Faults and omissions are reported on standard error.
+    /// Reads a file. Reports faults and omissions on standard error.
     pub fn read(&self, path: &Path, output: &Output) -> Outcome<Specification> {
         let Reading { include, define, external } = self.clone();
         let options = Options { include_dirs: include, defines: define, external };
         let tree = read(path, &options).map_err(|why| {
             let faults = why.iter().map(as_json).collect();
             if let Some(whole) = why.iter().find(|fault| fault.file().is_empty()) {
-                // None of the file was read.
+                // The file could not be read.
                 let hint = format!("an .x file's path is wanted, or what needs no file: {}", known());
                 return Failure::new(whole.message()).hint(hint).fact("faults", Value::Array(faults));
             }

@@ -9,7 +9,7 @@ use crate::{Fingerprint, Interface};
 /// Why an importer cannot call a procedure at an exporter. Displayed in the words of `farcall check`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The exporter has no procedure of that number, and none of that name.
+    /// The exporter has neither a procedure of that number nor one of that name.
     Gone {
         /// The procedure's number at the importer.
         number: u32,
@@ -21,16 +21,17 @@ pub enum Refusal {
         /// The procedure's number at the exporter.
         to: u32,
     },
-    /// The importer knows the name of the exporter's procedure of that number as another procedure's name.
+    /// The exporter's procedure of that number has a name that the importer knows as another procedure's
+    /// name.
     Another {
-        /// The number.
+        /// The procedure's number.
         number: u32,
-        /// What the importer calls by that name.
+        /// The procedure's name at the importer.
         name: String,
     },
     /// The exporter's procedure of that number has another name, and neither side has pinned the number.
     Renamed {
-        /// The number.
+        /// The procedure's number.
         number: u32,
     },
     /// The procedure has other types at the exporter.

@@ -26,8 +26,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// Returns the differences that matter, in the order of the old interface: of each procedure the first
-/// difference of its argument, its result and its exception.
+/// Returns the differences that matter, in the order of the old interface. Of each procedure, it returns the
+/// first difference of its argument, its result and its exception.
 ///
 /// ```
 /// use farcall_idl::{Interface, check};
@@ -57,7 +57,7 @@ pub fn check(old: &Interface, new: &Interface) -> Vec<Change> {
 struct Comparison<'a> {
     old: &'a Interface,
     new: &'a Interface,
-    /// Returns why a binding refuses procedures of the old version, by their numbers.
+    /// The reasons for which a binding refuses procedures of the old version, by their numbers.
     refusals: HashMap<u32, Refusal>,
     changes: Vec<Change>,
 }
@@ -123,7 +123,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Compares what callers may rely on besides the types.
+    /// Compares what callers rely on besides the types.
     fn facts(&mut self, place: &str, was: &Procedure, is: &Procedure) {
         match (was.idempotent, is.idempotent) {
             (true, false) => {

@@ -1,10 +1,10 @@
-//! The Interface model of farcall: stubs, fingerprints, compatibility, values.
+//! Descriptions of interfaces: stubs, fingerprints, compatibility, and values.
 //!
-//! [`Interface`] describes at run time what can be called. Servers send it to tools, which so need no source.
-//! [`check`] reports what a change of an interface breaks. With the feature `stubs`, [`stubs`] turns an
-//! interface in source form into Rust. With `values`, [`values`] converts JSON into arguments and results
-//! into JSON, from the description alone. With `x`, [`x`] reads `.x` files, and [`build`] makes Rust of them
-//! in a build script.
+//! [`Interface`] describes at run time what can be called. Servers send it to tools, so tools do not need the
+//! source. [`check`] reports which programs a change of an interface breaks. The feature `stubs` adds
+//! [`stubs`], which turns an interface in source form into Rust. The feature `values` adds [`values`], which
+//! converts JSON to arguments and results to JSON by the description alone. The feature `x` adds [`x`], which
+//! reads `.x` files, and [`build`], which generates Rust from them in a build script.
 
 #![forbid(unsafe_code)]
 

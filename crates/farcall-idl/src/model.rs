@@ -1,5 +1,5 @@
-//! The description of an interface at run time: names, documentation, procedures and wire types. `describe`
-//! sends it.
+//! The description of an interface at run time: names, documentation, procedures and wire types. A server
+//! sends it when a tool asks for the description.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use farcall_xdr::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 const VERSION: u32 = 1;
 const WITH_SIGNALS: u32 = 2;
 
-/// One interface: everything that a tool needs to call it without its source.
+/// The description of one interface: everything that a tool needs to call it without its source.
 ///
 /// ```
 /// use farcall_idl::Interface;
@@ -106,7 +106,7 @@ impl Interface {
         self
     }
 
-    /// Adds a procedure. Its details are set by the returned [`Builder`].
+    /// Adds a procedure. The returned [`Builder`] sets its details.
     pub fn procedure(&mut self, number: u32, name: impl Into<String>) -> Builder<'_> {
         Builder::new(&mut self.procedures, Procedure::new(number, name), &mut self.types)
     }
@@ -155,7 +155,7 @@ impl Interface {
     }
 }
 
-/// Sets the details of a new procedure, one after the other.
+/// A builder that sets the details of a new procedure.
 #[derive(Debug)]
 pub struct Builder<'a> {
     procedure: &'a mut Procedure,
@@ -342,7 +342,7 @@ impl<'a> Decode<'a> for Argument {
     }
 }
 
-/// Writes the interface as its source might read, for people.
+/// Writes the interface for people, in a form like that of its source.
 impl fmt::Display for Interface {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         document(f, "", &self.docs)?;

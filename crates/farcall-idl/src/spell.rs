@@ -31,8 +31,8 @@ pub fn spell(types: &Types, ty: &Type) -> String {
     }
 }
 
-/// Returns the number of an ONC RPC program as people write it: assigned numbers in decimal, and numbers from
-/// 0x20000000 on, which anyone may choose (RFC 5531 section 13.1), in hexadecimal.
+/// Returns the number of an ONC RPC program as people write it. Assigned numbers are decimal. Numbers from
+/// 0x20000000 on, which anyone may choose (RFC 5531 section 13.1), are hexadecimal.
 ///
 /// ```
 /// assert_eq!([100_003, 0x2000_0100].map(farcall_idl::spell_program), ["100003", "0x20000100"]);
@@ -42,7 +42,7 @@ pub fn spell_program(number: u32) -> String {
     if number < ASSIGNED { number.to_string() } else { format!("{number:#010x}") }
 }
 
-/// Returns `<255>`, or `<>` if only the length's own 32 bits limit it.
+/// Returns a maximum such as `<255>`, or `<>` if there is none but that of the 32-bit length.
 fn most(max: u32) -> String {
     match max {
         u32::MAX => "<>".into(),

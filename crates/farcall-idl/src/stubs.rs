@@ -1,5 +1,5 @@
-//! Makes Rust stubs of an interface in source form: the model that every front end fills, and the entry of
-//! the generator.
+//! Generates Rust stubs of an interface in source form. This module has the model, which every front end
+//! fills, and the generator's entry point.
 //!
 //! `#[farcall::interface]` fills a [`Source`] from a trait, and the compiler of `.x` files fills the same
 //! model. The generated code relies only on what `farcall::stub` documents.
@@ -49,7 +49,7 @@ pub struct Source {
     pub name: Ident,
     /// The type in the name of an export (`Store` in `"Store/ebbets"`), usually the trait's name.
     pub type_name: String,
-    /// Whether the two items for `async fn` servers are made too.
+    /// Whether the two items for `async fn` servers are generated too.
     pub asynchronous: bool,
     /// The program and the version by which ONC RPC calls the interface, if it does.
     pub program: Option<(u32, u32)>,

@@ -1,5 +1,5 @@
-//! What every front end needs to read a language of interfaces: texts and places in them (`source`), tokens
-//! (`scan`), messages about faults (`diagnostic`), and suggestions for misspelt names (`nearest`).
+//! Shared parts of all front ends that read an interface language: texts and places in them (`source`),
+//! tokens (`scan`), messages about faults (`diagnostic`), and suggestions for misspelt names (`nearest`).
 
 pub(crate) mod diagnostic;
 pub(crate) mod nearest;

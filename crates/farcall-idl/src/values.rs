@@ -1,19 +1,19 @@
-//! Values as JSON, from the description alone: tools use it to make arguments and to show results.
+//! Converts values to and from JSON by their description alone. Tools use it to make arguments and to show
+//! results.
 //!
 //! | wire type | JSON |
 //! |---|---|
 //! | void | `null` |
 //! | integers of up to 32 bits | a number |
-//! | integers of 64 bits | a string of digits, whatever their size: many programs lose digits of numbers
-//! above 2^53 |
+//! | integers of 64 bits | a string of digits, whatever their size: many programs lose digits of numbers above 2^53 |
 //! | floating point | a number, `"NaN"`, `"Infinity"`, `"-Infinity"` |
-//! | opaque | a string in base64; `{"hex": "…"}` and `{"text": "…"}` are taken too |
-//! | string | a string; `{"hex": "…"}` of one that is not UTF-8 |
-//! | optional | `null` or the value; in brackets where the value itself may be `null` |
+//! | opaque | a string in base64; `{"hex": "…"}` and `{"text": "…"}` are accepted too |
+//! | string | a string; `{"hex": "…"}` if it is not UTF-8 |
+//! | optional | `null` or the value; the value in brackets if it could itself be `null` |
 //! | list, linked list, array, tuple | an array |
-//! | struct | an object; of unnamed fields an array, of a single one that field's value; of no fields its name |
-//! | enum | `"Name"`, and its integer is taken too; `{"Name": fields}` of a variant that has fields, which are written as a struct's |
-//! | the variant of all other integers | `{"Name": [integer, fields]}`, the integer by its name if it has one; `{"Name": [integer]}` without fields |
+//! | struct | an object; an array if several fields have no names; the field's value if a single field has no name; the struct's name if it has no fields |
+//! | enum | `"Name"`; its integer is accepted too; `{"Name": fields}` if the variant has fields, which are written like a struct's |
+//! | the default variant | `{"Name": [integer, fields]}`, with the integer's name if it has one; `{"Name": [integer]}` without fields |
 //!
 //! Numbers and strings of digits are accepted for all integers. An interface that was read from an `.x` file
 //! has the file's names; the names in Rust are accepted too ([`Settings::also`]).
@@ -44,7 +44,7 @@ const MAX_DEPTH: usize = 128;
 /// Encodes a value of the type `ty`.
 ///
 /// # Errors
-/// The place in the JSON that is not a value of the type.
+/// When a part of the JSON is not a value of the type. The error says which part.
 pub fn encode(types: &Types, ty: &Type, value: &Value, out: &mut Encoder<'_>) -> Result<(), Error> {
     types.check(std::slice::from_ref(ty))?;
     encode::Writer { types, also: None, files: None }.value(ty, value, out, &Path::ROOT)
@@ -53,7 +53,7 @@ pub fn encode(types: &Types, ty: &Type, value: &Value, out: &mut Encoder<'_>) ->
 /// Decodes a value of the type `ty` from the front of the remaining bytes.
 ///
 /// # Errors
-/// The byte at which the bytes are not a value of the type.
+/// When the bytes are not a value of the type. The error says at which byte.
 pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value, Error> {
     types.check(std::slice::from_ref(ty))?;
     let reader = decode::Reader::new(types, true, None);
@@ -61,8 +61,9 @@ pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value
     decoded.map_err(|why| reader.refusal().unwrap_or_else(|| Path::ROOT.error(why.to_string())))
 }
 
-/// Encodes the arguments of a call. They are an object with their names, or an array in their order. A single
-/// argument may also be its value alone, if that is no array and no object that names the argument.
+/// Encodes the arguments of a call. The JSON is an object with the arguments' names, or an array of arguments
+/// in order. A single argument can also be given as its value alone, unless that is an array, or an object
+/// that has a member with the argument's name.
 ///
 /// ```
 /// use farcall_idl::{Interface, values};
@@ -82,7 +83,7 @@ pub fn decode(types: &Types, ty: &Type, bytes: &mut Decoder<'_>) -> Result<Value
 /// ```
 ///
 /// # Errors
-/// The place in the JSON at which an argument is not what the procedure takes.
+/// When a part of the JSON is not what the procedure takes. The error says which part.
 pub fn encode_arguments(
     interface: &Interface,
     procedure: &Procedure,
@@ -92,10 +93,10 @@ pub fn encode_arguments(
     encode_arguments_with(interface, procedure, value, Settings::default(), out)
 }
 
-/// Returns the bytes that a user names: the content of a file, or why it cannot be read.
+/// A function that returns the content of the file that a user names, or the reason why it cannot be read.
 pub type Files<'a> = &'a dyn Fn(&str) -> Result<Vec<u8>, String>;
 
-/// Forms of values that are accepted besides their own form.
+/// Further forms of values that are accepted.
 #[derive(Clone, Copy, Default)]
 pub struct Settings<'a> {
     /// Reads opaque bytes that are written as `"@NAME"`.
@@ -108,7 +109,7 @@ pub struct Settings<'a> {
 /// forms of values are accepted.
 ///
 /// # Errors
-/// Those of [`encode_arguments`].
+/// The errors of [`encode_arguments`].
 pub fn encode_arguments_with(
     interface: &Interface,
     procedure: &Procedure,
@@ -144,13 +145,13 @@ fn fields_of(procedure: &Procedure) -> Vec<Field> {
     arguments.map(|argument| field(&argument.name, "", argument.ty.clone(), false)).collect()
 }
 
-/// How the fields of a struct or a variant are written.
+/// The JSON form of the fields of a struct or a variant.
 enum Form {
-    /// Named: an object.
+    /// An object: the fields have names.
     Named,
-    /// Unnamed, and more than one: an array.
+    /// An array: several fields have no names.
     Positional,
-    /// Unnamed, and only one: the field's value.
+    /// The value of the only field, which has no name.
     Single,
 }
 
@@ -198,7 +199,7 @@ fn written_as<'t>(types: &'t Types, mut ty: &'t Type) -> Option<&'t Type> {
     None
 }
 
-/// Returns the name of a variant, for a message.
+/// Returns the names of the first 16 variants, for a message.
 fn names(arms: &[Arm]) -> String {
     let names: Vec<&str> = arms.iter().take(16).map(|arm| arm.name.as_str()).collect();
     names.join(", ")

@@ -1,16 +1,17 @@
-//! `.x` files (RFC 4506 section 6, RFC 5531 section 12): reads text into a resolved tree, and makes Rust of
+//! Reads `.x` files (RFC 4506 section 6, RFC 5531 section 12) into a resolved tree, and generates Rust from
 //! the tree.
 //!
-//! [`read`] takes what `rpcgen` takes, and the dialects of other compilers as far as they do not contradict
-//! it: `namespace` and types declared in line (Stellar), `package` and `import` (go-xdr), `struct *name`
-//! (erpcgen), `pragma` (Linux), several arguments. The preprocessor's directives are obeyed. A `%` line is
-//! for C, but what `%#define` and `%typedef` say is known, and where `%#include "other.h"` stands beside an
-//! `other.x`, so is what that declares. What is still unknown then is refused, unless it is a type that the
-//! user leaves to Rust ([`Options::external`]): that is [`tree::Type::Foreign`].
+//! [`read`] accepts what `rpcgen` accepts, and the extensions of other compilers that do not contradict it:
+//! `namespace` and types declared in line (Stellar), `package` and `import` (go-xdr), `struct *name`
+//! (erpcgen), `pragma` (Linux), and several arguments. It executes the preprocessor's directives. `%` lines
+//! are for C, but `%#define` and `%typedef` lines are interpreted. If a line `%#include "other.h"` names a
+//! header for which there is an `other.x`, the declarations of `other.x` are known too. Names that are still
+//! unknown are refused. The exception is a type that the user leaves to Rust ([`Options::external`]); it
+//! becomes a [`tree::Type::Foreign`].
 //!
 //! A file may come from an untrusted source, so its size, depth, includes and macros are limited, and nothing
-//! in it is executed. [`generate`] makes Rust of the tree, and [`interfaces`] makes the model by which tools
-//! call. `docs/x-names.md` defines the names.
+//! in it is executed as code. [`generate`] generates Rust from the tree. [`interfaces`] makes the model by
+//! which tools call. `docs/x-names.md` defines the names.
 
 mod build;
 mod components;
@@ -46,7 +47,7 @@ use crate::text::source::Sources;
 pub struct Options {
     /// The directories that are searched for `#include`d files, after the directory of the including file.
     pub include_dirs: Vec<PathBuf>,
-    /// Macros: name and value. `RPC_HDR` is always defined, as it is by `rpcgen -h`.
+    /// The macros, each with its name and value. `RPC_HDR` is always defined, as by `rpcgen -h`.
     pub defines: Vec<(String, String)>,
     /// Types that are declared elsewhere, for example in C's headers. Each is a [`tree::Type::Foreign`], even
     /// if the file declares it.
@@ -67,7 +68,7 @@ pub fn read_text(name: &Path, text: &str, options: &Options) -> Result<Specifica
     import::read_whole(sources, file, options)
 }
 
-/// The settings for making Rust of a tree.
+/// The settings for generating Rust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     farcall: String,
@@ -82,13 +83,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the defaults: farcall is at `farcall`, and there are no items for `async fn` servers and no
-    /// external types.
+    /// Returns the default settings: the path of farcall is `farcall`, there are no items for `async fn`
+    /// servers, and no external types.
     pub fn new() -> Config {
         Config::default()
     }
 
-    /// Also makes the two items for servers of `async fn`s.
+    /// Adds the two items for servers of `async fn`s.
     #[must_use]
     pub fn asynchronous(mut self) -> Config {
         self.asynchronous = true;
@@ -124,7 +125,7 @@ pub fn generate(specification: &Specification, config: &Config) -> Result<TokenS
 /// settings. The path may begin with a macro's `$crate`, which cannot be written as text.
 ///
 /// # Errors
-/// Those of [`generate`].
+/// The errors of [`generate`].
 pub fn generate_naming(
     specification: &Specification,
     config: &Config,
@@ -137,7 +138,7 @@ pub fn generate_naming(
 /// Returns the Rust of a tree, as [`generate`] does, formatted as the file of a module.
 ///
 /// # Errors
-/// Those of [`generate`].
+/// The errors of [`generate`].
 pub fn to_rust(specification: &Specification, config: &Config) -> Result<String, Refused> {
     let items = rust_items(specification, config, false)?;
     let from =

@@ -1,12 +1,12 @@
-//! Refusals of what cannot cross between machines: how they are worded and collected, and which types they
-//! concern. A type's spelling tells only so much; the compiler refuses the types that are not `Xdr`.
+//! Refuses types whose values cannot be sent to another machine, as far as their spelling shows. The compiler
+//! refuses all other types that do not implement `Xdr`.
 
 use farcall_idl::stubs::plain;
 use quote::ToTokens;
 use syn::visit::{self, Visit};
 use syn::{Error, Expr, GenericArgument, Lifetime, Path, PathArguments, Result, Type};
 
-/// Collects refusals, so that one build shows all of them.
+/// Collects errors, so that one build shows all of them.
 #[derive(Default)]
 pub struct Refusals(Option<Error>);
 
@@ -27,13 +27,13 @@ impl Refusals {
     }
 }
 
-/// An error that says what is wrong and, on a line of its own, what to do instead.
+/// Returns an error that says what is wrong and, on a line of its own, what to do instead.
 pub fn refuse(at: impl ToTokens, what: &str, hint: &str) -> Error {
     Error::new_spanned(at, format!("{what}\nhint: {hint}"))
 }
 
-/// Refuses a type of which no value can cross. Where a type must be owned, `owned` says what to write instead of
-/// a borrowed one.
+/// Refuses a type whose values cannot be sent. If `owned` is given, borrowed types are refused too, and
+/// `owned` says what to write instead.
 pub fn check(ty: &Type, owned: Option<&'static str>) -> Result<()> {
     let mut crossing = Crossing { owned, refusals: Refusals::default() };
     crossing.visit_type(ty);
@@ -95,11 +95,11 @@ impl<'ast> Visit<'ast> for Crossing {
         }
     }
 
-    // The length of an array and a constant parameter do not cross.
+    // Array lengths and constant parameters are not sent.
     fn visit_expr(&mut self, _: &'ast Expr) {}
 }
 
-/// The parameters of `name<…>`, whatever stands before the name, if all of them are types.
+/// Returns the parameters of `name<…>`, with any path before the name, if all parameters are types.
 pub fn parameters<'t>(ty: &'t Type, name: &str) -> Option<Vec<&'t Type>> {
     let Type::Path(path) = plain(ty) else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == name && path.qself.is_none())?;

@@ -1,4 +1,4 @@
-//! `include_x!`: reads an `.x` file where the crate is built, and puts its Rust in the macro's place.
+//! Implements `include_x!`: reads an `.x` file while the crate is built, and replaces the macro by its Rust.
 
 use std::path::PathBuf;
 
@@ -12,17 +12,17 @@ use syn::{Error, Ident, LitStr, Path, Result, Token};
 use crate::crossing::refuse;
 use crate::interface::assigned;
 
-/// `crate = farcall, "nfs.x", async, include = "dir", define = "NAME=1", external("sockaddr"),
-/// extern_type("timeval", crate::Timeval)`
+/// The arguments of the macro: `crate = farcall, "nfs.x", async, include = "dir", define = "NAME=1",
+/// external("sockaddr"), extern_type("timeval", crate::Timeval)`.
 struct Arguments {
     file: LitStr,
     options: Options,
     config: Config,
-    /// Where farcall is.
+    /// The path of farcall.
     farcall: Path,
 }
 
-/// What stands in the place of `include_x!(arguments)`.
+/// Returns the code that replaces `include_x!(arguments)`.
 pub fn expand(arguments: TokenStream) -> Result<TokenStream> {
     let Arguments { file, options, config, farcall } = syn::parse2(arguments)?;
     let refuse = |why: String| Error::new(file.span(), why);
@@ -30,7 +30,7 @@ pub fn expand(arguments: TokenStream) -> Result<TokenStream> {
     let specification = x::read(&path, &options).map_err(|why| refuse(why.to_string()))?;
     let items =
         x::generate_naming(&specification, &config, &farcall).map_err(|why| refuse(why.to_string()))?;
-    // So that the crate is built again when a file changes.
+    // `include_bytes!` makes the compiler build the crate again when a file changes.
     let files =
         specification.files.iter().filter_map(|file| file.to_str().map(|file| quote!(include_bytes!(#file))));
     Ok(quote! {
@@ -39,14 +39,14 @@ pub fn expand(arguments: TokenStream) -> Result<TokenStream> {
     })
 }
 
-/// The directory of the crate that is being built; paths are seen from there, as in a build script.
+/// Returns the directory of the crate that is being built. Paths are relative to it, as in a build script.
 fn root() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default()
 }
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Arguments> {
-        // A macro that knows where farcall is says so before its user's words.
+        // A macro of another crate puts `crate = path` before its user's arguments.
         let mut farcall = syn::parse_quote!(::farcall);
         if input.parse::<Option<Token![crate]>>()?.is_some() {
             farcall = assigned(input, Path::parse_mod_style)?;
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    /// All that is expanded of `include_x!(arguments)`, with what its derives and attributes expand to.
+    /// Returns the full expansion of `include_x!(arguments)`, with its derives and attributes expanded too.
     fn expanded(arguments: TokenStream) -> TokenStream {
         let items = expand(arguments).expect("a file that can be read");
         let file: syn::File = syn::parse2(items.clone()).expect("Rust");
@@ -130,7 +130,7 @@ mod tests {
         quote!(#items #inner)
     }
 
-    /// Whether code says a word, outside of strings and documentation.
+    /// Returns whether code contains a word outside of strings and documentation.
     fn says(code: TokenStream, word: &str) -> bool {
         code.into_iter().any(|token| match token {
             TokenTree::Ident(name) => name == word,

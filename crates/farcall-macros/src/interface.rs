@@ -1,5 +1,5 @@
-//! `#[interface]`: reads a trait into the model of `farcall_idl::stubs`, and refuses, at the very token, what
-//! cannot be an interface.
+//! Implements `#[interface]`: reads a trait into the model of `farcall_idl::stubs`. Refuses a trait that
+//! cannot be an interface, with the error at the token that is wrong.
 
 mod attributes;
 mod signals;
@@ -20,10 +20,11 @@ use attributes::{Options, Settings};
 #[cfg(feature = "x")]
 pub use attributes::assigned;
 
-/// Procedure numbers from here up belong to the runtime; and 0, but for ONC RPC.
+/// The first of the procedure numbers that are reserved for the runtime. Number 0 is reserved too, except in
+/// ONC RPC programs.
 const RESERVED_NUMBERS: u32 = 0xffff_0000;
 
-/// What stands in the place of `#[interface(arguments)] item`.
+/// Returns the code that replaces `#[interface(arguments)] item`.
 pub fn expand(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let options: Options = syn::parse2(arguments)?;
     let item: ItemTrait = syn::parse2(item).map_err(|error| {
@@ -237,7 +238,7 @@ fn check_receiver(sig: &Signature) -> Result<()> {
     }
 }
 
-/// An argument; `None` for the receiver.
+/// Returns an argument, or `None` for the receiver.
 fn read_argument(input: FnArg) -> Result<Option<Argument>> {
     let FnArg::Typed(argument) = input else {
         return Ok(None);
@@ -258,7 +259,7 @@ fn read_argument(input: FnArg) -> Result<Option<Argument>> {
     Ok(Some(Argument { max, ..Argument::new(name, *argument.ty) }))
 }
 
-/// The return type as written, and the result and exception in it.
+/// Returns the return type as written, and the types of the result and of the exception in it.
 fn read_output(output: ReturnType, procedure: &Ident) -> Result<(Type, (Type, Option<Type>))> {
     let hint = "every procedure returns `farcall::Result<T>` or `farcall::Result<T, Exception>`: the call itself may fail";
     let ReturnType::Type(_, written) = output else {

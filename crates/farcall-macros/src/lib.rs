@@ -10,8 +10,9 @@ mod xdr;
 
 use proc_macro::TokenStream;
 
-/// Implements `Encode`, `Decode` and `Schema` of farcall-xdr for a struct or an enum, so that its values
-/// cross between machines in the form of RFC 4506; and `farcall::Exception`, so that procedures can raise it.
+/// Implements `Encode`, `Decode` and `Schema` of farcall-xdr for a struct or an enum, so that its values can
+/// be sent in the form of RFC 4506. Also implements `farcall::Exception`, so that procedures can raise the
+/// value.
 ///
 /// ```
 /// #[derive(farcall::Xdr)]
@@ -36,39 +37,46 @@ use proc_macro::TokenStream;
 /// # Ok::<(), farcall::xdr::Error>(())
 /// ```
 ///
-/// A **struct** is its fields in order. An **enum** is an integer, then the fields of the variant. The
-/// integer is the variant's discriminant where one is written, else one more than that of the variant before.
-/// Lifetimes (`&'a str`, `&'a [u8]`) borrow from the packet. Each type parameter gets the trait as a bound.
+/// The wire form of a **struct** is its fields in order. The wire form of an **enum** is an integer, then the
+/// fields of the variant. The integer is the variant's discriminant if the source gives one. Otherwise it is
+/// one more than that of the previous variant, and 0 for the first. Values with lifetimes (`&'a str`, `&'a
+/// [u8]`) borrow from the packet. Each type parameter gets the trait as a bound.
 ///
-/// A struct whose last field is `Option<Box<Self>>` is a **linked list**. A peer may make it as long as its
-/// packets allow, so it is encoded, decoded and also dropped by loops: the derive implements `Drop`. (So
-/// fields cannot be moved out; `take` them.) Other recursion is limited in depth.
+/// A struct whose last field is `Option<Box<Self>>` is a **linked list**. A peer can make it as long as its
+/// packets allow, so loops encode, decode and drop it. For that the derive implements `Drop`, so fields
+/// cannot be moved out of the struct: `take` them. Other recursion is limited in depth.
 ///
 /// On the item:
-/// - `#[xdr(extensible)]`, a struct: it may gain fields at its end, each with `#[xdr(default)]`; older
-///   readers skip them, and newer ones fill them in. Costs four bytes, the length.
-/// - `#[xdr(own_drop)]`, a linked list: the type implements `Drop` itself, or no peer makes it long.
-/// - `#[xdr(crate = path)]`: where farcall-xdr is, if not at `::farcall::xdr`; `Exception` is left out.
+/// - `#[xdr(extensible)]` on a struct: a later version can add fields at the end, each with
+///   `#[xdr(default)]`. Programs of the older version skip the added fields. Programs of the newer version
+///   take their defaults if they are missing. It costs four bytes for the length.
+/// - `#[xdr(own_drop)]` on a linked list: the derive does not implement `Drop`, because the type does so
+///   itself or no peer can make the list long.
+/// - `#[xdr(crate = path)]`: the path of farcall-xdr, if it is not `::farcall::xdr`. `Exception` is then not
+///   implemented.
 ///
 /// On a field:
-/// - `#[xdr(max = N)]`: the most bytes of a string or opaque data, or elements of a list, set or map; checked
-///   both ways.
-/// - `#[xdr(with = path)]`: the functions of that module are used instead of the type's traits:
-///   `encode(&T, &mut Encoder<'_>) -> Result<(), Error>`, `decode(&mut Decoder<'_>) -> Result<T, Error>`
-///   and `schema(&mut Types) -> Type`.
-/// - `#[xdr(chain)]`, a `Vec`: it crosses as a linked list of `.x` files, as `farcall::xdr::Chain` does.
-/// - `#[xdr(default)]`, in an extensible struct: `Default::default()` where the value ends before it.
+/// - `#[xdr(max = N)]`: the most bytes of a string or opaque data, or the most elements of a list, set or
+///   map. The maximum is checked when the value is encoded and when it is decoded.
+/// - `#[xdr(with = path)]`: the functions of this module are used instead of the type's traits: `encode(&T,
+///   &mut Encoder<'_>) -> Result<(), Error>`, `decode(&mut Decoder<'_>) -> Result<T, Error>` and `schema(&mut
+///   Types) -> Type`.
+/// - `#[xdr(chain)]` on a `Vec`: the value is sent as a linked list of `.x` files, as `farcall::xdr::Chain`
+///   is.
+/// - `#[xdr(default)]` in an extensible struct: the field is `Default::default()` if the value ends before
+///   it.
 ///
 /// On a variant:
-/// - `#[xdr(tag = N)]`: its integer.
-/// - `#[xdr(default)]`: it takes all integers that no other variant has; its first field holds them: an
-///   `i32`, or an enumeration (an enum without fields) of those that there may be.
+/// - `#[xdr(tag = N)]`: the integer that selects the variant.
+/// - `#[xdr(default)]`: the variant is selected by all integers that no other variant has. Its first field
+///   holds the integer: an `i32`, or an enumeration (an enum without fields) of the possible integers.
 #[proc_macro_derive(Xdr, attributes(xdr))]
 pub fn derive_xdr(item: TokenStream) -> TokenStream {
     xdr::derive(item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Makes stubs of a trait: what a caller holds, and what a server is exported through.
+/// Makes the stubs of a trait: the user-stub, by which callers call, and the server-stub, by which a server
+/// is exported.
 ///
 /// ```
 /// # // `farcall::interface` is this macro.
@@ -84,13 +92,14 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 /// # fn main() {}
 /// ```
 ///
-/// The trait stays, and stays dyn-compatible: a server implements it, and so does the user-stub
-/// `StoreClient`, which is made beside it with `StoreStart`, the surface of `StoreClient::start`.
+/// The trait remains as it is, and is dyn-compatible. A server implements it. The generated user-stub
+/// `StoreClient` implements it too. `StoreClient::start` returns a `StoreStart`, whose methods start calls
+/// without waiting for them.
 ///
-/// **Arguments** may be `&str`, `&[u8]` (borrowed from the packet at the server), `&T`, `&[T]`, or owned.
-/// Results and exceptions are owned. All types in them implement [`Xdr`](macro@Xdr). Every procedure takes
-/// `&self` and returns `farcall::Result<T>` or `farcall::Result<T, E>`. What cannot cross is refused where it
-/// stands:
+/// **Arguments** can be `&str` and `&[u8]` (borrowed from the packet at the server), `&T`, `&[T]`, or owned
+/// values. Results and exceptions are owned. Their types implement [`Xdr`](macro@Xdr). Every procedure takes
+/// `&self` and returns `farcall::Result<T>` or `farcall::Result<T, E>`. The compiler reports a type that
+/// cannot be sent at its place in the trait:
 ///
 /// ```compile_fail,E0277
 /// #[farcall::interface]
@@ -106,34 +115,39 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// **On the trait**: `#[farcall::interface(async)]` also makes `StoreAsync`, the same procedures as `async
-/// fn`s for a server, and `StoreAsyncServer`, which exports one; `name = "…"` gives the interface another
-/// type name than the trait's; `crate = path` says where farcall is, if not at `::farcall`; `program = n,
-/// version = n` are the numbers by which ONC RPC calls it (`farcall::stub::Program`), whose procedure 0 may
-/// then be declared too, with what it does at every server: `#[procedure(0)] fn null(&self) ->
-/// farcall::Result<()> { Ok(()) }`.
+/// **On the trait**, between the parentheses of `#[farcall::interface(…)]`:
+/// - `async` also makes `StoreAsync`, a trait with the same procedures as `async fn`s for a server to
+///   implement, and `StoreAsyncServer`, which exports such a server.
+/// - `name = "…"` gives the interface another type name than the trait's.
+/// - `crate = path` is the path of farcall, if it is not `::farcall`.
+/// - `program = n, version = n` are the numbers by which ONC RPC calls the interface
+///   (`farcall::stub::Program`). Such a trait can also declare procedure 0, with a body that every server
+///   then has: `#[procedure(0)] fn null(&self) -> farcall::Result<()> { Ok(()) }`.
 ///
 /// **On a procedure**:
-/// - `#[procedure(n)]` pins its number. Without it a procedure takes the number after its predecessor's, the
-///   first one 1; so appending is safe, and when one is removed its successor is pinned. Programs of both
-///   versions know a procedure by its number and its name; one that is renamed is still known if it is
-///   pinned, in either version. 0 and the numbers from 0xffff0000 up are the runtime's.
-/// - `#[idempotent]`: running twice does no harm, so a call that may have run is repeated when its server
-///   fails.
-/// - `#[blocking]`: it may wait for something, so it never runs on the thread that receives packets, and does
-///   not count as one of the server's workers, only as one of its threads.
-/// - `#[uncancelled]`: at a server of `async fn`s its future goes on when its call is given up. (That of any
-///   other is dropped; a server of plain functions is told by `context().cancelled()`.)
-/// - `#[deadline(ms = n)]`: a call may take that long, unless its caller says less.
+/// - `#[procedure(n)]` pins the procedure's number. A procedure without it has the number after its
+///   predecessor's; the first has 1. So appending procedures is safe. If a procedure is removed, pin its
+///   successor. Programs of two versions recognise a procedure by its number and its name. A renamed
+///   procedure is recognised if either version pins it. The numbers 0 and from 0xffff0000 are reserved for
+///   the runtime.
+/// - `#[idempotent]`: the procedure may run twice without harm. If its server fails, a call that may have run
+///   is repeated.
+/// - `#[blocking]`: the procedure may wait for something. It never runs on the thread that receives packets.
+///   It counts as one of the server's threads, but not as one of its workers.
+/// - `#[uncancelled]`: if the caller gives up the call, a server of `async fn`s still completes the
+///   procedure's future. Without the attribute the future is dropped. (A server of plain functions can ask
+///   `context().cancelled()`.)
+/// - `#[deadline(ms = n)]`: the most time that a call may take, unless its caller sets a shorter deadline.
 ///
-/// **On an argument**: `#[xdr(max = n)]`, the most bytes of a string or opaque data, or elements of a list.
+/// **On an argument**: `#[xdr(max = n)]` sets the most bytes of a string or opaque data, or the most elements
+/// of a list.
 #[proc_macro_attribute]
 pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
     interface::expand(arguments.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// The Rust of an `.x` file (RFC 4506 section 6, RFC 5531 section 12): its constants, its types, and for each
-/// version of each program a trait, with the stubs that [`interface`](macro@interface) makes.
+/// Makes Rust of an `.x` file (RFC 4506 section 6, RFC 5531 section 12): its constants, its types, and for
+/// each version of each program a trait, with the stubs that [`interface`](macro@interface) makes.
 ///
 /// ```
 /// mod mount {
@@ -143,11 +157,11 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// use mount::MountV3; // a trait, as `#[interface]` would have it
 /// ```
 ///
-/// The path is seen from the directory of `Cargo.toml`. The crate is built anew when the file changes, or one
-/// that it includes. What is called what stands in `docs/x-names.md`.
+/// The path is relative to the directory of `Cargo.toml`. The crate is built again when the file, or a file
+/// that it includes, changes. `docs/x-names.md` says which names the items have.
 ///
-/// `crate = path` before the file's path or after it says where farcall is, if not at `::farcall`. A crate
-/// that offers what generated code names, without farcall, can so offer this macro to its own users:
+/// `crate = path` before or after the file's path gives the path of farcall, if it is not `::farcall`. A
+/// crate that re-exports what the generated code needs can offer this macro to its own users:
 ///
 /// ```
 /// # mod seam { pub use farcall::*; }
@@ -158,12 +172,14 @@ pub fn interface(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// # fn main() {}
 /// ```
 ///
-/// After the path, in any order: `async` also makes the pair for servers of `async fn`s;
-/// `include = "directory"` is looked through for included files; `define = "NAME=value"` is a macro of the
-/// preprocessor; `extern_type("name", path)` says which Rust type stands for one that the file does not
-/// declare, and `external("name", …)` that there is none: then it has no values.
+/// After the file's path, in any order:
+/// - `async` also makes the two items for servers of `async fn`s;
+/// - `include = "directory"` names a directory that is searched for included files;
+/// - `define = "NAME=value"` defines a macro of the preprocessor;
+/// - `extern_type("name", path)` gives the Rust type for a type that the file does not declare;
+/// - `external("name", …)` names types that the file does not declare and that have no values in Rust.
 ///
-/// A build script can do the same by `farcall_idl::build`, and `farcall gen` on the command line.
+/// `farcall_idl::build` does the same in a build script, and `farcall gen` on the command line.
 #[cfg(feature = "x")]
 #[proc_macro]
 pub fn include_x(arguments: TokenStream) -> TokenStream {

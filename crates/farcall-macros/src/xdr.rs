@@ -1,4 +1,4 @@
-//! `#[derive(Xdr)]`: from a Rust struct or enum to its wire form.
+//! Implements `#[derive(Xdr)]`: makes the wire form of a Rust struct or enum.
 
 mod item;
 #[cfg(test)]
@@ -13,7 +13,7 @@ use syn::{DeriveInput, GenericParam, Generics, Lifetime, Type};
 
 use crate::crossing::parameters;
 
-/// The implementations for one item.
+/// Returns the implementations for one item.
 pub fn derive(item: TokenStream) -> syn::Result<TokenStream> {
     let item = Item::parse(syn::parse2::<DeriveInput>(item)?)?;
     let (tags, encode, decode, schema) = match &item.shape {
@@ -31,11 +31,11 @@ pub fn derive(item: TokenStream) -> syn::Result<TokenStream> {
     })
 }
 
-/// The bodies of the three implementations, after constants that they share.
+/// Constants, then the bodies of `Encode`, `Decode` and `Schema`, which all use the constants.
 type Bodies = (TokenStream, TokenStream, TokenStream, TokenStream);
 
-/// Where errors about `tokens` are shown. Names are resolved as in all that is generated, also if a
-/// declarative macro wrote the tokens.
+/// Returns the place at which errors about `tokens` are shown. Names are resolved as in all generated code,
+/// even if a declarative macro wrote the tokens.
 fn at(tokens: &impl Spanned) -> Span {
     Span::call_site().located_at(tokens.span())
 }
@@ -87,7 +87,7 @@ fn of_struct(item: &Item, fields: &[Field], extensible: bool) -> Bodies {
     (TokenStream::new(), encode, decode, schema)
 }
 
-/// The last field, if it is the rest of a linked list, and the fields before it.
+/// Returns the last field, if it is the pointer to the next node of a linked list, and the fields before it.
 fn list_tail(item: &Item) -> Option<(&Field, &[Field])> {
     let Shape::Struct { fields, extensible: false } = &item.shape else {
         return None;
@@ -103,7 +103,8 @@ fn list_tail(item: &Item) -> Option<(&Field, &[Field])> {
     is_list.then_some((tail, heads))
 }
 
-/// A linked list, which may be too long for recursion: one loop over its nodes, either way.
+/// Returns the bodies that encode and decode a linked list. Both are loops, because a list may be too long
+/// for recursion.
 fn of_list(item: &Item, heads: &[Field], tail: &Field) -> (TokenStream, TokenStream) {
     let place = in_field(item, &tail.name);
     let tail = &tail.member;
@@ -192,7 +193,8 @@ fn of_enum(item: &Item, variants: &[Variant]) -> Bodies {
     (tags, quote!(match self { #(#encode)* } Ok(())), decode, schema)
 }
 
-/// A constant for the tag of each variant: as given, or one more than that of the variant before.
+/// Generates a constant for the tag of each variant: the given integer, or one more than that of the previous
+/// variant.
 fn tags(item: &Item, variants: &[Variant]) -> TokenStream {
     let xdr = &item.xdr;
     let mut constants = Vec::new();
@@ -243,13 +245,13 @@ fn encode_variant(item: &Item, variant: &Variant, tag: &syn::Ident, taken: &[syn
 
 // Fields.
 
-/// Where an error is: `.map_err(...)`.
+/// Generates `.map_err(...)`, which adds the field's name to an error.
 fn in_field(item: &Item, name: &str) -> TokenStream {
     let container = item.ident.to_string();
     quote!(.map_err(|error| error.in_field(#container, #name)))
 }
 
-/// What is done with a field.
+/// The operations on a field.
 #[derive(Clone, Copy)]
 enum Verb {
     Encode,
@@ -257,8 +259,8 @@ enum Verb {
     Describe,
 }
 
-/// The call that encodes, decodes or describes a field: of a function in the module that `with` names, of a
-/// function of farcall, or of the type's trait.
+/// Generates the call that encodes, decodes or describes a field. It calls a function in the module that
+/// `with` names, a function of farcall, or the type's trait.
 fn call(item: &Item, field: &Field, verb: Verb, value: Option<TokenStream>) -> TokenStream {
     let Field { ty, with, max, chain, .. } = field;
     let xdr = &item.xdr;
@@ -288,7 +290,7 @@ fn encode_field(item: &Item, field: &Field, name: &str, value: TokenStream) -> T
     quote!(#encode #place?;)
 }
 
-/// `member: value,` for each field; `prefix` comes before the field's name in errors.
+/// Generates `member: value,` for each field. Errors name the field with `prefix` before its name.
 fn decode_fields(item: &Item, fields: &[Field], prefix: &str) -> TokenStream {
     let fields = fields.iter().map(|field| {
         let (member, decode) = (&field.member, call(item, field, Verb::Decode, None));
@@ -318,7 +320,7 @@ fn describe_fields(item: &Item, fields: &[Field]) -> TokenStream {
 
 // The implementations around the bodies.
 
-/// The item's generics, each type parameter with one more bound.
+/// Returns the item's generics with a further bound on each type parameter.
 fn bounded(generics: &Generics, bound: &TokenStream) -> Generics {
     let mut generics = generics.clone();
     let parameters: Vec<_> = generics.type_params().map(|parameter| parameter.ident.clone()).collect();
@@ -329,7 +331,7 @@ fn bounded(generics: &Generics, bound: &TokenStream) -> Generics {
     generics
 }
 
-/// `impl … of for Item { body }`. The parameters and the bounds are those of `generics`.
+/// Generates `impl … of for Item { body }`, with the parameters and the bounds of `generics`.
 fn implement(item: &Item, generics: &Generics, of: TokenStream, body: TokenStream) -> TokenStream {
     let (ident, (_, arguments, _)) = (&item.ident, item.generics.split_for_impl());
     let (parameters, _, clause) = generics.split_for_impl();
@@ -357,7 +359,7 @@ fn implement_decode(item: &Item, body: TokenStream) -> TokenStream {
     let lifetimes: Vec<Lifetime> = generics.lifetimes().map(|parameter| parameter.lifetime.clone()).collect();
     let clause = generics.make_where_clause();
     for lifetime in lifetimes {
-        // What is borrowed is borrowed from the packet.
+        // All borrowed data is borrowed from the packet.
         clause.predicates.push(syn::parse_quote!('xdr: #lifetime));
     }
     generics.params.insert(0, GenericParam::Lifetime(syn::parse_quote!('xdr)));
@@ -383,7 +385,7 @@ fn implement_schema(item: &Item, body: TokenStream) -> TokenStream {
     implement(item, &bounded(&item.generics, &quote!(#xdr::Schema)), quote!(#xdr::Schema), body)
 }
 
-/// An enumeration can select the variants of another enum.
+/// Implements the trait by which an enumeration selects the variants of a union.
 fn implement_tag(item: &Item) -> TokenStream {
     let variants = match &item.shape {
         Shape::Enum(variants) if variants.iter().all(|variant| variant.fields.is_empty()) => variants,
@@ -411,7 +413,8 @@ fn implement_tag(item: &Item) -> TokenStream {
     implement(item, &item.generics, quote!(#xdr::derive::Tag), body)
 }
 
-/// A list that a peer made as long as it liked must not be dropped by recursion either.
+/// Implements `Drop` by a loop for a linked list. A peer can make the list so long that dropping it by
+/// recursion would overflow the stack.
 fn implement_drop(item: &Item) -> TokenStream {
     let Some((tail, _)) = list_tail(item).filter(|_| !item.own_drop) else {
         return TokenStream::new();

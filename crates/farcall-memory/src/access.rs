@@ -49,11 +49,11 @@ pub struct Rights(u32);
 impl Rights {
     /// No right.
     pub const NONE: Rights = Rights(0);
-    /// To read.
+    /// The right to read.
     pub const READ: Rights = Rights(1);
-    /// To write.
+    /// The right to write.
     pub const WRITE: Rights = Rights(2);
-    /// To compare and swap words.
+    /// The right to compare and swap words.
     pub const CAS: Rights = Rights(4);
     /// All rights.
     pub const ALL: Rights = Rights(7);
@@ -67,7 +67,7 @@ impl Rights {
         self.0
     }
 
-    /// Returns the rights that these bits give. Unknown bits give none.
+    /// Returns the rights for these bits. Unknown bits give no right.
     pub(super) fn from_bits(bits: u32) -> Rights {
         Rights(bits & Rights::ALL.0)
     }

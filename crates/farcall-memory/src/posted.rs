@@ -9,8 +9,8 @@ mod importer;
 pub use exporter::{Streams, Write};
 pub use importer::{Answer, Asking, Posts, may_ask_again};
 
-/// Deliberate faults, each of which breaks one rule, so that the simulator can show that it notices them. No
-/// real program sets one.
+/// Deliberate faults. Each breaks one rule, so that a test can show that the simulator notices the violation.
+/// No real program sets one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     /// The exporter uses the numbers of forgotten streams again.

@@ -90,7 +90,8 @@ impl<M> Record<M> {
         self.offset + WORD_BYTES
     }
 
-    /// The offset of the word behind the record, where the writer begins and a reader ends.
+    /// Returns the offset of the word behind the record. The writer writes it first, and a reader reads it
+    /// last.
     fn back(&self) -> u64 {
         self.body() + (self.len as u64).next_multiple_of(WORD_BYTES)
     }

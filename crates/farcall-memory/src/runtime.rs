@@ -30,8 +30,8 @@ pub trait MemoryRuntime: Send + Sync {
         handler: Arc<dyn AccessHandler>,
     ) -> Result<Box<dyn MemoryExport>, CallFailed>;
 
-    /// Returns memory of `len` bytes that processes of the same user may map. Returns `None` where there is
-    /// no such memory, or where it cannot grant exactly these rights.
+    /// Returns memory of `len` bytes that processes of the same user may map. Returns `None` if there is no
+    /// such memory, or if it cannot grant exactly these rights.
     fn share_memory(&self, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>>;
 
     /// Binds to the segment that is exported at a URL (`udp://10.0.0.7:7000/Memory/Load`).
@@ -46,9 +46,9 @@ pub trait MemoryRuntime: Send + Sync {
 pub struct SharingTerms {
     /// The rights of the other processes.
     pub others: crate::Rights,
-    /// Whether the exporter is notified of a write if the writer asks for it.
+    /// Whether the exporter is notified of writes that ask for it.
     pub hears: bool,
-    /// The first generation as which the memory is offered.
+    /// The first generation in which the memory is offered.
     pub generation: u64,
 }
 

@@ -83,8 +83,8 @@ impl Settings {
         self.anyone | self.same_user
     }
 
-    /// Returns how processes of the same user may map the memory, or `None` if they may not: an exporter is
-    /// not notified of writes to mapped memory.
+    /// Returns how processes of the same user may map the memory. Returns `None` if they may not, because the
+    /// exporter wants notice of every write: it is not notified of writes to mapped memory.
     fn sharing(&self, generation: u64) -> Option<SharingTerms> {
         let others = self.rights_of_same_user();
         let hears = self.notify != Notify::Never;
@@ -225,7 +225,7 @@ impl Segment {
         self.export.list_as(name.parse().map_err(wrong)?)
     }
 
-    /// Blocks until there is a notice. One of the waiting threads and tasks gets each notice.
+    /// Blocks until there is a notice. Each notice goes to one of the waiting threads and tasks.
     pub fn notice(&self) -> Notice {
         let notice = self.core.notices.wait();
         notice.unwrap_or_else(|| unreachable!("notices end when the segment is dropped"))

@@ -173,7 +173,7 @@ impl FromStr for Name {
     }
 }
 
-/// name = label ["/" label] / address "/" label ["/" label]
+/// Parses a name: `label ["/" label]` or `address "/" label ["/" label]`.
 fn name(text: &str) -> Found<Name> {
     if text.len() > MAX_NAME {
         return Err((MAX_NAME, Fault::TooLong { part: "a name", limit: MAX_NAME }));

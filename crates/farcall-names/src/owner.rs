@@ -39,8 +39,8 @@ impl Owner {
     /// Returns the calling process.
     pub fn current() -> Self {
         let pid = std::process::id();
-        // A `/proc` that shows another number for this process belongs to another namespace, and is of no
-        // use.
+        // A `/proc` that shows another number for this process belongs to another namespace, and cannot be
+        // used.
         let stat =
             proc_file("self/stat").ok().filter(|stat| stat.split(' ').next() == Some(&pid.to_string()));
         let Some(stat) = stat else {
@@ -244,7 +244,7 @@ mod tests {
     fn without_start_times_the_number_decides() {
         let here = Owner { started: 0, ..Owner::current() };
         assert_eq!(here.liveness(), Liveness::Alive);
-        // Above the largest number that any kernel gives.
+        // The number is above the largest process number of any kernel.
         assert_eq!(Owner { pid: i32::MAX as u32, ..here }.liveness(), Liveness::Dead);
         assert_eq!(Owner { pid: u32::MAX, ..here }.liveness(), Liveness::Dead);
         assert_eq!(Owner { pid: 0, ..here }.liveness(), Liveness::Dead);

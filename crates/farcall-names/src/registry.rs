@@ -35,8 +35,8 @@ pub trait Registry: Send + Sync {
     /// [`Error::Taken`](crate::Error::Taken) if another live process owns it; otherwise an error of the registry's medium.
     fn withdraw(&self, type_name: &Label, instance: &Label) -> Result<bool>;
 
-    /// Returns the instances of a type whose owners are not known to be dead, by ascending name. A type that
-    /// nobody exports has none.
+    /// Returns the instances of a type whose owners are not known to be dead, by ascending name. Returns an
+    /// empty list if no process exports the type.
     ///
     /// # Errors
     ///

@@ -46,8 +46,8 @@ impl Table {
         self.held.get(&key(type_name, instance))
     }
 
-    /// Adds an entry with its revision, as it was read from a file. Returns false if it replaced an entry of
-    /// that name; the table is not to be used then.
+    /// Adds an entry with its revision, as it was read from a file. Returns false if an entry of that name
+    /// was there already. Then the table is invalid.
     pub(crate) fn restore(&mut self, held: Held) -> bool {
         self.held.insert(key(&held.entry.type_name, &held.entry.instance), held).is_none()
     }

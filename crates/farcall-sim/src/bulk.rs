@@ -11,7 +11,7 @@ use crate::rng::Rng;
 /// A transfer to make, and the path for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Bulk {
-    /// Bytes of the result.
+    /// The size of the result in bytes.
     pub bytes: usize,
     /// The path, both ways.
     pub path: Path,
@@ -24,15 +24,15 @@ pub struct Bulk {
 pub struct Transfer {
     /// Virtual time from the call's start to its end.
     pub elapsed: Nanos,
-    /// Bytes that the server sent, and datagrams.
+    /// The bytes and the datagrams that the server sent.
     pub sent: (u64, u64),
-    /// Bytes that the client sent, and datagrams.
+    /// The bytes and the datagrams that the client sent.
     pub client_sent: (u64, u64),
     /// Whether the result arrived, unchanged.
     pub intact: bool,
-    /// Virtual time for which the two were watched after the call's end.
+    /// The virtual time for which both ends were watched after the call's end.
     pub watched: Nanos,
-    /// Datagrams of either after the first ten seconds of that time.
+    /// The number of datagrams that either end sent after the first ten seconds of that time.
     pub idle_datagrams: u64,
 }
 
@@ -142,7 +142,7 @@ impl Pair {
         }
     }
 
-    /// Sends what is ready and arms the timers.
+    /// Sends everything that is ready, and sets the timers.
     fn settle(&mut self) {
         let at = self.net.now();
         let now = Time::from_nanos(at + 1);

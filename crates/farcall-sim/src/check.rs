@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use crate::sim::{self, Outcome, Sim};
 
-/// Runs a test of programs that call one another, once for each of `seeds` seeds, in a simulated
-/// network.
+/// Runs a test of programs that call one another in a simulated network, once for each of `seeds` seeds.
 ///
-/// The test starts processes, and does to them and to the network what it likes. Processes run unchanged
-/// functions: they call [`farcall::export`] and [`farcall::import`], block in calls, start calls, serve.
+/// The test starts processes, and causes faults of them and of the network. The processes run unchanged
+/// functions: they call [`farcall::export`] and [`farcall::import`], block in calls, start calls, and serve.
 /// Servers and clients of ONC RPC (`farcall-onc`) run there too, at ports of UDP and TCP. Each simulated
-/// thread is a thread of the operating system, but only one runs at a time, and the next one runs when it
-/// waits: in a call, in [`sim::sleep`]. Time is virtual: it passes when every thread waits, and an hour of
-/// waiting costs nothing. The seed decides which thread runs next, what the network loses, and what
-/// [`sim::random`] returns, so that a failure can be replayed.
+/// thread is a thread of the operating system, but only one runs at a time. The next one runs when that
+/// thread waits in a call or in [`sim::sleep`]. Time is virtual: it passes only while every thread waits, so
+/// an hour of waiting costs nothing. The seed decides which thread runs next, what the network loses, and
+/// what [`sim::random`] returns. So a failure can be replayed.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -49,33 +48,35 @@ use crate::sim::{self, Outcome, Sim};
 ///
 /// # What fails a run
 ///
-/// - A panic of simulated code, also one in a procedure, which its caller sees as a failed call; an
-///   error that the test or a main function returns.
-/// - A deadlock: every thread waits, no timer runs and no packet is under way. The failure says which thread waits for what.
+/// - A panic of simulated code. This includes a panic in a procedure, which its caller sees as a failed call.
+/// - An error that the test or a main function returns.
+/// - A deadlock: every thread waits, no timer runs, and no packet is on its way. The failure says which
+///   thread waits for what.
 /// - The limit of virtual time, an hour unless the test sets [`Sim::limit`].
 /// - A thread that runs for a minute of real time. Such a thread cannot be stopped.
 ///
-/// # Variables of the environment
+/// # Environment variables
 ///
-/// - `FARCALL_SIM_SEED=n` runs that seed alone, and prints what happens: each datagram, what crashes,
-///   every [`sim::note`].
+/// - `FARCALL_SIM_SEED=n` runs only that seed, and prints what happens: each datagram, each crash, and each
+///   [`sim::note`].
 /// - `FARCALL_SIM_SEEDS=n` runs that many seeds instead of `seeds`.
 ///
 /// # What simulated code must not do
 ///
-/// Wait for anything but farcall and this crate. It must not sleep by [`std::thread::sleep`], start
-/// threads but by [`sim::spawn`], wait for a channel, a condition variable or an executor (there is
-/// [`sim::block_on`]), nor hold a lock over a call for which another thread of the same process
-/// waits. It must not ask for the time but by [`sim::now`], for chance but by [`sim::random`], nor
-/// depend on the order of a `HashMap`: then one seed is not one run.
+/// Simulated code must not wait for anything but farcall and this crate. It must not call
+/// [`std::thread::sleep`], start threads other than by [`sim::spawn`], or wait for a channel, a condition
+/// variable or an executor (use [`sim::block_on`]). It must not hold a lock during a call for which another
+/// thread of the same process waits. It must ask for the time only by [`sim::now`] and for random numbers
+/// only by [`sim::random`], and must not depend on the order of a `HashMap`: otherwise two runs of one seed
+/// differ.
 ///
-/// A process has its own farcall runtime and network, but memory and files are shared with the test:
-/// something in an `Arc` that a main function captures outlives a crash, as a disk would. A crash
-/// comes only where a thread waits; to let one come between two steps, put a [`sim::sleep`] there.
+/// A process has its own farcall runtime and network, but shares memory and files with the test. A value in
+/// an `Arc` that a main function captures survives a crash, as a disk would. A crash happens only where a
+/// thread waits. To let a crash happen between two steps, put a [`sim::sleep`] there.
 ///
 /// # Panics
 ///
-/// When a run fails: with the seed, and how to replay it.
+/// When a run fails. The message has the seed, and says how to replay the run.
 pub fn check<R: Outcome>(seeds: u64, test: impl Fn(&Sim) -> R + Send + Sync + 'static) {
     let test = Arc::new(test);
     let result = match variable("FARCALL_SIM_SEED") {
@@ -88,8 +89,8 @@ pub fn check<R: Outcome>(seeds: u64, test: impl Fn(&Sim) -> R + Send + Sync + 's
     }
 }
 
-/// Returns the failure of the first failing seed among the first `seeds`. It is for tests that show that
-/// [`check`] catches a mistake.
+/// Returns the failure of the first of `seeds` seeds that fails. It is for tests which show that [`check`]
+/// would catch a mistake.
 ///
 /// ```
 /// let failure = farcall_sim::find(100, |_| assert_ne!(farcall_sim::sim::below(4), 3, "three again"));
@@ -128,11 +129,11 @@ fn one<R: Outcome>(
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Passed {
-    /// Its seed.
+    /// The run's seed.
     pub seed: u64,
     /// The virtual time that it took.
     pub time: Duration,
-    /// A hash of everything that happened: the same whenever the seed is run again.
+    /// A hash of everything that happened. It is the same whenever the seed is run again.
     pub trace_hash: u64,
 }
 
@@ -140,11 +141,11 @@ pub struct Passed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
-    /// Its seed.
+    /// The run's seed.
     pub seed: u64,
     /// The virtual time at which it failed.
     pub time: Duration,
-    /// A hash of everything that happened: the same whenever the seed is run again.
+    /// A hash of everything that happened. It is the same whenever the seed is run again.
     pub trace_hash: u64,
     /// The failure, for people.
     pub why: String,

@@ -25,24 +25,24 @@ pub struct ClientNode {
     pub address: SocketAddr,
     /// Its machine's clock.
     pub clock: Clock,
-    /// How often the process was started.
+    /// The number of times that the process was started.
     pub life: u32,
     /// Whether the process is alive.
     pub alive: bool,
     /// Whether the process is stopped.
     pub stopped: bool,
-    /// When the process last went on after a stop.
+    /// When the process last continued after a stop.
     pub resumed_at: Nanos,
     inbox: Vec<(SocketAddr, Vec<u8>)>,
     armed: Nanos,
     pub(crate) conversations: Vec<Option<Talk>>,
-    /// How long the process is stopped between reading its clock and sending, and how much later than that it
-    /// sends.
+    /// For how long the process is stopped between reading its clock and sending. `later` is how much later
+    /// it sends.
     gap: Nanos,
     pub(crate) later: Nanos,
-    /// Whether the client has done nothing for long.
+    /// Whether the client has been idle for long.
     rested: bool,
-    /// How many times in a row the user could make no call.
+    /// The number of attempts in a row in which the user could make no call.
     in_vain: u32,
     /// The calls that ended in the datagram or timer being handled.
     ended: Vec<Ended>,
@@ -104,13 +104,13 @@ impl Talk {
         self.open.iter().map(|(call, _)| *call).chain(self.brief.iter().map(|brief| brief.call))
     }
 
-    /// Returns the calls that the user waits for and of which nothing was sent yet.
+    /// Returns the calls that the user waits for and that were not sent yet.
     fn unsent(&mut self) -> Vec<usize> {
         let unsent = self.open.iter().filter(|(_, id)| self.core.progress(*id) == CallProgress::Unsent);
         unsent.map(|(call, _)| *call).collect()
     }
 
-    /// Gives the conversation the call on the fast path, because something other than its result has
+    /// Passes the call on the fast path to the conversation, because something other than its result has
     /// happened.
     fn go_on(&mut self, now: Time) {
         if let Some(Briefly { call, brief, at, looked, args }) = self.brief.take() {
@@ -206,7 +206,7 @@ impl ClientNode {
         g.net.unbind(self.address);
     }
 
-    /// Moves the client to another address. Datagrams to the old address reach no process.
+    /// Moves the client to another address. Datagrams to the old address then reach no process.
     pub fn move_away(&mut self, g: &mut Ground) {
         g.net.unbind(self.address);
         self.address.set_port(self.address.port() + 1);
@@ -224,7 +224,7 @@ impl ClientNode {
         }
     }
 
-    /// Lets the stopped process go on: first it receives the datagrams that came meanwhile, then it acts on
+    /// Continues the stopped process. It first receives the datagrams that have come meanwhile, then acts on
     /// timers.
     pub fn resume(&mut self, g: &mut Ground) {
         (self.stopped, self.resumed_at) = (false, g.now());
@@ -292,7 +292,7 @@ impl ClientNode {
         }
     }
 
-    /// Lets the user do something, and plans when to do the next thing.
+    /// Makes the user do something, and plans the next action.
     pub fn act(&mut self, g: &mut Ground, life: u32) {
         if life != self.life || !self.alive || g.healed {
             return;
@@ -309,13 +309,13 @@ impl ClientNode {
             self.use_server(g, server);
             self.settle(g);
             // A clock that is read too late would hide what a server did and forgot while its caller was
-            // stopped. Where nothing was called, nothing can be forgotten, and a server that no client can
-            // call would never stay up.
+            // stopped. The gap is used only if a call was made: otherwise nothing can be forgotten, and a
+            // server that no client can call would never stay up.
             if self.gap > 0 && g.budget < before && g.rng.chance(500_000) {
                 let meanwhile = g.rng.below(self.gap);
                 g.net.after(meanwhile, Event::Crash(server));
             }
-            // A server that was idle for long may lose its address to another one while it is called.
+            // A server that was idle for long may exchange its address with another one while it is called.
             if std::mem::take(&mut self.rested) && g.plan.moves > 0 && g.rng.chance(500_000) {
                 let later = g.rng.spread(MICROS, 4 * g.plan.path.delay);
                 g.net.after(later, Event::Move(server));
@@ -345,7 +345,7 @@ impl ClientNode {
         g.net.after(pause.max(least), Event::Act { client: self.index, life });
     }
 
-    /// Stops the process, if it is to be stopped now; other events happen meanwhile.
+    /// Stops the process if a stop is due. Other events happen meanwhile.
     fn stop(&mut self, g: &mut Ground) {
         let gap = std::mem::take(&mut self.gap);
         self.later = 0;
@@ -362,13 +362,12 @@ impl ClientNode {
         }
     }
 
-    /// Returns the time that the client takes for the send time: the clock is read before the process is
-    /// stopped and sends.
+    /// Returns the client's send time. The clock is read before the process is stopped and then sends.
     fn leaving(&self, g: &Ground) -> Time {
         self.clock.read(g.now() + self.gap - self.later)
     }
 
-    /// Gives a call up for the user.
+    /// Cancels a call for the user.
     pub fn cancel(&mut self, g: &mut Ground, call: usize) {
         if self.stopped {
             return;
@@ -437,7 +436,7 @@ impl ClientNode {
         let args = g.plan.size(&mut g.rng);
         let mut call = Call::new(between, export, procedure, args, g.net.now());
         if call.is_access() {
-            // A server that answers a reading at once knows the reading by its arguments alone.
+            // A server that answers a reading at once recognises the reading by its arguments alone.
             call.args = args.max(16);
             call.result = g.plan.size(&mut g.rng).max(Head::LEN);
             call.exception = g.rng.chance(20_000);
@@ -597,7 +596,7 @@ impl ClientNode {
         self.ended.clear();
     }
 
-    /// Sends what is ready and arms the timer.
+    /// Sends everything that is ready, and sets the timer.
     fn settle(&mut self, g: &mut Ground) {
         let (at, now) = (g.now(), self.leaving(g));
         for server in 0..self.conversations.len() {
@@ -651,7 +650,7 @@ impl ClientNode {
         }
     }
 
-    /// Asserts at the end of the run that no call is outstanding and nothing is waited for.
+    /// Asserts at the end of the run that no call is outstanding and no timer runs.
     pub fn must_be_idle(&self, g: &mut Ground) {
         for talk in self.conversations.iter().flatten() {
             let left = (talk.core.stats().outstanding, talk.core.timeout());
@@ -665,10 +664,10 @@ impl ClientNode {
     }
 }
 
-/// The time, and when the client last received from the server as far as the client can know.
+/// The time, and the time at which the client last received from the server as far as the client can know.
 type When = (Nanos, Nanos);
 
-/// Tells the oracle how a call ended and keeps what the user wants to know.
+/// Reports to the oracle how a call ended, and keeps what the user needs to know.
 fn take(oracle: &mut Oracle, ended: &mut Vec<Ended>, when: When, event: client::Event<'_>) {
     let (token, outcome) = match event {
         client::Event::Bound { answer, .. } => {
@@ -700,10 +699,11 @@ fn end(oracle: &mut Oracle, ended: &mut Vec<Ended>, (at, heard): When, call: usi
     ended.push(Ended::Call { call, rebind, reply });
 }
 
-/// Returns whether an accepted datagram shows that the server of the client's ticket lives: a frame about a
-/// call, or a requested welcome that grants something. A hint that the ticket is invalid does not show that.
+/// Returns whether an accepted datagram shows that the server of the client's ticket is alive: a frame about
+/// a call, or a requested welcome that grants something. A hint that the ticket is invalid does not show it.
 fn is_word(datagram: &[u8], duplicate: bool) -> bool {
-    // The offset of the length of the rest of the ticket, behind a nonce and a conversation.
+    // The offset of the length of the rest of the ticket. A nonce and a conversation identifier come before
+    // it.
     const REST_AT: usize = 20 + 4 + 8 + 8 + 40;
     let rest = datagram.get(REST_AT..REST_AT + 4).and_then(|len| len.try_into().ok());
     let refused_at = REST_AT + 4 + rest.map_or(0, u32::from_be_bytes) as usize % 512 + 4;

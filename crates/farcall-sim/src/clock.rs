@@ -5,10 +5,10 @@ use farcall_proto::Time;
 use crate::net::Nanos;
 use crate::rng::Rng;
 
-/// The clock of one machine while virtual time goes by.
+/// The clock of one machine as a function of virtual time.
 ///
-/// The clock never goes back, and counts the time for which a process is stopped. So it moves in steps for a
-/// process that was stopped, and for one whose clock has a coarse grain.
+/// The clock never goes back, and counts the time for which a process is stopped. So a process that was
+/// stopped sees the clock step forward, and so does a process on a machine whose clock has a coarse grain.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// The reading at `since`.
@@ -23,7 +23,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Makes the clock of a machine that has been up for some random time at `now`.
+    /// Returns the clock of a machine that has been up for a random time at `now`.
     pub fn new(rng: &mut Rng, now: Nanos, max_drift: u64, max_grain: u64) -> Clock {
         Clock {
             origin: rng.spread(1, 1 << 56),
@@ -34,13 +34,14 @@ impl Clock {
         }
     }
 
-    /// Pauses the machine: nothing happens on it, and its clock will never know.
+    /// Pauses the machine with its clock. Nothing happens on it meanwhile, and its clock does not count that
+    /// time.
     pub fn pause(&mut self, now: Nanos) {
         (self.origin, self.since) = (self.exact(now), now);
         self.paused = true;
     }
 
-    /// Lets a paused machine go on. Returns for how long it was paused.
+    /// Continues a paused machine. Returns how long it was paused.
     pub fn go_on(&mut self, now: Nanos) -> Nanos {
         if !std::mem::take(&mut self.paused) {
             return 0;
@@ -65,14 +66,14 @@ impl Clock {
         (i128::from(self.origin) + elapsed + elapsed * i128::from(self.drift) / MILLION) as u64
     }
 
-    /// Returns when, from `now` on, the clock first reads `time` or more, to within a grain.
+    /// Returns the time, from `now` on, at which the clock first reads `time` or more, accurate to a grain.
     pub fn when(&self, now: Nanos, time: Time) -> Nanos {
         let wanted = time.as_nanos().div_ceil(self.grain).saturating_mul(self.grain);
         let ahead = i128::from(wanted) - i128::from(self.origin);
         let elapsed = (ahead.max(0) * MILLION).div_euclid(MILLION + i128::from(self.drift)) + 1;
         let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
         let mut at = self.since.saturating_add(elapsed).max(now);
-        // The clock of a paused machine is looked at again when the machine goes on.
+        // The clock of a paused machine is examined again when the machine continues.
         while at < u64::MAX / 2 && !self.paused && self.read(at) < time {
             at += self.grain;
         }

@@ -45,13 +45,13 @@ pub enum Event {
     Harm,
     /// A machine that crashed comes back.
     Restart(usize),
-    /// A process that was stopped goes on.
+    /// A stopped process continues.
     Resume(usize),
     /// The address of this host moves to another server.
     Move(usize),
     /// Faults end.
     Heal,
-    /// Time for the check that every call ended soon after the faults did.
+    /// Checks that every call ended soon after the faults did.
     Judge,
 }
 
@@ -193,8 +193,8 @@ impl Ground {
         }
     }
 
-    /// Asserts that a datagram to be sent is of the local scheme if both ends are on one machine, unless it
-    /// asks for a ticket or answers such a question (docs/protocol.md 3.1).
+    /// Asserts that a datagram to be sent is of the local scheme if both ends are on one machine. Datagrams
+    /// that ask for a ticket, or answer such a question, are exempt (docs/protocol.md 3.1).
     fn check_scheme(&mut self, from: SocketAddr, len: usize) {
         let datagram = &self.scratch[..len];
         let binding = match host(from) < self.plan.servers {
@@ -244,8 +244,8 @@ impl Ground {
         self.harm[server]
     }
 
-    /// Checks a datagram that a server sends: an address that nothing of the server has reached gets at most
-    /// three times the bytes that came from there.
+    /// Checks a datagram that a server sends. An address that no datagram of the server has reached yet gets
+    /// at most three times the bytes that came from it.
     pub fn server_sent(&mut self, server: usize, to: SocketAddr, len: usize) {
         let account = self.accounts.entry((server, to)).or_default();
         account.sent += len as u64;
@@ -284,8 +284,8 @@ impl Ground {
     }
 }
 
-/// Forges a datagram, half of the time, as a process that saw it can: changes some bytes and makes the tag
-/// right, which has no secret in the open scheme.
+/// Forges half of the datagrams, as a process that has seen them can: changes some bytes and makes the tag
+/// right, which contains no secret in the open scheme.
 fn forge(rng: &mut Rng, bytes: &mut [u8]) {
     let Some(body) = bytes.len().checked_sub(8).filter(|body| *body > 4 && rng.chance(500_000)) else {
         return;

@@ -1,4 +1,4 @@
-//! Checks linearizability: whether the results that several clients saw could have come from operations made
+//! Checks linearizability: whether the results that several clients saw could result from operations executed
 //! one after another.
 
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The operations that several clients made at the same time on a shared object, to be
 /// [checked](History::check) in the end.
 ///
-/// `O` says what an operation was and, once it has ended, its result.
+/// `O` describes an operation and, once the operation has ended, its result.
 ///
 /// ```
 /// use farcall_sim::history::History;
@@ -75,8 +75,8 @@ impl<O: Clone + fmt::Debug> History<O> {
         Begun(events.operations.len() - 1)
     }
 
-    /// Notes the end of an operation, and its result in `what`. An operation that failed, and may have
-    /// happened or may yet happen, gets no end.
+    /// Notes the end of an operation, with its result in `what`. Do not note the end of an operation that
+    /// failed and may have happened or may still happen.
     pub fn end(&self, begun: Begun, what: O) {
         let mut events = self.lock();
         let ended = events.tick();

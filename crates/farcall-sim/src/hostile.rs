@@ -1,8 +1,8 @@
-//! A hostile peer: the servers know it, and it keeps them busy with work that never ends.
+//! A hostile peer. The servers have accepted it, and it keeps them busy with work that never ends.
 //!
-//! The peer has a host of its own. It sends no call that could be executed: only fragments whose first bytes
-//! never come, activities far from each other, probes in bulk. The number of each datagram says how many
-//! bytes may answer it ([`answered_by`]).
+//! The peer has a host of its own. It sends no call that could be executed. It sends only fragments whose
+//! first bytes never come, frames of activities far apart, and many probes. The number of each datagram
+//! encodes how many bytes may answer it ([`answered_by`]).
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ use crate::plan::NAME;
 /// The number of the peer's conversations, each with a port of its own.
 const PORTS: u16 = 4;
 
-/// The length of arguments that never come whole, in bytes.
+/// The claimed length of arguments that never come whole, in bytes.
 const TOTAL: u32 = 20_000;
 
 /// The call about whose arguments the peer asks again and again.
@@ -29,7 +29,7 @@ pub struct HostileNode {
     /// The peer's host.
     pub index: usize,
     talks: Vec<Talk>,
-    /// How often the peer will still do something.
+    /// The number of actions that the peer will still take.
     left: u32,
 }
 
@@ -64,7 +64,7 @@ impl HostileNode {
         HostileNode { index, talks, left: 2_000 }
     }
 
-    /// Does something, and plans when to do the next thing.
+    /// Takes an action, and plans the next one.
     pub fn act(&mut self, g: &mut Ground) {
         if g.healed || self.left == 0 {
             return;

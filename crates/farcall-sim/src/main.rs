@@ -167,7 +167,7 @@ fn progress(soak: &Soak, quiet: bool) -> ProgressBar {
     ProgressBar::new(soak.calls).with_style(style)
 }
 
-/// Tells what the line of JSON does not say.
+/// Prints what the line of JSON does not contain.
 fn tell(summary: &Summary, seconds: f64) {
     let rate = summary.calls as f64 / seconds;
     eprintln!("{seconds:.1} s, {rate:.0} calls per second; violations: {:?}", summary.broken());

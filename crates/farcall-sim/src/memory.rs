@@ -7,7 +7,7 @@ use farcall_proto::{ACCESSES, READINGS};
 pub const READ: u32 = READINGS;
 /// A reading whose result is always held.
 pub const FACTS: u32 = READINGS + 1;
-/// A question how far a stream of posted writes has come.
+/// A question about how many writes of a stream were done.
 pub const POSTED: u32 = READINGS + 2;
 /// A write, or a compare and swap.
 pub const WRITE: u32 = ACCESSES;
@@ -25,11 +25,11 @@ pub struct Head {
     pub status: u64,
 }
 
-/// All writes before the named one are done.
+/// All writes before the given one are done.
 pub const KNOWN: u64 = 0;
-/// All writes before the named one are done, and that one never will be.
+/// All writes before the given one are done. The given one never will be.
 pub const REFUSED: u64 = 1;
-/// The server does not have the stream any more.
+/// The server no longer has the stream.
 pub const FORGOTTEN: u64 = 2;
 
 impl Head {

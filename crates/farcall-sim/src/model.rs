@@ -16,7 +16,7 @@ counts! {
         executed,
         /// Calls that returned.
         returned,
-        /// Calls that failed and were said not to have run.
+        /// Calls that failed as not run.
         no,
         /// Calls that failed and may have run.
         maybe,
@@ -32,28 +32,28 @@ counts! {
 /// A rule of one of the models that can be broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A caller says `No` of a request that the server had taken when it died.
+    /// A caller reports `No` for a request that the server had taken when it died.
     TakenIgnored,
     /// A slot whose request was given up is used again before it is answered.
     SlotUsedAgain,
     /// A cancelled call gives its caller the result that comes later.
     LateResult,
-    /// A server goes on taking requests when its caller has seen it close the connection.
+    /// A server continues to take requests after its caller has seen it close the connection.
     TakesAfterClose,
     /// A server does not notice that a ring has a new use.
     LaneNotRenewed,
     /// A server executes a call that it remembers.
     DuplicateRuns,
-    /// A server takes a call that is repeated on another connection for a new call, whatever became of the
+    /// A server treats a call that is repeated on another connection as a new call, whatever became of the
     /// first connection.
     ConnectionForgets,
-    /// A client takes any reply for that to its oldest call.
+    /// A client treats any reply as the reply to its oldest call.
     RepliesMixed,
-    /// A client takes a refused datagram for proof that the call did not run.
+    /// A client concludes from a refused datagram that the call did not run.
     RefusedSaysNo,
-    /// A client takes the end of a stream for proof that its calls did not run.
+    /// A client concludes from the end of a stream that its calls did not run.
     BrokenSaysNo,
-    /// A client takes the refusal of one of several copies of a call for proof that the call did not run.
+    /// A client concludes from the refusal of one of several copies of a call that the call did not run.
     RepeatedSaysNo,
 }
 
@@ -79,7 +79,7 @@ impl Rule {
     }
 }
 
-/// The report of a run, and what it must know while the run goes on.
+/// The report of a run, with the state that is needed while the run lasts.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The counts.
@@ -88,7 +88,7 @@ pub struct Report {
     pub violation: Option<Violation>,
     /// A hash of everything that happened.
     pub trace_hash: u64,
-    /// The time of what happens now.
+    /// The time of the present event.
     pub(crate) now: u64,
     pub(crate) calls: Vec<Call>,
 }
@@ -133,7 +133,7 @@ impl Report {
         None
     }
 
-    /// Folds something that happens to `which` into the trace.
+    /// Adds an event that concerns `which` to the trace.
     pub(crate) fn trace(&mut self, what: u64, which: usize) {
         self.trace_hash = mix(self.trace_hash ^ mix(what << 48 ^ which as u64 ^ self.now << 8));
     }
@@ -143,8 +143,8 @@ impl Report {
         self.violation.get_or_insert(Violation { rule, at: self.now, what });
     }
 
-    /// Notes that a call returned `result`. `right` is the result of its execution, if it was executed as
-    /// often as it may be.
+    /// Notes that a call returned `result`. `right` is the result of its execution, or `None` if it was
+    /// executed more often than it may be.
     pub(crate) fn returned(&mut self, id: usize, result: &[u8], right: Option<&[u8]>) {
         if right.is_none_or(|right| right != result) {
             let (len, right) = (result.len(), right.map(<[u8]>::len));
@@ -177,7 +177,8 @@ impl Report {
         }
     }
 
-    /// Checks in the end that no call `ran` of which its caller was told that it did not.
+    /// Checks at the end that no call ran whose caller was told that it did not. `ran` returns whether a call
+    /// ran.
     pub(crate) fn judge(&mut self, ran: impl Fn(usize) -> bool) {
         let told_no = |id: &usize| self.calls[*id].ended == Some(Ended::Failed(Ran::No));
         if let Some(id) = (0..self.calls.len()).filter(told_no).find(|id| ran(*id)) {
@@ -186,7 +187,7 @@ impl Report {
     }
 }
 
-/// Bytes that belong to one call alone; they begin with its number.
+/// Returns bytes that belong to one call alone. They begin with the call's number.
 pub(crate) fn content(id: usize, len: usize) -> Vec<u8> {
     let mut bytes = (id as u64).to_be_bytes().to_vec();
     bytes.extend((8..len.max(8)).map(|at| (at ^ at >> 8 ^ id.wrapping_mul(31)) as u8));

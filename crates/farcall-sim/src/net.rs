@@ -1,9 +1,9 @@
-//! The simulated network: virtual time, one queue of what is to happen, and paths with faults.
+//! The simulated network: virtual time, one queue of events, and paths with faults.
 //!
-//! A host is the low half of an address `10.0.h.h`; between two hosts there is one [`Path`] each
-//! way. A datagram sent takes the path's chances; what arrives, and every event that a user of the
-//! network put into the queue with [`Net::after`], comes out of [`Net::step`] in the order of time.
-//! There is no UDP checksum: a corrupted datagram arrives as it is.
+//! The low half of an address `10.0.h.h` is the host. Between two hosts there is one [`Path`] each way. A
+//! sent datagram is subject to the chances of its path. [`Net::step`] returns arriving datagrams, and the
+//! events that [`Net::after`] put into the queue, in the order of time. There is no UDP checksum, so a
+//! corrupted datagram arrives.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ pub type Nanos = u64;
 pub const MICROS: Nanos = 1_000;
 /// A millisecond.
 pub const MILLIS: Nanos = 1_000_000;
-/// How many bytes of a datagram an ICMP error quotes.
+/// The number of bytes of a datagram that an ICMP error quotes.
 const QUOTED: usize = 48;
 
 /// A second.
@@ -31,25 +31,25 @@ pub struct Path {
     pub delay: Nanos,
     /// The most time that a datagram takes in addition, drawn evenly.
     pub jitter: Nanos,
-    /// Datagrams that vanish.
+    /// The chance that a datagram vanishes.
     pub loss: u32,
-    /// Datagrams that arrive twice.
+    /// The chance that a datagram arrives twice.
     pub duplicate: u32,
-    /// Datagrams that are overtaken: up to a hundred delays late.
+    /// The chance that a datagram is overtaken by others. It is up to a hundred delays late.
     pub reorder: u32,
-    /// Datagrams of which a copy comes seconds to hours later.
+    /// The chance that a copy of a datagram comes seconds to hours later.
     pub late: u32,
-    /// Datagrams that are changed on the way.
+    /// The chance that a datagram is changed on its way.
     pub corrupt: u32,
-    /// Datagrams of which a copy comes from an address that did not send it.
+    /// The chance that a copy of a datagram comes from an address that did not send it.
     pub spoof: u32,
-    /// Changes such a copy, as the forger may.
+    /// Changes such a copy, as the forger can.
     pub forge: Option<fn(&mut Rng, &mut Vec<u8>)>,
     /// Whether the forger is on the path: then such copies come from the address that did send the datagram.
     pub impostor: bool,
-    /// Datagrams to a dead process about which ICMP tells the sender.
+    /// The chance that ICMP tells the sender about a datagram to a dead process.
     pub icmp: u32,
-    /// Datagrams after which a process that has not seen them forges an ICMP error.
+    /// The chance that, after a datagram, a process that has not seen it forges an ICMP error.
     pub forged_icmp: u32,
     /// The largest datagram that passes; a larger one vanishes.
     pub mtu: usize,
@@ -57,14 +57,14 @@ pub struct Path {
     pub rate: u64,
     /// How long a datagram may wait for its turn at that rate before it is dropped.
     pub queue: Nanos,
-    /// Until when nothing passes.
+    /// The time until which nothing passes.
     pub cut_until: Nanos,
-    /// When the path has sent the last datagram, at that rate.
+    /// The time at which the path has sent the last datagram, at its rate.
     free_at: Nanos,
 }
 
 impl Path {
-    /// A path without faults.
+    /// Returns a path without faults.
     pub fn clean(delay: Nanos) -> Path {
         Path { delay, mtu: usize::MAX, ..Path::default() }
     }
@@ -93,7 +93,7 @@ counts! {
         late,
         /// Forged ICMP errors.
         forged_icmp,
-        /// Datagrams overtaken by later ones.
+        /// Datagrams that later ones overtook.
         reordered,
         /// Datagrams changed on the way.
         corrupted,
@@ -103,7 +103,7 @@ counts! {
         oversize,
         /// Datagrams dropped from a full queue.
         congested,
-        /// Datagrams that met a partition.
+        /// Datagrams lost in a partition.
         partitioned,
         /// Datagrams to a process that was dead, or to an address given up.
         undeliverable,
@@ -260,12 +260,12 @@ impl<E> Net<E> {
         self.bound.retain(|a| *a != address);
     }
 
-    /// Lets an event come out of [`Net::step`] when `delay` has passed.
+    /// Makes [`Net::step`] return an event when `delay` has passed.
     pub fn after(&mut self, delay: Nanos, event: E) {
         self.at(self.now.saturating_add(delay), event);
     }
 
-    /// Lets an event come out of [`Net::step`] at `time`, or now if that has passed.
+    /// Makes [`Net::step`] return an event at `time`, or now if that time has passed.
     pub fn at(&mut self, time: Nanos, event: E) {
         self.push(time.max(self.now), Step::Event(event));
     }
@@ -280,12 +280,12 @@ impl<E> Net<E> {
         self.last_arrival
     }
 
-    /// Sends a datagram; it takes the chances of its path.
+    /// Sends a datagram, subject to the chances of its path.
     pub fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         self.send_after(0, from, to, bytes);
     }
 
-    /// Sends a datagram that leaves after `gap`; it takes the chances of its path.
+    /// Sends a datagram that leaves after `gap`, subject to the chances of its path.
     pub fn send_after(&mut self, gap: Nanos, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let (source, target) = (host(from), host(to));
         if source >= self.hosts || target >= self.hosts {
@@ -333,7 +333,7 @@ impl<E> Net<E> {
         self.deliver(path, from, to, bytes, delay);
     }
 
-    /// Moves time to the next event and returns it; `None` if there will never be one.
+    /// Moves time to the next event, and returns it. Returns `None` if there will be no further event.
     pub fn step(&mut self) -> Option<(Nanos, Step<E>)> {
         loop {
             let Reverse((time, _, slot)) = self.queue.pop()?;
@@ -360,7 +360,7 @@ impl<E> Net<E> {
         }
     }
 
-    /// Returns how long a datagram waits on the path for those before it; `None` if it is dropped.
+    /// Returns how long a datagram waits on the path for earlier ones, or `None` if it is dropped.
     fn admit(&mut self, index: usize, path: Path, len: usize) -> Option<Nanos> {
         if path.cut_until > self.now {
             self.faults.partitioned += 1;
@@ -433,7 +433,7 @@ impl<E> Net<E> {
     }
 }
 
-/// Changes a datagram the way that faulty memory, cables and tunnels do.
+/// Changes a datagram as faulty memory, cables and tunnels do.
 fn corrupt(rng: &mut Rng, bytes: &mut Vec<u8>) {
     match rng.below(4) {
         0 | 1 if !bytes.is_empty() => {

@@ -1,13 +1,13 @@
-//! A model of ONC RPC (RFC 5531) over UDP and TCP: the deciding parts of `farcall-onc`'s clients and servers,
-//! in a seeded network.
+//! A model of ONC RPC (RFC 5531) over UDP and TCP. It runs the decisive parts of `farcall-onc`'s clients and
+//! servers in a seeded network.
 //!
-//! The model runs the drivers' own code. Of a client it runs the part that knows which calls are under way,
-//! which call a reply belongs to, what is sent again, and what follows from a stream that ended or a refused
+//! The model runs the drivers' own code. Of a client it runs the part that knows which calls are outstanding,
+//! which call a reply belongs to, what is sent again, and what follows from the end of a stream or a refused
 //! port. Of a server it runs the memory of earlier calls. Of both it runs record marking and the messages.
-//! The rest is modelled: datagrams that are lost, duplicated, late and refused; streams that are cut into
-//! parts, reset, closed from one side, or silently dead; servers that die and come back with an empty memory,
-//! and sometimes without the program; clients that die, and clients that send a call once more on another
-//! connection. docs/onc.md ("What is promised") says what must be true.
+//! The rest is modelled. Datagrams are lost, duplicated, late and refused. Streams are cut into parts, reset,
+//! closed from one side, or silently dead. Servers die and come back with an empty memory, and sometimes
+//! without the program. Clients die, and some send a call once more on another connection. docs/onc.md ("What
+//! is promised") says what must be true.
 
 mod callee;
 mod caller;
@@ -43,7 +43,7 @@ thread_local! {
 /// The program that is called, its version and its procedure.
 const CALLED: [u32; 3] = [0x2000_0077, 1, 1];
 
-/// Something that happens at its time.
+/// An event at its time.
 enum Event {
     /// A client does something.
     Act(usize),
@@ -57,13 +57,14 @@ enum Event {
     Refused(usize),
     /// A part of a stream arrives, at the server (`up`) or at the client.
     Bytes { link: usize, up: bool, bytes: Vec<u8> },
-    /// An end of a stream is told that the stream is over; in order, as far as the server's system can tell.
+    /// One end of a stream learns that the stream is over. It ended in order, as far as the server's system
+    /// can tell.
     Over { link: usize, up: bool },
-    /// A client's system takes more bytes.
+    /// A client's system accepts more bytes.
     Flush(usize),
-    /// A procedure has ended, in that life of the server.
+    /// A procedure of that life of the server has ended.
     Done { life: u64, job: u64 },
-    /// Something happens to a process or a stream.
+    /// A fault of a process or a stream happens.
     Chaos,
     /// The server is back.
     Restart,
@@ -77,7 +78,7 @@ struct Run {
     link: usize,
     /// Whether this run came from one of two datagrams that the network made of one.
     copied: bool,
-    /// When it was answered, and how many bytes the server had been given to remember then.
+    /// When the execution was answered, and how many bytes the server had been given to remember by then.
     answered: Option<(Nanos, usize)>,
 }
 
@@ -91,11 +92,11 @@ struct Link {
     line: Line,
     life: u64,
     records: Records,
-    /// Whether the client's end is gone, and the server's: a closed end takes nothing.
+    /// Whether the client's end and the server's end are gone. A closed end takes nothing.
     closed: [bool; 2],
     /// Whether the server knows that the stream has ended, and not in order.
     known: bool,
-    /// Whether nothing passes any more, without notice to either end.
+    /// Whether nothing passes any more, without either end being told.
     cut: bool,
     /// Whether a deadline passed in silence, so that calls are made elsewhere.
     silent: bool,
@@ -219,7 +220,7 @@ impl Model {
         !self.settling && self.rng.chance(per_million)
     }
 
-    /// Draws how long a message is under way.
+    /// Draws how long a message is on its way.
     fn delay(&mut self) -> Nanos {
         let delay = self.rng.spread(1, self.faults.delay);
         if !self.chance(self.faults.late) {
@@ -229,7 +230,7 @@ impl Model {
         delay + self.rng.spread(MILLIS, 200 * SECS)
     }
 
-    /// Sends a datagram to the server or to a client: once or twice or not at all.
+    /// Sends a datagram to the server or to a client. It arrives once, twice or not at all.
     fn datagram(&mut self, event: impl Fn(bool) -> Event) {
         let twice = self.chance(self.faults.duplicate);
         for _ in 0..1 + u32::from(twice) {
@@ -255,7 +256,7 @@ impl Model {
         }
     }
 
-    /// Returns when the bytes sent on a stream now arrive: after those sent before.
+    /// Returns when the bytes that are sent on a stream now arrive, after the bytes sent before.
     fn in_order(&mut self, link: usize, up: bool) -> Nanos {
         let at = self.report.now + self.rng.spread(1, self.faults.delay);
         let last = &mut self.links[link].last[usize::from(up)];
@@ -290,7 +291,7 @@ impl Model {
         self.report.tally.broken += 1;
         let soon = self.rng.spread(1, self.faults.delay);
         match self.rng.below(4) {
-            // Neither end is told. Keep-alives would end the stream in a minute.
+            // Neither end is told. Keep-alives would end the stream after a minute.
             0 => self.links[link].cut = true,
             // The server closes the stream; the bytes that it had sent arrive before the end.
             1 => {
@@ -298,7 +299,7 @@ impl Model {
                 let at = self.in_order(link, false);
                 self.at(at, Event::Over { link, up: false });
             }
-            // The stream is reset, which one end learns before the other; bytes under way are lost.
+            // The stream is reset. One end learns of it before the other, and bytes on their way are lost.
             first => {
                 self.links[link].cut = true;
                 self.after(soon, Event::Over { link, up: first == 2 });
@@ -323,7 +324,7 @@ impl Model {
         self.runs[id].push(Run { life, link, copied, answered: None });
     }
 
-    /// Returns whether the server promises to remember a call that ran, when it comes again by a link.
+    /// Returns whether the server promises to remember a call that ran, if the call comes again by `link`.
     fn must_be_remembered(&self, former: &Run, link: usize) -> bool {
         // If a connection has ended without the server's knowledge, the client's next connection counts as a
         // new client's (docs/onc.md).

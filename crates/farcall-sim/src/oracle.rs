@@ -1,5 +1,5 @@
-//! The oracle of a simulated run: it knows every call and every execution, and checks the invariants that
-//! join them.
+//! The oracle of a simulated run. It knows every call and every execution, and checks the invariants about
+//! both.
 
 mod restored;
 
@@ -60,40 +60,40 @@ pub struct Call {
     pub procedure: u32,
     /// The length of the arguments in bytes.
     pub args: usize,
-    /// When it was started.
+    /// When the call was started.
     pub started: Nanos,
     /// When its caller stops waiting.
     pub deadline: Option<Nanos>,
-    /// Whether it carries trace context.
+    /// Whether the call carries trace context.
     pub traced: bool,
-    /// Whether its caller cancelled it.
+    /// Whether the caller cancelled the call.
     pub cancelled: bool,
-    /// Whether its caller detached it before anything of it was sent.
+    /// Whether the caller detached the call before any part of it was sent.
     pub detached: bool,
-    /// Whether a server gave it up because its client was silent.
+    /// Whether a server gave the call up because its client was silent.
     pub forsaken: bool,
     /// Whether the procedure was told to stop while it was executed.
     pub told: bool,
     /// The outcome, as the caller knows it.
     pub state: State,
-    /// How often it was executed, by any server.
+    /// How often any server executed the call.
     pub executed: u32,
-    /// How often it was executed by a server that was then restored from an earlier snapshot.
+    /// How often the call was executed by a server that was then restored from an earlier snapshot.
     pub undone: u32,
-    /// Whether it was neither executed nor refused when the snapshot was taken from which its server was
-    /// restored.
+    /// Whether the call was neither executed nor refused when the snapshot was taken from which its server
+    /// was restored.
     unsettled: bool,
-    /// Whether a server said that it never will be executed.
+    /// Whether a server said that the call will never be executed.
     pub refused: bool,
-    /// The execution that its result comes from.
+    /// Identifies the execution that the result comes from.
     pub nonce: u64,
-    /// The length of its result in bytes; the caller of an access says how many.
+    /// The length of the result in bytes. The caller of an access chooses it.
     pub result: usize,
     /// Whether the result is an exception.
     pub exception: bool,
-    /// How many writes its server had done when it was started.
+    /// The number of writes that the server had done when the call was started.
     pub version: u64,
-    /// How many writes that its import had posted were done when it was started.
+    /// The number of posted writes of the import that were done when the call was started.
     pub done: u64,
     /// The beginning of the result of an access's last execution.
     pub head: Head,
@@ -101,11 +101,11 @@ pub struct Call {
     pub sent: Nanos,
     /// For how long the caller's machine was paused since the call was sent.
     pub paused: Nanos,
-    /// The life of the server that executed it.
+    /// The life of the server that executed the call.
     executor: usize,
-    /// The reason why its caller may have been told that it did not run although it did.
+    /// The reason why the caller may be told that the call did not run although it did.
     excuse: Excuse,
-    /// The import that it belongs to, if it is about posted writes.
+    /// The import that the call belongs to, if it is about posted writes.
     pub import: Option<usize>,
     /// The stream of that import.
     pub stream: u64,
@@ -134,7 +134,7 @@ impl Call {
         self.procedure >= READINGS
     }
 
-    /// Returns how many bytes of its arguments are not a pattern.
+    /// Returns how many bytes of the arguments are not part of the pattern.
     fn marked(&self) -> usize {
         match self.procedure {
             POSTED => 16,
@@ -144,23 +144,23 @@ impl Call {
     }
 }
 
-/// The number of no life of any server.
+/// The number that no life of a server has.
 const NOBODY: usize = usize::MAX;
 
-/// The reason why a call may be reported as not run though it ran: facts that a client cannot know
-/// (docs/protocol.md 7.4).
+/// The reason why a call may be reported as not run although it ran. A reason is a fact that a client cannot
+/// know (docs/protocol.md 7.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Excuse {
     /// There is no reason.
     #[default]
     None,
-    /// The server that refuses its ticket began before the call was sent, and after its client last received
-    /// from the former server, which lives nevertheless.
+    /// The server that refuses the ticket began before the call was sent, and after the client last received
+    /// from the former server. The former server is alive nevertheless.
     TwoLive {
         /// When the client last received from the former server.
         heard: Nanos,
     },
-    /// Its client's machine was paused meanwhile, and its server forgot a conversation.
+    /// The client's machine was paused meanwhile, and the server forgot a conversation.
     Paused,
 }
 
@@ -193,8 +193,8 @@ counts! {
         posted,
         /// How often an importer was told that all its posted writes were done.
         flushed,
-        /// Calls that were reported as not run though they ran, to clients that could not know (docs/protocol.md
-        /// 7.4).
+        /// Calls that were reported as not run although they ran, to clients that could not know
+        /// (docs/protocol.md 7.4).
         beyond_knowledge,
         /// Calls of restored servers that were executed again, or that were reported as not run though they ran.
         undone,
@@ -205,9 +205,9 @@ counts! {
 #[derive(Default)]
 pub struct Oracle {
     salt: u64,
-    /// Whether no fault happens in this run, so that no call has a reason to fail.
+    /// Whether no fault happens in this run. Then no call has a reason to fail.
     calm: bool,
-    /// How long a server must be silent before a call may fail for that.
+    /// How long a server must be silent before a call may fail because of the silence.
     patience: Nanos,
     /// Whether the server in the next report may be given up before the patience is over, because its port
     /// was refused.
@@ -230,7 +230,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Makes an oracle that has seen nothing.
+    /// Returns an oracle that has seen nothing.
     pub fn new(salt: u64, calm: bool, patience: Nanos, servers: usize) -> Oracle {
         let (versions, living) = (vec![0; servers], vec![NOBODY; servers]);
         Oracle { salt, calm, patience, versions, living, ..Oracle::default() }
@@ -261,7 +261,7 @@ impl Oracle {
         self.exports.insert(export, server);
     }
 
-    /// Notes a call. It goes to whichever server has the export.
+    /// Notes a call. It goes to the server that has the export.
     pub fn made(&mut self, mut call: Call) {
         call.server = self.exports.get(&call.export).copied().unwrap_or(call.server);
         let done = call.import.map_or(0, |import| self.imports[import].done);
@@ -269,14 +269,14 @@ impl Oracle {
         self.calls.push(call);
     }
 
-    /// Notes that an invariant does not hold; the first such note is kept.
+    /// Notes that an invariant does not hold. Only the first such note is kept.
     pub fn violate(&mut self, rule: &'static str, at: Nanos, what: impl FnOnce() -> String) {
         if self.violation.is_none() {
             self.violation = Some(Violation { rule, at, what: what() });
         }
     }
 
-    /// Returns the mark that a call bears in its arguments and its trace context.
+    /// Returns the token that marks a call in its arguments and its trace context.
     pub fn token(&self, call: usize) -> u64 {
         (mix(self.salt ^ call as u64) << 32) | call as u64
     }
@@ -443,7 +443,7 @@ impl Oracle {
         }
     }
 
-    /// Checks a server's statement whether a call was given up by its caller.
+    /// Checks a server's statement about whether a call was given up by its caller.
     pub fn given_up(&mut self, now: Nanos, call: usize, is: bool) {
         let c = self.calls[call];
         if is && !c.cancelled && !c.forsaken && c.state == State::Open {
@@ -471,7 +471,7 @@ impl Oracle {
     /// Checks that a server does not keep a call whose client has been silent for too long.
     pub fn goes_on(&mut self, now: Nanos, call: usize, silent: Nanos) {
         let c = self.calls[call];
-        // The client sent something when it started the call, which may have ended before that was noted.
+        // The client sent something when it started the call. That may not have been noted yet.
         let silent = silent.min(now.saturating_sub(c.started));
         let most = self.patience + self.patience / 5 + 2 * SECS;
         if c.state == State::Abandoned && !c.detached && !c.told && silent > most {
@@ -553,8 +553,8 @@ impl Oracle {
         }
     }
 
-    /// Returns whether the result of an access may begin with `head`. For a reading, that must have been true
-    /// at some moment of it.
+    /// Returns whether the result of an access may begin with `head`. For a reading, `head` must have been
+    /// true at some moment during the reading.
     fn is_right(&self, call: &Call, head: Head) -> bool {
         if !call.reads() {
             return head == call.head;
@@ -588,7 +588,8 @@ impl Oracle {
         if failure.ran == Ran::Yes && !ran {
             self.violate("yes-means-ran", now, || format!("call {call} had not run: {failure:?} {c:?}"));
         }
-        // A call that was never sent, for want of a ticket, may have come late in a long silence.
+        // A call that was never sent, because there was no ticket, may have been started late in a long
+        // silence.
         let sent = failure.ran != Ran::No;
         let early = now - c.started < self.patience - self.patience / 10 && !self.may_give_up;
         if failure.kind == Kind::Unreachable && sent && early {
@@ -629,7 +630,7 @@ impl Oracle {
         before
     }
 
-    /// Checks that a caller that was not stopped notices a deadline soon.
+    /// Checks that a caller that was not stopped notices its deadline soon.
     pub fn deadline_kept(&mut self, now: Nanos, call: usize) {
         let c = self.calls[call];
         // The caller's clock may be slow.
@@ -645,7 +646,8 @@ impl Oracle {
         }
     }
 
-    /// Checks that every call of `server` (of any, if `None`) that was started before `before` has ended.
+    /// Checks that every call to `server` that was started before `before` has ended. `None` stands for any
+    /// server.
     pub fn all_ended(&mut self, rule: &'static str, now: Nanos, server: Option<usize>, before: Nanos) {
         let open = self.calls.iter().position(|c| {
             c.state == State::Open && c.started < before && server.is_none_or(|s| s == c.server)

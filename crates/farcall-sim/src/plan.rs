@@ -1,8 +1,7 @@
 //! The decisions of a seed before its run: the machines, their limits, the load and the faults.
 //!
-//! Every run draws its own mixture (swarm testing, Groce et al. 2012): a fault that is rare
-//! everywhere hides the bugs that need it often, and one that is frequent everywhere hides those
-//! that need quiet.
+//! Every run draws its own mixture of faults (swarm testing, Groce et al. 2012). A fault that is rare in
+//! every run hides bugs that need it often. A fault that is frequent in every run hides bugs that need quiet.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ pub const NAME: &str = "Store";
 /// The decisions of one seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// No fault happens and the servers have room: every call must return.
+    /// Whether no fault happens and the servers have room. Then every call must return.
     pub calm: bool,
     /// The number of servers.
     pub servers: usize,
@@ -30,11 +29,11 @@ pub struct Plan {
     pub server: ServerConfig,
     /// The clients' settings.
     pub client: ClientConfig,
-    /// The path between any two hosts, before each draws its own faults.
+    /// The path between any two hosts, before each pair draws its own faults.
     pub path: Path,
     /// How far a clock's rate may be off, in parts per million.
     pub drift: u64,
-    /// Actions of clients after which something happens to a machine or a path, in parts per million.
+    /// The chance that a fault of a machine or a path follows a client's action, in parts per million.
     pub chaos: u32,
     /// The most calls that one server executes at once.
     pub workers: usize,
@@ -151,7 +150,7 @@ impl Plan {
 
     /// Adjusts settings that depend on others.
     fn fit(&mut self, rng: &mut Rng) {
-        // Without faults only a short patience needs keep-alives beside the probes.
+        // In a run without faults, keep-alives beside the probes are needed only for a short patience.
         let patiences = if self.calm { [1, 1, 2, 10] } else { [2, 10, 10, 30] };
         self.client.patience = Duration::from_secs(rng.pick(&patiences));
         if self.calm && rng.chance(500_000) {
@@ -172,16 +171,16 @@ impl Plan {
         if rng.chance(200_000) {
             let secret = Some([5; 16]);
             (self.secret, self.client.secret, self.server.secret) = (true, secret, secret);
-            // The hostile peer's datagrams are in the open scheme.
+            // The hostile peer's datagrams are in the open scheme, so there is no hostile peer in this run.
             self.hostile = false;
             self.path.spoof = if self.calm { 0 } else { rng.pick(&[0, 10_000, 50_000]) };
         }
         if self.is_local() {
-            // This uses what is drawn already. Small windows are filled often.
+            // This uses a value that is drawn already. Small windows are filled often.
             let window = [12_000, 24_000, 2 << 20][self.burst as usize % 3];
             (self.client.local_window, self.client.shared_local_window) = (window, window / 2);
             self.server.local_window = window;
-            // The bytes that one process writes into shared memory reach the other unchanged.
+            // Bytes that one process writes into shared memory reach the other process unchanged.
             self.path.corrupt = 0;
         }
     }
@@ -208,7 +207,7 @@ impl Plan {
         self.pauses = rng.pick(&[0, 0, 50_000, 300_000]);
         self.restorations = rng.pick(&[0, 0, 0, 300_000]);
         if self.restorations > 0 {
-            // With these chances a fault happens in nearly each of these runs.
+            // With these chances, a fault happens in nearly every one of these runs.
             self.chaos = rng.pick(&[10_000, 50_000]);
         }
         if self.moves > 0 {
@@ -218,7 +217,7 @@ impl Plan {
         self.drift = rng.pick(&[100, 55_000]);
     }
 
-    /// Draws tables so small, and holding times so short, that servers forget all the time.
+    /// Draws small tables and short holding times, so that servers forget all the time.
     fn limits(&mut self, rng: &mut Rng) {
         let (server, client) = (&mut self.server, &mut self.client);
         server.max_conversations = rng.pick(&[1, 1, 2, 3, 4, 1 << 20]);

@@ -1,7 +1,7 @@
 //! The one source of random choices: a small generator whose sequence is the same on every platform.
 
-/// SplitMix64 (Steele, Lea & Flood 2014): 64 bits of state, no floating point anywhere, so that a
-/// seed means the same run on every machine.
+/// The generator SplitMix64 (Steele, Lea & Flood 2014). It has 64 bits of state and uses no floating point,
+/// so a seed means the same run on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -29,12 +29,12 @@ impl Rng {
         Rng(self.next())
     }
 
-    /// Returns a number from 0 to `bound - 1`; 0 when `bound` is 0.
+    /// Returns a number from 0 to `bound - 1`, or 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// Returns a number from `low` to `high`, both possible.
+    /// Returns a number from `low` to `high`, including both.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.below((high - low).saturating_add(1))
     }
@@ -44,7 +44,7 @@ impl Rng {
         self.below(len as u64) as usize
     }
 
-    /// Returns true `per_million` times in a million.
+    /// Returns true with a chance of `per_million` in a million.
     pub fn chance(&mut self, per_million: u32) -> bool {
         per_million > 0 && self.below(1_000_000) < u64::from(per_million)
     }

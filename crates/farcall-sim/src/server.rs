@@ -1,4 +1,4 @@
-//! A simulated server: the protocol's server, and a user that executes procedures.
+//! A simulated server: the protocol's server, with a user that executes procedures.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -28,10 +28,10 @@ pub struct ServerNode {
     pub life: u32,
     /// Whether the process is stopped.
     pub stopped: bool,
-    /// Since when the process is dead.
+    /// Since when the process has been dead.
     pub dead_since: Nanos,
     export: u64,
-    /// The streams of posted writes to the exported memory.
+    /// The streams of posted writes to the server's exported memory.
     streams: Streams<()>,
     inbox: Vec<(SocketAddr, Vec<u8>)>,
     /// When the server last received from each conversation.
@@ -39,21 +39,21 @@ pub struct ServerNode {
     resumed_at: Nanos,
     /// The time of the earliest timer event in the queue.
     armed: Nanos,
-    /// Requests of the protocol's server that are not yet acted on.
+    /// Requests of the protocol's server that were not handled yet.
     asked: Vec<Ask>,
-    /// Calls taken and not finished, by the numbers of this server.
+    /// Calls that were taken and are not finished, by this server's own numbers.
     jobs: Vec<(u64, Job)>,
     taken: u64,
     waiting: VecDeque<u64>,
     executing: usize,
-    /// The bytes that may answer the datagram just received, if the hostile peer sent it.
+    /// The most bytes that may answer the datagram just received, if the hostile peer sent it.
     answers: Option<usize>,
 }
 
 /// The number of datagrams that the socket buffer of a stopped process holds.
 pub const SOCKET_BUFFER: usize = 256;
 
-/// The longest time from the sending of an outcome until that is noted.
+/// The longest time from the sending of an outcome until the sending is noted.
 const NOTED: Nanos = 200_000;
 
 enum Ask {
@@ -201,7 +201,7 @@ impl ServerNode {
         }
     }
 
-    /// Lets the stopped process go on: first it receives the datagrams that came meanwhile, then it acts on
+    /// Continues the stopped process. It first receives the datagrams that have come meanwhile, then acts on
     /// timers.
     pub fn resume(&mut self, g: &mut Ground) {
         (self.stopped, self.resumed_at) = (false, g.now());
@@ -287,7 +287,7 @@ impl ServerNode {
             asked.extend(call(incoming));
         }
         let evicted = self.check_kept(g, kept, bytes.len());
-        // Callers of evicted calls are told so.
+        // Callers of evicted calls are told about the eviction.
         self.answers = answers.map(|answers| answers + 80 * evicted as usize);
         self.note_heard(g.now(), &bytes, before);
         g.net.recycle(bytes);
@@ -356,7 +356,7 @@ impl ServerNode {
         g.note(&[19, self.index as u64, post.number], || format!("server {} got {post:?}", self.index));
     }
 
-    /// Checks that the protocol's statement whether a call was given up is right.
+    /// Checks that the protocol states correctly whether a call was given up.
     fn check_mark(&self, g: &mut Ground, job: &Job) {
         let is = self.core.as_ref().is_some_and(|core| core.is_given_up(job.key));
         g.oracle.given_up(g.net.now(), job.call, is);
@@ -461,7 +461,7 @@ impl ServerNode {
         g.oracle.goes_on(g.net.now(), job.call, silent);
     }
 
-    /// Notes that a datagram belonged to a conversation that the server knows.
+    /// Notes the time at which a datagram of a known conversation arrived.
     fn note_heard(&mut self, now: Nanos, bytes: &[u8], before: (u64, u64)) {
         let Some(core) = &self.core else { return };
         let after = (core.stats().received, core.stats().challenges + core.stats().stale);
@@ -518,7 +518,7 @@ impl ServerNode {
         }
     }
 
-    /// Sends what is ready and arms the timer.
+    /// Sends everything that is ready, and sets the timer.
     fn settle(&mut self, g: &mut Ground) {
         let (at, now) = (g.now(), self.clock.read(g.now()));
         let Some(core) = &mut self.core else { return };
@@ -578,8 +578,8 @@ impl ServerNode {
         Some((hosts.map(kept).collect(), core.stats().evicted_calls))
     }
 
-    /// Checks that what the hostile peer makes the server keep is bounded by what it sent, and that the host
-    /// which keeps most pays for it.
+    /// Checks that the memory which the hostile peer makes the server keep is bounded by the bytes that the
+    /// peer sent, and that the host which uses most memory loses it first.
     fn check_kept(&self, g: &mut Ground, before: Option<(Vec<usize>, u64)>, len: usize) -> u64 {
         let (Some(core), Some((before, evicted))) = (&self.core, before) else { return 0 };
         let (at, budget) = (g.now(), g.plan.server.reassembly_budget);
@@ -594,8 +594,8 @@ impl ServerNode {
             g.oracle.violate("memory-is-bounded", at, || format!("{after:?} of {budget} bytes of arguments"));
         }
         let (paid, times) = (core.stats().paid, core.stats().evicted_calls - evicted);
-        // The bytes of one datagram may have made its host the one that has most, since a buffer that must
-        // grow doubles. Hosts are compared in thousandths of the budget.
+        // The bytes of one datagram may have made its host the one with most memory, because a buffer doubles
+        // when it grows. Hosts are compared in thousandths of the budget.
         let margin = 20 * len + budget / 500;
         if let Some(paid) = paid.filter(|_| times == 1) {
             let had = before.get(host(paid).wrapping_sub(g.plan.servers)).copied().unwrap_or(0);
@@ -606,7 +606,7 @@ impl ServerNode {
         times
     }
 
-    /// Asserts at the end of the run that the server holds nothing and waits for nothing.
+    /// Asserts at the end of the run that the server keeps nothing and no timer runs.
     pub fn must_be_idle(&self, g: &mut Ground) {
         let Some(core) = &self.core else { return };
         let left = (core.held_bytes(), core.unfinished(), core.timeout(), self.busy() + self.jobs.len());

@@ -1,9 +1,9 @@
 //! A model of calls through shared memory: the two ends of `farcall-shm`, interleaved by a seed.
 //!
 //! Both ends run the driver's own code, over one memory. The rest of the driver (threads, Unix sockets, the
-//! notice of a closed connection) is modelled here: each step of a thread is an event, either process may die
-//! or be cut off between two of them, and a caller reports on a call as docs/shared-memory.md ("What is
-//! true") says.
+//! notice of a closed connection) is modelled. Each step of a thread is an event. Either process may die or
+//! be cut off between two events. A caller reports about a call as docs/shared-memory.md ("What is true")
+//! says.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,10 +33,10 @@ pub fn run(seed: u64, calls: u64, broken: Option<Rule>) -> Report {
     model.report
 }
 
-/// The code with which a server refuses a call: it did not run.
+/// The code in a server's refusal of a call: the call did not run.
 const REFUSED: u8 = 0;
 
-/// The executions of one call: how many there were, and the length of the last one's result in bytes.
+/// The executions of one call: their number, and the length of the last one's result in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Executed {
     times: u32,
@@ -76,7 +76,7 @@ struct Connection {
     server: Server,
     cursor: RequestCursor,
     consumers: [BulkConsumer; RING_COUNT],
-    /// Arguments that came by each ring.
+    /// Arguments that arrived by each ring.
     emptied: Vec<Vec<u8>>,
     work: VecDeque<Work>,
     /// The whole results of slots whose results are long.
@@ -110,7 +110,7 @@ struct Model {
     broken: Option<Rule>,
     connection: Connection,
     executed: Vec<Executed>,
-    /// Chances in a million, drawn for the seed.
+    /// Chances in parts per million, which the seed draws.
     death: u32,
     cancel: u32,
     long: u32,
@@ -292,7 +292,7 @@ impl Model {
         Some(self.fetch(slot, ring, body, len))
     }
 
-    /// Gives a call up for its caller. Its slot is used again once it is answered.
+    /// Gives a call up for its caller. The call's slot is used again once the call is answered.
     fn leave(&mut self, slot: usize, request: RequestId) {
         if self.breaks(Rule::SlotUsedAgain) {
             self.connection.caller.release(slot);
@@ -415,7 +415,7 @@ impl Model {
     fn look_for_cancels(&mut self) {
         let Connection { server, cursor, work, .. } = &mut self.connection;
         let Some(slot) = server.given_up(cursor) else { return };
-        // An executing call is told, and will be answered some time.
+        // An executing call is told, and will be answered later.
         let Some(place) = work.iter().position(|work| work.slot == slot && !work.running) else { return };
         let Some(Work { slot, number, .. }) = work.remove(place) else { return };
         server.answer(slot, number, Status::Failed { kind: Kind::Cancelled.code(), ran: REFUSED }, &[]);
@@ -491,7 +491,7 @@ impl Model {
             self.report.violated("every-call-ends", format!("call {} has not ended", waiting.id));
         }
         if self.connection.server_lives {
-            // Requests that were given up are answered, and their slots come back. The server is told first
+            // Requests that were given up are answered, and their slots become free. First the server is told
             // that a long answer is not wanted.
             for _ in 0..2 {
                 for _ in 0..10_000 {
@@ -512,7 +512,7 @@ fn call() -> farcall_shm::Call {
     farcall_shm::Call { export: 1, procedure: 2, within: None, trace: None }
 }
 
-/// Returns the part of a ring that fetches the bytes after these bytes of a result.
+/// Returns the part of a ring by which the bytes after `body` are fetched.
 fn part_of(body: &[u8]) -> usize {
     body.len() / PART_BYTES % FETCH_PARTS
 }

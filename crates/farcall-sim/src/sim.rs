@@ -1,5 +1,4 @@
-//! Simulation for users' tests: unchanged programs in a simulated network, of whose threads one runs at a
-//! time.
+//! Simulation for users' tests: unchanged programs run in a simulated network, one thread at a time.
 //!
 //! [`check`](crate::check) describes it. This module has the functions for simulated code: [`sleep`],
 //! [`now`], [`random`], [`spawn`] and so on.
@@ -27,10 +26,10 @@ use names::Names;
 use state::Main;
 use world::{World, here};
 
-/// A simulated network with processes in it, for a test. A clone is the same network.
+/// A simulated network with processes in it, for a test. Clones are handles of the same network.
 ///
-/// Each process has a machine, with an address and a clock, of its own. The test runs in a process
-/// as well, called `test`, and may import and export like any other.
+/// Each process has a machine of its own, with an address and a clock. The test itself runs in a process,
+/// called `test`, and can import and export like any other.
 #[derive(Clone)]
 pub struct Sim {
     world: Arc<World>,
@@ -38,16 +37,16 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// The seed of this run.
+    /// Returns the seed of this run.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Starts a process whose end [`run`](Sim::run) waits for. It is named in traces and failures.
+    /// Starts a process. [`run`](Sim::run) waits for its end. Traces and failures contain its name.
     ///
-    /// `main` is called at each start; what it returns may be `()` or a `Result`, of which an error
-    /// fails the run. When it has returned the process ends, with all its threads. This returns once
-    /// the process waits for the first time: a server that exports, then waits, can be imported.
+    /// `main` is called at each start. It returns `()` or a `Result`; an error fails the run. When `main` has
+    /// returned, the process ends with all its threads. This function returns when the process first waits.
+    /// So a server that exports and then waits can be imported afterwards.
     pub fn process<R: Outcome>(&self, name: &str, main: impl Fn() -> R + Send + Sync + 'static) -> Process {
         self.start(name, main, false)
     }
@@ -74,8 +73,8 @@ impl Sim {
         Process { world: self.world.clone(), index: 0 }
     }
 
-    /// Waits until every process has ended, or crashed, that [`process`](Sim::process) started. When
-    /// the test returns it waits for that too.
+    /// Waits until every process that [`process`](Sim::process) has started has ended or crashed. The end of
+    /// the test waits for that too.
     pub fn run(&self) {
         self.world.wait_for_all();
     }
@@ -90,7 +89,7 @@ impl Sim {
         self.world.lock().rng.below(bound)
     }
 
-    /// Sets what happens to datagrams that are sent from now on, on every path.
+    /// Sets the faults of datagrams that are sent from now on, on every path.
     pub fn faults(&self, faults: Faults) {
         let mut state = self.world.lock();
         state.note(&[10], || format!("{faults:?}"));
@@ -105,20 +104,20 @@ impl Sim {
         faults
     }
 
-    /// Sets what happens to datagrams from one process to another, that way only.
+    /// Sets the faults of datagrams from one process to another, in that direction only.
     pub fn faults_between(&self, from: &Process, to: &Process, faults: Faults) {
         let mut state = self.world.lock();
         let path = state.net.path(from.index, to.index);
         *path = faults.path(*path);
     }
 
-    /// Cuts the paths between two processes, until [`heal`](Sim::heal). Datagrams under way still arrive.
+    /// Cuts the paths between two processes, until [`heal`](Sim::heal). Datagrams on their way still arrive.
     pub fn partition(&self, a: &Process, b: &Process) {
         self.cut(a, b);
         self.cut(b, a);
     }
 
-    /// Cuts the path from one process to another, that way only.
+    /// Cuts the path from one process to another, in that direction only.
     pub fn cut(&self, from: &Process, to: &Process) {
         let mut state = self.world.lock();
         let facts = [12, from.index as u64, to.index as u64];
@@ -134,8 +133,8 @@ impl Sim {
         state.net.paths().iter_mut().for_each(|path| path.cut_until = 0);
     }
 
-    /// Makes starts of farcall's threads fail in any process from now on, by this chance from 0 to 1, as in
-    /// an operating system that has no more threads. Threads of [`spawn`] are started.
+    /// Makes starts of farcall's threads fail in every process from now on, with this chance from 0 to 1, as
+    /// in an operating system that has no more threads. Threads of [`spawn`] still start.
     pub fn thread_failures(&self, chance: f64) {
         let mut state = self.world.lock();
         state.thread_failures = per_million(chance);
@@ -147,8 +146,9 @@ impl Sim {
         self.world.lock().limit = nanos(time);
     }
 
-    /// Allows panics of simulated code: they no longer fail the run, but do what they do to a real process. A
-    /// panic in a procedure is its caller's error; one in a main function ends the process.
+    /// Allows panics of simulated code. They no longer fail the run, and have the effect that they have in a
+    /// real process: the caller of a procedure that panics gets an error, and a main function that panics
+    /// ends its process.
     pub fn allow_panics(&self) {
         self.world.lock().panics_allowed = true;
     }
@@ -160,7 +160,7 @@ impl fmt::Debug for Sim {
     }
 }
 
-/// A process of a simulation, on a machine of its own. A clone is the same process.
+/// A process of a simulation, on a machine of its own. Clones are handles of the same process.
 #[derive(Clone)]
 pub struct Process {
     world: Arc<World>,
@@ -168,23 +168,23 @@ pub struct Process {
 }
 
 impl Process {
-    /// Stops the process at once, as a crash of its machine would: nothing that it sends from now on
-    /// leaves, and what arrives for it is lost. What it has exported stays in the registry, where
-    /// importers find that it does not answer. A process that crashes itself goes no further.
+    /// Stops the process at once, as a crash of its machine would. Nothing that it sends from now on leaves,
+    /// and datagrams to it are lost. Its exports stay in the registry, where importers find that they do not
+    /// answer. A process that crashes itself stops there.
     ///
-    /// Its threads stop where they next wait (in a call, in [`sleep`]) and unwind, so destructors
-    /// run. They change nothing outside of the process, but they can change memory that the test
-    /// shares with it; `std::thread::panicking()` is true there. A destructor that waits in a call is
-    /// left there for ever, with its thread.
+    /// The process's threads stop where they next wait (in a call, in [`sleep`]) and unwind, so destructors
+    /// run. Destructors change nothing outside of the process, but they can change memory that the test
+    /// shares with it. `std::thread::panicking()` returns true there. A destructor that waits in a call
+    /// blocks for ever, with its thread.
     ///
     /// # Panics
-    /// When it is [the test's](Sim::test).
+    /// When it is called for [the test's](Sim::test) process.
     pub fn crash(&self) {
         self.world.crash(self.index);
     }
 
-    /// Starts the process again if it has crashed or ended: its main function is called once more.
-    /// Its ports may be the same as before or others.
+    /// Starts the process again if it has crashed or ended, by calling its main function once more. Its ports
+    /// are the same as before or others.
     ///
     /// # Panics
     /// When the operating system has no thread left.
@@ -195,8 +195,8 @@ impl Process {
         self.world.start(self.index).expect("the operating system starts a thread");
     }
 
-    /// Starts the process again, after a crash if it runs, with another main function from now on:
-    /// a new version of the program, perhaps.
+    /// Starts the process again, after a crash if it is running, and with another main function from now on,
+    /// for example a new version of the program.
     pub fn restart_as<R: Outcome>(&self, main: impl Fn() -> R + Send + Sync + 'static) {
         self.crash();
         let former = self.world.lock().processes[self.index].main.replace(main_of(main));
@@ -204,13 +204,13 @@ impl Process {
         self.restart();
     }
 
-    /// Stops the process, as SIGSTOP does, until [`resume`](Process::resume). Time goes on, and
-    /// datagrams wait for it. A process that stops itself goes on until it next waits.
+    /// Stops the process, as SIGSTOP does, until [`resume`](Process::resume). Time continues, and datagrams
+    /// wait for the process. A process that stops itself runs until it next waits.
     pub fn pause(&self) {
         self.world.lock().pause(self.index);
     }
 
-    /// Lets a paused process go on.
+    /// Continues a paused process.
     pub fn resume(&self) {
         self.world.lock().resume(self.index);
     }
@@ -237,8 +237,7 @@ impl fmt::Debug for Process {
     }
 }
 
-/// The result of a test, or of the main function of a process: `()`, or a `Result` of which an error fails
-/// the run.
+/// The result of a test or of a process's main function: `()`, or a `Result`, whose error fails the run.
 pub trait Outcome {
     /// Returns the error, if there is one.
     fn failure(self) -> Option<String>;

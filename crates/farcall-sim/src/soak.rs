@@ -28,7 +28,7 @@ pub struct Soak {
     pub mutant: Mutant,
     /// A deliberate fault of one of the models.
     pub broken: Option<model::Rule>,
-    /// The number of threads; 0 is one for each processor.
+    /// The number of threads; 0 means one for each processor.
     pub threads: usize,
     /// Whether to stop at the first seed that fails.
     pub first: bool,
@@ -115,7 +115,7 @@ impl Soak {
     }
 }
 
-/// Makes a run in which a panic is a violation like any other.
+/// Runs a seed, and reports a panic as a violation.
 fn run_caught(seed: u64, calls: u64, mutant: Mutant) -> Report {
     caught(|| run(seed, calls, mutant, false)).unwrap_or_else(|violation| Report {
         seed,
@@ -125,7 +125,7 @@ fn run_caught(seed: u64, calls: u64, mutant: Mutant) -> Report {
     })
 }
 
-/// Runs a model; a panic there is a violation.
+/// Runs a model, and reports a panic as a violation.
 fn run_model_caught(run: impl FnOnce() -> model::Report) -> model::Report {
     caught(run)
         .unwrap_or_else(|violation| model::Report { violation: Some(violation), ..model::Report::default() })

@@ -34,10 +34,10 @@ pub struct Report {
     pub trace_hash: u64,
 }
 
-/// The virtual time without faults after which everything has settled.
+/// How long everything takes to settle after the faults have ended, in virtual time.
 const SETTLED: Nanos = 300 * SECS;
 
-/// The longest time that a call takes after faults have ended and the last procedure has.
+/// The longest time that a call takes after the faults and the last procedure have ended.
 const ENDS_WITHIN: Nanos = 60 * SECS;
 
 /// The longest time that a call takes after its server has died.
@@ -71,7 +71,7 @@ struct World {
     was_idle: bool,
     /// The number of events so far.
     steps: u64,
-    /// Whether a restoration of a server was tried; it is tried once.
+    /// Whether the restoration of a server was tried. It is tried at most once.
     restored: bool,
 }
 
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// Makes a fault of a machine or a path.
+    /// Causes a fault of a machine or a path.
     fn chaos(&mut self) {
         let g = &mut self.g;
         let (servers, clients) = (self.servers.len(), self.clients.len());
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// Cuts one direction between two hosts for a while, and sometimes both.
+    /// Cuts one direction between two hosts for a while, and sometimes both directions.
     fn cut(&mut self, server: usize, client: usize) {
         let g = &mut self.g;
         let until = g.now() + g.rng.spread(10 * MILLIS, 120 * SECS);
@@ -272,7 +272,7 @@ impl World {
         self.servers[server].crash(g);
         let away = g.rng.spread(MILLIS, 400 * SECS);
         g.net.after(away, Event::Restart(server));
-        // Often no client learns of it before the next server has lived for long.
+        // Often no client notices before the next server has been up for long.
         if g.rng.chance(300_000) {
             let until = g.now() + away.saturating_mul(g.rng.within(1, 40));
             let host = host(self.servers[server].address);
@@ -295,7 +295,7 @@ impl World {
         g.net.after(away, Event::Restart(node));
     }
 
-    /// Shuts a server down in order: it finishes its calls, then ends.
+    /// Shuts a server down in order: the server finishes its calls, then ends.
     fn drain(&mut self, server: usize) {
         let node = &mut self.servers[server];
         let Some(core) = &mut node.core else { return };
@@ -306,8 +306,8 @@ impl World {
         }
     }
 
-    /// Moves a server's address to another server, whose address it takes. Both live on, if they live: a
-    /// virtual address, or a rolling update. The address may come back soon.
+    /// Exchanges the addresses of two servers. Both stay alive if they are, as with a virtual address or a
+    /// rolling update. The address may be exchanged back soon.
     fn move_address(&mut self, server: usize) {
         let (servers, clients) = (self.servers.len(), self.clients.len());
         let other = (server + 1) % servers;
@@ -329,7 +329,7 @@ impl World {
             let later = g.rng.spread(MILLIS, 10 * SECS);
             g.net.after(later, Event::Move(host(addresses[0])));
         }
-        // Often the datagrams of both are lost until the network knows where they are.
+        // Often the datagrams of both are lost until the network has learned the new addresses.
         if g.rng.chance(500_000) {
             let until = g.now() + g.rng.spread(MILLIS, 10 * SECS);
             for (host, client) in
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// Stops a process for a while. Its machine's clock goes on, unless the machine itself is paused.
+    /// Stops a process for a while. Its machine's clock continues, unless the machine itself is paused.
     fn stop(&mut self, node: usize, pause: bool) {
         let (stopped, clock) = match node.checked_sub(self.servers.len()) {
             None => {
@@ -434,7 +434,7 @@ impl World {
         self.g.net.after(ENDS_WITHIN, Event::Judge);
     }
 
-    /// Checks that nothing happens any more, once the last delayed datagram has arrived and its effects are
+    /// Checks that nothing happens any more, after the last delayed datagram has arrived and its effects are
     /// over.
     fn must_be_quiet(&mut self, now: Nanos) {
         let hold = self.g.plan.server.hold.as_nanos() as Nanos;

@@ -1,13 +1,13 @@
-//! Prints how fast bulk data crosses, as a part of the speed of memcpy.
+//! Prints the speed of encoding and decoding bulk data, compared with memcpy.
 //!
 //! `cargo run --release -p farcall-xdr --example speed`
 //!
-//! Each figure is the median of 61 rounds, with the interval that holds the true median with 95 %
-//! certainty. A round runs memcpy, us, us, memcpy, one right after the other, and compares the sums.
-//! memcpy copies as many bytes, between buffers that are there, from or to the same place in a packet: behind
-//! the count. Decoding makes a new `Vec`, so the last column compares it to memcpy into a new one, which
-//! is what `to_vec` is. Where buffers lie, modulo a page, makes a difference of a third to memcpy itself, so
-//! every round has its own buffers, at other distances from each other.
+//! Each figure is the median of 61 rounds, with its 95 % interval. A round runs memcpy, farcall, farcall,
+//! memcpy, one directly after the other, and compares the sums. memcpy copies the same number of bytes
+//! between existing buffers, from or to the same place in a packet: after the count. Decoding makes a new
+//! `Vec`. So the last column compares it with memcpy into a new one, which is what `to_vec` does. The
+//! addresses of buffers, modulo a page, change the speed of memcpy itself by a third, so every round has
+//! buffers of its own, at other distances from each other.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use farcall_xdr::{Decode, Decoder, Encode, Encoder};
 
 const ROUNDS: usize = 61;
-/// How many bytes one block of a round moves.
+/// The number of bytes that one block of a round moves.
 const BLOCK: usize = 16 << 20;
 
 fn main() {
@@ -41,7 +41,7 @@ fn row<T: Copy + Encode + for<'a> Decode<'a>>(name: &str, items: &[T]) {
     println!("{name:<8} {bytes:>8}  {encode:<22} {decode:<22} {decode_to_vec:<22}");
 }
 
-/// The three ratios, once, with buffers `distance` further apart than they would be.
+/// Returns the three ratios of one measurement, with buffers `distance` further apart than they would be.
 fn sample<T: Copy + Encode + for<'a> Decode<'a>>(items: &[T], distance: usize) -> [f64; 3] {
     let bytes = size_of_val(items);
     let repeats = BLOCK / bytes;
@@ -74,7 +74,7 @@ fn sample<T: Copy + Encode + for<'a> Decode<'a>>(items: &[T], distance: usize) -
     [encode, decode_to_memcpy, compare(repeats, to_vec, decode)]
 }
 
-/// The speed of `ours` over that of `theirs`.
+/// Returns the speed of `ours` divided by that of `theirs`.
 fn compare(repeats: usize, mut theirs: impl FnMut(), mut ours: impl FnMut()) -> f64 {
     let first = time(repeats, &mut theirs);
     let own = time(repeats, &mut ours) + time(repeats, &mut ours);

@@ -1,10 +1,9 @@
-//! Encodes and decodes values whose length is declared to be at most so much (RFC 4506 sections 4.10 to
-//! 4.13).
+//! Encodes and decodes values with a declared maximum of their length (RFC 4506 sections 4.10 to 4.13).
 
 use crate::schema::{Type, Types};
 use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
-/// Encodes a value whose length is declared to be at most `max`.
+/// Encodes a value whose length must be at most `max`.
 #[inline]
 pub fn encode_max<T: Encode + Counted + ?Sized>(
     value: &T,
@@ -17,7 +16,7 @@ pub fn encode_max<T: Encode + Counted + ?Sized>(
     value.encode(e)
 }
 
-/// Decodes a value whose length is declared to be at most `max`; a longer one costs nothing.
+/// Decodes a value whose length must be at most `max`. A longer value is refused before it is decoded.
 #[inline]
 pub fn decode_max<'a, T: Decode<'a> + Counted>(max: u32, d: &mut Decoder<'a>) -> Result<T, Error> {
     if let Some(count) = T::count_ahead(d.ahead()).filter(|count| *count > max) {
@@ -26,7 +25,7 @@ pub fn decode_max<'a, T: Decode<'a> + Counted>(max: u32, d: &mut Decoder<'a>) ->
     T::decode(d)
 }
 
-/// The wire form of `T`, of a length of at most `max`.
+/// Returns the wire form of `T` with a length of at most `max`.
 pub fn schema_max<T: Schema + Counted + ?Sized>(max: u32, types: &mut Types) -> Type {
     T::schema(types).bounded(max)
 }

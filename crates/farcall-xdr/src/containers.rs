@@ -1,4 +1,4 @@
-//! Strings, opaque data, arrays, lists, maps, optional data, boxes and tuples.
+//! Implements the wire forms of strings, opaque data, arrays, lists, maps, optional data, boxes and tuples.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -153,7 +153,8 @@ impl<'a, T: Decode<'a>, const N: usize> Decode<'a> for [T; N] {
 
 impl<T: Schema, const N: usize> Schema for [T; N] {
     fn schema(types: &mut Types) -> Type {
-        // An array that no packet holds does not decode: what is said of its size hardly matters.
+        // An array of 2^32 or more elements never decodes, because no packet holds it. So its described size
+        // does not matter.
         let size = u32::try_from(N).unwrap_or(u32::MAX);
         if T::IS_BYTE {
             return Type::Opaque { size };
@@ -162,7 +163,7 @@ impl<T: Schema, const N: usize> Schema for [T; N] {
     }
 }
 
-// Maps and sets: lists of pairs and of elements, in the order of iteration.
+// Maps are lists of pairs, and sets are lists of elements, in the order of iteration.
 
 fn encode_each<T: Encode>(items: impl ExactSizeIterator<Item = T>, e: &mut Encoder<'_>) -> Result<(), Error> {
     e.count(items.len())?;
@@ -174,7 +175,7 @@ fn encode_each<T: Encode>(items: impl ExactSizeIterator<Item = T>, e: &mut Encod
     })
 }
 
-/// Decodes a list by passing each element to `insert`, which says whether it is new.
+/// Decodes a list by passing each element to `insert`, which returns whether the element is new.
 fn decode_each<'a, T: Decode<'a>>(
     d: &mut Decoder<'a>,
     mut insert: impl FnMut(T) -> bool,
@@ -190,8 +191,8 @@ fn decode_each<'a, T: Decode<'a>>(
     })
 }
 
-/// A collection of parts, the first of which has bounds; its elements; and how one is added, which says whether it
-/// is new.
+/// Implements the traits for maps and sets. A row has the collection, the bounds of its first parameter, the
+/// type of its elements, and the function that inserts an element and returns whether it is new.
 macro_rules! collections {
     ($($collection:ident<$first:ident: $($bound:path),+ $(; $value:ident)?> $(with $hasher:ident)?
         of $element:ty, $insert:expr;)*) => {$(
@@ -329,7 +330,7 @@ boxes! {
     Arc |d| charged(d).map(Arc::new);
 }
 
-// Tuples, and nothing.
+// Tuples, and `()`.
 
 macro_rules! tuples {
     ($(($($item:ident $index:tt),*))*) => {$(
@@ -397,17 +398,17 @@ impl<T: ?Sized> Schema for PhantomData<T> {
     }
 }
 
-/// What begins with a count of bytes or elements, so that `#[xdr(max = N)]` can bound it; or may, if
-/// optional.
+/// A type whose values begin with a count of bytes or elements, so that `#[xdr(max = N)]` can limit it.
+/// Optional data counts if its content does.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no length that `max` could bound",
     note = "`max` goes with strings, opaque data, lists, sets and maps, and options of them"
 )]
 pub trait Counted {
-    /// The count of this value, if it has one.
+    /// Returns the count of this value, if it has one.
     fn count(&self) -> Option<usize>;
 
-    /// The count with which `bytes`, a value of this type, begin.
+    /// Returns the count with which `bytes` begin. They are an encoded value of this type.
     fn count_ahead(bytes: &[u8]) -> Option<u32> {
         bytes.first_chunk().map(|chunk| u32::from_be_bytes(*chunk))
     }

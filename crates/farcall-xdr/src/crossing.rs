@@ -1,8 +1,9 @@
-//! How a type crosses that is no collection, told in one place: its fewest bytes, its wire form, both ways.
+//! Implements the traits of a type from one row of a table: its least size, its wire form, encoding and
+//! decoding.
 
-/// Implements the three traits for each type of a table. A row is
-/// `TYPE, fewest bytes, |types| wire form, |value, encoder| encode, |decoder| decode;`. Where the table stands,
-/// `Types` and `Type` are those of the module `schema`.
+/// Implements the three traits for each type of a table. A row is `TYPE, least size in bytes, |types| wire
+/// form, |value, encoder| encode, |decoder| decode;`. The module of the table must import `Types` and `Type`
+/// from the module `schema`.
 macro_rules! crossing {
     ($($type:ty, $min:expr, |$types:pat_param| $form:expr,
         |$value:pat_param, $e:pat_param| $encode:expr, |$d:pat_param| $decode:expr;)*) => {$(

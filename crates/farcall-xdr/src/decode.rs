@@ -1,17 +1,18 @@
-//! The decoder: bytes to values, borrowing from the packet, never trusting it.
+//! Decodes bytes into values, which can borrow from the packet. The bytes may come from an untrusted peer.
 
 use bytes::Bytes;
 
 use crate::encode::padding;
 use crate::{Error, ErrorKind, MAX_DEPTH, MAX_EMPTY_ELEMENTS, MAX_MEMORY_BYTES};
 
-/// How large a value a [`Decoder`] makes.
+/// The limits for a value that a [`Decoder`] decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How deep boxes, lists and maps may nest; 128 by default. It bounds the stack.
+    /// The most levels by which boxes, lists and maps may nest; 128 by default. The limit bounds the use of
+    /// the stack.
     pub depth: u32,
-    /// How much memory the value may take besides the packet, in bytes; 1 GiB by default. A list
-    /// takes at most its elements' size in memory over that on the wire times the packet's length.
+    /// The most bytes of memory that the value may take besides the packet; 1 GiB by default. A list takes at
+    /// most packet length × (element size in memory ÷ element size on the wire).
     pub bytes: usize,
 }
 
@@ -21,11 +22,11 @@ impl Default for Limits {
     }
 }
 
-/// Takes values from the front of some bytes.
+/// Decodes values from the front of some bytes.
 ///
-/// Any bytes give a value or an error: no panic, no allocation larger than the bytes justify, no
-/// more than linear work. Strict, unless made [`lenient`](Self::lenient). After an error the position
-/// means nothing: drop the decoder.
+/// For any bytes, the decoder returns a value or an error. It never panics, allocates no more than the length
+/// of the bytes justifies, and does work at most in proportion to that length. It is strict unless
+/// [`lenient`](Self::lenient) is called. After an error the position has no meaning: drop the decoder.
 ///
 /// ```
 /// use farcall_xdr::{Decode, Decoder};
@@ -37,24 +38,24 @@ impl Default for Limits {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
-    /// What is not decoded yet.
+    /// The bytes that are not decoded yet.
     rest: &'a [u8],
-    /// The offset, in the whole input, of the end of `rest`.
+    /// The offset of the end of `rest` in the whole input.
     end: usize,
-    /// The whole input, where values may share it.
+    /// The whole input, if decoded [`Bytes`] may share its memory.
     packet: Option<&'a Bytes>,
     lenient: bool,
     limits: Limits,
-    /// How much deeper the value may nest.
+    /// The number of levels by which the value may still nest.
     depth: u32,
-    /// How many more bytes of memory the value may take.
+    /// The number of bytes of memory that the value may still take.
     memory: usize,
-    /// How many more elements of no bytes there may be.
+    /// The number of elements without bytes that the value may still have.
     empty: u32,
 }
 
 impl<'a> Decoder<'a> {
-    /// A strict decoder with the default limits.
+    /// Returns a strict decoder with the default limits.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         let limits = Limits { depth: MAX_DEPTH, bytes: MAX_MEMORY_BYTES };
@@ -70,16 +71,16 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A decoder of a whole packet, which decoded [`Bytes`] share if they are at least a quarter
-    /// of it; shorter ones are copied, so that they do not keep the packet in memory.
+    /// Returns a decoder of a whole packet. Decoded [`Bytes`] of at least a quarter of the packet share its
+    /// memory. Shorter ones are copied, so that they do not keep the packet in memory.
     #[inline]
     pub fn with_packet(packet: &'a Bytes) -> Self {
         Decoder { packet: Some(packet), ..Self::new(packet) }
     }
 
-    /// Accepts what older peers send though RFC 4506 forbids it: padding that is not zero or, at the very
-    /// end, missing; any value but 0 as true; a key twice in a map (the last one counts); bytes after the
-    /// value.
+    /// Accepts what older peers send although RFC 4506 forbids it: padding that is not zero; missing padding
+    /// at the end of the input; any value but 0 as true; a key twice in a map (the last value counts); bytes
+    /// after the value.
     pub fn lenient(mut self) -> Self {
         self.lenient = true;
         self
@@ -93,31 +94,31 @@ impl<'a> Decoder<'a> {
         self
     }
 
-    /// Whether [`lenient`](Self::lenient) was asked for.
+    /// Returns whether the decoder is [`lenient`](Self::lenient).
     #[inline]
     pub fn is_lenient(&self) -> bool {
         self.lenient
     }
 
-    /// How many bytes have been decoded.
+    /// Returns the number of bytes that have been decoded.
     #[inline]
     pub fn offset(&self) -> usize {
         self.end - self.rest.len()
     }
 
-    /// How many bytes are left.
+    /// Returns the number of bytes that are left.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// An error at the present offset.
+    /// Returns an error at the present offset.
     #[cold]
     pub fn error(&self, kind: ErrorKind) -> Error {
         Error::new(kind, self.offset())
     }
 
-    /// An error at the item of `length` bytes that was just decoded.
+    /// Returns an error at the beginning of the item that was just decoded, which took `length` bytes.
     #[cold]
     pub(crate) fn error_in_last(&self, length: usize, kind: ErrorKind) -> Error {
         Error::new(kind, self.offset().saturating_sub(length))
@@ -128,7 +129,7 @@ impl<'a> Decoder<'a> {
         self.error(ErrorKind::Truncated { needed, remaining: self.rest.len() })
     }
 
-    /// Ends the decoding.
+    /// Ends decoding.
     ///
     /// # Errors
     /// [`ErrorKind::Trailing`] if bytes are left and the decoder is strict.
@@ -158,7 +159,7 @@ impl<'a> Decoder<'a> {
         Ok(head)
     }
 
-    /// A boolean (section 4.4).
+    /// Decodes a boolean (section 4.4).
     #[inline]
     pub fn bool(&mut self) -> Result<bool, Error> {
         match self.u32()? {
@@ -169,7 +170,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Opaque data of a known length (section 4.9), and its padding.
+    /// Decodes opaque data of a fixed length (section 4.9), and skips the padding.
     #[inline]
     pub fn opaque(&mut self, length: usize) -> Result<&'a [u8], Error> {
         let bytes = self.take_slice(length)?;
@@ -177,7 +178,7 @@ impl<'a> Decoder<'a> {
         Ok(bytes)
     }
 
-    /// Opaque data of a length that the compiler knows.
+    /// Decodes opaque data of the constant length `N`, and skips the padding.
     #[inline]
     pub(crate) fn opaque_array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let bytes = self.take()?;
@@ -185,7 +186,7 @@ impl<'a> Decoder<'a> {
         Ok(bytes)
     }
 
-    /// Takes the padding after `length` bytes of opaque data.
+    /// Skips the padding after `length` bytes of opaque data.
     #[inline]
     fn skip_padding(&mut self, length: usize) -> Result<(), Error> {
         let padding = padding(length);
@@ -203,14 +204,14 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Opaque data that tells its length (section 4.10).
+    /// Decodes opaque data of a variable length (section 4.10): the length, then the bytes.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], Error> {
         let length = self.count()?;
         self.opaque(length)
     }
 
-    /// A string (section 4.11); it must be UTF-8.
+    /// Decodes a string (section 4.11), which must be UTF-8.
     #[inline]
     pub fn string(&mut self) -> Result<&'a str, Error> {
         let start = self.offset() + 4;
@@ -219,7 +220,8 @@ impl<'a> Decoder<'a> {
             .map_err(|error| Error::new(ErrorKind::NotUtf8, start + error.valid_up_to()))
     }
 
-    /// Opaque data that tells its length, sharing the packet where that is worth while.
+    /// Decodes opaque data of a variable length. The result shares the packet's memory as
+    /// [`with_packet`](Self::with_packet) says.
     pub fn shared(&mut self) -> Result<Bytes, Error> {
         let start = self.offset() + 4;
         let bytes = self.bytes()?;
@@ -232,24 +234,24 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The length that begins an array, a string or opaque data. It may be a lie: take the elements
-    /// by [`elements`](Self::elements), and reserve no memory by it.
+    /// Decodes the length that begins an array, a string or opaque data. The length may be false. So decode
+    /// the elements by [`elements`](Self::elements), and reserve no memory for them in advance.
     #[inline]
     pub fn count(&mut self) -> Result<usize, Error> {
         Ok(self.u32()? as usize)
     }
 
-    /// The bytes ahead, without taking them.
+    /// Returns the bytes that are left, without decoding them.
     #[inline]
     pub(crate) fn ahead(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Decodes what stands one level deeper: inside a box, list or map. A type that can contain
-    /// itself goes through here, so that no peer overflows the stack.
+    /// Decodes a value inside a box, list or map, one level deeper. A type that can contain itself must be
+    /// decoded through this function, which bounds the depth so that no peer can overflow the stack.
     ///
     /// # Errors
-    /// [`ErrorKind::TooDeep`] at the limit; else what `inner` returns.
+    /// [`ErrorKind::TooDeep`] at the limit, or the error of `inner`.
     #[inline]
     pub fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.depth == 0 {
@@ -261,11 +263,12 @@ impl<'a> Decoder<'a> {
         result
     }
 
-    /// Decodes `count` elements, one level deeper, by as many calls of `each`; an error gets the index.
+    /// Decodes `count` elements, one level deeper. Calls `each` once for each element, and adds the element's
+    /// index to its error.
     ///
     /// # Errors
-    /// [`ErrorKind::TooDeep`]; [`ErrorKind::TooManyEmpty`] after 65,536 elements that took no
-    /// bytes, for else four bytes could ask for four billion of them; else what `each` returns.
+    /// [`ErrorKind::TooDeep`]; [`ErrorKind::TooManyEmpty`] after 65,536 elements without bytes, because a
+    /// count of four bytes could otherwise announce four billion of them; or the error of `each`.
     #[inline]
     pub fn elements(
         &mut self,
@@ -293,11 +296,11 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Takes `bytes` of memory from the limit. A type that allocates what it decodes calls this
-    /// before; those of std and derived ones do.
+    /// Subtracts `bytes` from the memory that the value may still take. A type that allocates memory when it
+    /// is decoded must call this first. The types of std and types with `#[derive(Xdr)]` do.
     ///
     /// # Errors
-    /// [`ErrorKind::TooMuchMemory`] if not so much is left.
+    /// [`ErrorKind::TooMuchMemory`] if less than `bytes` is left.
     #[inline]
     pub fn charge(&mut self, bytes: usize) -> Result<(), Error> {
         match self.memory.checked_sub(bytes) {
@@ -307,8 +310,9 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// Admits the `count` that was just decoded, of elements that take at least `wire` bytes each
-    /// there and `memory` bytes here: returns how many to make room for at once.
+    /// Checks a decoded `count` of elements, and charges for their memory. An element takes at least `wire`
+    /// bytes on the wire, and `memory` bytes in memory. Returns the number of elements for which to reserve
+    /// memory at once.
     #[inline]
     pub(crate) fn admit(&mut self, count: usize, wire: usize, memory: usize) -> Result<usize, Error> {
         let remaining = self.rest.len();
@@ -316,11 +320,13 @@ impl<'a> Decoder<'a> {
             return Err(self.error_in_last(4, ErrorKind::Count { count, remaining }));
         }
         self.charge(count.saturating_mul(memory))?;
-        // Eight times the bytes is room for most lists; one of large, mostly empty elements grows.
+        // Memory of eight times the remaining bytes suffices for most lists. A list of large elements that
+        // are mostly empty on the wire grows later.
         Ok(count.min(remaining.saturating_mul(8) / memory.max(1)))
     }
 
-    /// The elements of an array of numbers, `W` bytes each, in groups of `G` for speed.
+    /// Decodes an array of `count` numbers of `W` bytes each. Groups of `G` numbers are converted together,
+    /// for speed.
     #[inline]
     pub(crate) fn numbers<T, const W: usize, const G: usize>(
         &mut self,
@@ -337,7 +343,7 @@ impl<'a> Decoder<'a> {
         Ok(items)
     }
 
-    /// The elements of an array of `N` numbers, `W` bytes each.
+    /// Decodes an array of `N` numbers of `W` bytes each.
     #[inline]
     pub(crate) fn number_array<T: Copy + Default, const W: usize, const N: usize>(
         &mut self,
@@ -351,8 +357,8 @@ impl<'a> Decoder<'a> {
         Ok(items)
     }
 
-    /// Decodes, by `inner`, what is preceded by its length in bytes. What `inner` leaves is skipped:
-    /// a later version put it there.
+    /// Decodes the length of a part in bytes, then the part by `inner`. Skips the bytes that `inner` leaves,
+    /// because they are fields of a later version.
     pub fn sized<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let length = self.count()?;
         if length % 4 != 0 {
@@ -382,17 +388,17 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// An integer (RFC 4506 section 4.1).
+    /// Decodes an integer (RFC 4506 section 4.1).
     i32;
-    /// An unsigned integer (section 4.2).
+    /// Decodes an unsigned integer (section 4.2).
     u32;
-    /// A hyper integer (section 4.5).
+    /// Decodes a hyper integer (section 4.5).
     i64;
-    /// An unsigned hyper integer (section 4.5).
+    /// Decodes an unsigned hyper integer (section 4.5).
     u64;
-    /// A floating-point number (section 4.6).
+    /// Decodes a floating-point number (section 4.6).
     f32;
-    /// A double-precision floating-point number (section 4.7).
+    /// Decodes a double-precision floating-point number (section 4.7).
     f64;
 }
 

@@ -1,4 +1,5 @@
-//! What `#[derive(Xdr)]` expands to calls; not for others, and free to change with the macro.
+//! The functions that the code of `#[derive(Xdr)]` calls. They are not for other users, and change with the
+//! macro.
 
 use crate::schema::{Type, Types};
 use crate::{Decoder, Encoder, Error, ErrorKind, Schema};
@@ -7,26 +8,27 @@ pub use crate::bounds::{decode_max, encode_max, schema_max};
 pub use crate::onc::{decode_chain, encode_chain};
 pub use crate::schema::{Arm, Body, Field, arm, field};
 
-/// The wire form of a linked list of what is in a `Vec`.
+/// Returns the wire form of a linked list of the elements of a `Vec`.
 pub fn schema_chain<V: IntoIterator<Item: Schema>>(types: &mut Types) -> Type {
     Type::Chain(Box::new(V::Item::schema(types)))
 }
 
-/// What selects a union's arm: an integer of either sign, a boolean, or an enumeration, for which the derive
-/// implements it.
+/// A type whose values select a union's arm: a 32-bit integer, a boolean, or an enumeration with
+/// `#[derive(Xdr)]`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot select a variant",
     label = "not an integer of 32 bits, a boolean or an enumeration",
     note = "the first field of an #[xdr(default)] variant holds what selected it: an i32, or an enum without fields"
 )]
 pub trait Tag: Sized {
-    /// As it crosses.
+    /// Returns the integer that is sent for the value.
     fn to_tag(&self) -> i32;
 
-    /// What crosses as `tag`; `None` if nothing does.
+    /// Returns the value of an integer on the wire, or `None` if the integer stands for no value.
     fn from_tag(tag: i32) -> Option<Self>;
 
-    /// What crosses as `tag`, which was just decoded: an error at its offset if nothing does.
+    /// Returns the value of the integer `tag`, which was just decoded. If it stands for no value, returns an
+    /// error at the integer's offset.
     #[doc(hidden)]
     #[inline]
     fn decoded(tag: i32, of: &'static str, d: &Decoder<'_>) -> Result<Self, Error> {
@@ -60,20 +62,21 @@ tags! {
     };
 }
 
-/// The error of an integer that selects no variant, which was just decoded.
+/// Returns the error for an integer that selects no variant. The integer was just decoded.
 #[cold]
 pub fn unknown_tag(value: i32, of: &'static str, d: &Decoder<'_>) -> Error {
     d.error_in_last(4, ErrorKind::UnknownTag { value, of })
 }
 
-/// The error of a default variant that holds the integer of another variant.
+/// Returns the error for a default variant that holds the integer of another variant.
 #[cold]
 pub fn taken_tag(value: i32, e: &Encoder<'_>) -> Error {
     let why = format!("{value} has a variant of its own, and cannot be in the default one");
     e.error(ErrorKind::Invalid(why.into()))
 }
 
-/// Enters the definition of `T`, declared at `place` of the source, unless it is there already.
+/// Returns the type `T`, declared at `place` of the source. Enters its definition first, unless it was
+/// entered before.
 pub fn define<T: ?Sized>(
     types: &mut Types,
     place: &str,
@@ -81,12 +84,12 @@ pub fn define<T: ?Sized>(
     docs: &str,
     body: impl FnOnce(&mut Types) -> Body,
 ) -> Type {
-    // Neither is unique by itself: names by macros and versions of crates, places by generics.
+    // The key needs both: macros and versions of crates repeat names, and generic types repeat places.
     let key = format!("{place} {}", std::any::type_name::<T>());
     types.define(&key, name, docs, body)
 }
 
-/// The name of `T` without the modules, as a parameter of a generic type's name.
+/// Returns the name of `T` without its modules, for use within the name of a generic type.
 pub fn short_name<T: ?Sized>() -> String {
     let mut short = String::new();
     for part in std::any::type_name::<T>().split_inclusive(|c: char| !c.is_alphanumeric() && c != '_') {
@@ -98,7 +101,7 @@ pub fn short_name<T: ?Sized>() -> String {
     short
 }
 
-/// Whether an enum's tags are all different; evaluated when it is compiled.
+/// Returns whether all tags of an enum are different. The compiler evaluates it.
 pub const fn distinct(tags: &[i32]) -> bool {
     let mut first = 0;
     while first < tags.len() {
@@ -114,7 +117,8 @@ pub const fn distinct(tags: &[i32]) -> bool {
     true
 }
 
-/// A discriminant as an integer of 32 bits; evaluated when it is compiled.
+/// Returns a discriminant as an integer of 32 bits. The compiler evaluates it, and reports a larger
+/// discriminant.
 pub const fn tag(discriminant: i128) -> i32 {
     assert!(
         discriminant >= i32::MIN as i128 && discriminant <= i32::MAX as i128,

@@ -1,4 +1,4 @@
-//! The encoder: values to bytes, appended straight to the packet.
+//! Encodes values into bytes, and appends them directly to the packet.
 
 use std::fmt;
 
@@ -6,14 +6,15 @@ use bytes::Bytes;
 
 use crate::{Error, ErrorKind, MAX_DEPTH};
 
-/// The bytes that bring `length` up to a multiple of four (RFC 4506 section 3).
+/// Returns the number of padding bytes that make `length` a multiple of four (RFC 4506 section 3).
 pub(crate) const fn padding(length: usize) -> usize {
     length.wrapping_neg() & 3
 }
 
-/// Appends encodings to a buffer, which may already hold a packet's header.
+/// Appends encoded values to a buffer, which can already hold a packet's header.
 ///
-/// After an error the buffer keeps what was appended before it; truncate it to what it was.
+/// After an error, the buffer keeps the bytes that were appended before the error. Truncate it to its former
+/// length.
 ///
 /// ```
 /// use farcall_xdr::{Encode, Encoder};
@@ -26,63 +27,65 @@ pub(crate) const fn padding(length: usize) -> usize {
 /// ```
 pub struct Encoder<'b> {
     out: &'b mut Vec<u8>,
-    /// Where in `out` this encoding begins.
+    /// The length of `out` when the encoding began.
     start: usize,
-    /// The length that `out` may reach; never below its present length.
+    /// The length that `out` may reach. It is never below the present length.
     end: usize,
-    /// How much deeper the value may nest.
+    /// The number of levels by which the value may still nest.
     depth: u32,
-    /// Where long opaque data goes.
+    /// The receiver of long opaque data.
     spill: Option<&'b mut dyn Spill>,
-    /// How many bytes went there.
+    /// The number of bytes that `spill` has taken.
     spilled: usize,
 }
 
-/// Takes an encoding while it is made, so that long opaque data needs no copy in the encoder's buffer.
+/// Receives long opaque data during encoding, so that the data need not be copied to the encoder's buffer.
 pub trait Spill {
-    /// Takes `before`, then `bytes` from their beginning: returns how many of these, or `None` if nothing.
-    /// Where that is not all of them it is not asked again. `more` bytes, at least, will follow `bytes`.
+    /// Takes `before`, which is everything that the encoder's buffer holds, and then some or all of `bytes`
+    /// from their beginning. Returns the number of `bytes` taken, or `None` if neither was taken. Unless all
+    /// `bytes` were taken, the encoder does not call the spill again. At least `more` further bytes follow
+    /// `bytes`.
     fn take(&mut self, before: &[u8], bytes: &[u8], more: usize) -> Option<usize>;
 
-    /// Keeps bytes that then belong behind the first `at` of those that the encoder's buffer will hold. If it
-    /// does it is not asked again.
+    /// Keeps a reference to `bytes`, and returns true; or returns false. Kept bytes belong after the first
+    /// `at` bytes of the encoder's buffer. After keeping bytes, the spill is not called again.
     fn keep(&mut self, at: usize, bytes: &Bytes) -> bool {
         let _ = (at, bytes);
         false
     }
 }
 
-/// The fewest bytes of opaque data that are worth a [`Spill`].
+/// The least number of bytes of opaque data for which a [`Spill`] is called. Shorter data is cheaper to copy.
 const SPILL_THRESHOLD_BYTES: usize = 8 << 10;
 
 impl<'b> Encoder<'b> {
-    /// An encoder that appends to `out`.
+    /// Returns an encoder that appends to `out`.
     #[inline]
     pub fn new(out: &'b mut Vec<u8>) -> Self {
         Self::with_limit(out, usize::MAX)
     }
 
-    /// An encoder that appends at most `limit` bytes to `out`, and then fails.
+    /// Returns an encoder that appends at most `limit` bytes to `out`. Encoding more is an error.
     #[inline]
     pub fn with_limit(out: &'b mut Vec<u8>, limit: usize) -> Self {
         let start = out.len();
         Encoder { out, start, end: start.saturating_add(limit), depth: MAX_DEPTH, spill: None, spilled: 0 }
     }
 
-    /// An encoder whose long opaque data goes to `spill`, after all that stands in `out` by then. What `out`
-    /// holds at the end follows that.
+    /// Returns an encoder that passes long opaque data to `spill`, after everything that `out` holds at that
+    /// time. Bytes that `out` holds at the end follow the spilled data.
     #[inline]
     pub fn with_spill(out: &'b mut Vec<u8>, spill: &'b mut dyn Spill) -> Self {
         Encoder { spill: Some(spill), ..Self::new(out) }
     }
 
-    /// How many bytes have been appended.
+    /// Returns the number of bytes that have been encoded.
     #[inline]
     pub fn offset(&self) -> usize {
         self.spilled + self.out.len() - self.start
     }
 
-    /// An error at the present offset.
+    /// Returns an error at the present offset.
     #[cold]
     pub fn error(&self, kind: ErrorKind) -> Error {
         Error::new(kind, self.offset())
@@ -93,7 +96,7 @@ impl<'b> Encoder<'b> {
         self.error(ErrorKind::BufferFull(self.end - self.start))
     }
 
-    /// Makes sure that `length` more bytes are within the limit.
+    /// Checks that `length` more bytes are within the limit.
     #[inline]
     fn admit(&self, length: usize) -> Result<(), Error> {
         if length > self.end - self.out.len() {
@@ -109,14 +112,13 @@ impl<'b> Encoder<'b> {
         Ok(())
     }
 
-    /// A boolean (section 4.4).
+    /// Encodes a boolean (section 4.4).
     #[inline]
     pub fn bool(&mut self, value: bool) -> Result<(), Error> {
         self.u32(value.into())
     }
 
-    /// Opaque data whose length the reader knows (section 4.9): the bytes, and zeros up to a
-    /// multiple of four.
+    /// Encodes opaque data of a fixed length (section 4.9): the bytes, then zeros up to a multiple of four.
     #[inline]
     pub fn opaque(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() >= SPILL_THRESHOLD_BYTES {
@@ -137,7 +139,7 @@ impl<'b> Encoder<'b> {
         }
     }
 
-    /// Opaque data that is worth a spill, if there is one.
+    /// Encodes long opaque data, by the spill if there is one.
     #[inline(never)]
     fn long(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let padding = padding(bytes.len());
@@ -147,7 +149,7 @@ impl<'b> Encoder<'b> {
         Ok(())
     }
 
-    /// Has a part of the bytes taken, and returns the rest.
+    /// Passes bytes to the spill. Returns the bytes that the spill has not taken.
     #[cold]
     fn spill<'a>(&mut self, bytes: &'a [u8], padding: usize) -> &'a [u8] {
         let Some(spill) = &mut self.spill else { return bytes };
@@ -162,14 +164,16 @@ impl<'b> Encoder<'b> {
         &bytes[taken.min(bytes.len())..]
     }
 
-    /// Opaque data of any length (section 4.10), and strings (section 4.11): the length, then the bytes.
+    /// Encodes opaque data of a variable length (section 4.10) or a string (section 4.11): the length, then
+    /// the bytes.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.count(bytes.len())?;
         self.opaque(bytes)
     }
 
-    /// Opaque data of any length (section 4.10), which a [`Spill`] may keep instead of copying it.
+    /// Encodes opaque data of a variable length (section 4.10). A [`Spill`] can keep a reference to the data
+    /// instead of copying it.
     #[inline]
     pub fn shared(&mut self, bytes: &Bytes) -> Result<(), Error> {
         self.count(bytes.len())?;
@@ -191,7 +195,7 @@ impl<'b> Encoder<'b> {
         kept
     }
 
-    /// The length that begins an array, a string or opaque data.
+    /// Encodes the length that begins an array, a string or opaque data.
     ///
     /// # Errors
     /// [`ErrorKind::TooLong`] if it does not fit an unsigned integer.
@@ -203,11 +207,11 @@ impl<'b> Encoder<'b> {
         }
     }
 
-    /// Encodes what stands one level deeper: inside a box, list or map. A type that can contain
-    /// itself goes through here, so that no value overflows the stack.
+    /// Encodes a value inside a box, list or map, one level deeper. A type that can contain itself must be
+    /// encoded through this function, which bounds the depth so that no value can overflow the stack.
     ///
     /// # Errors
-    /// [`ErrorKind::TooDeep`], at the depth at which decoders refuse by default; else what `inner` returns.
+    /// [`ErrorKind::TooDeep`] at the depth at which decoders refuse by default, or the error of `inner`.
     #[inline]
     pub fn nested(&mut self, inner: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
         if self.depth == 0 {
@@ -219,9 +223,9 @@ impl<'b> Encoder<'b> {
         result
     }
 
-    /// Encodes what `inner` encodes, preceded by its length in bytes.
+    /// Encodes the length of a part in bytes, then the part by `inner`.
     pub fn sized(&mut self, inner: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
-        // The length is written behind what it counts, which must stand here for that.
+        // The length is known only after the part. Until then the part must stay in this buffer.
         let spill = self.spill.take();
         let at = self.out.len();
         self.u32(0)?;
@@ -237,10 +241,10 @@ impl<'b> Encoder<'b> {
         Ok(())
     }
 
-    /// The elements of an array of numbers, `W` bytes each.
+    /// Encodes an array of numbers of `W` bytes each.
     ///
-    /// They go in groups of `G`, 64 bytes: few enough for registers, so that the compiler swaps them there
-    /// and needs neither a cleared buffer nor a check of the room for each.
+    /// The numbers are converted in groups of `G`, which are 64 bytes. A group fits into registers, so the
+    /// compiler converts it there, without a cleared buffer and without checking the space for each number.
     #[inline]
     pub(crate) fn numbers<T: Copy, const W: usize, const G: usize>(
         &mut self,
@@ -273,17 +277,17 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// An integer (RFC 4506 section 4.1).
+    /// Encodes an integer (RFC 4506 section 4.1).
     i32;
-    /// An unsigned integer (section 4.2).
+    /// Encodes an unsigned integer (section 4.2).
     u32;
-    /// A hyper integer (section 4.5).
+    /// Encodes a hyper integer (section 4.5).
     i64;
-    /// An unsigned hyper integer (section 4.5).
+    /// Encodes an unsigned hyper integer (section 4.5).
     u64;
-    /// A floating-point number (section 4.6).
+    /// Encodes a floating-point number (section 4.6).
     f32;
-    /// A double-precision floating-point number (section 4.7).
+    /// Encodes a double-precision floating-point number (section 4.7).
     f64;
 }
 

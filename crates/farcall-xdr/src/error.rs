@@ -1,12 +1,12 @@
-//! What is wrong with a value: the reason, the byte, and the field.
+//! Errors about values: the reason, the byte, and the field.
 
 use std::borrow::Cow;
 use std::fmt;
 
 /// Why a value could not be encoded or decoded, at which byte and in which field.
 ///
-/// It is one pointer wide, and the path is put together only once something has failed, so that
-/// success pays nothing for it.
+/// An error is one pointer wide. Its path is built only after a failure, so successful calls pay nothing for
+/// it.
 ///
 /// ```
 /// let error = farcall_xdr::from_slice::<Vec<bool>>(&[0, 0, 0, 1, 0, 0, 0, 7]).unwrap_err();
@@ -21,92 +21,92 @@ struct Inner {
     offset: usize,
     /// The type whose field is the first step of `path`; `None` if the first step is an index.
     container: Option<&'static str>,
-    /// `.field` and `[index]` steps, outermost first.
+    /// The `.field` and `[index]` steps, outermost first.
     path: String,
 }
 
-/// The reason of an [`Error`].
+/// The reason for an [`Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The bytes end inside the value.
+    /// The input ends inside the value.
     Truncated {
-        /// Bytes that the item takes.
+        /// The number of bytes that the item takes.
         needed: usize,
-        /// Bytes that are left.
+        /// The number of bytes that are left.
         remaining: usize,
     },
-    /// More elements are announced than the bytes that are left can hold.
+    /// A list announces more elements than the remaining bytes can hold.
     Count {
-        /// Elements announced.
+        /// The number of elements announced.
         count: usize,
-        /// Bytes that are left.
+        /// The number of bytes that are left.
         remaining: usize,
     },
-    /// A string, opaque or array is longer than declared.
+    /// A string, opaque data or an array is longer than its declared maximum.
     TooLong {
-        /// Its length, in bytes or elements.
+        /// The length, in bytes or elements.
         length: usize,
-        /// The declared maximum.
+        /// The declared maximum, in bytes or elements.
         max: u32,
     },
     /// The bytes of a string are not UTF-8.
     NotUtf8,
-    /// A boolean is neither 0 nor 1.
+    /// The integer of a boolean is neither 0 nor 1.
     NotBool(u32),
-    /// Not a Unicode scalar value.
+    /// The integer of a character is not a Unicode scalar value.
     NotChar(u32),
     /// A padding byte is not zero.
     Padding,
-    /// An integer does not fit the narrower type that it is declared as.
+    /// An integer does not fit the declared narrower type.
     OutOfRange {
         /// The integer on the wire.
         value: i64,
         /// The declared type.
         of: &'static str,
     },
-    /// An enumeration or union has no variant of this value.
+    /// An integer selects no variant of an enumeration or union.
     UnknownTag {
-        /// The value on the wire.
+        /// The integer on the wire.
         value: i32,
-        /// The enumeration or union.
+        /// The name of the enumeration or union.
         of: &'static str,
     },
-    /// A key stands twice in a map, or an element twice in a set.
+    /// A map has a key twice, or a set an element.
     Duplicate,
-    /// Bytes follow the value.
+    /// This number of bytes follows the value.
     Trailing(usize),
-    /// Lists, maps and boxes are nested deeper than the limit.
+    /// Lists, maps and boxes nest deeper than this limit.
     TooDeep(u32),
-    /// The value would take more memory than the limit, in bytes.
+    /// The value takes more memory than this limit, in bytes.
     TooMuchMemory(usize),
-    /// The value has more zero-sized elements than the limit allows.
+    /// The value has more elements without bytes than this limit.
     TooManyEmpty(u32),
-    /// The encoding is longer than the encoder's limit, in bytes.
+    /// The encoded value is longer than this limit of the encoder, in bytes.
     BufferFull(usize),
-    /// An error that a user-defined type reports.
+    /// Another reason, which a type's own implementation reports.
     Invalid(Cow<'static, str>),
 }
 
 impl Error {
-    /// An error at byte `offset`. [`Decoder::error`](crate::Decoder::error) and
-    /// [`Encoder::error`](crate::Encoder::error) know the offset by themselves.
+    /// Returns an error at byte `offset`. [`Decoder::error`](crate::Decoder::error) and
+    /// [`Encoder::error`](crate::Encoder::error) fill in the offset themselves.
     #[cold]
     pub fn new(kind: ErrorKind, offset: usize) -> Error {
         Error(Box::new(Inner { kind, offset, container: None, path: String::new() }))
     }
 
-    /// The reason.
+    /// Returns the reason.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }
 
-    /// The byte at which it was found, counted from the start of the encoding.
+    /// Returns the byte at which the error was found, counted from the start of the encoding.
     pub fn offset(&self) -> usize {
         self.0.offset
     }
 
-    /// The place, as `Directory.entries[3].name`; empty where the value has no parts.
+    /// Returns the place as `Directory.entries[3].name`, or an empty string if the value has no parts.
     pub fn path(&self) -> String {
         match self.0.container {
             Some(container) => format!("{container}{}", self.0.path),
@@ -114,7 +114,7 @@ impl Error {
         }
     }
 
-    /// The same error, seen from the type that has the failed value as its field.
+    /// Adds to the path that the failed value is this field of the type `container`.
     #[cold]
     pub fn in_field(mut self, container: &'static str, field: &str) -> Error {
         self.0.path.insert_str(0, field);
@@ -123,7 +123,7 @@ impl Error {
         self
     }
 
-    /// The same error, seen from the list that has the failed value as its element.
+    /// Adds to the path that the failed value is the list's element at this index.
     #[cold]
     pub fn at_index(mut self, index: usize) -> Error {
         self.0.path.insert_str(0, &format!("[{index}]"));

@@ -1,8 +1,8 @@
-//! External Data Representation (RFC 4506): the form in which values cross between machines.
+//! External Data Representation (XDR, RFC 4506): the form of values on the wire.
 //!
-//! [`Encode`] writes a value to an [`Encoder`], [`Decode`] reads it from a [`Decoder`], [`Schema`] describes
-//! its wire form, and [`Xdr`] is all three for owned values. `#[derive(Xdr)]` of farcall implements them for
-//! structs and enums.
+//! [`Encode`] writes a value to an [`Encoder`], [`Decode`] reads a value from a [`Decoder`], and [`Schema`]
+//! describes the wire form. [`Xdr`] stands for all three, for owned values. `#[derive(Xdr)]` of farcall
+//! implements the traits for structs and enums.
 //!
 //! ```
 //! let packet = farcall_xdr::to_vec(&(7u32, "seven"))?;
@@ -56,14 +56,15 @@ pub use onc::{Bounded, ByteString, Chain, Foreign, Linked};
 
 use schema::{Type, Types};
 
-/// How deep values nest by default. Encoders and decoders agree, so that a peer takes what we send.
+/// The most levels by which values nest by default. Encoders and decoders have the same limit, so that a peer
+/// accepts what this program sends.
 const MAX_DEPTH: u32 = 128;
-/// How much memory a decoded value takes at most by default, in bytes.
+/// The most bytes of memory that a decoded value takes by default.
 const MAX_MEMORY_BYTES: usize = 1 << 30;
-/// How many elements of no bytes a value has at most.
+/// The most elements without bytes that a value has.
 const MAX_EMPTY_ELEMENTS: u32 = 1 << 16;
 
-/// A value that can be put on the wire.
+/// A value that can be encoded.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be put on the wire",
     label = "not `Encode`",
@@ -71,13 +72,13 @@ const MAX_EMPTY_ELEMENTS: u32 = 1 << 16;
     note = "usize and isize differ between machines: use u32 or u64, i32 or i64"
 )]
 pub trait Encode {
-    /// Appends the value.
+    /// Appends the value to the encoder's buffer.
     ///
     /// # Errors
-    /// If the value exceeds a declared maximum, or the encoder's limit.
+    /// When the value exceeds a declared maximum or the encoder's limit.
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error>;
 
-    /// Appends `items` without their number: the hook by which bytes become opaque data.
+    /// Appends `items` without their count. The implementation for `u8` writes opaque data.
     #[doc(hidden)]
     #[inline]
     fn encode_slice(items: &[Self], e: &mut Encoder<'_>) -> Result<(), Error>
@@ -93,7 +94,7 @@ pub trait Encode {
     }
 }
 
-/// A value that can be taken from the wire. `&'a str`, `&'a [u8]` and `Cow` of them borrow from it.
+/// A value that can be decoded. `&'a str`, `&'a [u8]` and `Cow` of these borrow from the input.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken from the wire",
     label = "not `Decode`",
@@ -102,21 +103,22 @@ pub trait Encode {
     note = "usize and isize differ between machines: use u32 or u64, i32 or i64"
 )]
 pub trait Decode<'a>: Sized {
-    /// The fewest bytes that a value takes; 0 is always right. With it, a false count of elements is
-    /// found before the first is decoded.
+    /// The least number of bytes that a value takes; 0 is always correct. The decoder uses it to refuse a
+    /// false count before it decodes the first element.
     const MIN_SIZE: usize = 0;
 
-    /// The fewest bytes that a value takes as an element of an array: a byte of opaque data takes one.
+    /// The least number of bytes that a value takes as an element of an array. For `u8` it is one, because an
+    /// array of them is opaque data.
     #[doc(hidden)]
     const MIN_ELEMENT_SIZE: usize = Self::MIN_SIZE;
 
-    /// Takes a value from the front.
+    /// Decodes a value from the front of the remaining bytes.
     ///
     /// # Errors
-    /// If the bytes are no such value, or one beyond the decoder's limits.
+    /// When the bytes are not a value of this type, or the value exceeds the decoder's limits.
     fn decode(d: &mut Decoder<'a>) -> Result<Self, Error>;
 
-    /// Takes a value for a box: the hook by which large arrays come there without standing on the stack.
+    /// Decodes a value into a box. The implementation for arrays avoids a large array on the stack.
     #[doc(hidden)]
     #[inline]
     fn decode_boxed(d: &mut Decoder<'a>) -> Result<Box<Self>, Error> {
@@ -124,7 +126,7 @@ pub trait Decode<'a>: Sized {
         Self::decode(d).map(Box::new)
     }
 
-    /// Takes `count` values: the hook by which bytes become opaque data.
+    /// Decodes `count` values. The implementation for `u8` reads opaque data.
     #[doc(hidden)]
     #[inline]
     fn decode_vec(d: &mut Decoder<'a>, count: usize) -> Result<Vec<Self>, Error> {
@@ -137,7 +139,7 @@ pub trait Decode<'a>: Sized {
         Ok(items)
     }
 
-    /// Takes `N` values: the same hook for a fixed number of them.
+    /// Decodes `N` values. The implementation for `u8` reads opaque data.
     #[doc(hidden)]
     #[inline]
     fn decode_array<const N: usize>(d: &mut Decoder<'a>) -> Result<[Self; N], Error> {
@@ -161,7 +163,7 @@ pub trait Decode<'a>: Sized {
     }
 }
 
-/// A type whose wire form can be described.
+/// A type with a description of its wire form.
 #[diagnostic::on_unimplemented(
     message = "the wire form of `{Self}` is not described",
     label = "not `Schema`",
@@ -169,33 +171,35 @@ pub trait Decode<'a>: Sized {
     note = "usize and isize differ between machines: use u32 or u64, i32 or i64"
 )]
 pub trait Schema {
-    /// Whether a sequence of them is opaque data: true for `u8` alone.
+    /// Whether a sequence of such values is opaque data. Only `u8` sets it.
     #[doc(hidden)]
     const IS_BYTE: bool = false;
 
-    /// The wire form; structs and enums are entered in `types` and referred to by their place.
+    /// Returns the wire form. Structs and enums are entered in `types`, and the result refers to them by
+    /// index.
     fn schema(types: &mut Types) -> Type;
 }
 
-/// What an owned value on the wire is. Implemented for all that is `Encode`, `Decode` and `Schema`.
+/// An owned value that can be sent and received. All types that are `Encode`, `Decode` and `Schema` implement
+/// it.
 pub trait Xdr: Encode + Schema + for<'a> Decode<'a> {}
 
 impl<T: Encode + Schema + for<'a> Decode<'a>> Xdr for T {}
 
-/// The encoding of `value`.
+/// Encodes `value`.
 ///
 /// # Errors
-/// If the value exceeds a declared maximum.
+/// When the value exceeds a declared maximum.
 pub fn to_vec<T: Encode + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     value.encode(&mut Encoder::new(&mut out))?;
     Ok(out)
 }
 
-/// The value that `bytes` encode, strictly and wholly.
+/// Decodes the value in `bytes` strictly. It must take all of `bytes`.
 ///
 /// # Errors
-/// If they are no such value, or more than one.
+/// When the bytes are not a value of this type, or more bytes follow the value.
 pub fn from_slice<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
     let mut decoder = Decoder::new(bytes);
     let value = T::decode(&mut decoder)?;

@@ -1,4 +1,4 @@
-//! Numbers, booleans and characters, and bytes as opaque data (RFC 4506 sections 4.1 to 4.10).
+//! Implements the wire forms of numbers, booleans, characters, and bytes (RFC 4506 sections 4.1 to 4.10).
 
 use std::num::NonZero;
 
@@ -6,7 +6,8 @@ use crate::crossing::crossing;
 use crate::schema::{Type, Types};
 use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
-/// Numbers that cross in their own width; arrays of them are swapped in bulk.
+/// Implements the traits for numbers that are sent in their own width. Arrays of them are converted in
+/// groups.
 macro_rules! wide {
     ($($number:ident $wire:ident $size:literal, $encode:literal $decode:literal;)*) => {$(
         impl Encode for $number {
@@ -48,9 +49,10 @@ macro_rules! wide {
     )*};
 }
 
-// Grouped as measured by `examples/speed.rs`: of eight bytes, eight together are swapped one by one, at
-// twice the speed of vectors where those cannot shuffle bytes (x86-64 as it comes); of four bytes,
-// vectors are the faster way, and for decoding the compiler groups best by itself.
+// The sizes of groups were measured with `examples/speed.rs`. Numbers of eight bytes are fastest in groups of
+// eight that are converted one by one: twice as fast as vector instructions on x86-64 without SSSE3, which
+// cannot shuffle bytes. For numbers of four bytes, vector instructions are faster. For decoding, the compiler
+// chooses the best groups itself.
 wide! {
     i32 I32 4, 16 1;
     u32 U32 4, 16 1;
@@ -69,7 +71,7 @@ fn narrowed<W: Copy + Into<i64>, N: TryFrom<W>>(
     N::try_from(value).map_err(|_| d.error_in_last(4, ErrorKind::OutOfRange { value: value.into(), of }))
 }
 
-/// A lone byte is an unsigned integer; several are opaque data (sections 4.9 and 4.10).
+/// One byte is sent as an unsigned integer. Several bytes are opaque data (sections 4.9 and 4.10).
 impl Encode for u8 {
     #[inline]
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
@@ -113,12 +115,12 @@ impl Schema for u8 {
 }
 
 crossing! {
-    // Numbers that cross as a wider one, and must fit when they arrive.
+    // Numbers that are sent as wider numbers. The decoder refuses a number that does not fit its type.
     i8, 4, |_| Type::I8, |value, e| e.i32((*value).into()), |d| narrowed(d.i32()?, d, "i8");
     i16, 4, |_| Type::I16, |value, e| e.i32((*value).into()), |d| narrowed(d.i32()?, d, "i16");
     u16, 4, |_| Type::U16, |value, e| e.u32((*value).into()), |d| narrowed(d.u32()?, d, "u16");
 
-    // 128 bits, which RFC 4506 lacks: two hypers, the more significant first.
+    // RFC 4506 has no numbers of 128 bits. They are sent as two hyper integers, the more significant first.
     i128, 16, |_| Type::Tuple(vec![Type::I64, Type::U64]), |value, e| e.opaque(&value.to_be_bytes()),
         |d| Ok(Self::from(d.i64()?) << 64 | Self::from(d.u64()?));
     u128, 16, |_| Type::Tuple(vec![Type::U64, Type::U64]), |value, e| e.opaque(&value.to_be_bytes()),

@@ -1,5 +1,5 @@
-//! Wire forms that `.x` files (RFC 4506 section 6) have and Rust's own types do not: byte strings, chains,
-//! bounds.
+//! Wire forms of `.x` files (RFC 4506 section 6) for which Rust has no types: byte strings, linked lists, and
+//! lengths with a maximum.
 
 use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
@@ -12,9 +12,9 @@ use crate::crossing::crossing;
 use crate::schema::{Body, Type, Types};
 use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema, bounds};
 
-/// A string of RFC 4506 (section 4.11): bytes, which are text by custom only.
+/// A string of RFC 4506 (section 4.11): bytes, which are text only by custom.
 ///
-/// It shows as text, with U+FFFD for what is no UTF-8, and gives its bytes by `Deref`.
+/// It is displayed as text, with U+FFFD for bytes that are not UTF-8. It dereferences to its bytes.
 ///
 /// ```
 /// use farcall_xdr::ByteString;
@@ -26,8 +26,8 @@ use crate::{Counted, Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema,
 #[derive(Clone)]
 pub struct ByteString(Repr);
 
-/// The most bytes of a string that needs no allocation. They suffice for most names, and the string takes 32 bytes
-/// in all.
+/// The most bytes of a string that needs no allocation. They suffice for most names. A `ByteString` of this
+/// size takes 32 bytes of memory.
 const INLINE_BYTES: usize = 30;
 
 #[derive(Clone)]
@@ -37,20 +37,20 @@ enum Repr {
 }
 
 impl ByteString {
-    /// As text, if it is UTF-8.
+    /// Returns the text, if the string is UTF-8.
     ///
     /// # Errors
-    /// Where it is not.
+    /// The position of the first byte that is not UTF-8.
     pub fn to_str(&self) -> Result<&str, Utf8Error> {
         std::str::from_utf8(self)
     }
 
-    /// As text, with U+FFFD for what is no UTF-8.
+    /// Returns the text, with U+FFFD for bytes that are not UTF-8.
     pub fn to_string_lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self)
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn into_bytes(self) -> Vec<u8> {
         match self.0 {
             Repr::Short { .. } => self.to_vec(),
@@ -71,7 +71,7 @@ impl Deref for ByteString {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            // Never longer than there are bytes.
+            // `length` is at most `INLINE_BYTES`. With `min` the compiler knows it, and generates no panic.
             Repr::Short { length, bytes } => &bytes[..usize::from(*length).min(INLINE_BYTES)],
             Repr::Long(bytes) => bytes,
         }
@@ -119,7 +119,7 @@ impl Ord for ByteString {
     }
 }
 
-/// As that of the bytes, so that those find it in a map.
+/// The hash is that of the bytes, so that a map with `ByteString` keys can be searched by bytes.
 impl Hash for ByteString {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (**self).hash(state);
@@ -132,7 +132,7 @@ impl fmt::Display for ByteString {
     }
 }
 
-/// As a string literal, other bytes escaped.
+/// Writes a string literal, with bytes that are not UTF-8 escaped.
 impl fmt::Debug for ByteString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.to_str() {
@@ -201,7 +201,7 @@ crossing! {
                 d.charge(bytes.len())?;
                 return Ok(ByteString(Repr::Long(bytes.to_vec())));
             }
-            // To copy as many bytes as there is room for is faster than to copy as many as there are.
+            // Copying a constant number of bytes is faster than copying exactly `length` bytes.
             Ok(match (ahead.get(4..).and_then(<[u8]>::first_chunk), bytes.len() as u8) {
                 (Some(room), length) => ByteString(Repr::Short { length, bytes: *room }),
                 (None, _) => bytes.into(),
@@ -216,8 +216,8 @@ impl Counted for ByteString {
     }
 }
 
-/// Encodes the elements as a linked list (RFC 4506 section 4.19): before each an integer 1, after the last a
-/// 0.
+/// Encodes the elements as a linked list (RFC 4506 section 4.19): an integer 1 before each element, and an
+/// integer 0 after the last.
 #[inline]
 pub fn encode_chain<T: Encode>(items: &[T], e: &mut Encoder<'_>) -> Result<(), Error> {
     e.nested(|e| {
@@ -229,7 +229,8 @@ pub fn encode_chain<T: Encode>(items: &[T], e: &mut Encoder<'_>) -> Result<(), E
     })
 }
 
-/// Decodes a linked list, by a loop: a peer makes it as long as its packets allow.
+/// Decodes a linked list. A loop, not recursion, decodes it, because a peer can make it as long as its
+/// packets allow.
 #[inline]
 pub fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, Error> {
     d.nested(|d| {
@@ -242,8 +243,8 @@ pub fn decode_chain<'a, T: Decode<'a>>(d: &mut Decoder<'a>) -> Result<Vec<T>, Er
     })
 }
 
-/// A list that crosses as a linked list of `.x` files (`entry *next`) rather than as an array: a `Vec` in all
-/// else.
+/// A list that is sent as a linked list of `.x` files (`entry *next`) rather than as an array. In Rust it is
+/// a `Vec`.
 ///
 /// ```
 /// use farcall_xdr::Chain;
@@ -333,18 +334,18 @@ impl<T: Schema> Schema for Chain<T> {
     }
 }
 
-/// The first node of a linked list where it stands by itself, and so is always there; then the others, as a
-/// [`Chain`].
+/// The nodes of a linked list that cannot be empty: the first node, which an `.x` file declares without a
+/// pointer, then the other nodes as a [`Chain`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Linked<T> {
     /// The first element.
     pub first: T,
-    /// All others.
+    /// All other elements, in order.
     pub rest: Vec<T>,
 }
 
 impl<T> Linked<T> {
-    /// All elements.
+    /// Iterates over all elements.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         std::iter::once(&self.first).chain(&self.rest)
     }
@@ -379,8 +380,9 @@ impl<T: Schema> Schema for Linked<T> {
     }
 }
 
-/// A string, opaque data or a list of at most `MAX` bytes or elements, where no `#[xdr(max = …)]` can stand:
-/// within another list, or as a result. Checked when it crosses.
+/// A string, opaque data or a list of at most `MAX` bytes or elements, for places where `#[xdr(max = …)]`
+/// cannot stand: within another list, or as a result. The maximum is checked when the value is encoded or
+/// decoded.
 ///
 /// ```
 /// use farcall_xdr::{Bounded, ByteString};
@@ -451,7 +453,8 @@ impl<T: Schema + Counted, const MAX: u32> Schema for Bounded<T, MAX> {
     }
 }
 
-/// No value: stands in what is made of an `.x` file for a type that the file names and nobody declares.
+/// A type without values. Rust that is generated from an `.x` file uses it for a type that the file mentions
+/// and nobody declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Foreign {}
 

@@ -1,4 +1,5 @@
-//! Descriptions of wire types, which cross the wire themselves, and their fingerprints.
+//! Describes wire types, and computes fingerprints of them. Programs also send such descriptions to each
+//! other.
 //!
 //! ```
 //! use farcall_xdr::{Schema, schema::{Type, Types, fingerprint}};
@@ -18,76 +19,78 @@ use std::collections::BTreeMap;
 
 use crate::Error;
 
-/// A wire type. Structs and unions stand in a table, [`Types`], so that types can contain themselves.
+/// A wire type, with its section of RFC 4506. Structs and unions are kept in a table, [`Types`], so that a
+/// type can contain itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// Nothing (RFC 4506 section 4.16).
+    /// No value at all (section 4.16).
     Void,
-    /// A boolean (4.4).
+    /// A boolean (section 4.4).
     Bool,
-    /// An integer (4.1) of 8 bits.
+    /// A signed integer of 8 bits, encoded as an integer (section 4.1).
     I8,
-    /// An integer (4.1) of 16 bits.
+    /// A signed integer of 16 bits, encoded as an integer (section 4.1).
     I16,
-    /// An integer (4.1).
+    /// A signed integer of 32 bits (section 4.1).
     I32,
-    /// A hyper integer (4.5).
+    /// A signed integer of 64 bits, a hyper integer (section 4.5).
     I64,
-    /// An unsigned integer (4.2) of 8 bits.
+    /// An unsigned integer of 8 bits, encoded as an unsigned integer (section 4.2).
     U8,
-    /// An unsigned integer (4.2) of 16 bits.
+    /// An unsigned integer of 16 bits, encoded as an unsigned integer (section 4.2).
     U16,
-    /// An unsigned integer (4.2).
+    /// An unsigned integer of 32 bits (section 4.2).
     U32,
-    /// An unsigned hyper integer (4.5).
+    /// An unsigned integer of 64 bits, an unsigned hyper integer (section 4.5).
     U64,
-    /// A floating-point number (4.6).
+    /// A floating-point number of 32 bits (section 4.6).
     F32,
-    /// A double-precision floating-point number (4.7).
+    /// A floating-point number of 64 bits, a double (section 4.7).
     F64,
-    /// Opaque data of a known length (4.9).
+    /// Opaque data of a fixed length (section 4.9).
     Opaque {
-        /// Its length in bytes.
+        /// The length in bytes.
         size: u32,
     },
-    /// Opaque data that tells its length (4.10).
+    /// Opaque data of a variable length (section 4.10). The length comes before the data.
     Bytes {
-        /// The most bytes.
+        /// The declared maximum of the length, in bytes.
         max: u32,
     },
-    /// A string (4.11).
+    /// A string (section 4.11).
     String {
-        /// The most bytes.
+        /// The declared maximum of the length, in bytes.
         max: u32,
     },
-    /// An array of a known length (4.12).
+    /// An array of a fixed length (section 4.12).
     Array {
         /// The number of elements.
         size: u32,
-        /// The type of each.
+        /// The type of each element.
         element: Box<Type>,
     },
-    /// An array that tells its length (4.13); also a set, and as a list of pairs a map.
+    /// An array of a variable length (section 4.13). A set crosses as an array of its elements, a map as an
+    /// array of pairs.
     List {
-        /// The most elements.
+        /// The declared maximum of the number of elements.
         max: u32,
-        /// The type of each.
+        /// The type of each element.
         element: Box<Type>,
     },
-    /// Optional data (4.19).
+    /// Optional data (section 4.19).
     Optional(Box<Type>),
-    /// A linked list: optional data (4.19) whose last part is again such, as many times as there are
-    /// elements.
+    /// A linked list: an integer 1 before each element, and an integer 0 at the end. In RFC 4506 it is optional
+    /// data (section 4.19): a struct whose last field is again optional data of the same type.
     Chain(Box<Type>),
-    /// A struct without names (4.14).
+    /// A struct (section 4.14) without a name, whose fields have no names.
     Tuple(Vec<Type>),
-    /// The struct or union at this place of the table.
+    /// The struct or union at this index of the table.
     Named(u32),
 }
 
 impl Type {
-    /// The same type, with the declared maximum of its length, or that of its content if it is
-    /// optional; other types are left as they are.
+    /// Returns the type with the declared maximum `bound`. Of optional data, the content gets the maximum. A
+    /// smaller maximum stays, and so does a type without a length.
     pub fn bounded(self, bound: u32) -> Type {
         match self {
             Type::Bytes { max } => Type::Bytes { max: max.min(bound) },
@@ -99,31 +102,33 @@ impl Type {
     }
 }
 
-/// A struct or a union, as it was declared.
+/// A struct or a union as its source declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// The type's name; several may have the same.
+    /// The type's name. Several definitions can have the same name.
     pub name: String,
-    /// Its documentation, in Markdown.
+    /// The type's documentation, in Markdown.
     pub docs: String,
-    /// What it consists of.
+    /// The fields of the struct, or the arms of the union.
     pub body: Body,
 }
 
-/// What a [`Definition`] consists of.
+/// The content of a [`Definition`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// A struct (RFC 4506 section 4.14): the fields in order.
+    /// A struct (RFC 4506 section 4.14).
     Struct {
-        /// The fields; those of a tuple struct are named `0`, `1` and so on.
+        /// The fields in the order in which they are encoded. The fields of a tuple struct are named `0`, `1`
+        /// and so on.
         fields: Vec<Field>,
-        /// Whether the fields are preceded by their length in bytes, so that more may follow some day.
+        /// Whether the length of all fields, in bytes, comes before them, so that a later version can add
+        /// fields.
         extensible: bool,
     },
-    /// A discriminated union (section 4.15): an integer, and what belongs to it. An enumeration
-    /// (section 4.3) is one whose arms are all without fields.
+    /// A discriminated union (section 4.15): an integer, then the fields of the arm that the integer selects.
+    /// If no arm has fields, the union is an enumeration (section 4.3).
     Union {
-        /// The arms.
+        /// The arms in the order of their declaration.
         arms: Vec<Arm>,
     },
 }
@@ -131,36 +136,37 @@ pub enum Body {
 /// A field of a struct, or of a union's arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// The field's name.
     pub name: String,
-    /// Its documentation.
+    /// The field's documentation, in Markdown.
     pub docs: String,
-    /// Its type.
+    /// The field's type.
     pub ty: Type,
-    /// Whether the struct may end before it (in extensible structs only).
+    /// Whether a value can end before the field. This is possible only in extensible structs.
     pub defaulted: bool,
 }
 
 /// An arm of a union, or a constant of an enumeration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arm {
-    /// Its name.
+    /// The arm's name.
     pub name: String,
-    /// Its documentation.
+    /// The arm's documentation, in Markdown.
     pub docs: String,
-    /// The integer that selects it; none if it is selected by all integers that no other arm has.
+    /// The integer that selects the arm. `None` marks the default arm, which all integers without an arm of
+    /// their own select.
     pub tag: Option<i32>,
-    /// What follows the integer.
+    /// The fields that follow the integer.
     pub fields: Vec<Field>,
 }
 
-/// The table of structs and unions that some types refer to.
+/// A table of structs and unions. [`Type::Named`] refers to them by their index.
 #[derive(Clone, Debug, Default)]
 pub struct Types {
     definitions: Vec<Definition>,
-    /// The place of each definition that was entered here rather than decoded.
+    /// The index of each definition by its key. Decoded definitions have no key.
     places: BTreeMap<String, u32>,
-    /// Of unions, by place: names of the integers that select the arm of all others.
+    /// For unions with a default arm, by index: the names of integers that select the default arm.
     others: BTreeMap<u32, Vec<(i32, String)>>,
 }
 
@@ -173,13 +179,13 @@ impl PartialEq for Types {
 impl Eq for Types {}
 
 impl Types {
-    /// An empty table.
+    /// Returns an empty table.
     pub fn new() -> Types {
         Types::default()
     }
 
-    /// The type of the definition that is known by `key`; if there is none yet, `body` makes it, and
-    /// may refer to the same key.
+    /// Returns the type of the definition with this key. If the table has none, `body` makes the definition;
+    /// `body` can itself use the key, for a type that contains itself.
     pub fn define(
         &mut self,
         key: &str,
@@ -194,69 +200,70 @@ impl Types {
         let nothing = Body::Union { arms: Vec::new() };
         let definition = Definition { name: name.into(), docs: docs.into(), body: nothing };
         self.definitions.push(definition);
-        // A program does not have four billion types.
+        // The index fits, because a program has fewer than 2^32 types.
         self.places.insert(key.to_owned(), place as u32);
         let body = body(self);
         self.definitions[place].body = body;
         Type::Named(place as u32)
     }
 
-    /// The place of the type that was defined by that key.
+    /// Returns the index of the definition with this key.
     pub fn place(&self, key: &str) -> Option<u32> {
         self.places.get(key).copied()
     }
 
-    /// Says what the integers are called that select the arm of all others in the union at `place`, as the
-    /// enumeration does that it switches on. Tools show them so; they are no part of the description, and are
-    /// neither compared nor sent.
+    /// Names integers that select the default arm of the union at `place`. The names come from the
+    /// enumeration that is the union's discriminant. Tools show them. They are not part of the description:
+    /// fingerprints ignore them, and they are not sent.
     pub fn name_others(&mut self, place: u32, names: impl FnOnce() -> Vec<(i32, String)>) {
         self.others.entry(place).or_insert_with(names);
     }
 
-    /// What such an integer is called, if it was said.
+    /// Returns the name of the integer `tag`, which selects the default arm of the union at `place`, if the
+    /// integer has one.
     pub fn other_name(&self, place: u32, tag: i32) -> Option<&str> {
         let names = self.others.get(&place)?;
         names.iter().find(|(value, _)| *value == tag).map(|(_, name)| name.as_str())
     }
 
-    /// The integer that is called so.
+    /// Returns the integer of this name, which selects the default arm of the union at `place`.
     pub fn other_tag(&self, place: u32, name: &str) -> Option<i32> {
         let names = self.others.get(&place)?;
         names.iter().find(|(_, known)| known == name).map(|(value, _)| *value)
     }
 
-    /// The definition at `place`, where [`Type::Named`] refers to it.
+    /// Returns the definition at the index `place`, to which [`Type::Named`] refers.
     pub fn get(&self, place: u32) -> Option<&Definition> {
         self.definitions.get(place as usize)
     }
 
-    /// All definitions, by place.
+    /// Returns all definitions in the order of their indexes.
     pub fn definitions(&self) -> &[Definition] {
         &self.definitions
     }
 
-    /// Makes sure that the table and `roots` can be walked safely.
+    /// Checks that a program can walk the table and `roots` without endless recursion or excessive work.
     ///
-    /// A decoded table has been checked; types that stand beside it have not. After the check every place
-    /// exists, and a walk over the parts that a value always has (fields, elements of fixed arrays) goes
-    /// at most 128 types deep, and meets few parts of no bytes. Options, lists and unions end such a
-    /// walk: what is in them is entered by [`Decoder::nested`](crate::Decoder::nested)
-    /// or [`Decoder::elements`](crate::Decoder::elements), at the cost of four bytes of the value.
+    /// The decoder of a table does this check. Types outside of the table need their own check. After the
+    /// check, every index exists. A walk over the parts that every value has (fields, elements of fixed
+    /// arrays) is at most 128 types deep, and meets few parts without bytes. Optional data, lists and unions
+    /// end this walk: their content is decoded within [`Decoder::nested`](crate::Decoder::nested) or
+    /// [`Decoder::elements`](crate::Decoder::elements), and takes at least four bytes.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid), saying what cannot be walked.
+    /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) with the reason.
     pub fn check(&self, roots: &[Type]) -> Result<(), Error> {
         check::check(self, roots)
     }
 }
 
-/// A field of a definition.
+/// Returns a field of a definition.
 #[doc(hidden)]
 pub fn field(name: &str, docs: &str, ty: Type, defaulted: bool) -> Field {
     Field { name: name.into(), docs: docs.into(), ty, defaulted }
 }
 
-/// An arm of a definition.
+/// Returns an arm of a definition.
 #[doc(hidden)]
 pub fn arm(name: &str, docs: &str, tag: Option<i32>, fields: Vec<Field>) -> Arm {
     Arm { name: name.into(), docs: docs.into(), tag, fields }

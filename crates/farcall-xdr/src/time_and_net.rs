@@ -1,4 +1,4 @@
-//! Durations, times, and addresses of the Internet.
+//! Implements the wire forms of durations, times, and Internet addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ fn fields(fields: &[(&str, Type)]) -> Vec<Field> {
     fields.iter().map(|(name, ty)| derive::field(name, "", ty.clone(), false)).collect()
 }
 
-/// A union of two arms, 4 and 6.
+/// Defines a union of two arms: 4 for IPv4, 6 for IPv6.
 fn define_versions(types: &mut Types, name: &str, docs: &str, [v4, v6]: [&[(&str, Type)]; 2]) -> Type {
     let arms = vec![derive::arm("V4", "", Some(4), fields(v4)), derive::arm("V6", "", Some(6), fields(v6))];
     types.define(&format!("std {name}"), name, docs, |_| Body::Union { arms })
@@ -111,8 +111,8 @@ crossing! {
         };
 }
 
-/// The seconds since 1970, and the nanoseconds after them. Before 1970 the seconds are negative, and the
-/// nanoseconds still count forwards.
+/// Returns the seconds since 1970 and the nanoseconds after them. Before 1970 the seconds are negative; the
+/// nanoseconds count forwards from that second.
 fn since_1970(time: SystemTime) -> Option<(i64, u32)> {
     let before = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => return Some((after.as_secs().try_into().ok()?, after.subsec_nanos())),

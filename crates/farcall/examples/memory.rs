@@ -1,10 +1,10 @@
-//! Memory without calls: `memory serve` exports a segment in one terminal; `memory HELLO` in another reads
-//! it, counts itself in it, and writes a word of its own there. (Calls through shared memory are
-//! `shared_memory_calls`.)
+//! An example of memory without calls. `memory serve` exports a segment in one terminal. `memory HELLO` in
+//! another terminal reads it, counts itself in it, and writes a word of its own there. (Calls through shared
+//! memory are the example `shared_memory_calls`.)
 
 use farcall::memory::{self, Memory, Notify, Rights, Settings, Word};
 
-/// What stands where: how many have been here, and what the last one said.
+/// The offsets in the segment: the number of visitors, and the last visitor's word.
 const VISITORS: u64 = 0;
 const SAID: u64 = 8;
 const SAID_BYTES: usize = 56;
@@ -24,7 +24,8 @@ fn main() -> memory::Result<()> {
     visits.flush()
 }
 
-/// Nothing of this process runs when others read and count; it only wants to hear of what is said.
+/// Exports the segment. No code of this process runs when others read and count. It only wants notice of
+/// words that are written.
 fn serve() -> memory::Result<()> {
     let settings = Settings::new(SAID as usize + SAID_BYTES).anyone(Rights::ALL).notify(Notify::Asked);
     let visits = memory::export("Visits", settings)?;

@@ -1,5 +1,5 @@
-//! What a call through shared memory costs, for a look at it: `bench/` measures. (Segments, memory without
-//! calls, are `memory`.)
+//! Shows the cost of a call through shared memory. The programs in `bench/` measure it exactly. (Segments,
+//! which are memory without calls, are the example `memory`.)
 //!
 //! ```text
 //! taskset -c 1 shared_memory_calls serve &
@@ -84,14 +84,14 @@ fn main() -> farcall::Result<()> {
 
 const BLOCKS: usize = 1000;
 
-/// Seconds for each of so many.
+/// Returns the seconds that each of `many` calls takes.
 fn time(many: usize, run: &mut dyn FnMut(usize) -> farcall::Result<()>) -> farcall::Result<f64> {
     let began = Instant::now();
     run(many)?;
     Ok(began.elapsed().as_secs_f64() / many as f64)
 }
 
-/// Shows the fastest block, which is least disturbed, and the median; returns the former.
+/// Prints the fastest block, which was disturbed least, and the median. Returns the fastest.
 fn show(what: &str, mut blocks: Vec<f64>, bytes: usize) -> f64 {
     blocks.sort_by(f64::total_cmp);
     let (least, median) = (blocks[0], blocks[BLOCKS / 2]);

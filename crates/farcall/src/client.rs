@@ -1,4 +1,4 @@
-//! The calling end: one socket for all servers, received from by whoever waits.
+//! The client's end of calls over UDP. One socket calls all servers; a waiting thread receives from it.
 //!
 //! ```text
 //! call             a call that its thread waits for;  request: what is called
@@ -16,8 +16,8 @@
 //! awake            whether polling pays
 //! ```
 //!
-//! Locks, in the order in which they may be held together: `active`, then a peer's. Nobody is woken
-//! and no user code runs under one.
+//! A thread may hold the lock of `active` and then take a peer's lock, but not the reverse. No thread is
+//! woken and no user code runs while a lock is held.
 
 mod awake;
 mod bind;
@@ -61,33 +61,35 @@ use awake::Awake;
 use service::Service;
 use waiter::Waiter;
 
-/// A socket from which servers are called.
+/// A socket for calls to servers, with the state of all calls through it.
 pub(crate) struct Endpoint {
     env: Arc<dyn Env>,
     socket: Arc<dyn Socket>,
     config: ClientConfig,
-    /// The process it was made in.
+    /// The fork generation of the process that made the endpoint.
     generation: u64,
     peers: RwLock<Peers>,
     lead: Lead<Waiter>,
     timers: Timers,
-    /// Peers that may have timers.
+    /// The peers that may have timers.
     active: Mutex<Vec<Arc<Peer>>>,
-    /// How many they are.
+    /// The length of `active`.
     active_count: AtomicUsize,
     service: OnceLock<Arc<Service>>,
     flush_signal: FlushSignal,
     awake: Awake,
-    /// Peers whose calls wait to be sent, and how often there was one.
+    /// The peers that have queued calls. `left` counts how often a peer was added.
     unsent: Mutex<Vec<Arc<Peer>>>,
     left: AtomicU64,
-    /// Somebody has led since the service thread last looked.
+    /// Whether any thread has led since the service thread last looked.
     led: AtomicBool,
-    /// How many waits of tasks there are, for calls that were started or answers to binds. SeqCst, here and in
-    /// `busy`: a thread writes one of them and then summons the service thread, which says that it rests and
-    /// then reads them (`FlushSignal::rest`).
+    /// The number of tasks that wait for started calls or for answers to binds.
+    ///
+    /// SeqCst, here and in `busy`: a thread writes one of them and then summons the service thread. The
+    /// service thread announces that it rests and then reads both (`FlushSignal::rest`). At least one of the
+    /// two threads sees what the other wrote.
     tasks: AtomicUsize,
-    /// Peers with calls that were started and have not ended, or that tasks ask for an export.
+    /// The number of peers with unfinished started calls, or with binds that tasks wait for.
     busy: AtomicUsize,
 }
 
@@ -95,14 +97,14 @@ pub(crate) struct Endpoint {
 struct Peers {
     by_address: HashMap<SocketAddr, Arc<Peer>>,
     by_id: HashMap<u64, Arc<Peer>, BuildHasherDefault<Random>>,
-    /// Look for peers that nobody uses when there are that many.
+    /// The number of peers at which unused ones are removed next.
     sweep_at: usize,
 }
 
 impl Endpoint {
     pub(crate) fn new(env: Arc<dyn Env>, socket: Arc<dyn Socket>, mut config: ClientConfig) -> Arc<Endpoint> {
-        // A sender that may have more under way than the buffer holds only makes losses. The
-        // kernel charges small datagrams more than their bytes: leave half.
+        // More outstanding bytes than the receive buffer holds would only cause losses. Half of the buffer is
+        // left, because the kernel charges small datagrams more than their own length.
         let window = u32::try_from(socket.receive_buffer() / 2).unwrap_or(u32::MAX);
         config.window = config.window.min(window.max(farcall_proto::BASE_DATAGRAM as u32));
         Arc::new(Endpoint {
@@ -126,7 +128,7 @@ impl Endpoint {
         })
     }
 
-    /// The peer at an address, new if need be.
+    /// Returns the peer at an address. Adds the peer if it is new.
     pub(crate) fn peer(&self, address: SocketAddr) -> Arc<Peer> {
         let mut peers = self.peers.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(peer) = peers.by_address.get(&address) {
@@ -145,25 +147,27 @@ impl Endpoint {
         let peer = Arc::new(Peer::new(Conversation::new(config, id), address));
         peers.by_address.insert(address, peer.clone());
         peers.by_id.insert(id, peer.clone());
-        // On its way to others a machine may change its own address, which a connected socket does not.
+        // The socket is connected only to a single server on this machine. The machine's address for other
+        // hosts may change, and a connected socket would keep the old one.
         let alone = peers.by_id.len() == 1 && address.ip().is_loopback();
         self.socket.connect(alone.then_some(address));
         peer
     }
 
-    /// Fails in a child of the process that made the endpoint: the socket is its parent's.
+    /// Returns an error in a forked child of the process that made the endpoint: the socket belongs to the
+    /// parent.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<(), CallFailed> {
         if self.generation == fork::generation() { Ok(()) } else { Err(CallFailed::forked()) }
     }
 
-    /// What is counted of each peer.
+    /// Adds the counters of each peer to `all`.
     pub(crate) fn stats(&self, all: &mut Vec<stats::Peer>) {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         all.extend(peers.by_id.values().map(|peer| peer.stats()));
     }
 
-    /// Long buffers that were used.
+    /// Returns the pool of long buffers, which are used again.
     #[inline]
     pub(crate) fn spares(&self) -> &Arc<Spares> {
         &self.config.spares
@@ -178,12 +182,12 @@ impl Endpoint {
 }
 
 impl Peers {
-    /// Forgets peers that nobody else holds: no binding, and no timers.
+    /// Removes peers that no binding and no list of timers refers to.
     fn sweep(&mut self) {
         if self.by_id.len() < self.sweep_at.max(64) {
             return;
         }
-        // The maps hold two.
+        // The two maps hold one reference each.
         self.by_address.retain(|_, peer| Arc::strong_count(peer) > 2);
         let kept = &self.by_address;
         self.by_id.retain(|_, peer| kept.contains_key(&peer.address));
@@ -191,8 +195,8 @@ impl Peers {
     }
 }
 
-/// Identifiers of peers are random: each is its hash. They are this side's, so nobody else chooses what
-/// stands in the table.
+/// A hasher for identifiers of peers. They are random and chosen by this process, so an identifier is its own
+/// hash.
 #[derive(Default)]
 struct Random(u64);
 
@@ -212,13 +216,15 @@ impl Hasher for Random {
     }
 }
 
-/// Whether this thread may wait for a call: it must not if it might be what all others wait for.
+/// Returns an error if this thread must not wait for a call, because all other calls may depend on this
+/// thread.
 #[cold]
 pub(crate) fn may_wait(env: &Arc<dyn Env>) -> Result<(), CallFailed> {
     caller::Caller::take_to_wait(env).map(caller::Caller::keep)
 }
 
-/// The socket that the loopback addresses, or all others, of one family are called from.
+/// Returns the local address of the socket that calls the server at `to`. Each address family has one socket
+/// for loopback addresses and one for all others.
 pub(crate) fn bind_address(to: SocketAddr) -> SocketAddr {
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
     let ip = match (to.ip(), to.ip().is_loopback()) {

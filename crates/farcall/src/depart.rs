@@ -73,7 +73,7 @@ pub(crate) fn depart(
     send(to, &out[start..end], each, None);
 }
 
-/// Sends a datagram, with the bytes that were left out of it inserted at their place.
+/// Sends a datagram. Its bytes that were not copied into it are inserted at their place.
 pub(crate) fn send_around(
     socket: &dyn Socket,
     to: SocketAddr,

@@ -72,7 +72,7 @@ impl Dynamic {
         Dynamic { binding: self.binding.within(deadline), ..self.clone() }
     }
 
-    /// What is exported.
+    /// Returns the exported interface.
     pub fn interface(&self) -> &Interface {
         &self.description.interface
     }
@@ -140,7 +140,7 @@ impl Instances {
         Ok(Instances { roster, description })
     }
 
-    /// What is exported.
+    /// Returns the exported interface.
     pub fn interface(&self) -> &Interface {
         &self.description.interface
     }

@@ -26,11 +26,12 @@
 //! word of it made visible. An access of several words is not atomic. [`Memory`] gives no references into a
 //! segment, because other processes change it at any time.
 //!
-//! **Writes** of one importer take effect in the order in which it made them. [`Memory::write`] may return
-//! before the bytes are in the segment, although all present carriers return after that. [`Remote::post`]
-//! returns before. Only [`Memory::flush`] reports that all writes are done, or that one was refused.
+//! **Writes** of one importer take effect in the order in which the importer made them. [`Memory::write`] may
+//! return before the bytes are in the segment, although the present carriers return only afterwards.
+//! [`Remote::post`] returns before. Only [`Memory::flush`] reports that all writes are done, or that one was
+//! refused.
 //!
-//! **Refusals** are [`Refused`], the declared exception of every access. If an access *fails*,
+//! **A refusal** is a [`Refused`], the declared exception of every access. If an access *fails*,
 //! [`CallFailed::ran`](crate::CallFailed::ran) says whether it was done, as for a call.
 
 mod counters;

@@ -1,15 +1,15 @@
-//! Receive buffers that calls and results share with the thread that received them, instead of being copied.
+//! Shares receive buffers between the receiving thread and the calls and results in them, to avoid copies.
 
 use std::sync::Arc;
 
-/// A receive buffer, and those that still read what came in it.
+/// A receive buffer, shared with the calls and results that it contains.
 pub(crate) type SharedBuffer = Arc<Box<[u8]>>;
 
-/// The length of a receive buffer: more than one system call receives.
+/// The size of a receive buffer in bytes: more than one system call receives.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Fewer bytes that came together are copied.
+/// The fewest received bytes for which the buffer is shared. Fewer bytes are copied.
 const MIN_SHARED_BYTES: usize = 8 << 10;
-/// The most receive buffers that one thread has out at a time.
+/// The most receive buffers that one thread shares at a time.
 const MAX_SHARED_BUFFERS: usize = 4;
 
 /// The receive buffers that a thread has shared. It uses each one again when nothing reads it any more.
@@ -22,8 +22,8 @@ impl ReceiveBuffers {
         vec![0; BUFFER_BYTES].into_boxed_slice()
     }
 
-    /// Shares the receive buffer in which `len` bytes came together, and puts another in its place. Returns
-    /// `None`, and changes nothing, if the bytes are too few, or if too many buffers are out.
+    /// Shares the receive buffer, which contains `len` received bytes, and puts another one in its place.
+    /// Returns `None`, and changes nothing, if the bytes are too few or too many buffers are shared.
     pub(crate) fn share(&mut self, received: &mut Box<[u8]>, len: usize) -> Option<SharedBuffer> {
         if len < MIN_SHARED_BYTES {
             return None;

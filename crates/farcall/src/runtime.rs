@@ -364,8 +364,9 @@ impl Runtime {
         &self.0.registry
     }
 
-    /// Refuses every new call from now on, as draining, `Ran::No`, and waits at most `time` until the calls
-    /// that have begun are finished. Returns whether they are. The runtime cannot take calls again.
+    /// Refuses every new call from now on, as draining, `Ran::No`. Waits at most `time` until the calls that
+    /// have begun are finished, and returns whether they are. After that the runtime cannot serve calls
+    /// again.
     pub fn drain(&self, time: Duration) -> bool {
         let server = self.0.lock().server.clone();
         server.is_none_or(|server| server.drain(time))
@@ -476,8 +477,8 @@ impl Inner {
         state.watcher.clone()
     }
 
-    /// Returns the protocol's settings for callers. They are its defaults, except that probes come so often
-    /// that the number that must go unanswered fits into the patience.
+    /// Returns the protocol's settings for callers. They are the defaults, except that the probes that must
+    /// go unanswered fit into the patience.
     fn client_config(&self) -> ClientConfig {
         let (patience, default) = (self.settings.patience, ClientConfig::default());
         let longest =

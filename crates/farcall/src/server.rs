@@ -122,7 +122,7 @@ pub(crate) struct Server {
     any_cancelled: AtomicBool,
     /// Tells running procedures when their callers have given their calls up.
     notices: Notices,
-    /// Makes the user's async runtime the current one while a worker runs.
+    /// A function that makes the user's async runtime the current one while a worker runs.
     enter: Inside,
 }
 
@@ -162,13 +162,13 @@ enum Assignee {
 }
 
 impl Core {
-    /// Whether no call waits to be executed.
+    /// Returns whether no call waits to be executed.
     #[inline]
     fn is_free(&self) -> bool {
         self.batch.is_empty() && self.queue.is_empty()
     }
 
-    /// Queues a call until a worker is free. A call whose result will be long also waits until its client has
+    /// Queues a call until a worker is free. A call with a long result also waits until its client has
     /// fetched other results. Returns the calls for which the queue has no room.
     #[must_use]
     fn line_up(&mut self, work: Work) -> Vec<Work> {
@@ -241,7 +241,7 @@ impl Core {
         any
     }
 
-    /// Takes a waiting call out that its caller has given up.
+    /// Removes and returns a waiting call that its caller has given up.
     fn remove(&mut self, caller: Caller, key: CallKey) -> Option<Work> {
         match self.batch.iter().position(|work| work.call.key == key) {
             Some(at) => self.batch.remove(at),
@@ -408,8 +408,8 @@ impl Server {
         }
     }
 
-    /// Whether any executing call was given up. While this holds, the outcome of each call is looked up in
-    /// [`Core::cancelled`] before it leaves.
+    /// Returns whether any executing call was given up. While this holds, the outcome of each call is looked
+    /// up in [`Core::cancelled`] before it leaves.
     #[inline]
     pub(crate) fn any_cancelled(&self) -> bool {
         self.any_cancelled.load(Ordering::Relaxed)

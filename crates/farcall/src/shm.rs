@@ -2,13 +2,13 @@
 //! of datagrams.
 //!
 //! ```text
-//! link       the caller's end of a connection;  call: a call that its thread waits for;  started: a call
-//!            that no thread waits for
+//! link       the caller's end of a connection;  call: a call whose thread waits for it;
+//!            started: a call for which no thread waits
 //! long       long arguments and results at the caller's end;  large, outflow: the same at the server's end
-//! watch      whether the server is still there
+//! watch      checks whether the server is still there
 //! service    a thread that waits for outcomes that tasks await;  handover: keeps an outcome for its caller
-//! host       the server's end: accepts callers, watches over receivers, notices deaths;  meet: one caller's
-//!            meeting;  host_signal: wakes the host's thread
+//! host       the server's end: accepts callers, watches over receivers, notices dead callers;
+//!            meet: the meeting with one caller;  host_signal: wakes the host's thread
 //! proof      proves to an importer that it meets the server that answered it over UDP
 //! budget     bounds what peer processes make the host hold, and gives each a share
 //! mapped     the carrier of accesses to mapped memory;  offers: this runtime's segments that may be mapped
@@ -16,8 +16,9 @@
 //! session    one caller, and the threads that receive from it in turn;  bulk: its long arguments and results
 //! ```
 //!
-//! `farcall-shm` lays the memory out, and `docs/shared-memory.md` has the rules. A call means here what it
-//! means over UDP, and the same code executes it (`server/`). Binding always goes by UDP.
+//! `farcall-shm` defines the layout of the memory, and `docs/shared-memory.md` gives the rules. A call
+//! through shared memory means the same as over UDP, and the same code executes it (`server/`). Binding
+//! always goes by UDP.
 
 mod budget;
 mod bulk;
@@ -40,8 +41,8 @@ mod started;
 mod watch;
 
 mod sync {
-    //! Synchronisation for `handover` and `service`. `tests/awaited.rs` puts loom's types in the place of
-    //! this module.
+    //! The synchronisation types of `handover` and `service`. `tests/awaited.rs` replaces this module by
+    //! loom's types.
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};
     pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -61,8 +62,8 @@ use std::time::Duration;
 use crate::env::Env;
 
 /// Returns how long a thread polls for the next part of a long message, which the other side is copying. On a
-/// machine with two processors the part comes before a sleeping thread could be woken. The machine's
-/// processors count, because each process may be bound to one of them.
+/// machine with two processors the part arrives before a sleeping thread could be woken. The number counts
+/// all processors of the machine, because each process may be bound to one of them.
 fn brisk(spin: Duration) -> Duration {
     const MIN_POLL_TIME: Duration = Duration::from_micros(20);
     let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();

@@ -1,6 +1,6 @@
-//! After `fork` the child's handles fail, and the parent's go on.
+//! Tests that after `fork` the child's handles fail, and the parent's continue to work.
 //!
-//! A binary of its own: it forks, and a child has only the thread that forked.
+//! This is a binary of its own because it forks, and a child has only the thread that forked.
 #![cfg(unix)]
 #![allow(missing_docs)]
 #![allow(unsafe_code)]
@@ -25,17 +25,17 @@ impl Ping for Server {
 
 /// Runs `f` in a forked child, and returns its exit status: 0 if it returned true.
 fn in_child(f: impl FnOnce() -> bool) -> i32 {
-    // SAFETY: the child calls nothing but `f` and `_exit`; `f` uses memory that it has a copy of,
-    // and takes no lock that another thread of the parent can hold at this moment.
+    // SAFETY: the child calls nothing but `f` and `_exit`. `f` uses only memory of which the child has a
+    // copy, and takes no lock that another thread of the parent can hold at this moment.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
         let good = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(false);
-        // SAFETY: ends the child without running what belongs to its parent.
+        // SAFETY: this ends the child without running code that belongs to its parent.
         unsafe { libc::_exit(if good { 0 } else { 1 }) }
     }
     let mut status = 0;
-    // SAFETY: `child` is a child of ours, and `status` outlives the call.
+    // SAFETY: `child` is a child of this process, and `status` outlives the call.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     status
 }
@@ -62,7 +62,7 @@ fn the_childs_handles_fail_and_the_parents_go_on() {
     assert_eq!(status, 0);
     assert_eq!(ping.ping().unwrap(), 7);
 
-    // A child that drops what it inherited takes nothing away from its parent.
+    // A child that drops inherited handles takes nothing away from its parent.
     let (export, ping) = (std::cell::Cell::new(Some(export)), std::cell::Cell::new(Some(ping)));
     let status = in_child(|| {
         drop(export.take());

@@ -1,5 +1,6 @@
-//! What `#[farcall::interface]` says to what cannot be an interface. Only its own words are compared, so that
-//! no other version of the compiler breaks the test. `TRYBUILD=overwrite` writes them anew.
+//! Tests the messages of `#[farcall::interface]` about items that cannot be an interface. Only the macro's
+//! own words are compared, so that another version of the compiler does not break the test.
+//! `TRYBUILD=overwrite` writes the expected messages again.
 
 #[test]
 fn refusals() {

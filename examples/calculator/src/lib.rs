@@ -1,8 +1,8 @@
-//! An ONC RPC program and its client, made of an `.x` file. The package depends on `farcall-onc` alone.
+//! An ONC RPC program and its client, generated from an `.x` file. The package depends only on `farcall-onc`.
 
 #![forbid(unsafe_code)]
 
-/// What is made of `calculator.x`.
+/// The Rust that is generated from `calculator.x`.
 pub mod protocol {
     #![allow(missing_docs)]
     farcall_onc::include_x!("calculator.x");
@@ -11,7 +11,7 @@ pub mod protocol {
 use farcall_onc::Result;
 use protocol::{CalculatorV1, Operands, Quotient};
 
-/// Calculates in this process.
+/// A server that calculates in this process.
 pub struct Calculator;
 
 impl CalculatorV1 for Calculator {

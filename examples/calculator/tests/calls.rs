@@ -1,4 +1,4 @@
-//! The program is served and called, over TCP and UDP.
+//! Serves the program, and calls it over TCP and UDP.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
-//! Replays the operation mix of table 1a by each structure, on a directory of real files made for it.
+//! Replays the operation mix of table 1a with each structure, on a directory of real files made for it.
 //!
 //! `cargo run --release -p farcall-file-service --example structures -- [OPERATIONS] [SEED] [mapped]`
 //!
-//! Clerk and server send packets to one another; `mapped` lets them share memory, where this machine can.
+//! Clerk and server send packets to one another. With `mapped` they share memory, if this machine supports
+//! that.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What a clerk does for the mix, how many letters its server answers meanwhile, and how long it takes.
+/// Replays the mix. Returns the clerk's counts, the number of letters that the server answered, and the
+/// duration.
 fn run(structure: Structure, operations: u64, seed: u64, mapped: bool) -> Result<(Vec<Row>, u64, Duration)> {
     let directory = tempfile::tempdir()?;
     plant(directory.path(), seed)?;

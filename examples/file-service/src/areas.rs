@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! counter            how many letters the server has answered: a null ping reads it
-//! identity           which server it is
+//! identity           a number that identifies the server
 //! mailboxes          one for each clerk
 //! statistics         one entry
 //! attributes         by handle
 //! names              by directory and name: the handle
 //! links              by handle
-//! pages              by directory and the name that they come after
+//! pages              by directory and the name that precedes the page
 //! blocks             by handle and number: 8 KiB of a file
 //! ```
 

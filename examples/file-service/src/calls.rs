@@ -10,7 +10,7 @@ use farcall_file_access::{
 use crate::paths::{Paths, check_name, child};
 use crate::{BLOCK, Files, Found, Handle, MoreFiles, MoreFilesClient, Names, Tally};
 
-/// Makes one call for each operation, and keeps only paths.
+/// A clerk that makes one call for each operation, and keeps only paths.
 #[derive(Clone)]
 pub(crate) struct ByCalls {
     files: FileAccessClient,

@@ -22,9 +22,10 @@ use crate::{Addresses, Files, MoreFiles, MoreFilesClient, Shape, Tally};
 /// How a clerk executes its clients' requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Structure {
-    /// The clerk reads the server's memory, and transfers control only for entries that are not there.
+    /// The clerk reads the server's memory. It transfers control to the server only for entries that are not
+    /// there.
     Dx,
-    /// The clerk reads the server's memory and keeps copies. Before it uses a copy, it reads in the server's
+    /// The clerk reads the server's memory and keeps copies. Before it uses a copy, it checks in the server's
     /// memory whether the copy is current.
     DxCopies,
     /// The clerk writes a request into the server's memory, with notice; the server writes the answer into

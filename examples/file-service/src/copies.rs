@@ -18,7 +18,7 @@ pub(crate) struct Copies {
     memory: Segment,
 }
 
-/// Selects one of the tables.
+/// Selects one of the tables by a function.
 pub(crate) type Which = fn(&Areas) -> &Table;
 
 /// The bytes of the place and the version of a copied entry.
@@ -55,7 +55,8 @@ impl Copies {
         Ok(Some(copy))
     }
 
-    /// Keeps a copy of a whole entry, unless another thread is changing the entry that it would replace.
+    /// Keeps a copy of a whole entry. Does nothing if another thread is changing the entry that the copy
+    /// would replace.
     pub(crate) fn keep(&self, which: Which, entry: &Entry) -> memory::Result<()> {
         let (own, memory) = (which(&self.areas), &self.memory);
         let place = own.spot(memory, entry.key, entry.version)?;

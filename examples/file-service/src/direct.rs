@@ -51,7 +51,7 @@ impl Direct {
         }
     }
 
-    /// Returns and decodes the value of a key. The value seldom has more than `guess` bytes.
+    /// Returns the decoded value of a key. `guess` is a length in bytes that the value seldom exceeds.
     fn value<T: for<'a> Decode<'a>>(
         &self,
         which: Which,
@@ -77,14 +77,15 @@ impl Direct {
         Ok(entry.map(|entry| (entry.bytes, entry.length)))
     }
 
-    /// Writes into a block in the server's memory. Returns false if it cannot: the block is not there, clerks
-    /// may not write it, the write would extend it, or another clerk is writing.
+    /// Writes into a block in the server's memory. Returns false if that is not possible: the block is not
+    /// there, clerks may not write it, the write would extend it, or another clerk is writing.
     fn write_block(&self, memory: &dyn Memory, key: Key, at: usize, bytes: &[u8]) -> memory::Result<bool> {
         let blocks = &self.areas.blocks;
         let Look::Found(entry) = blocks.look(memory, key, 0..0, &self.hints)? else {
             return Ok(false);
         };
-        // A write that the file does not have yet must not be mixed with one that may fail.
+        // If an earlier write is not in the file yet, this write waits: the earlier one may fail, and must
+        // not be mixed with this one.
         let pending = !entry.version.is_multiple_of(2);
         if pending || !entry.writable || at + bytes.len() > entry.length {
             return Ok(false);

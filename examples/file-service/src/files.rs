@@ -5,13 +5,14 @@ use std::sync::Arc;
 use farcall::{Result, Xdr};
 use farcall_file_access::{Attributes, Contents, FileError, FileKind, Statistics};
 
-/// The bytes of one block of a file, and the most that one [`Files::read`] gives or [`Files::write`] takes.
+/// The bytes of one block of a file. It is also the most that one [`Files::read`] returns or [`Files::write`]
+/// takes.
 pub const BLOCK: usize = 8192;
 
 /// The files of one server.
 ///
-/// A handle comes from [`Files::root`] or [`Files::look_up`] of the same clerk; any other is
-/// [`FileError::NotFound`]. No symbolic link is followed: clients read it, and look up what it names.
+/// A handle comes from [`Files::root`] or [`Files::look_up`] of the same clerk. Any other handle is
+/// [`FileError::NotFound`]. No symbolic link is followed: clients read the link, and look up its target.
 #[farcall::interface]
 pub trait Files {
     /// Checks that the server is there.
@@ -37,23 +38,23 @@ pub trait Files {
     /// structure; it is at least one if there is one.
     fn read_directory(&self, directory: Handle, after: &str) -> Result<Names, FileError>;
 
-    /// Writes at most [`BLOCK`] bytes into a file; it grows where they reach beyond its end. Every clerk of
-    /// the same structure sees them at once, everybody after [`Files::commit`].
+    /// Writes at most [`BLOCK`] bytes into a file. The file grows if they reach beyond its end. Every clerk
+    /// of the same structure sees the bytes at once, and everybody else after [`Files::commit`].
     fn write(&self, file: Handle, offset: u64, bytes: &[u8]) -> Result<(), FileError>;
 
-    /// Returns how full the file system is, as of the last write by this service.
+    /// Returns how full the file system is, as of this service's last write.
     fn statistics(&self) -> Result<Statistics, FileError>;
 
     /// Waits until all writes to a file, by any clerk, are in the file.
     fn commit(&self, file: Handle) -> Result<(), FileError>;
 }
 
-/// Identifies a file, a directory or a symbolic link, whatever its name is.
+/// Identifies a file, a directory or a symbolic link, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Xdr)]
 pub struct Handle {
     /// The device.
     pub device: u64,
-    /// The number of the file on it.
+    /// The number of the file on the device.
     pub inode: u64,
 }
 
@@ -71,7 +72,7 @@ pub struct Found {
 pub struct Names {
     /// The names, in ascending order.
     pub names: Vec<String>,
-    /// Whether there are more after these.
+    /// Whether there are more names after these.
     pub more: bool,
 }
 

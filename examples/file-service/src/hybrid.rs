@@ -1,5 +1,5 @@
-//! Hybrid-1 (section 5.1) as a carrier of calls: the request is one write with notice into the server's
-//! memory, and the answer one write into the caller's memory, where the caller waits for a word to change.
+//! Hybrid-1 (section 5.1) as a carrier of calls. The request is one write with notice into the server's
+//! memory. The answer is one write into the caller's memory, where the caller waits for a word to change.
 //!
 //! The stubs of any interface work over it. The server serves the interfaces that clerks need ([`Object`]).
 
@@ -28,10 +28,10 @@ pub(crate) enum Object {
     MoreAndKeep,
 }
 
-/// A clerk's two mailboxes: one call at a time.
+/// A clerk's two mailboxes, which carry one call at a time.
 pub(crate) struct Post {
     pub(crate) server: Arc<Imported>,
-    /// In the server's memory.
+    /// The mailbox for requests, in the server's memory.
     pub(crate) requests: Mailbox,
     pub(crate) answers: Segment,
     /// The number of the last letter.
@@ -70,7 +70,7 @@ impl Post {
             // The server may have missed the letter. It recognises a repeated letter by its number.
             self.server.with(|memory| memory.flush().and_then(|()| memory.load(COUNTER)))?;
         }
-        // The server has taken this clerk for dead, and given its mailbox to another one.
+        // The server considers this clerk dead, and has given its mailbox to another one.
         Err(CallFailed::new(Kind::Forgotten, Ran::Maybe)
             .because("the server is there but does not answer")
             .into())

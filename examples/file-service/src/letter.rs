@@ -1,4 +1,4 @@
-//! Letters: messages that one side writes into the other side's memory, and that the other side reads whole.
+//! Letters: messages that one side writes into the other side's memory. The other side reads them whole.
 //!
 //! ```text
 //! mailbox   … · bytes · length · number
@@ -12,7 +12,7 @@ use farcall::memory::{Memory, Result};
 /// The bytes of a letter's length and number.
 const TAIL_BYTES: u64 = 16;
 
-/// Room for one letter.
+/// The place of one letter in a segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mailbox {
     base: u64,
@@ -25,7 +25,7 @@ impl Mailbox {
         Mailbox { base, size }
     }
 
-    /// Returns the offset at which it ends.
+    /// Returns the offset at which the mailbox ends.
     pub(crate) const fn end(&self) -> u64 {
         self.base + self.size
     }
@@ -47,12 +47,12 @@ impl Mailbox {
         }
     }
 
-    /// Returns the number of the letter in it.
+    /// Returns the number of the letter in the mailbox.
     pub(crate) fn number(&self, memory: &dyn Memory) -> Result<u64> {
         memory.load(self.end() - 8)
     }
 
-    /// Returns the letter in it, whose number was read before.
+    /// Returns the letter in the mailbox. Read its number first.
     pub(crate) fn letter(&self, memory: &dyn Memory) -> Result<Vec<u8>> {
         let length = memory.load(self.end() - TAIL_BYTES)?.min(self.most() as u64);
         let mut bytes = vec![0; length as usize];

@@ -6,9 +6,9 @@
 //!
 //! | | |
 //! |---|---|
-//! | DX | The clerk reads the server's memory, where hash tables hold files' attributes, names, links, directories and blocks. The server's processor does no more than carry these accesses. Only for an entry that is not there does the clerk ask the server, which then adds it. |
-//! | HY | Hybrid-1: the clerk writes its request into the server's memory, with notice. The server writes the answer into the clerk's, where the clerk waits for a word to change. |
-//! | RPC | Ordinary calls: the plain [`FileAccess`](farcall_file_access::FileAccess), and [`MoreFiles`] for what it does not offer. |
+//! | DX | The clerk reads the server's memory, where hash tables hold files' attributes, names, links, directories and blocks. The server's processor only carries these accesses. The clerk asks the server only for an entry that is not there, and the server then adds the entry. |
+//! | HY | Hybrid-1: the clerk writes its request into the server's memory, with notice. The server writes the answer into the clerk's memory, where the clerk waits for a word to change. |
+//! | RPC | Ordinary calls: the plain [`FileAccess`](farcall_file_access::FileAccess), and [`MoreFiles`] for the operations that it does not offer. |
 //!
 //! All three execute the same procedures at the server. HY is another carrier for the same stubs' calls
 //! (`hybrid`), and DX asks for missing entries by it.
@@ -24,8 +24,8 @@
 //! segment again, so that no later write of that clerk arrives, and fills the entry from the file
 //! (`server::keep`). Changes that other programs make in the directory are seen after [`Server::refresh`].
 //!
-//! **Trust** is as in section 3.5: clerks and server are one service and have all rights to one another's
-//! segments; clients only call.
+//! **Trust** is as in section 3.5. Clerks and server are one service, and have all rights to one another's
+//! segments. Clients only call.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! The operation mix of table 1a: as data, scaled, and replayed against any clerk.
+//! The operation mix of table 1a, scaled to any number of operations, and its replay against any clerk.
 
 use std::path::Path;
 use std::{fmt, fs, io};
@@ -16,25 +16,25 @@ pub enum Operation {
     Attributes,
     /// Lookup File Name.
     LookUp,
-    /// Read File Data: a block of 8 KiB, or what there is of it.
+    /// Read File Data: a block of 8 KiB, or the whole file if it is shorter.
     Read,
     /// Null Ping Call.
     Null,
     /// Read Symbolic Link.
     ReadLink,
-    /// Read Directory Contents: what comes first.
+    /// Read Directory Contents: the first page of a directory.
     ReadDirectory,
     /// Read File System Stats.
     Statistics,
-    /// Write File Data: a block of 8 KiB that is there, or what there is of it.
+    /// Write File Data: an existing block of 8 KiB, or the whole file if it is shorter.
     Write,
-    /// Other: what no structure keeps anything of. It is replayed as a commit, which the server must always
-    /// execute.
+    /// Other: operations of which no structure keeps anything. They are replayed as commits, which the server
+    /// must always execute.
     Other,
 }
 
 impl Operation {
-    /// Table 1a: how often each was called in several days at the authors' file server.
+    /// Table 1a: the number of calls of each operation in several days at the authors' file server.
     pub const TABLE: [(Operation, u64); 9] = [
         (Operation::Attributes, 8_960_671),
         (Operation::LookUp, 8_840_866),
@@ -72,10 +72,10 @@ impl fmt::Display for Operation {
     }
 }
 
-/// Operations in the table's proportions, in random order: the same for the same seed.
+/// Operations in the table's proportions, in random order. The same seed gives the same order.
 #[derive(Clone, Debug)]
 pub struct Mix {
-    /// How many of each row are still to come.
+    /// The number of remaining operations of each row.
     left: [u64; 9],
     rng: Rng,
 }
@@ -117,7 +117,7 @@ impl Iterator for Mix {
     }
 }
 
-/// The files of a server, to choose from.
+/// The files of a server, from which operations choose.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     /// All handles.
@@ -159,7 +159,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Requests everything once, so that the server keeps what it can keep.
+    /// Requests everything once, so that the server keeps all entries for which it has room.
     ///
     /// # Errors
     /// The clerk's error.

@@ -39,40 +39,40 @@ pub trait MoreFiles {
     fn attach(&self, answers: &str, reads: bool) -> Result<Attached, FileError>;
 }
 
-/// The file at a path.
+/// The answer to a look-up of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
 pub struct Looked {
-    /// Which file.
+    /// The file's handle and kind.
     pub found: Found,
-    /// Its attributes.
+    /// The file's attributes.
     pub attributes: Attributes,
 }
 
 /// What the server tells a new clerk about its segment.
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
 pub struct Attached {
-    /// The server's identity, which is also in its memory from the eighth byte on.
+    /// The server's identity, which is also the second word of its memory.
     pub identity: u64,
-    /// The clerk's mailbox.
+    /// The number of the clerk's mailbox.
     pub mailbox: u32,
-    /// The number after which the clerk's letters are numbered.
+    /// The clerk numbers its letters from the number after this one.
     pub last: u64,
-    /// The sizes of its tables.
+    /// The sizes of the server's tables.
     pub shape: Shape,
 }
 
 /// The number of entries of each of the server's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Xdr)]
 pub struct Shape {
-    /// Attributes of files.
+    /// The entries for attributes of files.
     pub attributes: u32,
-    /// Names.
+    /// The entries for names.
     pub names: u32,
-    /// Symbolic links.
+    /// The entries for symbolic links.
     pub links: u32,
-    /// Pages of directories.
+    /// The entries for pages of directories.
     pub pages: u32,
-    /// Blocks of files, 8 KiB each.
+    /// The entries for blocks of files, 8 KiB each.
     pub blocks: u32,
 }
 

@@ -32,18 +32,18 @@ pub struct Server {
     hearing: Option<JoinHandle<()>>,
 }
 
-/// The names under which a server's parts can be imported.
+/// The names under which the parts of a server can be imported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// Its [`FileAccess`].
+    /// The name of its [`FileAccess`].
     pub files: String,
-    /// Its [`MoreFiles`].
+    /// The name of its [`MoreFiles`].
     pub more: String,
-    /// Its segment.
+    /// The name of its segment.
     pub memory: String,
 }
 
-/// The state that calls, letters and the thread share.
+/// The server's state, which calls, letters and the thread share.
 #[derive(Debug)]
 struct Core {
     directory: Directory,
@@ -121,7 +121,7 @@ impl Server {
         })
     }
 
-    /// Returns the addresses by which clerks find it.
+    /// Returns the addresses by which clerks find the server.
     pub fn addresses(&self) -> Addresses {
         let [files, more] = &self.exports;
         Addresses { files: files.url(), more: more.url(), memory: self.core.segment.url() }
@@ -129,12 +129,13 @@ impl Server {
 
     /// Checks whether other programs have changed files that have entries, and reads those files again.
     ///
-    /// A program that shares a directory with others calls it as often as it wants to be up to date.
+    /// A program that shares its directory with other programs must call this function as often as it wants
+    /// the entries to be up to date.
     pub fn refresh(&self) {
         self.core.refresh();
     }
 
-    /// Returns how many letters it has answered.
+    /// Returns how many letters the server has answered.
     pub fn letters(&self) -> u64 {
         self.core.segment.load(COUNTER).unwrap_or(0)
     }
@@ -143,7 +144,8 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.core.stopping.store(true, Ordering::SeqCst);
-        // The thread is notified of importers' writes, so this process writes as an importer.
+        // The thread waits for notices of importers' writes. So this process imports its own segment and
+        // writes to wake the thread.
         let woken = self
             .runtime
             .import_segment(&self.core.segment.url())

@@ -1,7 +1,7 @@
 //! Open-addressed hash tables in a segment. One read of an entry shows whether it is whole.
 //!
 //! ```text
-//! entry  end · key key key · length · value … · begin     each a word, but for the value
+//! entry  end · key key key · length · value … · begin     each part is a word, except the value
 //! ```
 //!
 //! An entry is whole if `end` and `begin` have the same version. A writer first swaps `begin` from the
@@ -13,8 +13,8 @@
 //! server changes an odd version to an even one, so it can restore an entry from the file if a clerk has died
 //! while it wrote.
 //!
-//! A key is in one of [`WINDOW`] places from its own one on. An entry is replaced but never emptied, so a
-//! place that was never used ends the search.
+//! A key is in one of [`WINDOW`] places, beginning with its own place. An entry is replaced but never
+//! emptied, so a place that was never used ends the search.
 
 use std::hint::spin_loop;
 use std::ops::Range;
@@ -35,7 +35,7 @@ const MAX_READS: usize = 64;
 const WORD: usize = 8;
 const HEADER: usize = 5 * WORD;
 
-/// The bit of the length that says that clerks may write the value.
+/// The bit of the length word that says that clerks may write the value.
 const WRITABLE: u64 = 1 << 63;
 
 /// The place and the shape of a table.
@@ -51,7 +51,7 @@ pub(crate) struct Table {
 pub(crate) enum Look {
     Found(Entry),
     Missing,
-    /// A process is changing the entry, or has died while it did.
+    /// A process is changing the entry, or has died while it changed the entry.
     Held,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Returns the entry with this part of its bytes. It must have all of them.
+    /// Returns the entry with only this part of its bytes. The entry must have all bytes.
     pub(crate) fn part(mut self, part: Range<usize>) -> Entry {
         let end = part.end.min(self.bytes.len());
         self.bytes = self.bytes.slice(part.start.min(end)..end);
@@ -81,7 +81,7 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct Token {
     pub(crate) place: u64,
-    /// The entry's version before.
+    /// The version of the entry before the token was taken.
     pub(crate) was: u64,
     version: u64,
 }
@@ -93,7 +93,7 @@ impl Table {
         Table { base, entries: u64::from(entries.max(1)), room }
     }
 
-    /// Returns the offset at which it ends.
+    /// Returns the offset at which the table ends.
     pub(crate) fn end(&self) -> u64 {
         self.at(self.entries)
     }
@@ -102,8 +102,8 @@ impl Table {
         self.room
     }
 
-    /// Looks up the value of a key, or a part of it. Takes one read if the key is in its own place or where
-    /// the hint says.
+    /// Looks up the value of a key, or a part of the value. Takes one read if the key is in its own place or
+    /// in the place of the hint.
     pub(crate) fn look(
         &self,
         memory: &dyn Memory,
@@ -183,8 +183,8 @@ impl Table {
         Ok(self.read(memory, token.place, &(0..self.room))?.taken())
     }
 
-    /// Returns the place of a key; otherwise a place that was never used; otherwise one, chosen by `turn`,
-    /// whose entry is replaced.
+    /// Returns the place of a key. If the table does not have the key, returns a place that was never used.
+    /// If there is none, returns a place that `turn` selects, whose entry is to be replaced.
     pub(crate) fn spot(&self, memory: &dyn Memory, key: Key, turn: u64) -> Result<u64> {
         if let Some(place) = self.place(memory, key)? {
             return Ok(place);
@@ -217,7 +217,7 @@ impl Table {
         Ok((u64::from_le_bytes(end), u64::from_le_bytes(begin)))
     }
 
-    /// Gives the entry another key and value; whole it is when the token is released.
+    /// Writes another key and value into the entry. The entry is whole when the token is released.
     pub(crate) fn put(
         &self,
         memory: &dyn Memory,
@@ -234,21 +234,20 @@ impl Table {
         memory.write(self.at(token.place) + WORD as u64, &bytes)
     }
 
-    /// Changes a part of the value, which must not grow. Then the entry is whole again, and the exporter
-    /// hears of it.
+    /// Changes a part of the value, which must not grow, and releases the token with notice.
     pub(crate) fn finish(&self, memory: &dyn Memory, token: Token, at: usize, bytes: &[u8]) -> Result<()> {
         let place = self.at(token.place);
         memory
             .write_each(&[(place + (HEADER + at) as u64, bytes), (place, &token.version.to_le_bytes())], true)
     }
 
-    /// The first half of it.
+    /// Changes a part of the value, which must not grow, and keeps the token.
     #[cfg(test)]
     pub(crate) fn change(&self, memory: &dyn Memory, token: &Token, at: usize, bytes: &[u8]) -> Result<()> {
         memory.write(self.at(token.place) + (HEADER + at) as u64, bytes)
     }
 
-    /// The entry is whole again; the exporter may hear of it.
+    /// Releases the token: the entry is whole again. `notify` says whether the exporter is notified.
     pub(crate) fn release(&self, memory: &dyn Memory, token: Token, notify: bool) -> Result<()> {
         let end = token.version.to_le_bytes();
         match notify {
@@ -314,7 +313,7 @@ impl Table {
 pub(crate) struct Hints(Vec<AtomicU8>);
 
 impl Hints {
-    /// No hints, for readers in the server's process.
+    /// A table without hints, for readers in the server's process.
     pub(crate) const NONE: &Hints = &Hints::EMPTY;
 
     const EMPTY: Hints = Hints(Vec::new());
@@ -384,7 +383,7 @@ fn scatter(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// Returns the first words of bytes, and zeros where there are none.
+/// Returns the first `N` words of bytes. Missing bytes are zeros.
 fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
     let mut words = [0; N];
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks::<WORD>().0) {

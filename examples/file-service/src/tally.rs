@@ -11,15 +11,15 @@ pub struct Tally(Mutex<Counts>);
 /// The counts of a [`Tally`] at some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Remote reads, of one range or of several.
+    /// Remote reads. A read of several ranges counts once.
     pub reads: u64,
-    /// The bytes that these gave.
+    /// The bytes that these reads returned.
     pub bytes: u64,
     /// Remote writes without notice.
     pub writes: u64,
     /// Remote compare-and-swaps.
     pub swaps: u64,
-    /// Remote writes with notice: each transfers control.
+    /// Remote writes with notice. Each transfers control to the server.
     pub letters: u64,
     /// Calls.
     pub calls: u64,
@@ -43,7 +43,7 @@ impl Counts {
         self.combine(before, |now, before| now - before)
     }
 
-    /// Returns the sums of two counts.
+    /// Returns the sum of two counts.
     #[must_use]
     pub fn plus(self, other: Counts) -> Counts {
         self.combine(other, |one, other| one + other)

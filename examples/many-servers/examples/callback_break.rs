@@ -1,5 +1,5 @@
-//! Four clients with copies of a file, one of which dies before it is replaced: `cargo run --example
-//! callback_break`.
+//! Four clients with copies of a file, one of which dies before the file is replaced. Run it by `cargo run
+//! --example callback_break`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Arc::new(Server::new(Duration::from_millis(300)));
     let _export = Runtime::builder().build()?.export::<dyn Files>("Files/server", server.clone())?;
 
-    // Each client is a runtime of its own, as if on a machine of its own.
+    // Each client has a runtime of its own, as on a machine of its own.
     let mut clients = Vec::new();
     for name in ["Copies/amber", "Copies/beech", "Copies/cedar", "Copies/dove"] {
         let client = || Workstation::new(farcall::import::<dyn Files>("Files/server")?, name);

@@ -1,4 +1,4 @@
-//! Three name servers, of which one knows: `cargo run --example first_answer`.
+//! Three name servers, one of which knows the name. Run it by `cargo run --example first_answer`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

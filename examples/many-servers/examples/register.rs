@@ -1,4 +1,4 @@
-//! A file on five servers, of which two go down: `cargo run --example register`.
+//! A file on five servers, two of which go down. Run it by `cargo run --example register`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use farcall::Runtime;
 use farcall_many_servers::register::{Files, Memory, Replica};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // Five servers. They could be anywhere; here each is a runtime of its own in this process.
+    // The five servers could be on any machines. Here each has a runtime of its own in this process.
     let names = ["Replica/a", "Replica/b", "Replica/c", "Replica/d", "Replica/e"];
     let mut servers = Vec::new();
     for name in names {

@@ -1,6 +1,6 @@
-//! A tree of servers in the simulation, and what a call of all of them costs: `cargo run --profile soak
-//! --example tree -- 100 1000` for 100 nodes with 1000 leaves each; `-- 1 10000` for one caller with 10,000
-//! members.
+//! A tree of servers in the simulation, and the cost of a call of all of them. Run it by `cargo run --profile
+//! soak --example tree -- 100 1000` for 100 nodes with 1000 leaves each, or with `-- 1 10000` for one caller
+//! with 10,000 members.
 //!
 //! One simulated process exports all leaves of a node, because a process for each would need too many
 //! threads. Each leaf is still an export of its own, with its own binding and calls.
@@ -76,7 +76,7 @@ fn census(sim: &Sim, nodes: u64, leaves: u64, figures: &Arc<Figures>) -> farcall
     measure(&root, nodes * leaves, &runtimes, figures)
 }
 
-/// The second call is measured, because the first one sets up all conversations.
+/// Measures the second call, because the first one sets up all conversations.
 fn measure(
     root: &Node,
     members: u64,

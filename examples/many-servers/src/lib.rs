@@ -2,10 +2,10 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`register`] | files that a majority of the servers keeps: linearizable, whatever minority is down |
-//! | [`callback`] | a file server notifies all clients with a copy that it is stale |
+//! | [`register`] | files that a majority of the servers keeps: linearizable, even if any minority is down |
+//! | [`callback`] | a file server that notifies all clients whose copies become stale |
 //! | [`lookup`] | the first answer of many name servers |
-//! | [`tree`] | two levels: each node calls many, and answers for all of them |
+//! | [`tree`] | two levels of servers: each node calls many, and answers for all of them |
 
 #![forbid(unsafe_code)]
 

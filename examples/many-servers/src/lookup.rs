@@ -1,8 +1,8 @@
-//! Name servers, any of which may know a name: the first answer suffices.
+//! Name servers, each of which may know a name. The first answer suffices.
 
 use std::collections::BTreeMap;
 
-/// Knows the places of people.
+/// A server that knows the places of people.
 #[farcall::interface]
 pub trait NameServer {
     /// Returns the place of a person.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use farcall::multi::{Fixed, Rest, Short};
 use farcall::{Bytes, Group};
 
-/// One server of the files.
+/// One server that keeps the files.
 #[farcall::interface]
 pub trait Replica {
     /// Returns the newest version that has reached this server, or version zero, which is empty.
@@ -77,9 +77,9 @@ pub struct Files {
 /// How many replicas must answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Quorums {
-    /// For a query for the newest version.
+    /// The number for a query for the newest version.
     pub read: usize,
-    /// For a write of a version. Any [`read`](Quorums::read) replicas must include one of these.
+    /// The number for a write of a version. Any [`read`](Quorums::read) replicas must include one of these.
     pub write: usize,
 }
 

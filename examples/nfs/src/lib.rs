@@ -1,4 +1,4 @@
-//! An example of farcall's ONC RPC: a directory exported by NFS version 3 (RFC 1813), and a client.
+//! An example of farcall's ONC RPC: an NFS version 3 server (RFC 1813) for a directory, and a client.
 //!
 //! ```text
 //! protocol     the protocols, generated from nfs3.x and mount.x

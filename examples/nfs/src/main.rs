@@ -1,4 +1,5 @@
-//! The command: serves a directory by NFS version 3, lists and copies files of any server that speaks it.
+//! The command. It serves a directory by NFS version 3, and lists and copies files of any NFS version 3
+//! server.
 
 #[cfg(target_os = "linux")]
 mod command;

@@ -11,7 +11,7 @@ use crate::files::{Files, kind};
 use crate::places::Key;
 use crate::protocol::mount::*;
 
-/// AUTH_NONE and AUTH_SYS (RFC 5531 section 8.2).
+/// The accepted flavours of authentication: AUTH_SYS and AUTH_NONE (RFC 5531 section 8.2).
 const FLAVORS: [i32; 2] = [1, 0];
 
 /// Serves MOUNT for one exported directory.

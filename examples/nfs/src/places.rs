@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Statx, makedev};
 
-/// The most files that are known. Beyond it, the half that was used longest ago is forgotten. (A file takes
-/// about 100 bytes and its name.)
+/// The most files that are known. When there are more, the half that was used longest ago is forgotten. (A
+/// file takes about 100 bytes besides its name.)
 const MAX_FILES: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
 /// The most directories between the root and a file.
 const MAX_DEPTH: usize = 256;

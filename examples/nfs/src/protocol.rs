@@ -1,4 +1,4 @@
-//! The two protocols, as their `.x` files say.
+//! The Rust of the two protocols, generated from their `.x` files.
 
 /// NFS version 3 (RFC 1813).
 pub mod nfs {

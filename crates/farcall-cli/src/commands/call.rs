@@ -191,7 +191,7 @@ impl Called<'_> {
                 });
                 match judged {
                     Ok(None) => Ok(()),
-                    // In a batch, the line reports it.
+                    // In a batch, the output line reports the assertion.
                     Ok(Some(_)) if self.command.batch => Err(Failure::judged("")),
                     Ok(Some(judgement)) => {
                         Err(Failure::judged(format!("the result is not as it should be: {judgement}")))
@@ -211,7 +211,7 @@ impl Called<'_> {
         }
     }
 
-    /// Returns the assertion that the result does not meet.
+    /// Returns the first assertion that the result does not meet.
     fn judge(&self, result: &[u8]) -> Outcome<Option<String>> {
         let subject = Subject {
             types: &self.interface.types,
@@ -280,7 +280,7 @@ impl Write for Headed<'_> {
     }
 }
 
-/// Returns the failure for a reply that is no value of its type.
+/// Returns the failure for a reply that cannot be decoded as its type.
 fn strange(why: String) -> Failure {
     Failure::unreadable(format!("the reply is not what was described: {why}"))
 }

@@ -46,8 +46,8 @@ impl Describe {
     }
 }
 
-/// The output for an exporter. It has the interface twice: readable for people and scripts, and complete, in
-/// its encoded form, for `farcall check`.
+/// Returns the output for an exporter. It has the interface twice: readable for people and scripts, and
+/// complete, in its encoded form, for `farcall check`.
 fn as_json(description: &Description, model: &[u8]) -> Value {
     let mut all = interface_as_json(&description.interface, model);
     all["farcall"] = description.farcall.as_str().into();

@@ -100,7 +100,7 @@ impl From<Unreadable> for Failure {
     }
 }
 
-/// The text in front of a datagram.
+/// Returns the text in front of a datagram.
 fn heading(captured: &Captured<'_>) -> String {
     let at = captured.at.map(|at| format!("{:.6} ", at.as_secs_f64())).unwrap_or_default();
     let between = captured.between.map(|(from, to)| format!("{from} > {to} ")).unwrap_or_default();

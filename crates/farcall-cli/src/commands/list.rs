@@ -47,7 +47,8 @@ impl List {
     }
 }
 
-/// The usual hint would tell the user to run this command.
+/// Returns a failure of this command. The usual hint is left out, because it would tell the user to run this
+/// command.
 fn unlisted(why: impl Into<CallFailed>) -> Failure {
     let why = why.into();
     match why.kind() {

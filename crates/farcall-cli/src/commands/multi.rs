@@ -18,9 +18,9 @@ use crate::text::{duration, printable, rounded};
 
 /// Call a procedure of every instance of a type at once, with JSON
 ///
-/// Prints a line for each reply as it arrives: the member, the time, and the result; with --json an object per line.
-/// The exit code is 0 if every member gave a result, or as many as --quorum or --first ask for; else it is the
-/// greatest of a member.
+/// Prints a line for each reply as it arrives: the member, the time, and the result; with --json an object
+/// per line. The exit code is 0 if every member gave a result, or if as many did as --quorum or --first ask
+/// for. Otherwise it is the greatest exit code of a member.
 #[derive(Debug, Args)]
 pub struct Multi {
     /// The type whose instances are called
@@ -42,7 +42,7 @@ pub struct Multi {
     #[arg(long, conflicts_with = "quorum")]
     first: bool,
 
-    /// Wait so many seconds for replies [default: wait while the members answer probes]
+    /// Wait this many seconds for replies [default: wait while the members answer probes]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     within: Option<Duration>,
 }

@@ -39,7 +39,7 @@ pub struct Top {
     once: bool,
 }
 
-/// The number of readings for which a server that has ended is shown as gone.
+/// The number of readings for which an ended server is shown as gone.
 const GONE_READINGS: u32 = 10;
 
 /// A server whose counters are read.
@@ -180,12 +180,12 @@ impl Since {
     }
 }
 
-/// The ended calls of a procedure.
+/// Returns the number of ended calls of a procedure.
 fn ended(procedure: &Procedure) -> u64 {
     total([procedure.results, procedure.exceptions, procedure.failures])
 }
 
-/// The ended calls of the procedure of that name at an earlier reading.
+/// Returns the number of ended calls of the procedure of that name at an earlier reading.
 fn ended_before(serving: &Serving, export: &Export, name: &str) -> u64 {
     let export = serving.exports.iter().find(|other| other.id == export.id);
     let procedure =

@@ -20,13 +20,14 @@ use crate::text::rounded;
 
 /// The server that is called.
 const NAME: &str = "Demo/timed";
-/// The bytes of arguments and of results.
+/// The sizes of arguments and of results in bytes.
 const SIZES: [usize; 3] = [0, 400, 4000];
-/// The pairs of blocks for each size. With 40 pairs, the interval is from the 14th to the 27th ratio.
+/// The number of pairs of blocks for each size. With 40 pairs, the interval is from the 14th to the 27th
+/// ratio.
 const PAIRS: usize = 40;
-/// The laps of a block.
+/// The number of laps of a block. A lap is one call or one bare exchange.
 const LAPS: usize = 150;
-/// The laps before the first block that counts.
+/// The number of laps before the first block that counts.
 const WARM_UP: usize = 300;
 
 /// The measurement for one size.

@@ -1,4 +1,4 @@
-//! Any exporter, by its description: `describe`, `call`, `ping`, `names`, `check`.
+//! Tests calls of any exporter by its description: `describe`, `call`, `ping`, `names`, `check`.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ mod later {
     }
 }
 
-/// Exports from this process.
+/// Exports the server from this process.
 fn export(place: &Place, name: &str) -> Export {
     let registry = farcall::names::File::at(place.registry());
     let runtime = Runtime::builder().registry(registry).build().unwrap();
@@ -225,7 +225,7 @@ fn names_are_listed_and_pinged() {
 
     let ping = place.run(&["--json", "ping", "Store", "-c", "3"]).json();
     assert_eq!(ping[0]["count"], 3);
-    // (Those before it may still be counted: a result leaves before its call is over.)
+    // Earlier calls may still be counted, because a result is sent before its call ends.
     assert!((1..=3).contains(&ping[0]["running"].as_u64().unwrap()), "{ping:?}");
     assert!(place.run(&["ping", &one.url()]).ok().contains("5 calls, fastest"));
     assert!(place.run(&["ping", &one.url(), "-c", "1"]).ok().contains("1 call, fastest"));

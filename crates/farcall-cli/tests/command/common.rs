@@ -1,4 +1,5 @@
-//! What the tests of the command share: a place with a registry and files of its own, and the real command.
+//! The common part of the tests of the command: a place with its own registry and files, and the real
+//! command.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::fs;
@@ -8,10 +9,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-/// A directory with a registry, from which nothing of the user's is seen.
+/// A directory with its own registry. Nothing of the user's is visible in it.
 pub struct Place(tempfile::TempDir);
 
-/// What a command said, and its exit code.
+/// The output of a command, and its exit code.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -43,7 +44,7 @@ impl Place {
         fs::read(self.path(name)).unwrap()
     }
 
-    /// The command, to be run here.
+    /// Returns the command, ready to run in this place.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
         for (name, _) in
@@ -64,7 +65,7 @@ impl Place {
         let mut command = self.command(arguments);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // It may have seen enough before the end.
+        // The command may have ended its reading before the end.
         let _ = child.stdin.take().unwrap().write_all(input);
         Said::of(child.wait_with_output().unwrap())
     }
@@ -101,41 +102,41 @@ impl Said {
         }
     }
 
-    /// What it printed, if all went well.
+    /// Returns the standard output. Asserts that the command succeeded.
     #[track_caller]
     pub fn ok(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{self:?}");
         self.out
     }
 
-    /// What it printed, as JSON, a value a line, if all went well.
+    /// Returns the standard output as JSON, one value per line. Asserts that the command succeeded.
     #[track_caller]
     pub fn json(self) -> Vec<Value> {
         self.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
-/// A command that runs; killed when dropped.
+/// A running command. It is killed when this is dropped.
 pub struct Started {
     child: Child,
-    /// The first line that it said.
+    /// The command's first line of output.
     pub first: String,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Started {
-    /// A fact in the first line.
+    /// Returns a fact from the first line.
     pub fn fact(&self, name: &str) -> String {
         let facts: Value = serde_json::from_str(&self.first).unwrap();
         facts[name].as_str().unwrap_or_else(|| panic!("no {name} in {facts}")).to_owned()
     }
 
-    /// The next line that it says.
+    /// Returns the command's next line.
     pub fn line(&mut self) -> String {
         self.lines.next().expect("it says more").unwrap()
     }
 
-    /// Interrupts it, as Ctrl-C does, and waits until all that hold its output have ended.
+    /// Interrupts the command, as Ctrl-C does, and waits until all processes that hold its output have ended.
     #[cfg(unix)]
     pub fn interrupt(mut self) -> Said {
         let pid = rustix::process::Pid::from_child(&self.child);
@@ -154,7 +155,7 @@ impl Drop for Started {
     }
 }
 
-/// The names in a directory, in order.
+/// Returns the sorted names in a directory.
 pub fn names_in(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(directory)
         .unwrap()

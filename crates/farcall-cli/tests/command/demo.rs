@@ -1,4 +1,4 @@
-//! The demo, as a user runs it.
+//! Tests the demo as a user runs it.
 
 use crate::common::{Place, names_in};
 

@@ -1,15 +1,15 @@
-//! docs/onc.md, "In ten minutes": its files and commands, as they are written, come to what it says.
+//! Tests docs/onc.md, "In ten minutes": its files and commands give the output that the page shows.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What the page has in fences.
+/// The content of a fenced block of the page.
 enum Step {
-    /// A file's content, and its name: the last one in backquotes before it.
+    /// A file's content, and its name, which is the last text in backquotes before the block.
     File(String, String),
-    /// A command, and what it prints.
+    /// A command, and its output.
     Run(String, String),
 }
 
@@ -55,7 +55,7 @@ fn a_new_user_comes_to_a_server_and_clients() {
     assert!(user.server.is_some());
 }
 
-/// The page with an address that is this process's own, where nobody else has the port.
+/// Returns the page with an address that only this process uses, so that the port is free.
 fn at_our_own_address(page: &str) -> String {
     let [.., high, low] = std::process::id().to_be_bytes();
     let page = page.replace("127.0.0.1:4000", &format!("127.7.{high}.{low}:4000"));
@@ -92,7 +92,7 @@ impl User {
         assert!(prints.is_empty() || said.trim_end() == prints, "{command}: {said}");
     }
 
-    /// Uses what this workspace was built of, without the network.
+    /// Makes the package use the dependencies of this workspace, without the network.
     fn settle_in(&mut self) {
         self.directory.push("phone");
         let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
@@ -103,7 +103,7 @@ impl User {
         let farcall = Path::new(env!("CARGO_BIN_EXE_farcall")).parent().unwrap();
         let path = format!("{}:{}", farcall.display(), std::env::var("PATH").unwrap_or_default());
         let mut shell = Command::new("sh");
-        // A server is killed: the shell becomes it.
+        // The server is killed at the end, so it replaces the shell.
         let exec = if command.ends_with("serve") {
             "cargo build --quiet && exec $CARGO_TARGET_DIR/debug/phone serve"
         } else {
@@ -112,7 +112,7 @@ impl User {
         shell.args(["-c", exec]).current_dir(&self.directory).env("PATH", path);
         shell.env("FARCALL", Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
         shell.env("CARGO_NET_OFFLINE", "true");
-        // Kept from one run to the next.
+        // The directory is kept from one run to the next.
         shell.env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("ten-minutes"));
         shell
     }

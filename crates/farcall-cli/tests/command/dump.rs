@@ -96,7 +96,7 @@ fn packet(to: etherparse::PacketBuilderStep<etherparse::IpHeaders>, payload: &[u
     packet
 }
 
-/// The packet twice, 1.5 s apart.
+/// Returns a capture with the packet twice, 1.5 s apart.
 fn pcap(link: u32, packet: &[u8]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut words = |words: &[u32]| words.iter().for_each(|word| file.extend(word.to_le_bytes()));

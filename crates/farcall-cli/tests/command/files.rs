@@ -1,4 +1,4 @@
-//! `serve`, and what reads from it: `ls`, `cat`, `get`.
+//! Tests `serve`, and the commands that read from it: `ls`, `cat`, `get`.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
@@ -133,7 +133,7 @@ fn what_cannot_be_served_is_named() {
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let said = place.run(&["serve", "dir", "--address", &address]);
-    // Nothing was called.
+    // No call was made.
     assert!(said.code == 1 && said.err.contains(&address) && !said.err.contains(" run"), "{said:?}");
     let said = place.run(&["serve", "dir", "--name", "no such name"]);
     assert!(said.code == 2 && said.err.contains("TYPE/INSTANCE"), "{said:?}");

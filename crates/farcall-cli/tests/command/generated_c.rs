@@ -1,5 +1,5 @@
-//! From an interface in Rust to a program in C: `farcall gen --to x`, rpcgen, gcc, and a server of ours that
-//! it calls.
+//! Tests the way from an interface in Rust to a program in C: `farcall gen --to x`, rpcgen, gcc, and a server
+//! of this project that the program calls.
 
 use std::io::Write;
 use std::process::Command;
@@ -84,7 +84,7 @@ impl Gallery for Hall {
     }
 }
 
-/// What a shell says; why not, if it fails.
+/// Returns the output of a shell script, or the reason why it failed.
 fn shell(script: &str, place: &Place, arguments: &[&str]) -> Result<String, String> {
     let mut shell = Command::new("sh");
     let output = shell.args(["-e", "-c", script, "sh"]).args(arguments).current_dir(place.path("")).output();

@@ -1,4 +1,4 @@
-//! The command line: help, usage, completions.
+//! Tests the command line: help, usage, completions.
 
 use crate::common::Place;
 

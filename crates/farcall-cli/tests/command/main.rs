@@ -1,4 +1,4 @@
-//! The `farcall` command, run as users run it.
+//! Tests the `farcall` command as users run it.
 #![allow(missing_docs)]
 
 mod calls;

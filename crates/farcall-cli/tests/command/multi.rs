@@ -1,4 +1,4 @@
-//! `farcall multi`: every instance of a type at once, from the command line.
+//! Tests `farcall multi`, which calls every instance of a type at once.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Scale for Server {
     }
 }
 
-/// Exports so many scales from this process, each from a runtime of its own.
+/// Exports `count` scales from this process, each from a runtime of its own.
 fn scales(place: &Place, count: u32) -> Vec<Export> {
     let export = |number| {
         let registry = farcall::names::File::at(place.registry());
@@ -64,7 +64,7 @@ fn scales(place: &Place, count: u32) -> Vec<Export> {
     (0..count).map(export).collect()
 }
 
-/// Lines of JSON, by member, without their times.
+/// Returns the lines of JSON, sorted by member, without their times.
 fn lines(text: &str) -> Vec<Value> {
     let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     lines.sort_by_key(|line| line["member"].as_str().unwrap().to_owned());
@@ -97,7 +97,7 @@ fn exceptions_are_shown_and_the_exit_code_says_so() {
     assert_eq!(said.code, 3, "{said:?}");
     assert_eq!(lines(&said.out)[1], json!({ "member": "Scale/s1", "exception": { "most": 1 } }));
     assert!(said.err.contains("1 of 3 members gave a result, and 3 were needed"), "{said:?}");
-    // One result is all that is asked for.
+    // Only one result is requested.
     let said = place.run(&["multi", "Scale", "weigh", r#"["stone"]"#, "--first", "--json"]).ok();
     assert!(said.contains(r#""result":102"#), "{said}");
     let said = place.run(&["multi", "Scale", "weigh", r#"["stone"]"#, "--quorum", "2"]);
@@ -131,11 +131,11 @@ fn those_that_do_not_answer_are_not_waited_for() {
     let _exports = scales(&place, 3);
     let said = place.run(&["multi", "Scale", "settle", "--first", "--json"]).ok();
     assert_eq!(lines(&said)[0], json!({ "member": "Scale/s0", "result": 0 }));
-    // (Where the first answers before all are called, the others never are.)
+    // If the first member answers before all are called, the others are never called.
     let abandoned = &lines(&said)[2];
     assert_eq!(abandoned["member"], "Scale/s2");
     assert!(abandoned["abandoned"] == "Maybe" || abandoned["abandoned"] == "No", "{said}");
-    // Whether one of them answers in time is the machine's affair.
+    // Whether one of them answers in time depends on the machine.
     let said = place.run(&["multi", "Scale", "settle", "--within", "1", "--quorum", "2"]);
     assert!(said.code == 4 || said.code == 5, "{said:?}");
     assert!(said.out.contains("was not waited for") && said.err.contains("of 3 members"), "{said:?}");
@@ -145,7 +145,7 @@ fn those_that_do_not_answer_are_not_waited_for() {
 fn a_member_that_is_gone_is_only_its_own_failure() {
     let place = Place::new();
     let mut exports = scales(&place, 2);
-    // Its name stays in the registry: it is published by hand.
+    // Its name is published by hand, so it stays in the registry.
     let gone = exports.pop().unwrap();
     let registry = farcall::names::File::at(place.registry());
     let entry = farcall::names::Registry::list(&registry).unwrap();

@@ -1,4 +1,4 @@
-//! ONC RPC on the command line: `list`, `call` by an .x file, `ping`.
+//! Tests ONC RPC on the command line: `list`, `call` with an .x file, `ping`.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ fn a_host_says_what_it_has_registered() {
 #[test]
 fn hints_do_not_lead_back_to_what_was_just_tried() {
     let place = Place::new();
-    // An address that no other test's ports are of: of these one could be just that.
+    // No other test has ports at this address. A port of the usual address could belong to another test.
     let taken = std::net::UdpSocket::bind("127.0.7.3:0").unwrap();
     let address = format!("tcp://{}", taken.local_addr().unwrap());
     let said = place.run(&["list", &address]);
@@ -95,10 +95,10 @@ fn hints_do_not_lead_back_to_what_was_just_tried() {
         "{}",
         said.err
     );
-    // The .x file was forgotten.
+    // The user has forgotten the .x file.
     let said = place.run(&["call", &address, "GREET"]);
     assert!(said.code == 2 && said.err.contains("an .x file follows the address"), "{}", said.err);
-    // A protocol that needs a file.
+    // This protocol needs a file.
     let call = ["call", &address, "nfs4", "NFSPROC4_NULL"];
     for (words, code) in [(&["describe", "nfs4"][..], 4), (&call, 2), (&["ping", &address], 2)] {
         let said = place.run(words);
@@ -107,7 +107,7 @@ fn hints_do_not_lead_back_to_what_was_just_tried() {
     }
     let said = place.run(&["ping", &address, "nfs4"]);
     assert!(said.code == 2 && said.err.contains("mount, nfs3, rpcbind, vxi11"), "{}", said.err);
-    // Nobody answers there.
+    // No server answers at this address.
     let address = format!("udp://{}/Store", taken.local_addr().unwrap());
     drop(taken);
     let said = place.run(&["ping", &address, "--within", "5"]);
@@ -142,13 +142,13 @@ fn a_server_is_called_by_an_x_file() {
         let guest = json!({ "guest": { "name": "Ada", "how": "Formal" } }).to_string();
         let said = place.run(&["call", &address, "greeter.x", "GREET", &guest]).ok();
         assert_eq!(said, "\"Good day, Ada\"\n");
-        // An enumerator by the file's name, or by its number.
+        // An enumerator is given by the file's name or by its number.
         for how in [json!("FORMAL"), json!(2), json!("2")] {
             let guest = json!({ "name": "Ada", "how": how }).to_string();
             let said = place.run(&["call", &address, "greeter.x", "GREET", &guest]).ok();
             assert_eq!(said, "\"Good day, Ada\"\n");
         }
-        // Also by Rust's name; and what is no UTF-8 is not lost.
+        // Rust's names are accepted too, and bytes that are not UTF-8 are not lost.
         assert_eq!(
             place.run(&["--json", "call", &address, "greeter.x", "bytes"]).ok(),
             "{\"hex\":\"66ff\"}\n"
@@ -172,7 +172,7 @@ fn a_single_argument_may_stand_alone_and_bytes_in_a_file() {
     );
     place.write("name", "Ada");
     let said = place.run(&["call", &address, "bytes.x", "GREET", r#""@name""#]);
-    // The arguments were fine; the server has no such procedure.
+    // The arguments are valid, but the server does not have the procedure.
     assert!(said.code == 4 && said.err.contains("GREET") && said.err.contains(&address), "{}", said.err);
     let said = place.run(&["call", &address, "bytes.x", "GREET", r#""@nowhere""#]);
     assert!(said.code == 2 && said.err.contains("at $: nowhere: "), "{}", said.err);
@@ -197,7 +197,7 @@ fn hosts_have_addresses_of_both_families() {
     let address = server.tcp().unwrap().to_string();
     let said = place.run(&["--json", "ping", &address, "0x20000077", "-c", "1"]).json();
     assert_eq!(said[0]["address"], format!("tcp://{address}"));
-    // No port of ::1: its port mapper is asked, which is not there or does not know the program.
+    // `::1` has no port here, so its port mapper is asked. It is not there, or does not know the program.
     let said = place.run(&["ping", "::1", "0x20000077", "--within", "5"]);
     assert!(said.code == 4 && said.err.contains("::1"), "{}", said.err);
 }
@@ -215,7 +215,8 @@ fn a_silent_server_costs_no_more_time_than_was_given() {
     }
 }
 
-/// A server of datagrams that answers one call with this, after its identifier.
+/// Starts a UDP server that answers one call with these words after the call's identifier. Returns its
+/// address.
 fn says(reply: &[u32]) -> String {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = format!("udp://{}", socket.local_addr().unwrap());
@@ -322,7 +323,8 @@ fn a_batch_is_lines_in_and_lines_out() {
     assert_eq!(place.run_with(&["call", &address, "greeter.x", "GREET", "{}", "--batch"], b"").code, 2);
 }
 
-/// Each element is a node of its own with a name: as values in memory they took eighty times their bytes.
+/// Each element is a node of its own with a name. As values in memory they once took eighty times their
+/// bytes.
 #[test]
 fn a_long_reply_takes_no_more_memory_than_its_bytes() {
     let place = Place::new();
@@ -342,7 +344,7 @@ fn a_long_reply_takes_no_more_memory_than_its_bytes() {
         let _ = peer.write_all(&[&mark[..], &body].concat());
         let _ = peer.read_to_end(&mut Vec::new());
     });
-    // Address space for eight megabytes of reply and the program, not for a million objects.
+    // The address space suffices for eight megabytes of reply and the program, but not for a million objects.
     let limited = "ulimit -v 600000; exec \"$0\" \"$@\"";
     let mut command = std::process::Command::new("sh");
     command.args(["-c", limited, env!("CARGO_BIN_EXE_farcall"), "--json", "call", &address, "many.x", "F"]);
@@ -362,7 +364,7 @@ fn a_long_reply_takes_no_more_memory_than_its_bytes() {
 fn the_reason_of_a_default_arm_is_named() {
     let place = Place::new();
     let arguments = r#"[{"object":{"data":""}}]"#;
-    // NFS3ERR_STALE.
+    // The status NFS3ERR_STALE.
     let address = says(&[1, 0, 0, 0, 0, 70]);
     let said = place.run(&["--json", "call", &address, "nfs3", "NFSPROC3_GETATTR", arguments]).json();
     assert_eq!(said, [json!({ "default": ["NFS3ERR_STALE"] })]);
@@ -381,25 +383,25 @@ fn what_a_server_says_is_told_with_its_place_and_what_may_help() {
         "struct inner { bool yes; }; struct outer { inner all<>; };
         program P { version V { outer F(void) = 1; } = 1; } = 0x20000055;",
     );
-    // AUTH_TOOWEAK (RFC 5531 section 9).
+    // The status AUTH_TOOWEAK (RFC 5531 section 9).
     let address = says(&[1, 1, 1, 5]);
     let said = place.run(&["call", &address, "deep.x", "F"]);
     assert!(said.code == 4 && said.err.contains(&address) && said.err.contains("--auth"), "{}", said.err);
-    // A boolean that is 2, deep in a result.
+    // The reply contains the boolean 2, deep in the result.
     let address = says(&[1, 0, 0, 0, 0, 3, 1, 0, 2]);
     let said = place.run(&["--json", "call", &address, "deep.x", "F"]);
     let error: Value = serde_json::from_str(&said.err).unwrap();
     let message = error["error"]["message"].as_str().unwrap();
     assert!(said.code == 5 && message.contains(&address) && message.contains("$.all[2].yes"), "{}", said.err);
     assert!(error["error"]["hint"].as_str().unwrap().contains(".x file"), "{}", said.err);
-    // SYSTEM_ERR: somebody runs there.
+    // The reply is SYSTEM_ERR: a server runs there.
     let said = place.run(&["call", &says(&[1, 0, 0, 0, 5]), "deep.x", "F"]);
     assert!(
         said.code == 5 && said.err.contains("its own log") && !said.err.contains("does it run"),
         "{}",
         said.err
     );
-    // No RPC: the file has nothing to do with it.
+    // The server does not speak RPC, so the error does not mention the file.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let http = format!("tcp://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -429,7 +431,7 @@ fn mistakes_are_told_where_they_are() {
     assert!(said.err.contains("$.guest.how") && said.err.contains("FRIENDLY"), "{}", said.err);
     let said = place.run(&["call", &address, "greeter.x", "SHOUT"]);
     assert!(said.code == 2 && said.err.contains("GREET, BYTES"), "{}", said.err);
-    // The server has no version 1, and says which it has.
+    // The server does not have version 1, and reports which versions it has.
     let said = place.run(&["call", &address, "greeter.x", "GREET", "\"Ada\"", "--program-version", "1"]);
     assert_eq!(said.code, 4);
     assert!(
@@ -476,7 +478,7 @@ fn a_program_is_pinged_by_its_null_procedure() {
         (&json!(0x2000_0077), &json!(2), &json!(3))
     );
     assert_eq!(place.run(&["ping", &address, "nobody"]).code, 2);
-    // The server says itself which versions it has.
+    // The server itself reports which versions it has.
     let said = place.run(&["--json", "ping", &address, "0x20000077", "-c", "1"]).json();
     assert_eq!((&said[0]["program"], &said[0]["version"]), (&json!(0x2000_0077), &json!(2)));
     let said = place.run(&["ping", &address, "nfs"]);

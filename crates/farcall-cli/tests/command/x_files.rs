@@ -1,4 +1,4 @@
-//! `.x` files: `gen`, `describe`, and that what is made of real ones compiles without a warning.
+//! Tests `.x` files: `gen`, `describe`, and that the Rust of real files compiles without warnings.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -204,9 +204,9 @@ fn a_file_is_described() {
     assert!(text.contains("/// A point.\nstruct Point {\n    x: i32\n"), "{text}");
 }
 
-/// What is made of every file under `$FARCALL_X_CORPUS` compiles, no warning allowed: whatever rpcgen takes,
-/// and half at least of what it refuses. Prints a table by file, and which names C's headers declare for it,
-/// which it leaves to the user.
+/// The Rust of every file under `$FARCALL_X_CORPUS` compiles without warnings: for all files that rpcgen
+/// accepts, and for at least half of those that it refuses. Prints a table by file, with the names that C's
+/// headers declare and that are left to the user.
 #[test]
 fn what_is_made_of_real_files_compiles() {
     let Some(corpus) =
@@ -257,8 +257,8 @@ fn what_is_made_of_real_files_compiles() {
     assert!(ours * 2 >= refused);
 }
 
-/// Makes Rust of a file. What it takes from headers of C is what a refusal names: a type is left without
-/// values, a constant gets a value that no other has.
+/// Generates Rust from a file. Names in a refusal come from C's headers: a type is left without values, and a
+/// constant gets a value of its own. Returns whether that succeeded.
 fn makes(place: &Place, file: &Path, output: &Path) -> bool {
     let mut given = Vec::new();
     loop {
@@ -287,8 +287,8 @@ fn makes(place: &Place, file: &Path, output: &Path) -> bool {
     }
 }
 
-/// Compiles a crate with a module for each file of which Rust was made; gives those of which the compiler
-/// said anything.
+/// Compiles a crate with a module for each file whose Rust was generated. Returns the files for which the
+/// compiler printed a message.
 fn compile(place: &Place, made: &[bool]) -> BTreeSet<usize> {
     let farcall = Path::new(env!("CARGO_MANIFEST_DIR")).join("../farcall");
     let manifest = format!(
@@ -308,7 +308,7 @@ fn compile(place: &Place, made: &[bool]) -> BTreeSet<usize> {
         .env_remove("RUSTFLAGS");
     let output = cargo.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    // A line of a message begins with the file.
+    // A line of a message begins with the file's name.
     let file = |line: &str| line.strip_prefix("src/f")?.split_once(".rs:")?.0.parse().ok();
     let failing: BTreeSet<usize> = said.lines().filter_map(file).collect();
     for line in said.lines().filter(|line| file(line).is_some()).take(20) {
@@ -329,7 +329,7 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether rpcgen takes a file, in its old or its new style; nothing if there is no rpcgen.
+/// Returns whether rpcgen accepts a file, in its old or its new style. Returns `None` if there is no rpcgen.
 fn rpcgen(file: &Path) -> Option<bool> {
     let run = |style: &str| {
         let mut command = Command::new("rpcgen");

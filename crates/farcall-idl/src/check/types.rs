@@ -7,7 +7,8 @@ use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use super::Change;
 use crate::spell;
 
-/// Walks both types together, level by level and without recursion, because a decoded table may nest deeply.
+/// Compares both types together, level by level. It does not recurse, because types in a decoded table may
+/// nest deeply.
 pub fn compare(old: &Types, new: &Types, place: String, was: &Type, is: &Type) -> Vec<Change> {
     let mut walk =
         Walk { old, new, waiting: VecDeque::from([(place, was, is)]), met: HashSet::new(), fine: Vec::new() };
@@ -24,7 +25,7 @@ struct Walk<'a> {
     old: &'a Types,
     new: &'a Types,
     waiting: VecDeque<(String, &'a Type, &'a Type)>,
-    /// Pairs of named types that were compared or wait to be compared.
+    /// Pairs of named types that were compared or are waiting to be compared.
     met: HashSet<(u32, u32)>,
     fine: Vec<Change>,
 }
@@ -52,7 +53,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A tuple and a struct of the same parts have the same form on the wire.
+    /// Compares tuples and structs as equals, because they have the same form on the wire if their parts are
+    /// the same.
     fn records(&mut self, place: String, was: &'a Type, is: &'a Type) -> Result<(), Change> {
         match (parts(self.old, was), parts(self.new, is)) {
             (Some(before), Some(after)) if before.len() == after.len() => {

@@ -63,7 +63,8 @@ pub(super) fn generate(source: &Source) -> TokenStream {
     }
 }
 
-/// `fn get(&self, key: &str) -> impl Future<Output = …> + Send;`
+/// Generates a method of the trait, for example `fn get(&self, key: &str) -> impl Future<Output = …> +
+/// Send;`.
 fn method(procedure: &Procedure) -> TokenStream {
     let Procedure { attributes, name, output, .. } = procedure;
     let parameters = procedure.parameters();

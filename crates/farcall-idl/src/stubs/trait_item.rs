@@ -34,7 +34,8 @@ fn method(procedure: &Procedure) -> TokenStream {
 }
 
 impl Procedure {
-    /// `fn get(&self, key: &str) -> farcall::Result<u64, NoSuchKey>`
+    /// Generates the signature of a method, for example `fn get(&self, key: &str) -> farcall::Result<u64,
+    /// NoSuchKey>`.
     pub(super) fn signature(&self) -> TokenStream {
         let Procedure { name, output, .. } = self;
         let parameters = self.parameters();
@@ -43,7 +44,7 @@ impl Procedure {
         quote_spanned!(span=> fn #name(&self, #parameters) -> #output)
     }
 
-    /// Generates `key: &str, value: u64`.
+    /// Generates the parameters of a method, for example `key: &str, value: u64`.
     pub(super) fn parameters(&self) -> TokenStream {
         let names = self.arguments.iter().map(|argument| &argument.name);
         let types = self.arguments.iter().map(|argument| &argument.written);

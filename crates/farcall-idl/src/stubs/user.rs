@@ -1,5 +1,5 @@
-//! The user-stub: a struct that implements the trait by calls, with further methods for calls that are only
-//! started and for calls of groups.
+//! Generates the user-stub: a struct that implements the trait by calls. Further methods start calls without
+//! waiting, and call groups.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -74,8 +74,8 @@ fn client(source: &Source) -> TokenStream {
         }
 
         impl #client {
-            /// The same binding with a deadline on every call made through it. The earliest of the procedure's, the
-            /// binding's and the calling context's deadlines counts.
+            /// Returns the same binding with a deadline for every call through it. Of this deadline and those of
+            /// the procedure and the calling context, the earliest counts.
             #[must_use = "the stub that it is called on keeps its own deadline"]
             pub fn within(&self, deadline: ::core::time::Duration) -> Self {
                 Self { binding: self.binding.within(deadline) }
@@ -88,7 +88,7 @@ fn client(source: &Source) -> TokenStream {
                 #start { binding: &self.binding }
             }
 
-            /// What the stub is bound to.
+            /// Returns the binding of the stub.
             pub fn binding(&self) -> &#farcall::stub::Binding {
                 &self.binding
             }

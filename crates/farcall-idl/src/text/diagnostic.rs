@@ -7,9 +7,9 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::source::{Sources, Span};
 
-/// The most bytes of a line that are shown, to the nearest character.
+/// The most bytes of a line that are shown, rounded to a whole character.
 const MAX_SHOWN: usize = 400;
-/// The most including files that are named.
+/// The most including files that a message names.
 const MAX_TRAIL: usize = 8;
 
 /// A fault, or a notice of something that was left out, with its place.
@@ -26,9 +26,9 @@ pub struct Diagnostic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Undeclared {
-    /// The name of a type: [`Options::external`](crate::x::Options::external) leaves it to the user.
+    /// The name of a type. [`Options::external`](crate::x::Options::external) leaves the type to the user.
     Type(String),
-    /// The name of a constant: [`Options::defines`](crate::x::Options::defines) gives it a value.
+    /// The name of a constant. [`Options::defines`](crate::x::Options::defines) gives it a value.
     Constant(String),
 }
 
@@ -37,7 +37,7 @@ pub enum Undeclared {
 struct Place {
     at: Excerpt,
     column: usize,
-    /// Another place that is involved, and how.
+    /// Another place that is involved, with the message for it.
     other: Option<(Excerpt, String)>,
     /// The directives that led to the file, the nearest first: file and line.
     included: Vec<(String, usize)>,

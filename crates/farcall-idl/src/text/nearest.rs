@@ -1,6 +1,6 @@
-//! Suggests the declared name that was probably meant.
+//! Suggests the declared name that a misspelt name probably means.
 
-/// The longest name that is compared, because the work grows with the square of the length.
+/// The most bytes of a name that is compared. The work grows with the square of the length.
 const MAX_LENGTH: usize = 64;
 
 /// Returns the candidate with the fewest insertions, deletions, replacements and swaps of neighbours (Damerau

@@ -1,7 +1,7 @@
 //! Splits a text into tokens.
 //!
-//! The scanner accepts any text. What is no token becomes a token of its own ([`Kind::Stray`]), because stray
-//! characters are allowed in text that `#if` leaves out.
+//! The scanner accepts any text. Characters that begin no token become a token of the kind [`Kind::Stray`],
+//! because text that `#if` leaves out can contain any characters.
 
 use std::rc::Rc;
 
@@ -12,19 +12,19 @@ use super::source::Span;
 pub(crate) enum Kind {
     /// A keyword or a name.
     Word,
-    /// `12`, `0xffULL`, `1'000`. The value is computed later.
+    /// A number such as `12`, `0xffULL` or `1'000`. Its value is computed later.
     Number,
-    /// `"text"`.
+    /// A text in quotes: `"text"`.
     Text,
-    /// `'c'`.
+    /// A character in quotes: `'c'`.
     Character,
     /// One character of punctuation.
     Mark(u8),
-    /// `/* … */` or `// …`.
+    /// A comment: `/* … */` or `// …`.
     Comment,
     /// A line that begins with `%`, which is for the C compiler.
     Passed,
-    /// Text that no token can begin with: an open quote, a foreign character, a comment without an end.
+    /// Text that begins no token: an open quote, an unknown character, or a comment without an end.
     Stray,
     /// The end of the text.
     End,
@@ -61,7 +61,7 @@ impl Scanner {
         Scanner { file, text, at, end, first: true }
     }
 
-    /// Returns the scanner of a piece of a text, which lies within a line.
+    /// Returns a scanner of a part of a text, which lies within a line.
     pub fn of(span: Span, text: &Rc<str>) -> Self {
         Scanner {
             file: span.file,

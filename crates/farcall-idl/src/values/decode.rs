@@ -23,18 +23,18 @@ pub(super) struct Reader<'a> {
 
 /// Receives the parts of a value in order.
 pub(super) trait Watch {
-    /// Called for a value that is neither an array nor an object.
+    /// Receives a value that is neither an array nor an object.
     fn leaf(&self, value: &Value, at: &Path<'_>);
-    /// Called for the value at `at`, which is an arm of the union at an index of the table. The integer
-    /// selects the arm.
+    /// Receives the choice of an arm, for the union at `at`. `place` is the index of the union in the table,
+    /// `arm` the index of the arm, and `tag` the integer that selected it.
     fn variant(&self, place: u32, arm: usize, tag: i32, at: &Path<'_>);
 }
 
-/// The memory that is charged for each item of a growing vector, in sizes of an item. The vector has room for up
-/// to twice its items, and keeps the former buffer while it grows.
+/// The number of items for which memory is charged when a vector grows by one item. The vector reserves up to
+/// twice its items, and keeps its former buffer while it grows.
 const GROWTH: usize = 3;
 
-/// A part of a value, which serializes as the next bytes decode.
+/// A part of a value, which is decoded from the next bytes when it is serialized.
 struct Part<'d, 'a, 'b> {
     reader: &'d Reader<'a>,
     form: PartForm<'a>,
@@ -46,7 +46,7 @@ struct Part<'d, 'a, 'b> {
 enum PartForm<'a> {
     Value(&'a Type),
     Fields(&'a [Field]),
-    /// The arm of a union for all other integers: the integer, then the fields.
+    /// The default arm of a union: the union's index, the integer, then the fields.
     Other(u32, i32, &'a [Field]),
 }
 
@@ -90,8 +90,8 @@ impl<'a> Reader<'a> {
         if at.depth >= MAX_DEPTH {
             return Err(self.refuse(at.error(format!("nested deeper than {MAX_DEPTH}"))));
         }
-        // If nothing is kept, the charge is for the time, because values without bytes may be arbitrarily
-        // many.
+        // If nothing is kept, the charge limits the time, because a description can announce very many values
+        // without bytes.
         self.charge(if self.kept { GROWTH * size_of::<Value>() } else { 8 }, bytes, at)?;
         match ty {
             Type::Array { size, element } => self.elements(element, *size as usize, bytes, at, out),
@@ -333,7 +333,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A value without parts, or the bytes of a string that is not UTF-8.
+/// Decodes a value without parts. Returns the bytes of a string that is not UTF-8 as an error.
 fn scalar<'b>(ty: &Type, bytes: &mut Decoder<'b>) -> Result<Result<Value, &'b [u8]>, xdr::Error> {
     Ok(Ok(match ty {
         Type::Bool => bytes.bool()?.into(),

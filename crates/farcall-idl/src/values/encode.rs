@@ -13,7 +13,7 @@ use super::error::{Error, Path, UNDECLARED};
 use super::{Files, Form, MAX_DEPTH, form, names, nullable};
 use crate::spell;
 
-/// People type base64 by hand, so the padding may be missing.
+/// The base64 format for input. The padding may be missing, because people type base64 by hand.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -95,7 +95,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the error `expected string<>, found 7`.
+    /// Returns the error that the value is not of the type: `expected string<>, found 7`.
     fn mismatch(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Error {
         at.error(format!("expected {}, found {}", spell(self.types, ty), brief(value)))
     }
@@ -123,7 +123,7 @@ impl<'a> Writer<'a> {
         number.ok_or_else(|| self.mismatch(ty, value, at))
     }
 
-    /// Returns the nearest number, or an error if that would be infinite.
+    /// Returns the nearest `f32`, or an error if it would be infinite.
     fn single(&self, ty: &Type, value: &Value, at: &Path<'_>) -> Result<f32, Error> {
         let number = self.double(ty, value, at)?;
         let rounded = number as f32;
@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
         value.as_array().map(Vec::as_slice).ok_or_else(|| self.mismatch(ty, value, at))
     }
 
-    /// Encodes an item for each of the types. Items after the first `needed` may be missing.
+    /// Encodes an item for each type. Items after the first `needed` may be missing.
     fn each(
         &self,
         types: impl ExactSizeIterator<Item = &'a Type>,
@@ -220,7 +220,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Encodes fields. `other` are the same fields under other names, if there are such.
+    /// Encodes fields. `other` has the same fields under other names, or is empty.
     fn fields(
         &self,
         fields: &'a [Field],
@@ -439,7 +439,7 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
     pairs.collect()
 }
 
-/// Returns opaque bytes as results show them.
+/// Returns opaque bytes in base64, as results show them.
 pub(super) fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }

@@ -39,7 +39,7 @@ impl From<farcall_xdr::Error> for Error {
 /// The message for a value whose type an `.x` file mentions but does not declare: its form is unknown.
 pub(super) const UNDECLARED: &str = "a value of a type that is declared elsewhere, of which nothing is known";
 
-/// Where a walk through a value is. The path is written as text only for an error.
+/// A place in a value. The path is written as text only for an error.
 pub(super) struct Path<'a> {
     outer: Option<&'a Path<'a>>,
     step: Step<'a>,

@@ -1,4 +1,4 @@
-//! Example arguments of a procedure, which a user may edit and call with.
+//! Makes example arguments of a procedure, which a user can edit and call with.
 
 use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{Decoder, Encoder};
@@ -8,7 +8,8 @@ use super::error::{Error, Path, UNDECLARED};
 use super::{MAX_DEPTH, decode, encode_arguments};
 use crate::{Interface, Procedure};
 
-/// The most values of an example, and the most bytes of its opaque data. People read examples.
+/// The most values of an example, and the most bytes of its opaque data. Larger examples would not help their
+/// readers.
 const MAX_SIZE: usize = 1 << 16;
 
 /// Returns an object of arguments with which the procedure can be called: zeros, empty strings, empty lists,
@@ -36,7 +37,7 @@ pub fn example(interface: &Interface, procedure: &Procedure) -> Result<Value, Er
     Ok(value)
 }
 
-/// Makes the encoding of an example.
+/// The state of making an example. The example is made by encoding it.
 struct Maker<'a> {
     types: &'a Types,
     ranks: Vec<Option<Rank>>,
@@ -45,7 +46,7 @@ struct Maker<'a> {
     left: usize,
 }
 
-/// How to make a finite value of a type.
+/// The way to make a finite value of a type.
 #[derive(Clone, Copy)]
 struct Rank {
     /// The round that has found the value. The values that it contains were found in earlier rounds.
@@ -99,7 +100,7 @@ impl Maker<'_> {
                 let Some(rank) = self.ranks.get(place as usize).copied().flatten() else {
                     return Err(at.error("no value of this type has an end"));
                 };
-                // The first arm shows most, unless it contains the union itself.
+                // The first arm is the best example, unless it contains the union itself.
                 let first = arms.first().is_some_and(|arm| !self.leads_to(arm, place));
                 let arm = &arms[if first { 0 } else { rank.arm }];
                 let is_free = |tag: &i32| !arms.iter().any(|arm| arm.tag == Some(*tag));
@@ -122,7 +123,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Returns whether a value of an arm may contain one of the type at that index.
+    /// Returns whether a value of an arm may contain a value of the type at that index.
     fn leads_to(&self, arm: &Arm, place: u32) -> bool {
         let mut waiting: Vec<u32> = arm.fields.iter().flat_map(|field| needed(&field.ty)).collect();
         let mut seen = vec![false; self.types.definitions().len()];
@@ -167,7 +168,7 @@ fn ranks(types: &Types) -> Vec<Option<Rank>> {
     ranks
 }
 
-/// Returns the types of which every value of this type contains one.
+/// Returns the types that every value of this type contains.
 fn needed(ty: &Type) -> Vec<u32> {
     match ty {
         Type::Named(place) => vec![*place],

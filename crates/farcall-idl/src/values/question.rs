@@ -1,4 +1,4 @@
-//! Compares a part of a value with what a user expects: `status=NFS3ERR_STALE`.
+//! Compares a part of a value with the text that a user expects: `status=NFS3ERR_STALE`.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -13,9 +13,9 @@ use serde_json::Value;
 use super::decode::{Reader, Watch};
 use super::error::{Error, Path, WantedStep};
 
-/// A path into a value, and the expected text. The path has the form of those in errors, `$.entries[3].name`,
-/// with or without `$.`. A union's discriminant has the name that an `.x` file gives it. The part is compared
-/// as text: a number's digits, `true`, `null`, an enumerator's name or its integer.
+/// A path into a value, and the expected text. Paths have the form of those in errors, `$.entries[3].name`,
+/// with or without `$.`. A union's discriminant has its name from the `.x` file. The part is compared as
+/// text: a number's digits, `true`, `null`, or an enumerator's name or integer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     steps: Vec<WantedStep>,
@@ -39,7 +39,7 @@ impl Question {
     /// path. Returns `None` if the value has no such part.
     ///
     /// # Errors
-    /// The byte at which the bytes are not a value of the type.
+    /// When the bytes are not a value of the type. The error says at which byte.
     pub fn is_so(&self, subject: Subject<'_>, ty: &Type, bytes: &[u8]) -> Result<Option<bool>, Error> {
         subject.types.check(std::slice::from_ref(ty))?;
         let finder = Finder { question: self, subject, found: Cell::new(None) };

@@ -1,4 +1,4 @@
-//! Reads a file as a whole: its own text, and the files that it needs without including them.
+//! Reads a file, and the files that it needs without including them.
 //!
 //! `%#include "other.h"` tells C where types come from. If there is an `other.x`, rpcgen makes that header of
 //! it, so its types are known. Such files, and RPC's own headers (`prelude.x`), are auxiliary: only what the

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::syntax::*;
 
-/// The bytes that such a name must stay below. Otherwise the type is named after the field alone.
+/// The length in bytes that a combined name must stay below. A type whose name would be longer is named after
+/// the field alone.
 const MAX_LENGTH: usize = 255;
 
 /// Gives each unnamed type a unique name: `around_field`, with a number if necessary.
@@ -26,7 +27,7 @@ pub(super) fn give(syntax: &mut Syntax) {
 }
 
 struct Names {
-    /// Each name, and the highest number that was tried after it.
+    /// The names that were given, each with the highest number that was tried after it.
     given: HashMap<(ScopeId, String), u64>,
 }
 
@@ -58,7 +59,7 @@ fn inner(body: &BodyItem) -> Vec<(String, usize)> {
     };
     match body {
         BodyItem::Enum(_) => Vec::new(),
-        // An alias has the name of the type that is declared in it.
+        // A type that is declared in an alias takes the alias's name, followed by `item`.
         BodyItem::Alias(declaration) => {
             called(declaration).map(|(_, place)| ("item".to_owned(), place)).into_iter().collect()
         }

@@ -17,11 +17,11 @@ use crate::text::source::Span;
 
 /// The most levels by which types, namespaces and expressions may nest.
 const MAX_DEPTH: u32 = 64;
-/// The most declarations of one run: constants, types, fields, enumerators, procedures.
+/// The most declarations of one run. Constants, types, fields, enumerators and procedures count.
 const MAX_DECLARED: usize = 1 << 18;
 /// The most namespaces.
 const MAX_SCOPES: usize = 1 << 10;
-/// The most namespaces within each other.
+/// The most levels by which namespaces nest.
 const MAX_SCOPES_DEEP: usize = 16;
 /// The most bytes of a name.
 const MAX_NAME: usize = 1024;
@@ -42,10 +42,10 @@ pub(super) struct Parser<'p, 'o> {
     declared: usize,
 }
 
-/// Parses all tokens of the preprocessor, and adds the declarations to `syntax`. Returns how much of `syntax`
-/// then belongs to the file itself.
+/// Parses all tokens of the preprocessor, and adds the declarations to `syntax`. Returns how many
+/// declarations of `syntax` are the file's own.
 pub(super) fn parse(preprocessor: &mut Preprocessor, syntax: &mut Syntax) -> Parsed<Own> {
-    // The first token has no token before it, so no comment belongs to one.
+    // There is no token before the first one, so no comment belongs to it.
     let nowhere = Span { file: u32::MAX, start: 0, end: 0 };
     let mut parser = Parser {
         preprocessor,
@@ -79,7 +79,8 @@ impl Parser<'_, '_> {
             "enum" | "struct" | "union" => self.tagged(docs),
             "program" => self.program(docs),
             "namespace" => self.namespace(),
-            // In some dialects: the package in another language, the file's requirements, and what is public.
+            // Directives of other dialects. They name the package in another language, other files, or what
+            // is public.
             "package" | "pragma" | "import" | "using" => self.directive(),
             _ => {
                 let what = "a definition should begin here: `const`, `typedef`, `enum`, `struct`, `union` or `program`";

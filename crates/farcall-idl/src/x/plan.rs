@@ -18,7 +18,7 @@ pub use boxes::shapes;
 pub use graph::stripped;
 pub use traits::{Method, Trait, by_value};
 
-/// The most types on a path of references. It bounds recursion over types here and in rustc.
+/// The most types in a chain of references. It bounds recursion over types here and in rustc.
 const MAX_DEPTH: usize = 100;
 
 /// The plan of a whole file.
@@ -52,7 +52,7 @@ impl Named {
     }
 }
 
-/// A type of the file.
+/// A type of the file, for which Rust is generated.
 pub struct Item {
     pub named: Named,
     pub kind: Kind,
@@ -61,8 +61,8 @@ pub struct Item {
 pub enum Kind {
     /// Another name for a type.
     Alias(Shape),
-    /// Another name for a type that contains it. No alias can do that, so it is a struct of one unnamed
-    /// field.
+    /// Another name for a type that contains this name. A Rust alias cannot be recursive, so it is a struct
+    /// with one unnamed field.
     Newtype(Shape),
     Enumeration(Vec<Enumerator>),
     Struct(Vec<Member>),
@@ -71,7 +71,7 @@ pub enum Kind {
     Foreign(Option<String>),
 }
 
-/// A variant without fields, or a second name for the value of an earlier variant.
+/// A variant without fields. Or a second name for the value of an earlier variant.
 pub struct Enumerator {
     pub named: Named,
     pub value: i32,
@@ -122,13 +122,13 @@ pub struct Label {
 /// A Rust type, and its wire form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A number, `bool`, or nothing.
+    /// A number, `bool`, or `void`.
     Scalar(tree::Type),
     /// An item.
     Named(usize),
-    /// The first node of a linked list with the nodes after it, where the node is not optional.
+    /// The first node of a linked list, which is not optional, with the nodes after it.
     Linked(usize),
-    /// A linked list, from a pointer to its first node.
+    /// A linked list, given by a pointer to its first node.
     Chain(usize),
     Boxed(Box<Shape>),
     Optional(Box<Shape>),
@@ -139,7 +139,7 @@ pub enum Shape {
     String(u32),
 }
 
-/// Why no Rust can be made of a tree.
+/// The reason why no Rust can be generated from a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub(crate) String);
 
@@ -187,7 +187,7 @@ impl Plan {
     }
 }
 
-/// This ends, because a circle of aliases has a newtype.
+/// Returns the shape behind aliases. The loop ends, because every circle of aliases contains a newtype.
 pub fn resolved<'p>(items: &'p [Item], mut shape: &'p Shape) -> &'p Shape {
     while let Shape::Named(item) = shape {
         match &items[*item].kind {
@@ -198,7 +198,7 @@ pub fn resolved<'p>(items: &'p [Item], mut shape: &'p Shape) -> &'p Shape {
     shape
 }
 
-/// Makes items of a tree.
+/// The state of making the items of a tree.
 pub struct Planner<'t> {
     specification: &'t Specification,
     config: &'t Config,
@@ -338,8 +338,8 @@ impl<'t> Planner<'t> {
         }
     }
 
-    /// Returns the variant of the result, if the union is either a result or an error code. Then 0 selects
-    /// that variant, and the name of 0 confirms it.
+    /// Returns the index of the variant that 0 selects, if the union is a result or an error code. The names
+    /// of that variant, of the discriminant or of its type show whether the union is one.
     fn status(&self, union: &tree::Union, discriminant: Discriminant, variants: &[Variant]) -> Option<usize> {
         let is_zero = |variant: &Variant| variant.label.is_some_and(|label| label.value == 0);
         let success = variants.iter().position(is_zero)?;
@@ -386,7 +386,7 @@ impl<'t> Planner<'t> {
         }
     }
 
-    /// Returns the item, if the type is the node of a list, perhaps under another name.
+    /// Returns the item of a linked list's node, if the type is one, perhaps under another name.
     fn list_node(&self, ty: &tree::Type) -> Option<usize> {
         match graph::stripped(self.specification, ty) {
             tree::Type::Defined(item) if self.lists[*item] => Some(*item),

@@ -1,4 +1,5 @@
-//! The part of the C preprocessor that `.x` files need: `#include`, `#if` and related directives, `#define`.
+//! Implements the part of the C preprocessor that `.x` files need: `#include`, `#if` and related directives,
+//! `#define`.
 //!
 //! A macro that stands for a number is not replaced where it is used. Its name means more to readers of the
 //! generated code, so it becomes a constant (RFC 4506 section 4.17). Lines that begin with `%` are for C. But
@@ -25,27 +26,27 @@ const MAX_CONDITIONALS: usize = 256;
 /// The macro that `rpcgen -h` defines. That pass of rpcgen sees every type.
 const PREDEFINED: &[(&str, &str)] = &[("RPC_HDR", "1")];
 
-/// Reads a file and its included files as tokens, without those that `#if` leaves out.
+/// Reads a file and its included files as tokens. Leaves out the lines that `#if` excludes.
 pub(super) struct Preprocessor<'a> {
     pub sources: &'a mut Sources,
     options: &'a Options,
     files: Vec<File>,
     macros: HashMap<String, Macro>,
-    /// The pending tokens that replace macros, in reverse order.
+    /// The pending tokens that replace macros, the next one last.
     pending: Vec<Pending>,
     /// The macros that are being replaced. They are not replaced again within themselves.
     active: HashSet<String>,
     /// The number of tokens that have come from macros.
     expanded: usize,
-    /// The nesting of macros' arguments that are being replaced. While it is not zero, nothing follows the
-    /// pending tokens.
+    /// How many arguments of macros are being replaced, within each other. While it is not zero, the file's
+    /// text does not follow the pending tokens.
     within_arguments: u32,
     /// The macros that stood for a number when they were used.
     pub numbers: HashMap<String, Number>,
-    /// What `%` lines define for C: of `%#define` the name and its replacement, of `%typedef` that word and
-    /// the tokens after it.
+    /// The definitions in `%` lines: for `%#define`, the name and its replacement; for `%typedef`, that word
+    /// and the tokens after it.
     pub noted: Vec<(Token, Vec<Token>)>,
-    /// The files that `%#include` and `import` name, or that they may mean.
+    /// The files that `%#include` and `import` lines name or may mean.
     pub imports: Vec<String>,
 }
 
@@ -75,19 +76,19 @@ impl File {
     }
 }
 
-/// An `#if` without its `#endif`.
+/// An `#if` whose `#endif` has not been read.
 struct Conditional {
     at: Span,
     /// Whether the present line is left out, also because of an outer `#if`.
     skipping: bool,
-    /// Whether a branch was taken, or none is to be taken.
+    /// Whether a branch was read, or the whole `#if` is left out.
     done: bool,
     /// Whether `#else` has occurred.
     last: bool,
 }
 
 impl<'a> Preprocessor<'a> {
-    /// Begins with the text at that index of `sources`.
+    /// Returns a preprocessor that begins with the text at that index of `sources`.
     pub fn new(sources: &'a mut Sources, file: u32, options: &'a Options) -> Result<Self, Diagnostic> {
         let given = PREDEFINED.iter().map(|(name, value)| format!("#define {name} {value}\n"));
         let wanted = options

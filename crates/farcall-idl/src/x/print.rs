@@ -1,7 +1,7 @@
-//! Prints a tree as an `.x` file that rpcgen accepts, and that is read back as the same tree.
+//! Prints a tree as an `.x` file that rpcgen accepts. Reading the file gives the same tree.
 //!
-//! The text is plain: macros, namespaces and types in line do not appear, because the tree has them resolved.
-//! A tree for which rpcgen, or the C that it makes, has no form is refused, with the reason.
+//! The file has no macros, namespaces and types declared in line, because the tree has them resolved. A tree
+//! is refused, with the reason, if rpcgen or the C that rpcgen generates cannot express it.
 
 mod same;
 
@@ -15,21 +15,22 @@ use super::tree::*;
 use super::{Options, read_text};
 use crate::spell_program;
 
-/// Words that are no names for rpcgen, or in C.
+/// Words that rpcgen or C reserves.
 const KEYWORDS: &str = "asm auto bool break case char const continue default do double else enum extern float for goto hyper if \
     inline int long opaque program quadruple register restrict return short signed sizeof static string struct switch typedef \
     union unsigned version void volatile while";
 
-/// Names that `<rpc/rpc.h>` of libtirpc 1.3 declares, with the headers of the C library that it includes:
-/// types, enumerators, functions, and macros after a `#`. If a file has such a name, C is told another name.
+/// Names that `<rpc/rpc.h>` of libtirpc 1.3 and the headers of the C library that it includes declare: types,
+/// enumerators, functions, and, after a `#`, macros. If a file uses such a name, a `#define` gives C another
+/// name for it.
 const HEADER_NAMES: &str = include_str!("print/c_names.txt");
 
-/// The most types on a path of types that need each other to be declared first.
+/// The most types in a chain in which C must know each type before the previous one.
 const MAX_DEPTH: usize = 256;
 
 type Done<T = ()> = Result<T, Refused>;
 
-/// Returns the `.x` file of a tree. The text is read back first, to check that it declares the same types and
+/// Returns the text of the `.x` file. Reads the text back first, to check that it declares the same types and
 /// programs.
 pub fn to_x(tree: &Specification) -> Done<String> {
     let states = vec![State::Unknown; tree.types.len()];
@@ -49,7 +50,7 @@ pub fn to_x(tree: &Specification) -> Done<String> {
     Ok(text)
 }
 
-/// How far a type has been written.
+/// The progress of writing a type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Unknown,
@@ -64,8 +65,8 @@ struct Printer<'t> {
 }
 
 impl Printer<'_> {
-    /// Writes `const` definitions, and the names in labels that come from other files, in the form that C
-    /// needs.
+    /// Writes the `const` definitions. Also writes `#define`s that only C reads: of labels that other files
+    /// declare, and of names that C's headers use too.
     fn constants(&mut self) -> Done {
         let tree = self.tree;
         for Constant { named, value } in &tree.constants {
@@ -102,7 +103,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Declares the type at that index, after the types that C must know first.
+    /// Writes the type at that index, after the types that C must know first.
     fn definition(&mut self, place: usize, depth: usize) -> Done {
         let tree = self.tree;
         let definition = &tree.types[place];
@@ -141,7 +142,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// Declares the types that the fields of a struct or a union need.
+    /// Writes the types that the fields of a struct or a union need.
     fn fields_before(&mut self, body: &Body, depth: usize) -> Done {
         body.fields().into_iter().try_for_each(|field| {
             match (field.declared.in_place(), field.declared.element()) {
@@ -152,7 +153,7 @@ impl Printer<'_> {
         })
     }
 
-    /// Declares a type so that another type can contain it.
+    /// Writes a type, so that another type can contain it.
     fn complete(&mut self, ty: &Type, depth: usize) -> Done {
         let Type::Defined(place) = ty else { return Ok(()) };
         self.definition(*place, depth)?;
@@ -164,8 +165,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Declares a type so that another type can point to it. For that, C needs only the name of a struct or
-    /// union.
+    /// Writes a type, so that another type can point to it. C can point to a struct or union that is not
+    /// declared yet.
     fn nameable(&mut self, ty: &Type, depth: usize) -> Done {
         match ty {
             Type::Defined(place) => match &self.tree.types[*place].body {
@@ -250,7 +251,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns `T name<4>`.
+    /// Returns the C-like declaration of `name`, for example `T name<4>`.
     fn declaration(&self, declared: &Declared, name: &str) -> Done<String> {
         let most = |max: &u32| if *max == u32::MAX { String::new() } else { max.to_string() };
         Ok(match declared {
@@ -340,7 +341,7 @@ impl Printer<'_> {
         matches!(self.stripped(ty), Type::Bool)
     }
 
-    /// Returns the type behind aliases.
+    /// Returns the type that remains when all aliases are resolved.
     fn stripped<'a>(&'a self, ty: &'a Type) -> &'a Type {
         super::plan::stripped(self.tree, ty)
     }
@@ -350,7 +351,7 @@ impl Printer<'_> {
     }
 }
 
-/// Returns a comment, or nothing for an empty text.
+/// Returns the documentation as a comment, or nothing for an empty text.
 fn documented(indent: &str, docs: &str) -> String {
     let lines: Vec<String> = docs.lines().map(harmless).collect();
     match lines.as_slice() {
@@ -364,7 +365,7 @@ fn documented(indent: &str, docs: &str) -> String {
     }
 }
 
-/// Escapes text so that it does not end its comment.
+/// Changes text so that it cannot end its comment.
 fn harmless(text: &str) -> String {
     let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
     text.replace("*/", "* /").replace("/*", "/ *")
@@ -383,8 +384,8 @@ fn refuse<T>(why: String) -> Done<T> {
     Err(Refused(why))
 }
 
-/// Refuses names that collide in C, where types, enumerators and macros share one namespace, and a macro also
-/// replaces names of fields.
+/// Refuses names that collide in C. There, types, enumerators and macros share one namespace, and macros also
+/// replace the names of fields.
 fn check_names(tree: &Specification) -> Done {
     let fields: BTreeSet<&str> =
         tree.types.iter().flat_map(|definition| field_names(&definition.body)).collect();
@@ -418,7 +419,7 @@ pub(super) fn is_keyword(name: &str) -> bool {
     KEYWORDS.split_whitespace().any(|word| word == name)
 }
 
-/// Returns whether rpcgen's code itself calls a function of the name `xdr_NAME`.
+/// Returns whether the RPC library has the function `xdr_NAME`, so that a type cannot have this name.
 pub(super) fn is_routine(name: &str) -> bool {
     const ROUTINES: &str = "array bool bytes char double enum float free hyper int int16_t int32_t int64_t int8_t long opaque pointer \
         quad_t reference short string u_char u_hyper u_int u_long u_quad_t u_short uint16_t uint32_t uint64_t uint8_t union vector void \
@@ -438,7 +439,7 @@ fn global_names(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128
     })
 }
 
-/// Returns the names of the file that C's headers declare too.
+/// Returns the names in the file that C's headers declare too.
 fn renamed(tree: &Specification) -> BTreeSet<String> {
     let headers: BTreeSet<&str> = HEADER_NAMES.lines().map(|line| line.trim_start_matches('#')).collect();
     let macros: BTreeSet<&str> = HEADER_NAMES.lines().filter_map(|line| line.strip_prefix('#')).collect();
@@ -447,8 +448,8 @@ fn renamed(tree: &Specification) -> BTreeSet<String> {
     c_names(tree).filter(|name| headers.contains(name.as_str())).chain(fields).collect()
 }
 
-/// Returns the names that rpcgen's code declares and that are no macros: types, their XDR functions,
-/// enumerators, stubs.
+/// Returns the names that rpcgen's code declares other than as macros: types, their XDR functions,
+/// enumerators, and stubs.
 fn c_names(tree: &Specification) -> impl Iterator<Item = String> {
     let types = global_names(tree).flat_map(|(name, value)| {
         let routine = value.is_none().then(|| format!("xdr_{name}"));
@@ -463,7 +464,8 @@ fn c_names(tree: &Specification) -> impl Iterator<Item = String> {
     types.chain(stubs)
 }
 
-/// Returns the names that rpcgen makes macros of: constants, and numbered parts of programs.
+/// Returns the names that rpcgen declares as macros: constants, programs, versions and procedures. Each has
+/// its value, if that is a number.
 fn macros(tree: &Specification) -> impl Iterator<Item = (&str, Option<i128>)> {
     let constants = tree.constants.iter().map(|constant| match constant.value {
         Value::Integer(value) => (constant.named.name.as_str(), Some(value)),

@@ -1,4 +1,4 @@
-//! Resolves what a file declares: looks up names, computes constants, checks rules.
+//! Resolves the declarations of a file: looks up names, computes constants, and checks rules.
 
 mod bodies;
 mod constants;
@@ -26,8 +26,8 @@ const MAX_SUGGESTIONS: usize = 64;
 /// The most omissions that are reported.
 const MAX_WARNINGS: usize = 256;
 
-/// Resolves the declarations of a file. `numbers` are the macros that stand for a number, first the file's
-/// and then those of imported files. `external` are the types that the user declares elsewhere.
+/// Resolves the declarations of a file. `numbers` has the macros that stand for a number: first the file's,
+/// then those of each imported file. `external` has the types that the user declares elsewhere.
 pub(super) fn resolve(
     sources: &Sources,
     syntax: &Syntax,
@@ -124,7 +124,7 @@ impl<'a> Resolver<'a> {
         this
     }
 
-    /// Resolves `const` definitions, and the macros that the file used as such.
+    /// Resolves `const` definitions, and the macros that the file used as constants.
     fn constants(&mut self) -> Vec<Constant> {
         let mut macros: Vec<_> = self.numbers[0].iter().collect();
         macros.sort_by_key(|(_, number)| (number.at.file, number.at.start));

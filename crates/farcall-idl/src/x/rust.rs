@@ -16,7 +16,7 @@ use super::plan::{
 use super::tree::{Type, Value};
 use crate::{spell, spell_program};
 
-/// Generates the tokens of a plan.
+/// Generates Rust from a plan.
 pub struct Writer<'p> {
     plan: &'p Plan,
     /// The path of the `farcall` crate.
@@ -73,9 +73,9 @@ impl<'p> Writer<'p> {
                 quote!(#head pub struct #name { #(#members,)* })
             }
             Kind::Union(union) if !union.variants.is_empty() => self.union(index, union),
-            // The type is checked once, here, and used wherever it is named.
+            // The path is checked once, here. Other items use the path wherever the type is named.
             Kind::Foreign(Some(elsewhere)) => path(elsewhere).map(|_| TokenStream::new())?,
-            // A type without values.
+            // `Foreign(None)` becomes an enum without variants.
             Kind::Enumeration(_) | Kind::Union(_) | Kind::Foreign(None) => {
                 let (head, farcall) = (self.head(index, [], []), &self.farcall);
                 quote!(#head pub struct #name(pub #farcall::xdr::Foreign);)
@@ -190,7 +190,7 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// Returns a type that determines its wire form alone.
+    /// Returns a type that determines its wire form without attributes.
     fn whole(&self, shape: &Shape) -> TokenStream {
         let farcall = &self.farcall;
         if let Shape::Chain(item) = self.plan.resolved(shape) {
@@ -383,8 +383,8 @@ pub fn path(text: &str) -> Result<Path, Refused> {
     syn::parse_str(text).map_err(|_| Refused(format!("`{text}` is no path in Rust")))
 }
 
-/// Returns what each item can derive: what all of its parts can derive. Items that refer to each other do so
-/// through boxes, which only `Copy` does not allow.
+/// Returns the traits that each item can derive: those that all of its parts can derive. Items that refer to
+/// each other do so through boxes, with which they can derive everything but `Copy`.
 fn derives(plan: &Plan) -> Vec<Derives> {
     let mut known = vec![ALL; plan.items.len()];
     loop {
@@ -409,8 +409,8 @@ fn of_item(item: &Item, known: &[Derives]) -> Derives {
             Derives { default: enumerators.iter().any(|enumerator| enumerator.value == 0), ..ALL }
         }
         Kind::Union(_) => Derives { default: false, ..parts },
-        // Of a type that is declared elsewhere it is only known that it implements `Xdr`, `Clone`, `Debug`
-        // and `PartialEq`.
+        // Of a type that is declared elsewhere, only `Xdr`, `Clone`, `Debug` and `PartialEq` are known to be
+        // implemented.
         Kind::Foreign(path) => Derives { copy: path.is_none(), eq: path.is_none(), default: false },
     }
 }

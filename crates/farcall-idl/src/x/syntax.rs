@@ -23,7 +23,7 @@ pub(super) struct Own {
     pub programs: usize,
 }
 
-/// A namespace: its index in [`Syntax::scopes`].
+/// The index of a namespace in [`Syntax::scopes`].
 pub(super) type ScopeId = usize;
 
 pub(super) struct Scope {
@@ -103,7 +103,7 @@ pub(super) struct ArmItem {
     pub docs: String,
 }
 
-/// `T *name`, `T name<4>` and so on.
+/// A declaration such as `T *name` or `T name<4>`.
 #[derive(Clone)]
 pub(super) struct Declaration {
     /// The name; empty if the declaration has none.
@@ -126,7 +126,7 @@ pub(super) enum Specifier {
     Void,
     Opaque,
     String,
-    /// A type that C's words name.
+    /// A type that keywords of C name.
     Plain(Type),
     Named(Path),
     /// The type at this index of [`Syntax::types`].

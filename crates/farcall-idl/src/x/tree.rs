@@ -1,9 +1,9 @@
-//! An `.x` file as a tree, resolved: every constant is a number, every name stands for a definition or is
-//! known to be foreign.
+//! The resolved tree of an `.x` file. Every constant is a number. Every name stands for a definition or is
+//! known to be declared elsewhere.
 //!
-//! The front end makes the tree (scanning, preprocessing, parsing, resolving), and refuses files of which
-//! there is no tree. The code that makes Rust, the run-time model or an `.x` file of a tree relies on these
-//! rules and checks nothing again.
+//! The front end scans, preprocesses, parses and resolves a file into a tree, and refuses files for which
+//! that is impossible. The code that generates Rust, the run-time model or another `.x` file from a tree
+//! relies on the rules below and does not check them again.
 
 use std::path::PathBuf;
 
@@ -14,31 +14,32 @@ use super::Diagnostic;
 /// The declarations of one file and of the files that it includes, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Specification {
-    /// `const` definitions.
+    /// The `const` definitions.
     pub constants: Vec<Constant>,
-    /// Types, including those that were declared in line. A type may stand before or after the types that use
-    /// it. No type contains itself in place, except by a union's arm ([`Declared::One`] or
-    /// [`Declared::Array`]), which is a pointer then. No type is an alias of itself.
+    /// The types, including those that were declared in line. A type may stand before or after the types that
+    /// use it. No type contains itself in place ([`Declared::One`] or [`Declared::Array`]), except by a
+    /// union's arm, which is then a pointer. No type is an alias of itself.
     pub types: Vec<Definition>,
-    /// Programs.
+    /// The programs.
     pub programs: Vec<Program>,
-    /// Omissions: constants that no number of 64 bits can hold.
+    /// Warnings about omissions: constants that do not fit 64 bits.
     pub warnings: Vec<Diagnostic>,
-    /// The files that were read, the given one first. A build repeats the generation when one of them
+    /// The files that were read, the given one first. A build generates the Rust again when one of them
     /// changes.
     pub files: Vec<PathBuf>,
 }
 
-/// A name as the file spells it, and the comment before it, in Markdown or at least harmless as Markdown.
+/// A name as the file spells it, and its comment. As Markdown, the comment is at least harmless.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// The spelling.
+    /// The name.
     pub name: String,
-    /// The comment before it, or after it on the same line, without comment marks; empty if there is none.
+    /// The comment before the name or after it on the same line, without comment marks; empty if there is
+    /// none.
     pub docs: String,
 }
 
-/// `const NAME = …;`, and a `#define` of a number that declarations used.
+/// A `const NAME = …;`, or a `#define` of a number that declarations used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constant {
     /// The constant's name.
@@ -52,7 +53,7 @@ pub struct Constant {
 pub enum Value {
     /// A number: from -2^63 to 2^64 - 1.
     Integer(i128),
-    /// `"text"`, which rpcgen accepts too.
+    /// A text `"text"`, which rpcgen accepts too.
     Text(String),
 }
 
@@ -143,7 +144,8 @@ pub struct Union {
     pub discriminant: Type,
     /// The arms, each with at least one label. No label occurs twice.
     pub arms: Vec<Arm>,
-    /// What every other value selects, if anything: a declaration, or nothing (`default: void`).
+    /// What all other values select: `None` if they are not allowed, `Some(None)` for `default: void`,
+    /// otherwise a field.
     pub default: Option<Option<Field>>,
 }
 
@@ -168,7 +170,7 @@ pub struct Label {
     pub value: i32,
 }
 
-/// A type, and its number of values.
+/// The type in a declaration, and how many values of it the declaration has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Declared {
     /// `T name`.
@@ -234,7 +236,7 @@ impl Declared {
     }
 }
 
-/// A type without the form of its declaration.
+/// A single type, without the marks around the name in a declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Type {
     /// `void`, which only results can have.

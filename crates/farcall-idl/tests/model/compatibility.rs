@@ -1,9 +1,9 @@
-//! `check`: what breaks, and the place of the first difference.
+//! Tests `check`: which changes break callers, and the place of the first difference.
 
 use farcall_idl::{Builder, Interface, check, refusals};
 use farcall_macros::Xdr;
 
-/// Ends what is told of a procedure.
+/// Drops a procedure's builder.
 fn done(_: Builder<'_>) {}
 
 fn told(old: impl FnOnce(&mut Interface), new: impl FnOnce(&mut Interface)) -> Vec<String> {
@@ -11,8 +11,8 @@ fn told(old: impl FnOnce(&mut Interface), new: impl FnOnce(&mut Interface)) -> V
     old(&mut before);
     new(&mut after);
     let changes = check(&before, &after);
-    // A binding of an importer of the old version refuses just the procedures of which something breaking is
-    // told.
+    // An importer's binding to the new version refuses exactly the procedures for which `check` reports
+    // something breaking.
     let refused = refusals(&before, &after.fingerprints());
     for procedure in &before.procedures {
         let place = format!("Store.{}", procedure.name);

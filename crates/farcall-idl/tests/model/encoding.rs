@@ -1,4 +1,4 @@
-//! The model: fingerprints, and its own encoding.
+//! Tests the model: its fingerprints, and its own encoding.
 
 use farcall_idl::{Builder, Interface};
 use farcall_macros::Xdr;
@@ -12,7 +12,7 @@ struct Node {
     next: Option<Box<Node>>,
 }
 
-/// Ends what is told of a procedure.
+/// Drops a procedure's builder.
 fn done(_: Builder<'_>) {}
 
 fn tree() -> Interface {
@@ -105,7 +105,7 @@ fn a_later_version_may_say_more_of_a_procedure() {
     let mut one = Interface::new("One");
     one.procedure(1, "p");
     let mut packet = to_vec(&one).unwrap();
-    // The procedure is the last thing; its length stands before its ten fields.
+    // The procedure comes last. Its length comes before its ten fields.
     let start = packet.len() - 4 - 44;
     assert_eq!(packet[start..start + 4], 44u32.to_be_bytes());
     packet.extend([0, 0, 0, 1]);

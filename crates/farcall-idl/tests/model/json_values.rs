@@ -1,4 +1,4 @@
-//! JSON to XDR and back, by description.
+//! Tests the conversion of JSON to XDR and back, by a description.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -22,7 +22,7 @@ fn to_json(types: &Types, ty: &Type, bytes: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// `value` is shown as `json`, and `json` and all of `others` are taken as `value`.
+/// Asserts that `value` is shown as `json`, and that `json` and all of `others` are accepted as `value`.
 fn same<T: Xdr + PartialEq + Debug>(value: T, json: Value, others: &[Value]) {
     let mut types = Types::new();
     let ty = T::schema(&mut types);
@@ -81,7 +81,7 @@ fn numbers() {
     same(7u8, json!(7), &[json!("7")]);
     same(-7i16, json!(-7), &[]);
     same(u64::MAX, json!("18446744073709551615"), &[json!(u64::MAX)]);
-    // Whatever their size.
+    // A number is accepted and shown as a string, whatever its size.
     same(7u64, json!("7"), &[json!(7)]);
     same(-7i64, json!("-7"), &[json!(-7)]);
     same(i64::MIN, json!("-9223372036854775808"), &[json!(i64::MIN)]);
@@ -207,17 +207,17 @@ fn arguments_by_name_by_order_or_alone() {
 
 #[test]
 fn hostile_bytes_and_descriptions_are_bounded() {
-    // A list whose count is a lie, of elements of no bytes.
+    // A list with a false count, of elements without bytes.
     let types = Types::new();
     let nothing = Type::List { max: u32::MAX, element: Box::new(Type::Void) };
     assert!(to_json(&types, &nothing, &[0xff; 4]).is_err());
-    // Fixed arrays of nothing, one in the other.
+    // Fixed arrays of nothing, within each other.
     let many = |inner: Type| Type::Array { size: u32::MAX, element: Box::new(inner) };
     assert!(to_json(&types, &many(many(Type::Void)), &[]).is_err());
-    // A place that is not there.
+    // A type that refers to an index that does not exist.
     assert!(to_json(&types, &Type::Named(7), &[]).is_err());
     assert!(to_xdr(&types, &Type::Named(7), &json!(1)).is_err());
-    // A list that is nested deeper than JSON programs take.
+    // A list that nests deeper than JSON programs accept.
     let mut types = Types::new();
     let field = |ty| Field { name: "next".into(), docs: String::new(), ty, defaulted: false };
     let node = types.define("n", "Node", "", |_| Body::Struct {

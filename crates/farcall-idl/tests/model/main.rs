@@ -1,4 +1,4 @@
-//! The model of interfaces: its encoding, compatibility, values as JSON, and `.x` files.
+//! Tests the model of interfaces: its encoding, compatibility, values as JSON, and `.x` files.
 
 mod compatibility;
 mod encoding;

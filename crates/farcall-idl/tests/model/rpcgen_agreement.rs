@@ -1,8 +1,8 @@
-//! Random values of `.x` files, encoded by us and by the C that rpcgen makes of the same file: the same
-//! bytes.
+//! Encodes random values of `.x` files by this crate and by the C that rpcgen generates from the same file,
+//! and compares the bytes.
 //!
-//! `FARCALL_X_CORPUS=directory` tries all files below a directory too, and prints what became of each;
-//! `FARCALL_SEED=n` replays a run.
+//! With `FARCALL_X_CORPUS=directory` the test also tries all files below a directory, and prints the outcome
+//! for each. `FARCALL_SEED=n` replays a run.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,9 +16,9 @@ use farcall_xdr::schema::{Arm, Body, Field, Type, Types};
 use farcall_xdr::{Decoder, Encoder};
 use serde_json::{Value, json};
 
-/// How many values of each type.
+/// The number of values of each type.
 const VALUES: usize = 20;
-/// How deep options and lists nest in a value.
+/// The most levels by which options and lists nest in a value.
 const DEPTH: usize = 5;
 
 #[test]
@@ -48,8 +48,9 @@ fn c_encodes_the_same_bytes() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `farcall gen --to x` and `farcall_idl::to_x`: whatever is written is read back, by us as the same and by
-/// rpcgen as what makes the same bytes; what cannot be written is refused with a reason.
+/// Tests `farcall gen --to x` and `farcall_idl::to_x`. A written file is read back: by this crate as the same
+/// tree, and by rpcgen as a tree whose values have the same bytes. An interface that cannot be written is
+/// refused with a reason.
 #[test]
 fn what_is_written_is_read_back_by_us_and_by_c() {
     if !there_is_c() {
@@ -80,7 +81,7 @@ fn what_is_written_is_read_back_by_us_and_by_c() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Writes a file anew and reads that; gives how many types were compared with C.
+/// Writes a file again, and reads the result. Returns how many types were compared with C.
 fn written(file: &Path) -> Result<usize, Failure> {
     let refused = |why: &dyn std::fmt::Display| Failure::NotOurs(why.to_string());
     let tree = read(file).map_err(|why| refused(&why))?;
@@ -116,7 +117,7 @@ fn written(file: &Path) -> Result<usize, Failure> {
     }
 }
 
-/// Whatever is shown as an example can be called with; what has none has a type of which nothing is known.
+/// Every example can be used in a call. A procedure without an example has a type that is not described.
 #[test]
 fn every_example_is_a_value() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -143,7 +144,7 @@ fn every_example_is_a_value() {
                             continue;
                         }
                     };
-                    // By the file's names, and also by Rust's.
+                    // The arguments use the file's names, and also Rust's.
                     let settings = values::Settings { also: Some(&version.interface), ..Default::default() };
                     let mut bytes = Vec::new();
                     let of_file = version.spelled.by_number(procedure.number).unwrap();
@@ -170,12 +171,12 @@ fn every_example_is_a_value() {
     assert!(shown > 100);
 }
 
-/// Prints an interface as an exporter describes it, reads it back, and compares: names may be others, the
-/// bytes of values may not.
+/// Prints an interface as an exporter describes it, and reads it back. Names may differ, but the bytes of
+/// values must not.
 fn interface_written(before: &x::Version) -> Result<(), Failure> {
     let text = match to_x(&before.interface, before.program, before.version) {
         Ok(text) => text,
-        // It says of which type nothing is known.
+        // The error names the type that is not described.
         Err(_) => return Ok(()),
     };
     let differ = |how: String| Failure::Differ(format!("{}, by itself: {how}", before.version_name));
@@ -221,7 +222,7 @@ fn there_is_c() -> bool {
     there
 }
 
-/// The files of `$FARCALL_X_CORPUS`, if that is set.
+/// Returns the files of `$FARCALL_X_CORPUS`, if it is set.
 fn corpus() -> Vec<PathBuf> {
     let mut files = Vec::new();
     if let Some(corpus) = std::env::var_os("FARCALL_X_CORPUS") {
@@ -247,11 +248,11 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
 }
 
 enum Failure {
-    /// There is nothing to compare with.
+    /// There is no C to compare with.
     NoC(&'static str),
-    /// We do not take the file.
+    /// This crate refuses the file.
     NotOurs(String),
-    /// The bytes are not the same.
+    /// The bytes differ.
     Differ(String),
 }
 
@@ -265,14 +266,13 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Compares values of all types of a file; gives how many types that were.
+/// Compares values of all types of a file. Returns the number of types.
 fn compare(file: &Path) -> Result<usize, Failure> {
     let tree = read(file).map_err(|why| Failure::NotOurs(why.to_string()))?;
     compare_as(file, &tree)
 }
 
-/// Compares values of all types of a file, of which `tree` says what it means; gives how many types that
-/// were.
+/// Compares values of all types of a file whose meaning is `tree`. Returns the number of types.
 fn compare_as(file: &Path, tree: &Specification) -> Result<usize, Failure> {
     let directory = tempfile::tempdir().unwrap();
     let names = make_c(file, directory.path())?;
@@ -284,7 +284,8 @@ fn compare_as(file: &Path, tree: &Specification) -> Result<usize, Failure> {
     compared
 }
 
-/// Reads a file. What C's headers declare for it is left out: types without values, constants with any.
+/// Reads a file. Declarations of C's headers are replaced: types have no values, and constants get arbitrary
+/// values.
 fn read(file: &Path) -> Result<Specification, x::Diagnostics> {
     let mut options = x::Options::default();
     loop {
@@ -340,7 +341,7 @@ fn compare_types(
     Ok(compared)
 }
 
-/// Whether all parts of a type are declared by the file: C's headers may declare others.
+/// Returns whether the file declares all parts of a type. C's headers may declare others.
 fn is_known(types: &Types, ty: &Type, seen: &mut HashSet<u32>) -> bool {
     match ty {
         Type::Array { element: inner, .. } | Type::List { element: inner, .. } => {
@@ -360,7 +361,7 @@ fn is_known(types: &Types, ty: &Type, seen: &mut HashSet<u32>) -> bool {
     }
 }
 
-/// What C decodes, encoded again, and how many bytes that took.
+/// Decodes bytes by C and encodes the value again. Returns the new bytes, and how many bytes C decoded.
 fn through_c(
     index: usize,
     bytes: &[u8],
@@ -377,10 +378,10 @@ fn through_c(
     Some((used, theirs))
 }
 
-/// Has rpcgen and gcc make the harness for a file; gives the names of the types that it knows.
+/// Makes the harness for a file by rpcgen and gcc. Returns the names of the types that the harness knows.
 fn make_c(file: &Path, directory: &Path) -> Result<Vec<String>, Failure> {
     let name = file.file_name().and_then(|name| name.to_str()).ok_or(Failure::NoC("its name"))?;
-    // What it may include stands beside it.
+    // Files that it may include are copied next to it.
     for beside in fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()) {
         if beside.is_file() {
             let _ = fs::copy(&beside, directory.join(beside.file_name().unwrap()));
@@ -399,7 +400,7 @@ fn make_c(file: &Path, directory: &Path) -> Result<Vec<String>, Failure> {
     let table: String = names.iter().map(|name| format!("TYPE({name})\n")).collect();
     fs::write(directory.join("types.inc"), table).unwrap();
     fs::write(directory.join("harness.c"), include_str!("rpcgen/harness.c")).unwrap();
-    // The header is named by what rpcgen was given.
+    // The header is named after the argument of rpcgen.
     let own = Path::new(name).with_extension("h");
     let _ = fs::copy(directory.join("of.h"), directory.join(&own));
     let gcc = "gcc -w -I. -I/usr/include/tirpc -DTYPES='\"of.h\"' -o harness harness.c of.c -ltirpc";
@@ -409,7 +410,7 @@ fn make_c(file: &Path, directory: &Path) -> Result<Vec<String>, Failure> {
     if run(gcc) { Ok(names) } else { Err(Failure::NoC("gcc refuses what rpcgen makes")) }
 }
 
-/// `extern  bool_t xdr_NAME (XDR *, NAME*);`
+/// Returns the name in a line such as `extern  bool_t xdr_NAME (XDR *, NAME*);`.
 fn routine(line: &str) -> Option<&str> {
     let (name, arguments) = line.strip_prefix("extern  bool_t xdr_")?.split_once(" (")?;
     arguments.starts_with("XDR *").then_some(name)
@@ -421,7 +422,7 @@ struct Random<'t> {
 }
 
 impl Random<'_> {
-    /// SplitMix64.
+    /// Returns the next number of SplitMix64.
     fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -433,13 +434,13 @@ impl Random<'_> {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    /// How many, of at most `max`; none where it is deep enough.
+    /// Returns a number of elements: at most `max`, and 0 if no more levels may nest.
     fn count(&mut self, max: u32, depth: usize) -> usize {
         let most = if depth == 0 { 0 } else { max.min(3) as usize };
         self.below(most + 1)
     }
 
-    /// A value as JSON, as decoding would show it.
+    /// Returns a random value as JSON, as decoding would show it.
     fn value(&mut self, ty: &Type, depth: usize) -> Value {
         let mut bytes = Vec::new();
         let mut random =
@@ -470,7 +471,7 @@ impl Random<'_> {
             Type::Optional(_) | Type::Named(_) => return self.composed(ty, depth),
             scalar => return self.scalar(scalar),
         }
-        // What is shown as base64 is made by showing it.
+        // A value that is shown as base64 is made by encoding it and showing the result.
         let mut encoded = Vec::new();
         match ty {
             Type::Opaque { .. } => Encoder::new(&mut encoded).opaque(&bytes).unwrap(),
@@ -479,7 +480,8 @@ impl Random<'_> {
         values::decode(self.types, ty, &mut Decoder::new(&encoded)).unwrap()
     }
 
-    /// A value of a scalar type, made by showing an encoded one; no NaN, and no infinity.
+    /// Returns a value of a scalar type, made by encoding one and showing the result. It is neither NaN nor
+    /// infinite.
     fn scalar(&mut self, ty: &Type) -> Value {
         let word = self.next();
         let narrow = match ty {
@@ -505,7 +507,7 @@ impl Random<'_> {
         match ty {
             Type::Optional(inner) if depth > 0 && self.below(2) == 1 => {
                 let value = self.value(inner, depth - 1);
-                // In brackets where it may be null itself.
+                // A value that may be null itself is shown in brackets.
                 let shown = |value: &Value| {
                     let mut out = Vec::new();
                     values::encode(types, ty, value, &mut Encoder::new(&mut out)).is_ok().then_some(out)
@@ -524,7 +526,8 @@ impl Random<'_> {
         }
     }
 
-    /// As an object; or, of fields without names, as an array or the one itself.
+    /// Returns the fields as an object. Fields without names become an array, or the value itself if there is
+    /// only one.
     fn fields(&mut self, fields: &[Field], depth: usize) -> Value {
         let unnamed = fields.iter().all(|field| field.name.parse::<usize>().is_ok());
         match (unnamed, fields) {
@@ -535,7 +538,7 @@ impl Random<'_> {
     }
 
     fn union(&mut self, arms: &[Arm], depth: usize) -> Value {
-        // Where it is deep enough, one that ends it.
+        // If no more levels may nest, an arm is chosen that ends the recursion.
         let ends =
             |arm: &&Arm| depth > 0 || !arm.fields.iter().any(|field| matches!(field.ty, Type::Named(_)));
         let open: Vec<&Arm> = arms.iter().filter(ends).collect();

@@ -1,7 +1,8 @@
-//! The vectors of docs/protocol.md for wire types: how each is encoded in a description, and its fingerprint.
+//! Tests the vectors of docs/protocol.md for wire types: the encoding of each in a description, and its
+//! fingerprint.
 //!
-//! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-idl --test model vectors` makes the file anew; a difference
-//! in it is a change of the wire.
+//! `FARCALL_WRITE_VECTORS=1 cargo test -p farcall-idl --test model vectors` writes the file again. A
+//! difference in the file is a change of the wire format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -24,7 +25,7 @@ fn arm(name: &str, tag: Option<i32>, fields: Vec<Field>) -> Arm {
     Arm { name: name.into(), docs: String::new(), tag, fields }
 }
 
-/// A struct that refers to itself, and has one field more than its first version.
+/// A struct that refers to itself, and has one more field than its first version.
 struct Tree;
 
 impl Schema for Tree {

@@ -1,4 +1,4 @@
-//! What is told of `.x` files that are wrong, and that hostile ones do no harm.
+//! Tests the messages about invalid `.x` files, and that hostile files do no harm.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ fn refused(text: &str) -> Diagnostics {
     read_text(Path::new("test.x"), text, &Options::default()).expect_err(text)
 }
 
-/// What is told of `text` is `expected`; the first line of the latter is empty.
+/// Asserts that the message about `text` is `expected`, whose first line is empty.
 #[track_caller]
 fn told(text: &str, expected: &str) {
     assert_eq!(format!("\n{}\n", refused(text)), expected);
@@ -113,7 +113,7 @@ error: no constant `REDD` is declared
 `define = \"REDD=VALUE\"` in `include_x!`, `-D REDD=VALUE` on the command line
 ",
     );
-    // Wherever a name may stand.
+    // The places where a name can stand.
     for (text, name) in [
         ("typedef in32_t t;", "in32_t"),
         ("struct s { sting x<>; };", "sting"),
@@ -161,7 +161,7 @@ fn the_way_to_an_included_file_is_told() {
     assert_eq!(why, expected);
 }
 
-/// What is told first of each, and where.
+/// Tests the first message for each fault, and its place.
 #[test]
 fn each_fault_has_its_message() {
     let cases: &[(&str, &str)] = &[
@@ -336,7 +336,7 @@ mod hostile {
             );
         }
         refused_as("typedef int a[65536]; typedef a b[65536]; typedef b c[65536];", "bytes in place");
-        // By way of an arm that need not be taken it ends.
+        // An arm that need not be chosen ends the recursion.
         let text =
             "union u switch (bool more) { case TRUE: struct { int i; u next; } element; case FALSE: void; };";
         assert!(read_text(Path::new("test.x"), text, &Options::default()).unwrap().warnings.is_empty());

@@ -1,4 +1,4 @@
-//! What `.x` files say: each part of the language, small.
+//! Tests each part of the language of `.x` files with a small file.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn find<'a>(tree: &'a Specification, name: &str) -> &'a Definition {
         .unwrap_or_else(|| panic!("no {name} in {tree:#?}"))
 }
 
-/// The fields of a struct, what each is.
+/// Returns the types of a struct's fields.
 fn fields(tree: &Specification, name: &str) -> Vec<Declared> {
     match &find(tree, name).body {
         Body::Struct(fields) => fields.iter().map(|field| field.declared.clone()).collect(),
@@ -205,7 +205,7 @@ fn programs_have_versions_procedures_and_any_number_of_arguments() {
     assert_eq!(constants(&tree), [("AGAIN", 1)]);
 }
 
-// glibc's sunrpc/bug20790.x: rpcgen once had no room for it.
+// The case of glibc's sunrpc/bug20790.x, for which rpcgen once had no room.
 #[test]
 fn a_name_may_be_long_but_not_of_any_length() {
     let program =
@@ -266,7 +266,7 @@ fn what_the_user_says_is_declared_elsewhere_is_and_what_rpc_declares_is_known() 
     assert_eq!(alias(&tree, "netobj"), Declared::Bytes { max: 1024 });
     assert_eq!(alias(&tree, "des_block"), Declared::Opaque { size: 8 });
     assert_eq!(fields(&tree, "opaque_auth").len(), 2);
-    // What is not used does not come in.
+    // Unused declarations of other files are left out.
     assert!(tree.types.iter().all(|definition| definition.named.name != "authsys_parms"));
 }
 
@@ -280,13 +280,13 @@ fn a_constant_is_given_and_a_type_that_needs_one_can_be_left_to_the_user() {
     assert_eq!((whole.types.len(), whole.warnings.len()), (4, 0));
     assert_eq!(fields(&whole, "a"), [Declared::Array { element: Type::I8, size: 8 }]);
     assert_eq!(constants(&whole), [("PATH", 8), ("NAME", 9), ("SOME", 10)]);
-    // What a union is switched by takes 32 bits, whatever it is.
+    // A discriminant takes 32 bits, whatever its type is.
     assert_eq!(union(&whole, "v").discriminant, Type::I32);
 
     let left = tree_external("struct a { char path[PATH]; }; struct b { a inner; };", &["a"]);
     assert_eq!(fields(&left, "b"), [Declared::One(Type::Foreign("a".into()))]);
     assert_eq!(left.types.len(), 1);
-    // So can one that has no end.
+    // A type that contains itself without end can be declared elsewhere too.
     let left = tree_external("struct a { b b; }; struct b { a a; }; struct c { a a; };", &["a"]);
     assert_eq!(fields(&left, "b"), [Declared::One(Type::Foreign("a".into()))]);
 }

@@ -1,4 +1,4 @@
-//! The attributes of an interface and of its procedures.
+//! Reads the attributes of an interface and of its procedures.
 
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
@@ -6,12 +6,12 @@ use syn::{Attribute, Error, Expr, LitInt, LitStr, Path, Result, Token};
 
 use crate::crossing::{Refusals, refuse};
 
-/// `#[interface(async, name = "…", crate = …, program = …, version = …)]`
+/// The arguments of `#[interface(async, name = "…", crate = …, program = …, version = …)]`.
 pub struct Options {
     pub asynchronous: bool,
     pub type_name: Option<String>,
     pub farcall: Path,
-    /// Program and version.
+    /// The numbers of the program and of the version.
     pub program: Option<(u32, u32)>,
 }
 
@@ -50,13 +50,13 @@ impl Parse for Options {
     }
 }
 
-/// `= value`, the value as `parse` takes it.
+/// Parses `= value`, with `parse` for the value.
 pub fn assigned<T>(input: ParseStream<'_>, parse: fn(ParseStream<'_>) -> Result<T>) -> Result<T> {
     input.parse::<Token![=]>()?;
     input.call(parse)
 }
 
-/// A type's name stands before the `/` of an interface name, so it is one word.
+/// Returns the text, which must be one word, because it stands before the `/` of an interface name.
 fn type_name(text: &LitStr) -> Result<String> {
     let name = text.value();
     let word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -66,7 +66,7 @@ fn type_name(text: &LitStr) -> Result<String> {
     Ok(name)
 }
 
-/// What the attributes of a procedure say.
+/// The settings that a procedure's attributes give.
 #[derive(Default)]
 pub struct Settings {
     pub number: Option<u32>,
@@ -74,7 +74,7 @@ pub struct Settings {
     pub blocking: bool,
     pub uncancelled: bool,
     pub deadline_ms: Option<u64>,
-    /// Those that stay on the trait's method.
+    /// The attributes that stay on the trait's method.
     pub kept: Vec<Attribute>,
 }
 
@@ -112,12 +112,12 @@ impl Settings {
     }
 }
 
-/// True of an attribute that takes no arguments.
+/// Returns true for an attribute without arguments, and an error for an attribute with arguments.
 fn is_given(attribute: &Attribute) -> Result<bool> {
     attribute.meta.require_path_only().map(|_| true)
 }
 
-/// `#[deadline(ms = 500)]`
+/// Returns the milliseconds of `#[deadline(ms = 500)]`.
 fn deadline(attribute: &Attribute) -> Result<u64> {
     let mut found = None;
     attribute.parse_nested_meta(|meta| {
@@ -136,7 +136,7 @@ fn deadline(attribute: &Attribute) -> Result<u64> {
     }
 }
 
-/// `#[xdr(max = n)]` on an argument, the only attribute there.
+/// Returns the maximum of `#[xdr(max = n)]`, the only attribute that an argument can have.
 pub fn max_of(attributes: &[Attribute]) -> Result<Option<Expr>> {
     let mut max = None;
     for attribute in attributes {

@@ -1,10 +1,11 @@
-//! What a trait becomes, kept as a file that people can read.
+//! Tests the expansion of traits against files that people can read.
 
 use quote::quote;
 
 use super::expand;
 
-/// Compares with `tests/expanded/NAME.rs`; `BLESS=1` writes it anew.
+/// Compares the expansion with `tests/expanded/NAME.rs`. With the environment variable `BLESS=1`, writes the
+/// file instead.
 fn expands_to(name: &str, options: proc_macro2::TokenStream, item: proc_macro2::TokenStream) {
     let tokens = expand(options, item).expect("an interface");
     let expanded = prettyplease::unparse(&syn::parse2(tokens).expect("Rust"));

@@ -1,15 +1,15 @@
-//! Which types may stand in an interface, as far as their spelling tells; the rest is the compiler's: they
-//! must be `Xdr`.
+//! Checks the types in an interface, as far as their spelling shows. The compiler checks the rest: the types
+//! must implement `Xdr`.
 
 use farcall_idl::stubs::plain;
 use syn::{Result, Type};
 
 use crate::crossing::{check, parameters, refuse};
 
-/// What to write instead of a borrow within an argument.
+/// The advice for a borrowed type within an argument.
 const OWNED: Option<&str> = Some("pass it by value, or by `&` alone");
 
-/// Refuses an argument that cannot cross.
+/// Refuses an argument that cannot be sent.
 pub fn check_argument(ty: &Type) -> Result<()> {
     let Type::Reference(reference) = plain(ty) else {
         return check(ty, OWNED);
@@ -28,12 +28,12 @@ pub fn check_argument(ty: &Type) -> Result<()> {
     }
 }
 
-/// Refuses a result or an exception that cannot cross.
+/// Refuses a result or an exception that cannot be sent.
 pub fn check_result(ty: &Type) -> Result<()> {
     check(ty, Some("a result is owned: `String`, `Vec<T>`, `Bytes`; the packet that it came in is gone"))
 }
 
-/// `T` and `E` of `…::Result<T, E>`, or of `…::Result<T>` alone.
+/// Returns `T` and `E` of `…::Result<T, E>`, or `T` of `…::Result<T>`.
 pub fn result_of(written: &Type) -> Option<(Type, Option<Type>)> {
     match parameters(written, "Result")?.as_slice() {
         [result] => Some(((*result).clone(), None)),

@@ -1,4 +1,5 @@
-//! What stands in the source: the item, its fields and variants, their attributes, and what is refused.
+//! Parses an item with `#[derive(Xdr)]`: its fields, variants and attributes. Refuses items without a wire
+//! form.
 
 use farcall_idl::stubs::documentation;
 use proc_macro2::{Span, TokenStream};
@@ -9,15 +10,15 @@ use syn::{Attribute, Data, DeriveInput, Error, Expr, Generics, Ident, Member, Pa
 
 use crate::crossing::{self, Refusals};
 
-/// The struct or enum that is derived for.
+/// The struct or enum with `#[derive(Xdr)]`.
 pub struct Item {
     pub ident: Ident,
     pub generics: Generics,
     pub docs: String,
-    /// Where farcall-xdr is, and whether that is within farcall.
+    /// The path of farcall-xdr, and whether it lies within farcall.
     pub xdr: TokenStream,
     pub in_farcall: bool,
-    /// Whether the type implements `Drop` itself, though it is a list.
+    /// Whether the type implements `Drop` itself although it is a linked list.
     pub own_drop: bool,
     pub shape: Shape,
 }
@@ -29,13 +30,13 @@ pub enum Shape {
 
 pub struct Field {
     pub member: Member,
-    /// Its name in errors and descriptions.
+    /// The field's name in errors and descriptions.
     pub name: String,
     pub docs: String,
     pub ty: Type,
     pub max: Option<Expr>,
     pub with: Option<Path>,
-    /// Whether it crosses as a linked list.
+    /// Whether the field is sent as a linked list.
     pub chain: bool,
     pub default: bool,
 }
@@ -43,9 +44,9 @@ pub struct Field {
 pub struct Variant {
     pub ident: Ident,
     pub docs: String,
-    /// The integer that selects it, where one is given.
+    /// The integer that selects the variant, if the source gives one.
     pub tag: Option<Expr>,
-    /// Whether all integers that no other variant has select it.
+    /// Whether the variant is selected by all integers that no other variant has.
     pub default: bool,
     pub fields: Vec<Field>,
 }
@@ -130,7 +131,7 @@ fn parse_field(field: &syn::Field, member: Member) -> Result<Field> {
     })
 }
 
-/// A field that comes after one with a default, and has none.
+/// Returns a field without a default that follows a field with a default.
 fn between_defaults(fields: &[Field]) -> Option<&Field> {
     fields.iter().skip_while(|field| !field.default).find(|field| !field.default)
 }
@@ -168,10 +169,10 @@ fn parse_variants(data: &syn::DataEnum, ident: &Ident, refusals: &mut Refusals) 
     Ok(variants)
 }
 
-/// What `#[xdr(...)]` says, anywhere.
+/// The content of `#[xdr(...)]` on an item, a field or a variant.
 #[derive(Default)]
 struct Attributes {
-    /// The names that were used, and where.
+    /// The names that were used, and their places.
     used: Vec<(&'static str, Span)>,
     max: Option<Expr>,
     with: Option<Path>,
@@ -213,7 +214,7 @@ impl Attributes {
         Ok(parsed)
     }
 
-    /// Refuses attributes that mean nothing here.
+    /// Refuses attributes that have no meaning at this place.
     fn only(&self, allowed: &[&str], place: &str) -> Result<()> {
         match self.used.iter().find(|(name, _)| !allowed.contains(name)) {
             None => Ok(()),

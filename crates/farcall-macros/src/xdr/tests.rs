@@ -1,9 +1,9 @@
-//! What `#[derive(Xdr)]` refuses: with which words, and at which token.
+//! Tests which items `#[derive(Xdr)]` refuses, with which message, and at which token.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 
-/// The errors of deriving for `item`.
+/// Returns the errors of the derive for `item`.
 fn refusals(item: TokenStream) -> Vec<String> {
     let Err(error) = super::derive(item) else { return Vec::new() };
     error.into_iter().map(|error| error.to_string()).collect()

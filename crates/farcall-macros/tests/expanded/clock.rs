@@ -9,8 +9,8 @@ pub(crate) struct ClockClient {
     binding: ::farcall::stub::Binding,
 }
 impl ClockClient {
-    /// The same binding with a deadline on every call made through it. The earliest of the procedure's, the
-    /// binding's and the calling context's deadlines counts.
+    /// Returns the same binding with a deadline for every call through it. Of this deadline and those of
+    /// the procedure and the calling context, the earliest counts.
     #[must_use = "the stub that it is called on keeps its own deadline"]
     pub fn within(&self, deadline: ::core::time::Duration) -> Self {
         Self {
@@ -23,7 +23,7 @@ impl ClockClient {
             binding: &self.binding,
         }
     }
-    /// What the stub is bound to.
+    /// Returns the binding of the stub.
     pub fn binding(&self) -> &::farcall::stub::Binding {
         &self.binding
     }

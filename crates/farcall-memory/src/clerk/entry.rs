@@ -184,7 +184,7 @@ fn entry(bytes: &[u8; RECORD_BYTES]) -> Option<Entry> {
     Some(Entry { name: name.to_owned(), address: SocketAddr::new(ip, port), generation, size, rights })
 }
 
-/// Parses a slot of a clerk's memory, as it is and with a flag that says that it is sound. For the fuzz
+/// Parses arbitrary bytes as a slot of a clerk's memory, unchanged and with a valid check word. For the fuzz
 /// target.
 #[doc(hidden)]
 pub fn fuzz_record(data: &[u8]) {

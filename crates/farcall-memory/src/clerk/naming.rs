@@ -113,7 +113,8 @@ impl Listed {
             return Err(CallFailed::from(Fault::NotAName(why)).into());
         }
         let address = segment.address();
-        // The clerk is found first: if it starts now, it need not ask this segment for what it is told below.
+        // The clerk is found first. If it starts only now, it then need not ask this segment's exporter for
+        // the entry that is added below.
         locator::machine_clerk(runtime, None)?;
         let registration = segment.register(&instance(name, address.ip()))?;
         let (generation, size, rights) = (segment.generation().unwrap_or(1), segment.size(), rights.bits());

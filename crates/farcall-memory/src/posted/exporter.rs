@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use super::Faults;
 
-/// The streams of one segment. `R` is why a write is refused.
+/// The streams of one segment. `R` is the reason for which a write is refused.
 #[derive(Debug)]
 pub struct Streams<R> {
     /// The most streams to remember.
@@ -131,7 +131,7 @@ mod tests {
     const MOST: usize = 1024;
     const HOST: Option<IpAddr> = host(7);
 
-    /// An importer at the host of that number.
+    /// Returns the address of an importer at the host of that number.
     const fn host(number: u128) -> Option<IpAddr> {
         Some(IpAddr::V6(Ipv6Addr::from_bits(number << 64 | 1)))
     }

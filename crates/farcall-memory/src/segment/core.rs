@@ -134,7 +134,7 @@ impl Core {
         self.check_range(offset, 8)
     }
 
-    /// Notifies the exporter that an importer wrote, if it is to be notified.
+    /// Notifies the exporter that an importer wrote, if the settings or the writer ask for it.
     pub(super) fn written(&self, offset: u64, len: usize, asked: bool, by: &mut Accessor) {
         let is_notified = match self.settings.notify {
             Notify::Never => false,

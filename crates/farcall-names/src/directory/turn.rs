@@ -54,7 +54,7 @@ impl Directory {
     }
 }
 
-/// Locks the file. Returns `None` if that was not possible by the deadline.
+/// Locks the file. Returns `None` if the file was still locked at the deadline.
 fn wait(file: File, deadline: Instant) -> io::Result<Option<Locked>> {
     match file.try_lock() {
         Ok(()) => return Ok(Some(Locked(file))),
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory of the test's own, and in it one of ours.
+    /// Makes a directory for the test, and in it a registry's directory.
     fn made() -> (tempfile::TempDir, PathBuf, Directory) {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("registry");

@@ -81,7 +81,7 @@ impl Directory {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::NONBLOCK)
     }
 
-    /// A new empty file, in the place of what a writer that was killed may have left.
+    /// Creates a new empty file. It replaces the file that a killed writer may have left.
     pub(super) fn make(&self, name: &str) -> io::Result<File> {
         self.remove(name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -130,8 +130,8 @@ impl Directory {
     }
 }
 
-/// Returns why a directory of this owner and mode cannot be trusted, if it cannot. (The mode's group bits
-/// show an access control list.)
+/// Returns the reason for which a directory of this owner and mode cannot be trusted, if there is one. (The
+/// mode's group bits show an access control list.)
 fn distrust(uid: u32, mode: u32) -> Option<Distrust> {
     if uid != rustix::process::geteuid().as_raw() {
         return Some(Distrust::Owner(uid));

@@ -1,11 +1,11 @@
-//! What the tests of registries share.
+//! The common part of the tests of registries.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::path::{Path, PathBuf};
 
 use farcall_names::{Entry, Label};
 
-/// A directory of the test's own, removed at its end.
+/// A directory of the test's own, which is removed when this is dropped.
 pub struct Scratch(tempfile::TempDir);
 
 impl Scratch {
@@ -26,17 +26,17 @@ pub fn label(text: &str) -> Label {
     text.parse().unwrap()
 }
 
-/// An entry of this process for `FileAccess/<instance>`.
+/// Returns an entry of this process for `FileAccess/<instance>`.
 pub fn entry(instance: &str) -> Entry {
     Entry::new(label("FileAccess"), label(instance), "udp://127.0.0.1:7000".parse().unwrap(), 0x5eed)
 }
 
-/// The instances of `FileAccess` that an answer has.
+/// Returns the instances in a registry's answer.
 pub fn instances(entries: &[Entry]) -> Vec<&str> {
     entries.iter().map(|e| e.instance.as_str()).collect()
 }
 
-/// Says why a test is skipped. Not through the macro: what that prints is shown of failing tests only.
+/// Prints why a test is skipped. It does not use `eprintln`, whose output is shown only for failing tests.
 pub fn skip(why: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "skipped: {why}");

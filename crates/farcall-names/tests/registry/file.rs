@@ -1,4 +1,5 @@
-//! The registry in a file: what it trusts, what it keeps, whom it believes dead.
+//! Tests the registry in a file: which directories it trusts, which entries it keeps, and which owners it
+//! considers dead.
 
 use crate::common;
 use std::fs;
@@ -17,7 +18,7 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Every operation must fail, and in the same way.
+/// Asserts that every operation fails in the same way. Returns the message.
 fn refused(registry: &File, expected: impl Fn(&Error) -> bool) -> String {
     let ty = label("FileAccess");
     let errors: [Result<()>; 6] = [
@@ -48,7 +49,7 @@ fn directory_and_files_are_closed_to_others() {
     let registry = File::at(&directory);
     let _kept = registry.publish(&entry("ebbets")).unwrap();
     assert_eq!(mode(&directory), 0o700);
-    // Where a user may set the sticky bit, it keeps the files from being deleted because of their age.
+    // If a user may set the sticky bit, it protects the files from being deleted because of their age.
     let expected = if cfg!(target_os = "linux") { 0o1600 } else { 0o600 };
     for name in ["names", "lock", "next"] {
         assert_eq!(mode(&directory.join(name)) & (0o777 | expected), expected, "{name}");
@@ -66,8 +67,8 @@ fn an_io_error_says_what_was_attempted_and_keeps_its_source() {
     assert_eq!(source.unwrap().kind(), std::io::ErrorKind::NotFound);
 }
 
-/// The boot, the namespace and the start time tell this process from others that had, or will have, its
-/// number.
+/// The boot, the namespace and the start time distinguish this process from others that had, or will have,
+/// its number.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_current_owner_is_what_proc_says_of_this_process() {
@@ -80,7 +81,7 @@ fn the_current_owner_is_what_proc_says_of_this_process() {
     assert_eq!((here.pid, here.boot), (std::process::id(), u64::from_str_radix(&boot[..16], 16).unwrap()));
     let namespace = fs::metadata("/proc/self/ns/pid").unwrap();
     assert_eq!(here.namespace, std::os::unix::fs::MetadataExt::ino(&namespace));
-    // The name of this program has no parenthesis.
+    // The name of this program contains no parenthesis.
     let (_, fields) = stat.split_once(") ").unwrap();
     assert_eq!(here.started.to_string(), fields.split(' ').nth(22 - 3).unwrap());
     assert!(here.started > 0);
@@ -121,7 +122,7 @@ fn a_directory_of_another_user_is_refused() {
         assert!(said.contains(&other.to_string()), "{said}");
         return;
     }
-    // Without the privilege to give a directory away, take one that is another's.
+    // If the test lacks the privilege to give a directory away, it uses a directory of another user.
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata("/").unwrap());
     if owner == rustix::process::geteuid().as_raw() {
         return common::skip("no directory can be given to another user, and the root directory is ours");
@@ -214,7 +215,7 @@ fn a_pipe_in_a_files_place_is_refused_without_blocking() {
     }
 }
 
-/// Every reader refuses a registry file that is too large, so no writer may make one.
+/// Every reader refuses a registry file that is too large, so no writer may write one.
 #[test]
 fn a_registry_file_grows_to_the_largest_size_that_is_read_and_no_further() {
     let scratch = Scratch::new();

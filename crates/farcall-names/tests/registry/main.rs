@@ -1,4 +1,4 @@
-//! The registry: names, and the tables in memory and in a file.
+//! Tests the registry: names, and the tables in memory and in a file.
 
 mod common;
 #[cfg(unix)]

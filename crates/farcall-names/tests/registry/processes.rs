@@ -1,7 +1,8 @@
-//! Several processes at one registry: they write at once, are killed, run out of space.
+//! Tests several processes that use one registry: they write at the same time, are killed, and run out of
+//! disk space.
 //!
-//! The test program runs itself again as the other processes; the variable `ROLE` says what such a
-//! one is to do. Whatever must be waited for is waited for by reading from a process or reaping it.
+//! The test program runs itself again as the other processes. The variable `ROLE` selects the role of such a
+//! process. The tests wait only by reading from a process or by reaping it.
 
 use crate::common;
 use std::env;
@@ -21,7 +22,7 @@ const INSTANCE: &str = "FARCALL_NAMES_TEST_INSTANCE";
 const WRITERS: usize = 8;
 const ROUNDS: usize = 50;
 
-/// Another process at the same registry, killed when dropped.
+/// Another process that uses the same registry. It is killed when this is dropped.
 struct Other {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -39,12 +40,12 @@ impl Other {
         Self { child, lines }
     }
 
-    /// Waits until it has said `what`; false if it ended before.
+    /// Waits until the process has printed `what`. Returns false if the process ended before.
     fn says(&mut self, what: &str) -> bool {
         self.lines.by_ref().any(|line| line.unwrap().ends_with(what))
     }
 
-    /// Lets it go on from `wait_for_parent`; true if all went well with it.
+    /// Ends the process's `wait_for_parent`. Returns whether the process succeeded.
     fn finish(&mut self) -> bool {
         drop(self.child.stdin.take());
         self.child.wait().unwrap().success()
@@ -63,7 +64,7 @@ impl Drop for Other {
     }
 }
 
-/// This program, to play a role.
+/// Returns the command that runs this program in a role.
 fn program(role: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(arguments()).env(ROLE, role);
@@ -74,7 +75,7 @@ fn arguments() -> [&'static str; 3] {
     ["--exact", "processes::plays_its_role", "--nocapture"]
 }
 
-/// Not a test by itself: what the other processes do.
+/// Runs the role of another process. It is not a test itself.
 #[test]
 fn plays_its_role() {
     let Ok(role) = env::var(ROLE) else { return };
@@ -137,7 +138,7 @@ fn many_processes_write_at_once_and_nothing_is_lost() {
 
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // A reader meanwhile never sees half a file.
+        // A concurrent reader never sees half a file.
         let reader = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 registry.list().unwrap();
@@ -170,7 +171,7 @@ fn the_entry_of_a_killed_exporter_is_skipped_and_purged() {
     let found = registry.lookup(&ty, &label("ebbets")).unwrap().expect("it lives");
     assert_eq!(found.owner.pid, exporter.child.id());
 
-    // Dead, though its parent has not yet reaped it.
+    // The exporter is dead, although its parent has not reaped it yet.
     exporter.child.kill().unwrap();
     let pid = rustix::process::Pid::from_child(&exporter.child);
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
@@ -238,7 +239,8 @@ fn killing_writers_at_any_moment_leaves_a_registry_that_reads() {
     assert!(steady.says("published"));
     for round in 0..20 {
         let mut pair = ["a", "b"].map(|name| Other::start("churner", &directory, name));
-        // At another round each time; where within it, the scheduler decides.
+        // The process is killed in another round each time. The scheduler decides at which moment within the
+        // round.
         for _ in 0..=round % 5 {
             assert!(pair.iter_mut().all(|churner| churner.says("round")));
         }
@@ -251,7 +253,8 @@ fn killing_writers_at_any_moment_leaves_a_registry_that_reads() {
     assert_eq!(registry.list().unwrap().entries, []);
 }
 
-/// No byte may be written to a file: what a full disk looks like, without the privilege to fill one.
+/// Checks the registry when no byte can be written to a file. This simulates a full disk without the
+/// privilege to fill one.
 fn starve(registry: &File, instance: &str) {
     let error = registry.publish(&entry(instance)).unwrap_err();
     assert!(
@@ -279,7 +282,7 @@ fn when_nothing_can_be_written_the_old_content_is_kept() {
     assert_eq!(instances(&registry.list().unwrap().entries), ["ebbets"]);
 }
 
-/// Publishes until the disk is full, then checks that all but the last is there.
+/// Publishes until the disk is full. Then checks that all entries but the last are there.
 fn fill(registry: &File) {
     let mut kept = Vec::new();
     let error = loop {
@@ -296,7 +299,7 @@ fn fill(registry: &File) {
     assert_eq!(registry.list().unwrap().entries.len(), kept.len());
     assert!(!registry.directory().join("names.new").exists());
     say("was full");
-    // There must be room for a new file beside the old one, even for one that is shorter.
+    // There must be room for a new file next to the old one, even for a shorter file.
     std::mem::forget(kept);
 }
 
@@ -305,8 +308,8 @@ fn a_full_disk_is_told_and_the_old_content_is_kept() {
     let scratch = Scratch::new();
     let disk = scratch.join("disk");
     fs::create_dir(&disk).unwrap();
-    // In a mount namespace of its own, so that nothing is left and no privilege is needed where the
-    // system allows user namespaces.
+    // The test runs in a mount namespace of its own, so that nothing is left behind. No privilege is needed
+    // if the system allows user namespaces.
     let script = r#"mount -t tmpfs -o size=32k none "$0" && echo mounted && exec "$@""#;
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).arg(&disk);
@@ -322,7 +325,7 @@ fn a_full_disk_is_told_and_the_old_content_is_kept() {
     assert!(filler.finish());
 }
 
-/// Runs where the directory is ours but the file in it may not be read.
+/// Checks the registry in a directory of this user with a file that this user may not read.
 fn meet_unreadable(registry: &File) {
     for result in [registry.list().map(drop), registry.publish(&entry("luther")).map(drop)] {
         let error = result.unwrap_err();
@@ -350,7 +353,7 @@ fn an_unreadable_file_is_told_and_kept() {
     let mut stranger = program("stranger");
     let privileged = fs::read(&names).is_ok();
     if privileged {
-        // We may read anything, so somebody else must try.
+        // This process may read everything, so another user must try.
         for path in [&directory, &directory.join("lock"), &directory.join("next")] {
             if let Err(why) = chown(path, Some(NOBODY), None) {
                 return common::skip(&format!("we read every file, and can give nobody one: {why}"));

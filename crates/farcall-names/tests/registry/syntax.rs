@@ -1,4 +1,4 @@
-//! What names are accepted, and what is said of those that are not.
+//! Tests which names are accepted, and the errors for names that are not.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! What every registry must do: each test runs with the one in memory and the one in a file.
+//! Tests that every registry must pass. Each runs with the registry in memory and with the one in a file.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ fn a_registration_withdraws_nothing_that_was_published_after_it() {
     with_each(|registry| {
         let older = registry.publish(&entry("ebbets")).unwrap();
         assert!(registry.withdraw(&label("FileAccess"), &label("ebbets")).unwrap());
-        // The same export, so that nothing but the registration's own mark tells the two apart.
+        // The export is the same, so only the registration's own mark distinguishes the two entries.
         let mut moved = entry("ebbets");
         moved.address = "udp://[::1]:7001".parse().unwrap();
         let newer = registry.publish(&moved).unwrap();

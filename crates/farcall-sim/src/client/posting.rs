@@ -54,7 +54,7 @@ impl ClientNode {
         }
     }
 
-    /// Asks how many writes were done, if the user is to know.
+    /// Asks how many writes were done, if the user wants to know.
     fn ask(&mut self, g: &mut Ground, server: usize) {
         let Some(import) = self.conversations[server].as_mut().and_then(|talk| talk.import.as_mut()) else {
             return;

@@ -34,7 +34,7 @@ pub(super) struct Open {
     may_have_run: bool,
 }
 
-/// The most calls that a client has under way.
+/// The most outstanding calls of a client.
 const MAX_OPEN: usize = 16;
 
 impl Caller {

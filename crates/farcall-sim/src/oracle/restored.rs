@@ -1,5 +1,5 @@
-//! The invariants of a server that was restored from a snapshot: what it did and said after the snapshot does
-//! not bind it (docs/protocol.md 7.5).
+//! The invariants of a server that was restored from a snapshot. What the server did and said after the
+//! snapshot does not bind it (docs/protocol.md 7.5).
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use crate::net::Nanos;
 /// The undone work of restored servers.
 #[derive(Default)]
 pub(super) struct Undone {
-    /// For each call that is not a reading, its executions since the snapshot.
+    /// For each call that is not a reading: its executions since the snapshot.
     executions: HashMap<usize, Vec<Execution>>,
     /// Exports of restored servers. Posted writes to them are not checked.
     exports: HashSet<u64>,
@@ -43,7 +43,7 @@ struct Memory {
 }
 
 impl Oracle {
-    /// Restores what a server knew at `then`; `snapshot` is the oracle of that moment.
+    /// Restores what a server knew at `then`. `snapshot` is the oracle of that moment.
     pub fn restore(&mut self, now: Nanos, server: usize, then: Nanos, snapshot: &Oracle) {
         for (index, call) in self.calls.iter_mut().enumerate().filter(|(_, call)| call.server == server) {
             let before = snapshot.calls.get(index);

@@ -50,7 +50,7 @@ impl Outside {
         }
     }
 
-    /// Opens a datagram socket; port 0 asks for any.
+    /// Opens a datagram socket. Port 0 asks for any port.
     fn open(&self, port: u16, buffer: usize, trains: bool) -> io::Result<Udp> {
         let opened = self.alive()?.open(self.process, port, buffer, trains);
         let (id, address) = opened.ok_or(io::ErrorKind::AddrInUse)?;
@@ -63,12 +63,12 @@ impl Env for Outside {
         Time::from_nanos(self.origin + self.world.lock().net.now())
     }
 
-    /// Every datagram crosses the simulated network.
+    /// Returns false, because every datagram crosses the simulated network.
     fn is_loopback(&self, _: SocketAddr) -> bool {
         false
     }
 
-    /// Binds to the machine's only address, whatever address is asked for.
+    /// Binds to the machine's only address. `address` is ignored, except its port.
     fn bind(&self, address: SocketAddr, options: &SocketOptions) -> io::Result<Arc<dyn Socket>> {
         Ok(Arc::new(self.open(address.port(), options.buffer, !options.divisible)?))
     }
@@ -132,7 +132,7 @@ impl Env for Outside {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Fails: the machines have no names but those of processes, which the registry knows.
+    /// Returns an error, because the machines have no host names. The registry knows the names of processes.
     fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
         Err(io::Error::new(io::ErrorKind::NotFound, "no host has a name in the simulation"))
     }
@@ -159,7 +159,7 @@ struct Udp {
 }
 
 impl Udp {
-    /// Waits until `look`, which looks into what has arrived, finds something.
+    /// Waits until `look` returns something. `look` examines what has arrived.
     fn wait_for<T>(&self, wait: Wait, look: impl FnMut(&mut State) -> Option<T>) -> Option<T> {
         let thread = waiter(&self.world);
         self.world.wait_for(thread, Waits::Datagram(self.address), most(wait), look, |state, ticket| {
@@ -206,7 +206,7 @@ impl Drop for Udp {
 /// A simulated event.
 pub(super) struct Flag {
     world: Arc<World>,
-    /// Locked only while the world is.
+    /// The state of the event. It is locked only while the world is locked.
     inner: Mutex<Inner>,
 }
 
@@ -242,7 +242,7 @@ impl Event for Flag {
     }
 }
 
-/// Returns how long a wait lasts at most, in nanoseconds.
+/// Returns the longest duration of a wait, in nanoseconds.
 fn most(wait: Wait) -> Option<Nanos> {
     match wait {
         Wait::No => Some(0),

@@ -7,8 +7,8 @@ use crate::rng::Rng;
 
 /// The faults of a path between two processes. Chances are from 0 to 1.
 ///
-/// Datagrams are not corrupted: UDP's checksum makes a corrupted datagram a lost one. Bytes on a TCP
-/// connection come late where a segment is lost, and now and then the loss breaks the connection.
+/// Datagrams are not corrupted, because UDP's checksum turns a corrupted datagram into a lost one. If a
+/// segment of a TCP connection is lost, its bytes come late, or the loss breaks the connection.
 ///
 /// ```
 /// use farcall_sim::Faults;
@@ -18,15 +18,15 @@ use crate::rng::Rng;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
-    /// Datagrams that vanish.
+    /// The chance that a datagram vanishes.
     pub loss: f64,
-    /// Datagrams that arrive twice.
+    /// The chance that a datagram arrives twice.
     pub duplication: f64,
-    /// Datagrams that others overtake: up to a hundred delays late.
+    /// The chance that others overtake a datagram. It is up to a hundred delays late.
     pub reordering: f64,
-    /// Datagrams of which a copy comes seconds to hours later.
+    /// The chance that a copy of a datagram comes seconds to hours later.
     pub late: f64,
-    /// The time that any datagram takes.
+    /// The time that every datagram takes.
     pub delay: Duration,
     /// The most time that a datagram takes in addition, drawn evenly.
     pub jitter: Duration,
@@ -58,7 +58,7 @@ impl Faults {
         Faults { loss, duplication, reordering, late, delay, jitter, mtu: rng.spread(1200, 65_000) as usize }
     }
 
-    /// Makes a path with these faults, cut as `former` was.
+    /// Returns a path with these faults, which is cut if `former` was.
     pub(super) fn path(&self, former: Path) -> Path {
         let mut path = Path::clean(nanos(self.delay));
         path.jitter = nanos(self.jitter);

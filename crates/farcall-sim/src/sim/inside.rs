@@ -15,7 +15,7 @@ use super::faults::nanos;
 use super::state::Waits;
 use super::world::{Here, here};
 
-/// Lets virtual time pass. Other threads run meanwhile; with [`Duration::ZERO`], those run that can run now.
+/// Lets virtual time pass while other threads run. With [`Duration::ZERO`], the threads run that can run now.
 ///
 /// # Panics
 /// In a thread that is not simulated.
@@ -64,8 +64,8 @@ pub fn note(text: &str) {
     state.note(&[9, hash], || format!("{process}: {text}"));
 }
 
-/// Crashes the process that this thread belongs to, as [`Process::crash`](super::Process::crash)
-/// does: in the middle of a procedure, perhaps.
+/// Crashes the process that this thread belongs to, as [`Process::crash`](super::Process::crash) does. It can
+/// be called in the middle of a procedure.
 ///
 /// # Panics
 /// In a thread that is not simulated, and in the test itself.
@@ -153,7 +153,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Sets `done` when the thread ends, whether it returns or panics.
+/// A guard that sets `done` when the thread ends, whether it returns or panics.
 struct Ended<T> {
     result: Arc<Mutex<Option<T>>>,
     done: Arc<Flag>,

@@ -1,7 +1,7 @@
 //! Notes every panic of simulated code, also panics that are caught.
 //!
-//! Farcall catches a panic in a procedure, tells the caller and goes on. A test should fail then; a panic
-//! hook sees to that.
+//! Farcall catches a panic in a procedure, reports it to the caller, and continues. A test should then fail.
+//! So a panic hook notes the panic.
 
 use std::panic::{self, PanicHookInfo};
 use std::sync::Once;

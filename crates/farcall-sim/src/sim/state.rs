@@ -20,7 +20,7 @@ pub(super) use streams::SourceId;
 #[cfg(unix)]
 use streams::{Sources, StreamEvent};
 
-/// A thread's place in [`State::threads`].
+/// The index of a thread in [`State::threads`].
 pub(super) type ThreadId = usize;
 
 /// One wait of one thread. An event that ends the wait presents the ticket, which is ignored when the wait is
@@ -58,7 +58,7 @@ pub(super) struct State {
     pub(super) faults: Faults,
     /// How many starts of farcall's threads fail, in parts per million.
     pub(super) thread_failures: u32,
-    /// Virtual time at which the run fails.
+    /// The virtual time at which the run fails.
     pub(super) limit: Nanos,
     pub(super) failure: Option<String>,
     /// Whether a panic of the user's code does not fail the run.
@@ -75,12 +75,12 @@ pub(super) struct State {
 pub(super) struct Thread {
     pub(super) name: String,
     pub(super) process: usize,
-    /// Set when the thread receives the token: it runs until it gives the token away.
+    /// Set when the thread receives the token. The thread runs until it gives the token away.
     pub(super) token: Arc<dyn Event>,
     pub(super) status: Status,
     /// The number of its present or last wait.
     ticket: u64,
-    /// Whether its process has crashed or ended, so that it unwinds instead of going on.
+    /// Whether its process has crashed or ended. Then the thread unwinds instead of continuing.
     pub(super) killed: bool,
     /// How often it was told to unwind.
     pub(super) raised: u32,
@@ -95,7 +95,7 @@ pub(super) enum Status {
     Ready,
     Waiting(Waits),
     Ended,
-    /// The thread was killed and its destructors waited: it is left where it is, for ever.
+    /// The thread was killed, and one of its destructors waited. The thread stays blocked for ever.
     Abandoned,
 }
 
@@ -106,11 +106,11 @@ pub(super) enum Waits {
     Sources,
     Event,
     Sleep,
-    /// A process that it started waits for the first time.
+    /// The first wait of a process that the thread has started.
     Start,
-    /// A process is gone.
+    /// The end of a process that the thread has crashed.
     Crash,
-    /// All processes have ended.
+    /// The end of all processes.
     Processes,
 }
 
@@ -121,7 +121,7 @@ pub(super) struct Machine {
     pub(super) main: Option<Arc<Main>>,
     /// Whether the run does not wait for its end.
     pub(super) server: bool,
-    /// Counts its starts.
+    /// The number of its starts.
     pub(super) life: u32,
     pub(super) alive: bool,
     pub(super) paused: bool,
@@ -161,10 +161,10 @@ enum Item {
 /// The first port of every machine.
 const PORTS: u16 = 40_000;
 
-/// How often threads may run one after another while no virtual time passes.
+/// The most turns of threads while no virtual time passes.
 const MAX_TURNS: u32 = 200_000;
 
-/// The bytes that a machine needs for a datagram in its receive buffer besides the datagram.
+/// The bytes of a receive buffer that a datagram takes in addition to its own length.
 const OVERHEAD: usize = 256;
 
 impl State {
@@ -287,7 +287,7 @@ impl State {
         self.hash
     }
 
-    /// Fails the run: stops the test, and everything with it.
+    /// Fails the run, and stops everything.
     pub(super) fn fail(&mut self, why: String) {
         if self.failure.is_some() || self.ending {
             return;
@@ -380,7 +380,7 @@ impl State {
         tickets.into_iter().for_each(|ticket| self.wake(ticket));
     }
 
-    /// Notes that a thread goes no further.
+    /// Notes that a thread ends with this status.
     pub(super) fn end(&mut self, thread: ThreadId, status: Status) {
         let ended = &mut self.threads[thread];
         ended.status = status;
@@ -492,7 +492,7 @@ impl State {
 
 /// Sockets.
 impl State {
-    /// Opens a socket; port 0 asks for any. Returns `None` if the port is taken.
+    /// Opens a socket. Port 0 asks for any port. Returns `None` if the port is taken.
     pub(super) fn open(
         &mut self,
         process: usize,
@@ -552,8 +552,8 @@ impl State {
         }
     }
 
-    /// Takes the first datagram that arrived at a socket. Datagrams of one sender and one size, the last
-    /// perhaps shorter, may come as a batch, as Linux delivers them to a socket with UDP_GRO.
+    /// Takes the first datagram that has arrived at a socket. Datagrams of one sender and one size, the last
+    /// perhaps shorter, can come as a batch, as Linux delivers them to a socket with UDP_GRO.
     pub(super) fn fetch(&mut self, id: usize, buffer: &mut [u8]) -> Option<Received> {
         let (from, bytes) = match self.sockets[id].items.pop_front()? {
             Item::Woken => return Some(Received::Woken),

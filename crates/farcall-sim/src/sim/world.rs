@@ -1,5 +1,5 @@
-//! The simulated world of a test's processes, and the token that goes from thread to thread in it: a thread
-//! runs while it has the token, so only one thread runs at a time.
+//! The simulated world of a test's processes. A token passes from thread to thread, and a thread runs while
+//! it has the token. So only one thread runs at a time.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ pub(super) struct World {
     handles: Mutex<Vec<(ThreadId, JoinHandle<()>)>>,
     /// Receives the token when the run is over.
     supervisor: Arc<dyn Event>,
-    /// How often the token was given.
+    /// The number of times that the token was passed.
     handed: AtomicU64,
     /// How long, in real time, a thread may keep the token.
     patience: Duration,
@@ -49,7 +49,8 @@ thread_local! {
     static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
 }
 
-/// If a killed thread catches the unwinding this many times, it is abandoned: parked for ever.
+/// The number of times that a killed thread may catch the unwinding. After that the thread is parked for
+/// ever.
 const MAX_RAISED: u32 = 100;
 
 /// Returns which simulated thread this is, if it is one.
@@ -74,7 +75,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a test, which is process 0, and all that it starts. Returns when no thread is left.
+    /// Runs a test, which is process 0, and everything that it starts. Returns when no thread is left.
     pub(super) fn run(self: &Arc<World>, test: Arc<Main>) {
         self.lock().add_process("test", test, false);
         if let Err(why) = self.start(0) {
@@ -88,7 +89,7 @@ impl World {
         self.clear();
     }
 
-    /// Waits until everything is over.
+    /// Waits until the run is over.
     fn supervise(&self) {
         let mut handed = self.handed.load(Ordering::Relaxed);
         while !self.supervisor.wait(Some(self.patience)) {
@@ -236,11 +237,10 @@ impl World {
         self.leave(thread, Status::Ended);
     }
 
-    /// Waits until `look` finds something, and returns that; or returns `None` once `most` nanoseconds have
-    /// passed. `enlist` leaves the ticket of the wait where events present it after which `look` may find
-    /// something.
+    /// Waits until `look` returns something, and returns that. Returns `None` once `most` nanoseconds have
+    /// passed. `enlist` gives the ticket of the wait to the events after which `look` may return something.
     ///
-    /// Does not return when the process is gone.
+    /// Does not return if the process has ended.
     pub(super) fn wait_for<T>(
         &self,
         thread: ThreadId,
@@ -264,10 +264,10 @@ impl World {
         }
     }
 
-    /// Waits until an event wakes this thread, or until the time `until`. (An event wakes it by the ticket
-    /// that the thread took before.)
+    /// Waits until an event wakes this thread, or until the time `until`. An event wakes the thread by the
+    /// ticket that the thread has taken before.
     ///
-    /// Does not return when the process is gone.
+    /// Does not return if the process has ended.
     fn wait<'a>(&'a self, state: Guard<'a>, thread: ThreadId, why: Waits, until: Option<Nanos>) -> Guard<'a> {
         let mut state = self.go_on(state, thread);
         if let Some(until) = until {
@@ -282,7 +282,7 @@ impl World {
         self.go_on(state, thread)
     }
 
-    /// Lets the other threads that are ready run. Does not return when the process is gone.
+    /// Lets the other ready threads run. Does not return if the process has ended.
     pub(super) fn yield_now(&self, thread: ThreadId) {
         let mut state = self.go_on(self.lock(), thread);
         state.ready.push(thread);
@@ -334,8 +334,8 @@ impl World {
         }
     }
 
-    /// Returns if the process still lives. Otherwise the thread unwinds or, if that is not possible, stays
-    /// here.
+    /// Returns if the process is alive. Otherwise the thread unwinds or, if that is not possible, blocks here
+    /// for ever.
     pub(super) fn go_on<'a>(&'a self, mut state: Guard<'a>, thread: ThreadId) -> Guard<'a> {
         let known = &mut state.threads[thread];
         if !known.killed {
@@ -354,7 +354,7 @@ impl World {
         resume_unwind(Box::new(ProcessGone))
     }
 
-    /// Gives the token away for good, because this thread ends.
+    /// Gives the token away for the last time, because this thread ends.
     fn leave(&self, thread: ThreadId, status: Status) {
         let mut state = self.lock();
         state.end(thread, status);
@@ -362,7 +362,7 @@ impl World {
         self.give(state, next);
     }
 
-    /// Stops a process as a crash of its machine would, and waits until nothing of it runs.
+    /// Stops a process as a crash of its machine would, and waits until none of its threads runs.
     pub(super) fn crash(&self, process: usize) {
         assert!(process != 0, "the test itself cannot crash");
         let mut state = self.lock();
@@ -374,7 +374,7 @@ impl World {
         self.wait_for_end(process);
     }
 
-    /// Waits until nothing of a process runs.
+    /// Waits until no thread of a process runs.
     pub(super) fn wait_for_end(&self, process: usize) {
         let Some(Here { thread, .. }) = here() else { return };
         let gone = |state: &mut State| (!state.has_threads(process)).then_some(());
@@ -410,7 +410,7 @@ impl World {
         state.fail(why);
     }
 
-    /// Returns why the run failed, if it did, its virtual time, and the hash of its trace.
+    /// Returns the reason why the run failed, if it did, its virtual time, and the hash of its trace.
     pub(super) fn outcome(&self) -> (Option<String>, Nanos, u64) {
         let mut state = self.lock();
         (state.failure.take(), state.net.now(), state.trace_hash())

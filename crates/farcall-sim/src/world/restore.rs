@@ -1,4 +1,4 @@
-//! Restores a server's machine from a snapshot, as if it had done nothing since.
+//! Restores a server's machine from a snapshot, as if the machine had done nothing since.
 //!
 //! The snapshot comes from a second run of the same seed, which is stopped at the moment of the snapshot. A
 //! server cannot be copied: the type that gives out datagram numbers is deliberately not `Clone`.

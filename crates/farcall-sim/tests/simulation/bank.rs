@@ -1,10 +1,10 @@
-//! How a user tests an interface of their own: a bank whose customers transfer money through a bad
-//! network, while the bank crashes and comes back.
+//! An example of a user's test of an interface: a bank, whose customers transfer money through a bad network
+//! while the bank crashes and comes back.
 //!
-//! What must be true, whatever happens: no money is made or lost; a transfer is made at most once; one
-//! that was reported as made was made, one that was reported as not made was not, and never will be.
-//! Two programs with a mistake in them, a customer who repeats what may have been done and a bank
-//! that writes in two steps, are caught.
+//! In every run the following must hold. No money is made or lost. A transfer is made at most once. A
+//! transfer that was reported as made was made. A transfer that was reported as not made was not made and
+//! never will be. The test also shows that it catches two mistakes: a customer who repeats a transfer that
+//! may have been made, and a bank that writes the two accounts in two steps.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,13 +13,13 @@ use std::time::Duration;
 use farcall::{Error, Ran};
 use farcall_sim::{Failure, Sim, check, find, sim};
 
-// The program that is tested. Nothing in it knows of the simulation but its pauses for the disk.
+// The tested program. It knows nothing of the simulation except the pauses for its disk.
 
 #[farcall::interface]
 trait Bank {
-    /// Moves money, and returns what is left in `from`. The number names the transfer in the books.
+    /// Moves money. Returns the remaining money in `from`. The number identifies the transfer in the books.
     fn transfer(&self, number: u64, from: u32, to: u32, amount: u64) -> farcall::Result<u64, Refused>;
-    /// The money in an account.
+    /// Returns the money in an account.
     #[idempotent]
     fn balance(&self, account: u32) -> farcall::Result<u64>;
 }
@@ -30,7 +30,7 @@ enum Refused {
     NotEnough,
 }
 
-/// What is on the bank's disk: it outlives a crash.
+/// The content of the bank's disk, which survives a crash.
 #[derive(Default)]
 struct Books {
     accounts: BTreeMap<u32, u64>,
@@ -40,7 +40,7 @@ struct Books {
 
 struct Teller {
     books: Arc<Mutex<Books>>,
-    /// The mistake: the two accounts are written one after the other.
+    /// Whether the bank makes the mistake of writing the two accounts one after the other.
     in_two_steps: bool,
 }
 
@@ -78,12 +78,12 @@ impl Books {
     }
 }
 
-/// A write takes its time, in which the bank may crash.
+/// Takes the time of a write to the disk. The bank may crash meanwhile.
 fn disk() {
     sim::sleep(Duration::from_micros(sim::below(20_000)));
 }
 
-/// What a customer was told of each transfer.
+/// What each customer was told about each transfer.
 type Receipts = Arc<Mutex<Vec<(u64, Told)>>>;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +93,8 @@ enum Told {
     Unknown,
 }
 
-/// Makes transfers. The mistake: `stubborn` repeats one until it hears that it was made.
+/// Makes transfers. With `stubborn` the customer makes the mistake of repeating a transfer until the bank
+/// reports that it was made.
 fn customer(which: u64, stubborn: bool, receipts: &Receipts) -> farcall::Result<()> {
     let bank = loop {
         match farcall::import::<dyn Bank>("Bank") {
@@ -111,7 +112,7 @@ fn customer(which: u64, stubborn: bool, receipts: &Receipts) -> farcall::Result<
                 Err(Error::CallFailed(why)) => match why.ran() {
                     Ran::No => break Told::NotMade,
                     Ran::Maybe if stubborn => sim::sleep(Duration::from_millis(100)),
-                    // `Yes` says that it ran, and that what came of it is lost.
+                    // `Yes` means that the transfer was executed, and that its result is lost.
                     _ => break Told::Unknown,
                 },
             }
@@ -122,14 +123,14 @@ fn customer(which: u64, stubborn: bool, receipts: &Receipts) -> farcall::Result<
     Ok(())
 }
 
-// The test.
+// The test itself.
 
 const ACCOUNTS: u64 = 4;
 const MONEY: u64 = 100;
 const TRANSFERS: u64 = 12;
 const CUSTOMERS: u64 = 3;
 
-/// One run: the bank, its customers, and what befalls them.
+/// Runs the bank and its customers once, with faults.
 fn run(sim: &Sim, stubborn: bool, in_two_steps: bool) {
     let accounts = (0..ACCOUNTS).map(|account| (account as u32, MONEY)).collect();
     let books = Arc::new(Mutex::new(Books { accounts, made: Vec::new() }));
@@ -174,7 +175,7 @@ fn run(sim: &Sim, stubborn: bool, in_two_steps: bool) {
     audit(&books.lock().unwrap(), &receipts.lock().unwrap());
 }
 
-/// What must be true in the end.
+/// Checks at the end of a run what must hold.
 fn audit(books: &Books, receipts: &[(u64, Told)]) {
     let money: u64 = books.accounts.values().sum();
     assert_eq!(money, ACCOUNTS * MONEY, "money was made or lost");

@@ -1,9 +1,9 @@
-//! The driver and the runtime under everything that can befall them: what the protocol promises must
-//! hold for the threads that call, start, cancel, drop and serve.
+//! Tests the driver and the runtime under all faults. The promises of the protocol must hold for the threads
+//! that call, start, cancel, drop and serve.
 //!
-//! Each call has a number of its own, and servers write down which they executed. In the end: at most
-//! once; exactly once if it returned; never, even after every late packet has come, if it was
-//! reported as not run; and every call ends.
+//! Each call has a number of its own, and servers note which calls they executed. At the end of a run, every
+//! call was executed at most once; exactly once if it returned; and never if it was reported as not run, even
+//! after every late packet has come. And every call has ended.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,19 +15,19 @@ use farcall_sim::{Faults, Sim, check, replay, sim};
 
 #[farcall::interface]
 trait Work {
-    /// Runs for so many microseconds, and returns the number and so many bytes.
+    /// Runs for `micros` microseconds. Returns the number and `bytes` bytes.
     fn work(&self, number: u64, micros: u64, bytes: u32, payload: &[u8])
     -> farcall::Result<Vec<u8>, Refused>;
     #[blocking]
     fn blocking(&self, number: u64, micros: u64) -> farcall::Result<u64, Refused>;
-    /// Has another server do it.
+    /// Makes another server do the work.
     fn relay(&self, number: u64, inner: u64, hops: u32) -> farcall::Result<u64, Refused>;
 }
 
 #[derive(Debug, farcall::Xdr)]
 struct Refused;
 
-/// What all know, and no crash destroys.
+/// Facts that all processes share, and that no crash destroys.
 #[derive(Default)]
 struct Books {
     next: AtomicU64,
@@ -35,7 +35,7 @@ struct Books {
     told: Mutex<Vec<(u64, Told, String)>>,
 }
 
-/// Longer than procedures, queues, pauses, partitions and the patience of callers explain.
+/// The longest time that procedures, queues, pauses, partitions and the patience of callers can explain.
 const LONGEST: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,7 +133,7 @@ fn serve(books: &Arc<Books>) -> farcall::Result<()> {
     })
 }
 
-/// One thread of a client.
+/// Runs one thread of a client.
 fn call(books: &Arc<Books>, calls: u64) {
     let work = loop {
         match farcall::import::<dyn Work>("Work") {
@@ -246,7 +246,7 @@ fn run(sim: &Sim) {
     }
     sim.faults(Faults::none());
     sim.run();
-    // Whatever was late comes now.
+    // All late packets arrive now.
     sim.sleep(Duration::from_secs(7 * 3600));
     books.audit();
 }

@@ -1,4 +1,4 @@
-//! The first call of many, each of whom must be bound to before.
+//! Tests the first call of a group whose members must all be bound first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,8 @@ impl Member for Server {
     }
 }
 
-/// Members that none can be bound to when the group is made, three hundred of each process.
+/// Returns a group of members that cannot be bound yet when the group is made. Each process has three
+/// hundred.
 fn group(sim: &Sim) -> farcall::Result<(Group<MemberClient>, Server, Vec<Process>)> {
     let counted = Server::default();
     let serve = |server| {
@@ -68,7 +69,7 @@ fn those_that_are_let_finish_are_bound_and_called() {
 fn those_that_do_not_answer_hold_up_nobody_else() {
     check(4, |sim| {
         let (group, counted, servers) = group(sim)?;
-        // The first in the order of the group.
+        // This server has the first members of the group.
         servers[0].pause();
         let within = Duration::from_secs(1);
         let all = group.multi().add(1).within(within).all();
@@ -78,7 +79,7 @@ fn those_that_do_not_answer_hold_up_nobody_else() {
         let began = sim::now();
         group.multi().add(1).hedged(Duration::from_millis(1), 900).expect("600 answer");
         assert!(sim::now() - began < within);
-        // Who was waited for in vain is called as soon as it is there.
+        // A member that did not answer is called as soon as it is there again.
         servers[0].resume();
         let all = group.multi().add(1).all();
         assert_eq!(all.results().count(), 900, "{:?}", all.failures().next());

@@ -1,4 +1,4 @@
-//! One large result through heavy loss, and the silence after it.
+//! Tests one large result over a path with heavy loss, and the silence afterwards.
 
 use farcall_sim::Bulk;
 use farcall_sim::net::{MICROS, MILLIS, Path, SECS};
@@ -23,7 +23,7 @@ fn a_large_result_through_a_fifth_lost_each_way() {
 
 #[test]
 fn a_result_that_takes_longer_than_the_hold_arrives() {
-    // Ten milliseconds each way: what it takes is minutes, and a result is held for 30 s.
+    // The path takes ten milliseconds each way, so the transfer takes minutes. A result is held for 30 s.
     let t = Bulk { bytes: 16 << 20, path: lossy(10 * MILLIS), seed: 1 }.run();
     assert!(t.intact);
     assert!(t.elapsed > 30 * SECS, "{t:?}");

@@ -1,4 +1,4 @@
-//! Servers and clients in the simulated network: the driver, users' programs, segments, groups and ONC RPC.
+//! Tests in the simulated network: the driver, users' programs, segments, groups and ONC RPC.
 #![allow(missing_docs)]
 
 mod bank;

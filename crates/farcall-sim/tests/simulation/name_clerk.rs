@@ -1,5 +1,5 @@
-//! The segment name service on machines that crash: what a look-up gives was exported, and what is no longer
-//! so is found out.
+//! Tests the segment name service on machines that crash. A look-up returns only what was exported, and
+//! entries that are no longer true are detected.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,14 +15,15 @@ use farcall_sim::{Process, Sim, check, replay, sim};
 const EXPORTERS: usize = 3;
 const NAMES: [&str; 4] = ["load", "files", "names", "queue"];
 
-/// What was ever exported, and where clerks are now: what the test knows, and no process.
+/// What was ever exported, and where the clerks are now. The test knows this; no process does.
 #[derive(Default)]
 struct Truth {
-    /// The machine, by where it was exported and as which generation.
+    /// The exporting machine, by URL and generation.
     exported: Mutex<BTreeMap<(String, u64), usize>>,
     hints: Mutex<[Option<SocketAddr>; EXPORTERS]>,
-    /// How often a name was found, and a segment read.
+    /// How often a name was found.
     found: AtomicU64,
+    /// How often a segment was read.
     read: AtomicU64,
 }
 
@@ -31,7 +32,7 @@ impl Truth {
         self.hints.lock().unwrap()[machine].expect("every machine had a clerk before there were clients")
     }
 
-    /// An entry that a machine gave was exported there.
+    /// Asserts that an entry from a machine was exported there.
     fn check(&self, machine: usize, entry: &Entry) {
         let exported = self.exported.lock().unwrap();
         let of = exported.get(&(entry.url(), entry.generation()));
@@ -40,7 +41,7 @@ impl Truth {
     }
 }
 
-/// A machine that exports, revokes, and exports again, until it crashes.
+/// Runs a machine that exports, revokes, and exports again, until it crashes.
 fn exporter(truth: &Truth, machine: usize) -> farcall::Result<()> {
     let runtime = Runtime::current()?;
     let places = [1, 4, 8, 1024][sim::below(4) as usize];
@@ -51,7 +52,7 @@ fn exporter(truth: &Truth, machine: usize) -> farcall::Result<()> {
     let mut held = BTreeMap::new();
     loop {
         let name = NAMES[sim::below(NAMES.len() as u64) as usize];
-        // (Nobody waits between the export and its being known here.)
+        // The thread does not wait between the export and this note of it.
         match held.remove(name) {
             None => {
                 let segment = runtime.export_segment(name, memory::Settings::new(64).anyone(Rights::READ))?;
@@ -76,13 +77,13 @@ fn note(truth: &Truth, machine: usize, segment: &memory::Segment) {
     truth.exported.lock().unwrap().insert((segment.url(), generation), machine);
 }
 
-/// Whether it was said of an access, or an import, that the segment is not there any more, or nobody is.
+/// Returns whether a failure says that the segment, or its exporter, is gone.
 fn is_gone(kind: Kind) -> bool {
     use Kind::{Deadline, NoSuchName, NotExported, ServerRestarted, Unreachable};
     matches!(kind, NoSuchName | NotExported | Unreachable | ServerRestarted | Deadline)
 }
 
-/// A machine that looks names up, in each of the ways.
+/// Runs a machine that looks names up in each of the ways.
 fn importer(truth: &Truth, rounds: u64) -> farcall::Result<()> {
     let runtime = Runtime::current()?;
     let clerk = Clerk::start(&runtime, Settings::default().refresh(Duration::from_secs(1 + sim::below(10))))?;
@@ -107,7 +108,7 @@ fn importer(truth: &Truth, rounds: u64) -> farcall::Result<()> {
     Ok(())
 }
 
-/// Reads while it is there; what is gone says so.
+/// Reads a segment while it is there. A segment that is gone must report this.
 fn use_it(truth: &Truth, remote: &memory::Remote) {
     for _ in 0..sim::below(4) {
         match remote.load(0) {
@@ -163,7 +164,7 @@ fn what_a_look_up_gives_was_exported() {
     assert!(found > 0 && read > 0);
 }
 
-/// An importer that has learnt of a segment whose machine then restarts, or which is exported anew.
+/// An importer knows a segment; then the segment's machine restarts, or the segment is exported again.
 #[test]
 fn what_is_stale_fails_and_a_look_up_anew_recovers() {
     check(60, |sim| -> farcall::Result<()> {
@@ -194,14 +195,14 @@ fn what_is_stale_fails_and_a_look_up_anew_recovers() {
         let remote = runtime.import_segment_anew("load", Some(hint()))?;
         assert_ne!(remote.generation(), former.generation());
         assert_ne!(remote.load(0).expect("it is there"), before);
-        // And so does an import that believes what was learnt.
+        // An import that relies on the learned entry succeeds too.
         assert_eq!(runtime.import_segment_at("load", hint())?.generation(), remote.generation());
         Ok(())
     });
 }
 
-/// No machine has a clerk that somebody started: each process brings its own, and the registry names the
-/// machines.
+/// No machine has a clerk that a user has started. Processes start clerks themselves, and the registry names
+/// the machines.
 #[test]
 fn clerks_start_by_themselves() {
     check(60, |sim| -> farcall::Result<()> {
@@ -226,7 +227,8 @@ fn clerks_start_by_themselves() {
     });
 }
 
-/// A machine that crashes is noticed; one that is paused too, and lives again when it goes on.
+/// A pulse notices a machine that crashes. It also notices a paused machine, and reports it as alive when it
+/// continues.
 #[test]
 fn a_pulse_tells_of_a_crash_and_of_a_pause() {
     check(40, |sim| -> farcall::Result<()> {

@@ -1,10 +1,10 @@
-//! Servers and clients of ONC RPC under everything that can befall them, over UDP and TCP: what is said of a
-//! call must be true, and a server executes no call twice that it remembers.
+//! Tests servers and clients of ONC RPC under all faults, over UDP and TCP. What a caller is told about a
+//! call must be true, and a server must not execute a call again that it remembers.
 //!
-//! Each call has a number of its own, and servers write down which they executed, when, and in which of their
-//! lives. In the end: a life executed no call again before its memory of the call was over; a call that
-//! returned was executed; one that was reported as not run never was, even after every late packet has come;
-//! and every call ended.
+//! Each call has a number of its own, and servers note which calls they executed, when, and in which of their
+//! lives. At the end of a run, no life has executed a call again before its memory of the call was over. A
+//! call that returned was executed. A call that was reported as not run never was, even after every late
+//! packet has come. And every call has ended.
 //!
 //! 1,000 seeds take a minute: `FARCALL_SIM_SEEDS=1000 cargo test -p farcall-sim --test simulation onc`. A
 //! failure prints its seed, which `FARCALL_SIM_SEED` replays.
@@ -22,19 +22,19 @@ use farcall_sim::{Faults, Sim, check, replay, sim};
 
 #[farcall::interface(program = 0x2000_0100, version = 1)]
 trait Work {
-    /// Runs for so many microseconds, and returns so many bytes.
+    /// Runs for `micros` microseconds, and returns `bytes` bytes.
     #[procedure(1)]
     fn work(&self, number: u64, micros: u64, bytes: u32, payload: &[u8]) -> farcall::Result<Vec<u8>>;
-    /// May run twice.
+    /// Returns the number after `micros` microseconds. It may run twice.
     #[procedure(2)]
     #[idempotent]
     fn again(&self, number: u64, micros: u64) -> farcall::Result<u64>;
-    /// Has another server do it.
+    /// Makes another server do the work.
     #[procedure(3)]
     fn relay(&self, number: u64, micros: u64) -> farcall::Result<u64>;
 }
 
-/// What all know, and no crash destroys.
+/// Facts that all processes share, and that no crash destroys.
 #[derive(Default)]
 struct Books {
     next: AtomicU64,
@@ -46,10 +46,10 @@ struct Books {
 
 #[derive(Clone, Copy, Debug)]
 struct Execution {
-    /// Of which server's life.
+    /// The number of the server's life.
     life: u32,
     began: Duration,
-    /// When it ended; `None` if a crash ended it.
+    /// When the execution ended; `None` if a crash ended it.
     ended: Option<Duration>,
     idempotent: bool,
 }
@@ -60,7 +60,7 @@ enum Told {
     Failed(Ran),
 }
 
-/// Longer than procedures, pauses, partitions and the patience of callers explain.
+/// The longest time that procedures, pauses, partitions and the patience of callers can explain.
 const LONGEST: Duration = Duration::from_secs(180);
 
 impl Books {
@@ -109,7 +109,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Executes a call: notes when it began and ended.
+    /// Executes a call, and notes when it began and ended.
     fn execute<T>(&self, number: u64, idempotent: bool, run: impl FnOnce() -> T) -> T {
         let place = {
             let mut executed = self.books.executed.lock().unwrap();
@@ -168,7 +168,7 @@ fn serve(books: &Arc<Books>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A client of one of the servers, if that can be reached.
+/// Returns a client of one of the servers, if that server can be reached.
 fn client(books: &Books) -> Option<Client> {
     let address = {
         let addresses = books.addresses.lock().unwrap();
@@ -179,7 +179,7 @@ fn client(books: &Books) -> Option<Client> {
     Client::builder().retransmit(retransmit).connect(&format!("{network}://{address}")).ok()
 }
 
-/// One thread of a client process.
+/// Runs one thread of a client process.
 fn call(books: &Arc<Books>, calls: u64) {
     let client = loop {
         match client(books) {
@@ -294,7 +294,7 @@ fn run(sim: &Sim) {
     }
     sim.faults(Faults::none());
     sim.run();
-    // Whatever was late comes now.
+    // All late packets arrive now.
     sim.sleep(Duration::from_secs(7 * 3600));
     books.audit();
 }

@@ -1,12 +1,12 @@
-//! Segments under loss, duplication, reordering, pauses, partitions and crashes: words are linearizable, of a
-//! record nobody sees a part, and nothing is done twice; what is posted is done in order, and when it is
-//! flushed nothing of it is missing.
+//! Tests segments under loss, duplication, reordering, pauses, partitions and crashes. Words are
+//! linearizable. No reader sees a part of a record. Nothing is done twice. Posted writes are done in order,
+//! and none is missing after a flush.
 //!
-//! An exporter that comes back has new memory, so what happens in the memory of each generation is a history
-//! of its own. Words take few values: a swap that were done twice would find its old value again, and show.
+//! An exporter that comes back has new memory, so each generation of the memory has a history of its own.
+//! Words take few values: a swap that was done twice would find its old value again, which would show.
 //!
-//! The long run, some 1,000,000 operations: `FARCALL_SIM_SEEDS=8000 cargo test --profile soak -p farcall-sim
-//! --test simulation segments -- --nocapture`
+//! The long run of about 1,000,000 operations: `FARCALL_SIM_SEEDS=8000 cargo test --profile soak -p
+//! farcall-sim --test simulation segments -- --nocapture`
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,11 +21,12 @@ use farcall_sim::{Process, Sim, check, sim};
 const CLIENTS: u64 = 3;
 const OPERATIONS: u64 = 40;
 const WORDS: u64 = 2;
-/// Where the record stands: its end's number, its body, its beginning's.
+/// The offset of the record: the number at its end, its body, the number at its beginning.
 const RECORD: u64 = 64;
 const BODY: usize = 40;
-/// Where posted writes go. One that failed may still be under way, so each import writes to a place of its
-/// own: numbers that grow, to one of the first words, then to the last but one, then to the last.
+/// The offset of posted writes. A failed post may still be on its way, so each import writes to a place of
+/// its own. It posts growing numbers: to one of the first words, then to the last word but one, then to the
+/// last.
 const POSTS: u64 = 128;
 const SLOTS: u64 = 6;
 const PLACE: u64 = (SLOTS + 2) * 8;
@@ -35,9 +36,9 @@ const SIZE: usize = (POSTS + IMPORTS * PLACE) as usize;
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Store(u64),
-    /// What was read, when it is known.
+    /// A load: the value that was read, once it is known.
     Load(Option<u64>),
-    /// The old word, the new one, and what was found, when it is known.
+    /// A swap: the old word, the new one, and the word that was found, once it is known.
     Swap(u64, u64, Option<u64>),
 }
 
@@ -52,7 +53,7 @@ fn word(held: &u64, operation: &Operation) -> Option<u64> {
     }
 }
 
-/// What happened to each word of each generation.
+/// The history of each word of each generation.
 #[derive(Default)]
 struct Histories(Mutex<HashMap<Place, Arc<History<Operation>>>>);
 
@@ -77,7 +78,7 @@ impl Histories {
     }
 }
 
-/// The segment of whoever exports it now.
+/// Imports the segment from its present exporter.
 fn import() -> Remote {
     loop {
         if let Ok(remote) = farcall::memory::import("Words") {
@@ -87,7 +88,7 @@ fn import() -> Remote {
     }
 }
 
-/// Whether an access was not done and never will be, and what came of it if it was.
+/// Returns whether it is certain that an access was done, or that it never will be.
 fn settled<T>(outcome: &Result<T>) -> bool {
     match outcome {
         Ok(_) | Err(Error::Declared(_)) => true,
@@ -109,7 +110,7 @@ fn client(histories: &Histories) {
                 let outcome = remote.store(which * 8, value).and_then(|()| remote.flush());
                 match outcome {
                     Ok(()) => history.end(begun, store),
-                    // It was not done: as if it had been a read of which nothing is known.
+                    // The store was not done. It counts as a read with an unknown result.
                     _ if settled(&outcome) => history.end(begun, Operation::Load(None)),
                     _ => {}
                 }
@@ -142,7 +143,7 @@ fn client(histories: &Histories) {
     }
 }
 
-/// Writes whole records: all bytes of one are the same.
+/// Writes whole records. All bytes of a record are equal.
 fn writer() {
     let mut remote = import();
     for number in 1..=OPERATIONS / 4 {
@@ -154,7 +155,8 @@ fn writer() {
             remote.store(RECORD, number)?;
             remote.flush()
         };
-        // What failed may stand there in part: nobody takes it for whole before the next is.
+        // A failed write may have left a part of the record. No reader accepts it until the next record is
+        // written.
         if write(&remote).is_err() {
             remote = import();
         }
@@ -162,7 +164,7 @@ fn writer() {
     }
 }
 
-/// Reads records, and counts those that were whole.
+/// Reads records, and counts the whole ones.
 fn reader(whole: &AtomicU64) {
     let mut remote = import();
     for _ in 0..OPERATIONS {
@@ -180,7 +182,7 @@ fn reader(whole: &AtomicU64) {
     }
 }
 
-/// Posts growing numbers, and looks at what was flushed.
+/// Posts growing numbers, and checks what was flushed.
 fn poster(flushed: &AtomicU64) {
     let mut number = 0;
     for which in 0..IMPORTS {
@@ -222,8 +224,7 @@ fn poster(flushed: &AtomicU64) {
     }
 }
 
-/// Reads where things are posted: nothing is done before what was posted before it, nor again after what was
-/// posted later.
+/// Reads the places of posted writes. No write is done before an earlier one, nor again after a later one.
 fn watcher() {
     let mut remote = import();
     let mut seen: HashMap<(u64, u64), [u64; 2]> = HashMap::new();
@@ -249,7 +250,7 @@ fn run(sim: &Sim) -> [u64; 4] {
         sim.random_faults();
     }
     let exporter = sim.server("exporter", || {
-        // Nobody asks for its notice: it serves for ever.
+        // No writer asks for a notice, so this serves for ever.
         farcall::memory::export("Words", Settings::new(SIZE).anyone(Rights::ALL))?.notice();
         Ok::<(), Error>(())
     });
@@ -309,7 +310,7 @@ fn words_are_linearizable_and_records_whole() {
     );
 }
 
-/// What the long run looks for would be seen.
+/// A fault that the long run looks for would be noticed.
 #[test]
 fn a_swap_that_is_done_twice_shows() {
     let history = History::default();
@@ -341,7 +342,7 @@ fn what_is_refused_is_not_done() {
     });
 }
 
-/// For a reading nobody looks at the clock, and who waits beside it is heard of in time nevertheless.
+/// A reading does not read the clock. A thread that waits at the same time must still notice its deadline.
 #[test]
 fn a_deadline_passes_in_time_beside_a_reading() {
     #[farcall::interface]

@@ -1,9 +1,9 @@
-//! A short soak, that runs repeat, and that every broken rule is noticed.
+//! Tests a short soak: runs can be repeated, and every broken rule is noticed.
 
 use farcall_proto::{Mutant, Rule};
 use farcall_sim::{Soak, Summary, model};
 
-/// Seeds after which a broken rule must have been noticed.
+/// The number of seeds within which a broken rule must be noticed.
 const CAUGHT_WITHIN: u64 = 1000;
 
 fn soak(seeds: u64, mutant: Mutant, threads: usize, first: bool) -> Summary {

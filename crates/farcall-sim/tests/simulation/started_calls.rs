@@ -1,5 +1,4 @@
-//! Calls that were started, and that nobody waits for, go on whatever the thread that started them does
-//! beside.
+//! Tests that started calls go on while no thread waits for them, whatever the thread that started them does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,8 +51,8 @@ fn remember(sim: &Sim) -> farcall::Result<Remote> {
     farcall::memory::import("Words")
 }
 
-/// Reads until it has rung. Each read is one datagram and one answer, of which nobody needs to know when it
-/// was sent.
+/// Reads memory until the bell has rung. Each read is one datagram and one answer, and its send time does not
+/// matter to any thread.
 fn read_until(rung: &Rung, words: &Remote) {
     for _ in 0..10_000 {
         words.load(0).expect("nothing is lost");
@@ -74,7 +73,7 @@ fn a_call_that_was_left_for_others_to_share_its_datagram_leaves_while_its_thread
         let left = bell.start().ring();
         let since = sim::now();
         read_until(&rung, &words);
-        // Before a timer of its conversation has run out.
+        // No timer of the conversation can have expired by then.
         assert!(sim::now() - since < Duration::from_millis(20));
         drop((slow, left));
         Ok(())

@@ -1,4 +1,4 @@
-//! A call of many that is stopped early leaves every member usable at once, in every network.
+//! Tests that a group call which is stopped early leaves every member usable at once, in every network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ impl Member for Server {
 
 #[test]
 fn after_two_of_five_the_next_call_of_each_succeeds() {
-    // 100 seeds with 100 stops each.
+    // 100 seeds run 100 stopped calls each.
     check(100, |sim| {
         for member in 0..5 {
             let name = format!("Member/m{member}");
@@ -42,7 +42,7 @@ fn after_two_of_five_the_next_call_of_each_succeeds() {
         }
         let group = farcall::import_all::<dyn Member>("Member")?;
         let members: Vec<_> = group.stubs().map(|(_, stub)| stub).collect();
-        // Nothing so bad that a server seems dead.
+        // The network is never so bad that a server seems dead.
         let delay = Duration::from_micros(sim.below(20_000));
         let chance = || sim.below(100) as f64 / 1000.0;
         let (loss, duplication, reordering) = (chance(), chance(), chance());

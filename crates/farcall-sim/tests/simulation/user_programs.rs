@@ -1,4 +1,4 @@
-//! The users' simulation, as its users meet it.
+//! Tests the simulation as its users use it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,8 +98,8 @@ fn time_is_virtual() {
     });
 }
 
-/// A thread that became the receiver after another forgot the timers of its own call: when the
-/// network had lost that, it waited for ever.
+/// Once, a thread that took over receiving forgot the timers of its own call. When the network lost that
+/// call, the thread waited for ever.
 #[test]
 fn threads_of_one_process_share_a_socket_under_loss() {
     check(30, |sim| -> farcall::Result<()> {
@@ -117,7 +117,7 @@ fn threads_of_one_process_share_a_socket_under_loss() {
     });
 }
 
-/// Why a test fails under the first seed.
+/// Returns why a test fails under seed 0.
 fn why<R: farcall_sim::sim::Outcome>(test: impl Fn(&Sim) -> R + Send + Sync + 'static) -> String {
     replay(0, test).expect_err("it fails").why
 }
@@ -314,7 +314,7 @@ fn a_process_that_ends_withdraws_its_exports_and_stops_its_threads() {
     });
 }
 
-/// Calls when it is dropped, as a lock that is held at a server might.
+/// Makes a call when it is dropped, as a lock that is held at a server might.
 struct CallsWhenDropped(EchoClient, Arc<AtomicU64>);
 
 impl Drop for CallsWhenDropped {
@@ -377,7 +377,7 @@ fn a_runtime_of_its_own_is_simulated_too() {
     });
 }
 
-/// The first call may be in doubt, or take the server's patience; it breaks the binding.
+/// The first call after a crash may fail, or take the whole patience. It breaks the binding.
 #[test]
 fn a_binding_that_broke_is_made_anew() {
     check(50, |sim| -> farcall::Result<()> {
@@ -393,7 +393,7 @@ fn a_binding_that_broke_is_made_anew() {
     });
 }
 
-/// Executions of each call, by its number.
+/// The number of executions of each call, by the call's number.
 #[derive(Default)]
 struct Counted(Mutex<HashMap<u64, u32>>);
 

@@ -1,11 +1,11 @@
-//! Makes sure that a description, which a peer may have forged, can be walked.
+//! Checks that a program can walk a description, which a peer may have forged.
 
 use super::{Body, Field, Type, Types};
 use crate::{Error, ErrorKind, MAX_DEPTH};
 
-/// The most parts of no bytes in a type, if it has fewer bytes than such parts.
+/// The most parts without bytes in a type that has fewer bytes than such parts.
 const MAX_EMPTY_PARTS_OF_SHORT: u32 = 256;
-/// The most parts of no bytes in any type.
+/// The most parts without bytes in any type.
 const MAX_EMPTY_PARTS: u32 = 1 << 16;
 
 pub(super) fn check(types: &Types, roots: &[Type]) -> Result<(), Error> {
@@ -20,7 +20,7 @@ pub(super) fn check(types: &Types, roots: &[Type]) -> Result<(), Error> {
     while let Some(part) = walk.later.pop() {
         match part {
             Part::Type(ty) => walk.ty(ty, MAX_DEPTH)?,
-            Part::Fields(fields) => walk.fields(fields, MAX_DEPTH)?,
+            Part::Fields(fields) => walk.fields(fields, false, MAX_DEPTH)?,
         };
     }
     Ok(())
@@ -28,9 +28,10 @@ pub(super) fn check(types: &Types, roots: &[Type]) -> Result<(), Error> {
 
 struct Walk<'t> {
     types: &'t Types,
-    /// The extents of the definitions that have been walked.
+    /// The extents of the definitions that have been walked, by index.
     extents: Vec<Option<Extent>>,
-    /// What is in options, lists and unions: it may contain what is being walked.
+    /// The content of optional data, lists and unions, to be walked later. It may contain the type that is
+    /// being walked.
     later: Vec<Part<'t>>,
 }
 
@@ -39,19 +40,19 @@ enum Part<'t> {
     Fields(&'t [Field]),
 }
 
-/// What one value has of a type for certain.
+/// What every value of a type contains.
 #[derive(Clone, Copy, Default)]
 struct Extent {
-    /// How many types are nested in it.
+    /// The number of levels of types that nest in the value.
     height: u32,
-    /// Its bytes on the wire, at least.
+    /// The least number of bytes on the wire.
     bytes: u32,
-    /// Its parts of no bytes.
+    /// The number of parts without bytes.
     empty: u32,
 }
 
 impl<'t> Walk<'t> {
-    /// The extent of `ty`, in which at most `depth` types may be nested.
+    /// Returns the extent of `ty`, in which types may nest `depth` levels deep.
     fn ty(&mut self, ty: &'t Type, depth: u32) -> Result<Extent, Error> {
         let Some(depth) = depth.checked_sub(1) else {
             return Err(invalid("a type contains itself, or is nested too deeply"));
@@ -90,9 +91,9 @@ impl<'t> Walk<'t> {
             return Ok(*extent);
         }
         let extent = match &self.types.definitions[place as usize].body {
-            Body::Struct { fields, extensible: false } => self.fields(fields, depth)?,
+            Body::Struct { fields, extensible: false } => self.fields(fields, false, depth)?,
             Body::Struct { fields, extensible: true } => {
-                let mut extent = self.fields(fields, depth)?;
+                let mut extent = self.fields(fields, true, depth)?;
                 extent.bytes = 4;
                 extent
             }
@@ -105,7 +106,16 @@ impl<'t> Walk<'t> {
         Ok(extent)
     }
 
-    fn fields(&mut self, fields: &'t [Field], depth: u32) -> Result<Extent, Error> {
+    /// Returns the extent of a struct's or an arm's fields. Only an extensible struct can end before a field,
+    /// and then before all fields that follow it: `#[derive(Xdr)]` accepts nothing else.
+    fn fields(&mut self, fields: &'t [Field], extensible: bool, depth: u32) -> Result<Extent, Error> {
+        let mut optional = fields.iter().skip_while(|field| !field.defaulted);
+        if !extensible && optional.clone().next().is_some() {
+            return Err(invalid("a field has a default, but its struct is not extensible"));
+        }
+        if optional.any(|field| !field.defaulted) {
+            return Err(invalid("a field without a default follows a field with a default"));
+        }
         let mut sum = Extent::default();
         for field in fields {
             sum.add(self.ty(&field.ty, depth)?);
@@ -121,7 +131,7 @@ impl Extent {
         self.empty = self.empty.saturating_add(other.empty);
     }
 
-    /// The extent of a type with this one inside, if that is within bounds.
+    /// Returns the extent of a type that contains this extent, or an error if a limit is exceeded.
     fn around(mut self, depth: u32) -> Result<Extent, Error> {
         if self.height > depth {
             return Err(invalid("a type is nested too deeply"));

@@ -1,20 +1,21 @@
-//! One number for the wire form of some types: equal forms, equal numbers.
+//! Computes one number for the wire form of types. Equal forms have equal numbers.
 
 use super::{Body, Field, Type, Types};
 use crate::MAX_DEPTH;
 
-/// The fingerprint of the values of `shape`, one after the other.
+/// Returns the fingerprint of values of the types `shape`, one after the other.
 ///
-/// It depends on the order and wire types of what is encoded, on declared maxima, and on the integers of
-/// unions; not on names, documentation, the order of the table, or the fields by which an
-/// extensible struct has grown. It crosses the wire, so it never changes for a given shape.
+/// The fingerprint depends on the order and the wire types of the values, on declared maxima, and on the
+/// integers of unions. It does not depend on names, documentation, the order of the table, or fields that
+/// were added to an extensible struct. Fingerprints are sent, so the fingerprint of a given shape never
+/// changes.
 ///
 /// Each type is hashed as FNV-1a over its tag, its numbers and the hashes of its parts, all as 64-bit
-/// big-endian words, finished by the mixer of SplitMix64. A definition takes part as the hash of its body.
-/// Where that goes in circles it is unrolled 128 times: values nested deeper are refused anyway.
+/// big-endian words, finished by the mixer of SplitMix64. A definition counts as the hash of its body. A type
+/// that contains itself is unrolled 128 times, because decoders refuse values that nest deeper.
 pub fn fingerprint(types: &Types, shape: &[Type]) -> u64 {
     let mut hashes = vec![0; types.definitions.len()];
-    // Each round sees one level deeper. Types that are not recursive are soon done.
+    // Each round hashes one more level. For types that do not contain themselves, a few rounds suffice.
     for _ in 0..MAX_DEPTH {
         let deeper: Vec<u64> =
             types.definitions.iter().map(|definition| of_body(&definition.body, &hashes)).collect();
@@ -32,7 +33,7 @@ fn of_body(body: &Body, hashes: &[u64]) -> u64 {
         Body::Struct { fields, extensible: true } => Hash::new(21).word(of_fields(fields, hashes)).finish(),
         Body::Union { arms } => {
             let mut arms: Vec<_> = arms.iter().collect();
-            // The order of declaration does not show on the wire. The default arm has no number.
+            // The order of declaration does not matter on the wire. The default arm has no integer.
             arms.sort_by_key(|arm| arm.tag);
             let hash = arms.iter().fold(Hash::new(22), |hash, arm| {
                 let tag = arm.tag.map_or(u64::MAX, |tag| u64::from(tag as u32));
@@ -78,12 +79,12 @@ fn of_type(ty: &Type, hashes: &[u64]) -> u64 {
     hash.finish()
 }
 
-/// A hash of a procedure's name, by which two ends see that they mean the same one.
+/// Returns a hash of a procedure's name. Two programs compare it to see whether they mean the same procedure.
 pub fn name_hash(name: &str) -> u64 {
     name.bytes().fold(Hash::new(23), |hash, byte| hash.word(u64::from(byte))).finish()
 }
 
-/// FNV-1a, 64 bits.
+/// The hash function FNV-1a with 64 bits.
 struct Hash(u64);
 
 impl Hash {

@@ -1,10 +1,11 @@
-//! The wire form of descriptions, and its description.
+//! Implements the wire form of descriptions. A description can describe this form too.
 
 use super::{Arm, Body, Definition, Field, Type, Types, arm, field};
 use crate::crossing::crossing;
 use crate::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
-/// What `#[derive(Xdr)]` does for structs; it stands above this crate.
+/// Implements the three traits for structs, as `#[derive(Xdr)]` would. The derive depends on this crate, so
+/// it cannot be used here.
 macro_rules! structs {
     ($($name:ident { $($field:ident: $ty:ty),* })*) => {$(
         impl Encode for $name {
@@ -41,8 +42,8 @@ structs! {
     Arm { name: String, docs: String, tag: Option<i32>, fields: Vec<Field> }
 }
 
-/// The wire form of enums: the arm's tag, then its fields. An arm is a pattern without fields or with named
-/// or numbered ones.
+/// Implements the three traits for enums: the arm's integer, then the arm's fields. A row has the integer,
+/// the arm's name, and for each field its name or number, a variable for it, and its type.
 macro_rules! unions {
     ($($name:ident { $($tag:literal $arm:ident { $($index:tt $binding:ident: $ty:ty),* })* })*) => {$(
         impl Encode for $name {
@@ -116,7 +117,7 @@ unions! {
 }
 
 crossing! {
-    // A decoded table has been checked ([`Types::check`]).
+    // Decoding checks the table with [`Types::check`].
     Types, 4, |types| Vec::<Definition>::schema(types), |value, e| value.definitions.encode(e),
         |d| {
             let start = d.offset();

@@ -1,4 +1,4 @@
-//! What `#[derive(Xdr)]` makes of structs, enums, unions, generics and lists.
+//! Tests the wire forms that `#[derive(Xdr)]` gives structs, enums, unions, generics and lists.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -167,7 +167,7 @@ fn enums_and_unions() {
     assert_eq!(error.to_string(), "at byte 0: 7 has a variant of its own, and cannot be in the default one");
 }
 
-/// The code that the derive macro generates asks this when it is compiled.
+/// The code of the derive macro calls these functions when it is compiled.
 #[test]
 fn tags_are_distinct_and_fit_an_integer() {
     for tags in [&[][..], &[1], &[1, 2, 3], &[i32::MIN, -1, 0, i32::MAX]] {

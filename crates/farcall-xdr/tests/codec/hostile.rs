@@ -1,4 +1,4 @@
-//! Bytes that nobody should send: each gets an error that says what and where, at no more cost than its
+//! Tests invalid bytes. Each gives an error with a reason and a place, at a cost in proportion to the bytes'
 //! length.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use farcall_xdr::{Decode, Decoder, Encode, Encoder, ErrorKind, Limits, from_slice, to_vec};
 
-/// The error of decoding words as `T`.
+/// Returns the error of decoding words as `T`.
 #[track_caller]
 fn error<T: for<'a> Decode<'a> + std::fmt::Debug>(words: &[u32]) -> String {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();

@@ -1,4 +1,4 @@
-//! The codec, the derive and the descriptions of types.
+//! Tests the codec, the derive macro and the descriptions of types.
 #![allow(missing_docs)]
 
 mod derive;

@@ -1,5 +1,6 @@
-//! For any value: it comes back, in whole words, and longer than its least size. For any bytes: no panic, and
-//! what is decoded strictly encodes to the same bytes.
+//! Tests with random values and bytes. Every value survives encoding and decoding; its encoding consists of
+//! whole words, and is not shorter than its least size. No bytes cause a panic, and strictly decoded bytes
+//! encode to the same bytes.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -124,7 +125,7 @@ proptest! {
         let at = at.index(bytes.len() / 4) * 4;
         bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
         if let Ok(changed) = from_slice::<Rich>(&bytes) {
-            // A map may come in any order.
+            // The keys of a map may come in any order.
             prop_assert_eq!(to_vec(&changed).unwrap().len(), bytes.len());
         }
     }

@@ -1,4 +1,4 @@
-//! Long bytes that an encoder does not copy into its buffer.
+//! Tests long bytes that an encoder does not copy into its buffer.
 
 use bytes::Bytes;
 use farcall_xdr::{Encode, Encoder, Error, Spill, to_vec};
@@ -6,7 +6,7 @@ use farcall_xdr::{Encode, Encoder, Error, Spill, to_vec};
 /// The least length of opaque data, in bytes, that the encoder offers to a spill.
 const LONG: usize = 8 << 10;
 
-/// Keeps what it is offered.
+/// A spill that keeps the bytes which it is offered.
 #[derive(Default)]
 struct Kept(Option<(usize, Bytes)>);
 
@@ -21,8 +21,8 @@ impl Spill for Kept {
     }
 }
 
-/// What `encode` makes of an encoder that keeps, put together; where the kept bytes were put, if there are
-/// any.
+/// Returns the whole encoding of `encode` with a spill that keeps bytes, and the place of the kept bytes if
+/// there are any.
 fn together(encode: impl Fn(&mut Encoder<'_>) -> Result<(), Error>) -> (Vec<u8>, Option<usize>) {
     let (mut out, mut kept) = (vec![9; 5], Kept::default());
     let mut encoder = Encoder::with_spill(&mut out, &mut kept);
@@ -51,7 +51,7 @@ fn kept_bytes_belong_where_the_encoder_says() {
     }
 }
 
-/// Takes at most `most` bytes of each offer, or nothing if that is `None`. It keeps no bytes.
+/// A spill that takes at most `most` bytes of each offer, or nothing if `most` is `None`. It keeps no bytes.
 struct Taking {
     most: Option<usize>,
     taken: Vec<u8>,

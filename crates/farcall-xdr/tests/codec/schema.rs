@@ -1,4 +1,4 @@
-//! Descriptions: what they say, that they cross the wire, that forged ones are refused, and fingerprints.
+//! Tests descriptions: their content, their encoding, the refusal of forged ones, and fingerprints.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -127,7 +127,7 @@ fn named(fields: Vec<Type>) -> Body {
     Body::Struct { fields: fields.into_iter().map(field).collect(), extensible: false }
 }
 
-/// What decoding the table of `bodies` says.
+/// Returns the error of decoding the table of `bodies`, or `None` if it is accepted.
 fn refused(bodies: Vec<Body>) -> Option<String> {
     let bodies: Vec<_> = bodies.into_iter().map(|body| ("name", "docs", Encoded(body))).collect();
     let error = from_slice::<Types>(&to_vec(&bodies).unwrap()).err()?;
@@ -158,7 +158,7 @@ fn forged_descriptions_are_refused() {
     let arm = |ty| Arm { name: String::new(), docs: String::new(), tag: None, fields: vec![field(ty)] };
     let union = |ty| Body::Union { arms: vec![arm(ty)] };
     assert_eq!(refused(vec![union(Type::Optional(Box::new(Type::Named(9))))]), Some(missing));
-    // Recursion that costs bytes is what recursive types are made of.
+    // Recursion that costs bytes is allowed, because recursive types need it.
     assert_eq!(refused(vec![union(Type::Named(0))]), None);
     assert_eq!(refused(vec![named(vec![array(u32::MAX, Type::Void)])]), Some(empty.clone()));
     let list = Type::List { max: 1, element: Box::new(array(300, Type::Tuple(vec![]))) };
@@ -172,6 +172,21 @@ fn forged_descriptions_are_refused() {
     let mut chain: Vec<_> = (1..100_000).map(|place| named(vec![Type::Named(place)])).collect();
     chain.push(named(vec![Type::U32]));
     assert_eq!(refused(chain), Some(itself));
+    let with_defaults = |defaults: &[bool], extensible| Body::Struct {
+        fields: defaults
+            .iter()
+            .map(|defaulted| Field { defaulted: *defaulted, ..field(Type::U32) })
+            .collect(),
+        extensible,
+    };
+    let not_extensible = "at byte 0: a field has a default, but its struct is not extensible".to_owned();
+    assert_eq!(refused(vec![with_defaults(&[false, true], false)]), Some(not_extensible.clone()));
+    let arm_field = Field { defaulted: true, ..field(Type::U32) };
+    let arm = Arm { name: String::new(), docs: String::new(), tag: Some(1), fields: vec![arm_field] };
+    assert_eq!(refused(vec![Body::Union { arms: vec![arm] }]), Some(not_extensible));
+    let order = "at byte 0: a field without a default follows a field with a default".to_owned();
+    assert_eq!(refused(vec![with_defaults(&[false, true, false], true)]), Some(order));
+    assert_eq!(refused(vec![with_defaults(&[false, true, true], true)]), None);
     let types = Types::new();
     assert!(types.check(&[Type::Named(0)]).is_err());
     assert!(types.check(&[Type::U32, Type::Optional(Box::new(Type::Void))]).is_ok());

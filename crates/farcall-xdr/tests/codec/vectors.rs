@@ -1,4 +1,4 @@
-//! Golden vectors, both ways: `vectors/*.txt` hold the bytes.
+//! Tests golden vectors in both directions. The bytes are in `vectors/*.txt`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use farcall_macros::Xdr;
 use farcall_xdr::{Decode, Decoder, Encode, from_slice, to_vec};
 
-/// The vectors of a file by name, each of which must be checked.
+/// The vectors of a file by name. Each of them must be checked.
 struct Vectors(HashMap<String, Vec<u8>>);
 
 impl Vectors {
@@ -81,7 +81,7 @@ struct Struct {
     c: bool,
 }
 
-/// RFC 4506 section 4.19, `stringlist` with numbers.
+/// The `stringlist` of RFC 4506 section 4.19, with numbers.
 #[derive(Debug, PartialEq, Xdr)]
 #[xdr(crate = farcall_xdr)]
 struct Node {
@@ -89,7 +89,7 @@ struct Node {
     next: Option<Box<Node>>,
 }
 
-/// RFC 4506 section 7.
+/// The `file` of RFC 4506 section 7.
 #[derive(Debug, PartialEq, Xdr)]
 #[xdr(crate = farcall_xdr)]
 struct File {

@@ -1,5 +1,5 @@
-//! What `.x` files need of XDR: byte strings, linked lists, bounds on the elements of a list, typed defaults,
-//! large arrays.
+//! Tests the types that `.x` files need: byte strings, linked lists, bounds on the elements of a list, typed
+//! defaults, and large arrays.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;

@@ -1,6 +1,6 @@
-//! Brief calls: a thread that has its endpoint to itself sends one datagram, receives one, and looks whether
-//! that is the result. If anything else is to be done first the call is not brief; if anything else comes it
-//! goes on as any other.
+//! The fast path for short calls. It is taken if no other thread uses the endpoint and the conversation has
+//! no other work. The thread sends one datagram and receives one, which is usually the result. If anything
+//! else arrives, the call continues in the ordinary way.
 
 use std::io;
 use std::sync::Arc;
@@ -19,11 +19,10 @@ use crate::sys::fork;
 use crate::wait::NEVER;
 use crate::xdr::Decoder;
 
-/// How a brief call ended for its endpoint: its reply was given, or this failure is all that
-/// there is.
+/// The outcome of a call on the fast path: either its reply was given to the caller, or the call failed.
 pub(crate) type Ended = Result<(), Failure>;
 
-/// The lead, of a thread that had nobody to share it with when it took it. However this ends the lead goes
+/// The lead of a thread that took it while no other thread used the endpoint. Dropping this passes the lead
 /// on.
 struct Alone<'a>(&'a Endpoint);
 
@@ -42,11 +41,12 @@ impl Drop for Alone<'_> {
 }
 
 impl Endpoint {
-    /// Calls a procedure of an export and waits; the arguments are short, and encoded. `None` if the call
-    /// cannot be brief, and nothing was done. Not for a thread that serves a call.
+    /// Calls a procedure of an export, and waits for the outcome. The arguments are short and encoded
+    /// already. Returns `None`, with nothing done, if the fast path is not possible. A thread that serves a
+    /// call must not use this function.
     ///
-    /// A result is given to `short` first, as it is encoded. What that does not take, and any other reply,
-    /// `sink` takes.
+    /// An encoded result is first offered to `short`. If `short` returns false, `sink` gets the result.
+    /// `sink` also gets every other reply.
     #[inline(always)]
     pub(crate) fn call_briefly(
         &self,
@@ -86,7 +86,8 @@ impl Endpoint {
             }
             state.conversation.start_lone(callee, arguments, &mut tools.out)?
         };
-        // Before it leaves: no call may seem to have left later than it did (docs/protocol.md 7.2).
+        // The clock is read before the send: a call must not seem to have been sent later than it was
+        // (docs/protocol.md 7.2).
         let sent = if brief.timed || self.timers.any() { Some(self.env.now()) } else { None };
         let left = self.socket.send(peer.address, &tools.out[..brief.bytes]);
         let (wait, mut earliest) = match sent {
@@ -119,17 +120,18 @@ impl Endpoint {
         let id = {
             let conversation = &mut peer.lock().conversation;
             let id = conversation.go_on(now, brief, sent, Owners::NOBODY, arguments);
-            // Refused by the system it is lost like any other, and that is a hint.
+            // A datagram that the system refuses is lost, like any other. The conversation treats the refusal
+            // as a hint.
             left.map_or_else(|_| conversation.handle_unreachable(now), drop);
             id
         };
-        // Of what was not timed the timer is over.
+        // For a call whose time of sending was not read, the timer is due now.
         let earliest = if sent.is_some() { earliest } else { now };
         let reception = Reception::new(self, tools, earliest, None);
         Some(self.go_on(alone, reception, &received, (peer, id), tools, sink))
     }
 
-    /// Goes on with a call for which something else than its result came first.
+    /// Continues in the ordinary way with a call for which something else than its result arrived.
     #[cold]
     fn go_on(
         &self,

@@ -1,4 +1,4 @@
-//! A call that its thread waits for.
+//! Makes a call and waits for its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,8 +61,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Starts and sends the usual call of a leader, whose arguments are encoded. Returns the time of sending
-    /// and the call's timer, or `None` if the call must [begin](Endpoint::begin) as any other.
+    /// Starts and sends a leader's call, whose arguments are encoded, on the fast path. Returns the time of
+    /// sending and the call's timer. Returns `None` if the fast path is not possible; then the call must
+    /// [begin](Endpoint::begin) in the ordinary way.
     ///
     /// The clock is read before the send. With a later time, a call that a restarted server has forgotten
     /// might be reported as not run although it ran (docs/protocol.md 7.2).
@@ -135,8 +136,8 @@ impl Endpoint {
         Some((now, timer))
     }
 
-    /// Sends bytes that belong to no call to an export, once and without acknowledgement. Returns false if
-    /// they cannot be sent: there is no conversation yet, or they do not fit a datagram.
+    /// Sends bytes to an export, outside of any call, once and without acknowledgement. Returns false if the
+    /// bytes cannot be sent: there is no conversation yet, or they do not fit a datagram.
     pub(crate) fn post(&self, peer: &Peer, export: u64, bytes: &[u8]) -> bool {
         let mut out = [0; farcall_proto::BASE_DATAGRAM];
         if self.check_process().is_err() {

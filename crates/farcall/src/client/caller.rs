@@ -1,4 +1,4 @@
-//! What a thread needs to call, kept from one call to the next, and whether it may wait.
+//! The buffers that a thread keeps from one call to the next, and whether the thread may wait.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use crate::env::Env;
 use crate::receive_buffers::ReceiveBuffers;
 use crate::{CallFailed, Kind, Ran, depart};
 
-/// What a thread needs to call, kept from one call to the next.
+/// A thread's tools for calls, which the thread keeps from one call to the next.
 pub(super) struct Caller {
     env: Arc<dyn Env>,
     pub(super) waiter: Arc<Waiter>,
     pub(super) tools: Tools,
-    /// The thread was in a call already.
+    /// Whether the thread was in another call already when it took this.
     nested: bool,
 }
 
-/// What sending and receiving need.
+/// The buffers for sending and receiving.
 pub(super) struct Tools {
-    /// Room for datagrams that leave.
+    /// The buffer for datagrams to send.
     pub(super) out: Box<[u8]>,
-    /// Room for the arguments of the next call.
+    /// The buffer for the arguments of the next call.
     pub(super) arguments: Vec<u8>,
-    /// How long the last arguments were that the thread called with.
+    /// The length of the thread's last arguments, in bytes.
     pub(super) usual_arguments: usize,
-    /// Room for what arrives, once the thread has led.
+    /// The receive buffer; empty until the thread leads for the first time.
     pub(super) buffer: Box<[u8]>,
-    /// Earlier receive buffers, which results that came in them share.
+    /// Earlier receive buffers, which results share.
     pub(super) shared_buffers: ReceiveBuffers,
     pub(super) wakes: Wakes,
-    /// Room for the peers whose calls are sent.
+    /// A spare list for the peers whose queued calls are being sent.
     pub(super) peers: Vec<Arc<Peer>>,
 }
 
@@ -51,13 +51,13 @@ impl Tools {
 
 thread_local! {
     static CALLER: Cell<Option<Box<Caller>>> = const { Cell::new(None) };
-    /// There is a caller of this thread: if not in `CALLER`, then in a call.
+    /// Whether this thread has made a caller: it is in `CALLER`, or in use by a call.
     static KNOWN: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Caller {
-    /// This thread's; a new one if it has none for this environment, or is in a call already (a
-    /// waker, or a type's decoding, that starts a call).
+    /// Takes the thread's caller. Returns a new one if the thread has none for this environment. Also returns
+    /// a new one if the thread is in a call already: a waker or a type's decoding may start another call.
     #[inline(always)]
     pub(super) fn take(env: &Arc<dyn Env>) -> Box<Caller> {
         match CALLER.try_with(Cell::take) {
@@ -71,8 +71,8 @@ impl Caller {
         }
     }
 
-    /// Takes the thread's caller in order to wait. A thread that is in a call already may be the one that
-    /// receives for all others: if it waited in a second call, nobody would receive any more.
+    /// Takes the thread's caller for a call that waits. Refuses if the thread is in a call already: the
+    /// thread may be receiving for all others, and nobody would receive while it waits.
     #[inline(always)]
     pub(super) fn take_to_wait(env: &Arc<dyn Env>) -> Result<Box<Caller>, CallFailed> {
         crate::serving::may_wait()?;
@@ -85,13 +85,13 @@ impl Caller {
         Err(CallFailed::new(Kind::Local, Ran::No).because(why))
     }
 
-    /// As if this thread were in a call for ever: it receives for others, so that their wakers must not wait
-    /// in it.
+    /// Makes this thread count as being in a call for ever. The service thread does this, because it receives
+    /// for others: a waker that it runs must not wait for a call.
     pub(super) fn never_waits() {
         KNOWN.set(true);
     }
 
-    /// Whether its thread was in a call already: it must not wait.
+    /// Returns whether the thread was in a call already. Then it must not wait.
     #[inline(always)]
     pub(super) fn is_nested(&self) -> bool {
         self.nested
@@ -101,11 +101,11 @@ impl Caller {
         Box::new(Caller { env: env.clone(), waiter: Waiter::new(&**env), tools: Tools::new(), nested })
     }
 
-    /// Keeps it for the thread's next call.
+    /// Puts the caller back for the thread's next call.
     #[inline(always)]
     pub(super) fn keep(self: Box<Self>) {
         if !self.nested {
-            // Where the thread is ending it is dropped.
+            // If the thread is ending, the caller is dropped.
             let _ = CALLER.try_with(|place| place.set(Some(self)));
         }
     }

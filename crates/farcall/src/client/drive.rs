@@ -1,4 +1,4 @@
-//! Receiving: datagrams to their conversations, outcomes to their owners, timers when due.
+//! Receives: passes datagrams to their conversations and outcomes to their callers, and acts on due timers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,20 +24,20 @@ use crate::receive_buffers::{ReceiveBuffers, SharedBuffer};
 use crate::serving::WaitGuard;
 use crate::wait::NEVER;
 
-/// The most datagrams to take from the socket while timers are due: the rest waits its turn.
+/// The most datagrams that are received in a row while a timer is due. Then the timer's turn comes.
 const DRAIN: usize = 1024;
 
-/// How long to keep off a socket that fails in a way that we do not know.
+/// How long to wait after a socket error of an unknown kind before receiving again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a leader has: the buffer that datagrams come into, and what it knows of timers, which the next
-/// leader is to know however this one ends.
+/// The state of a leading thread: its receive buffer, and the earliest timer. Dropping this keeps the timer
+/// for the next leader.
 pub(super) struct Reception<'a> {
     endpoint: &'a Endpoint,
     buffer: Box<[u8]>,
-    /// No timer of any peer is earlier, except those that the leader has not been told of.
+    /// A time no later than any peer's timer. Timers that other threads have set meanwhile are not included.
     earliest: Time,
-    /// When to see whether it is over though nothing came.
+    /// The time at which to check whether the wait is over, even if nothing has arrived.
     look: Time,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Reception<'a> {
         Reception { endpoint, buffer, earliest, look }
     }
 
-    /// Gives the buffer back to where it came from.
+    /// Puts the receive buffer back into `tools`.
     #[inline(always)]
     pub(super) fn give_back(mut self, tools: &mut Tools) {
         tools.buffer = std::mem::take(&mut self.buffer);
@@ -65,13 +65,13 @@ impl Drop for Reception<'_> {
     }
 }
 
-/// A thread's part in receiving: it leads or follows. However this ends, also by a panic of a type's encoding
-/// or decoding, the lead goes on.
+/// A thread that waits at the endpoint, as the leader or as a follower. Dropping this passes the lead on,
+/// even if a type's encoding or decoding panics.
 pub(super) struct Attendance<'a> {
     endpoint: &'a Endpoint,
     waiter: &'a Arc<Waiter>,
     leads: bool,
-    /// It looks then whether it is over.
+    /// The time at which the thread checks whether its wait is over.
     deadline: Option<Time>,
     _waiting: WaitGuard,
 }
@@ -102,14 +102,15 @@ impl Endpoint {
         }
     }
 
-    /// Leads no longer.
+    /// Passes the lead on.
     #[inline(always)]
     pub(super) fn end_lead(&self) {
         self.lead.pass();
         self.hasten_for_tasks();
     }
 
-    /// Nobody else may lead now, and tasks cannot.
+    /// Brings the service thread forward if tasks wait. Perhaps no other thread leads now, and a task cannot
+    /// lead.
     #[inline(always)]
     fn hasten_for_tasks(&self) {
         if self.tasks.load(Ordering::Relaxed) > 0 {
@@ -117,14 +118,14 @@ impl Endpoint {
         }
     }
 
-    /// Begins to wait: as the leader if there is none.
+    /// Begins to wait. The thread becomes the leader if there is none.
     #[inline(always)]
     pub(super) fn attend<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
         let _waiting = crate::serving::wait_guard();
         Attendance { endpoint: self, waiter, leads: self.lead.join(waiter), deadline: None, _waiting }
     }
 
-    /// As [`Endpoint::attend`], for the one who leads only when nobody else would.
+    /// Begins to wait, as [`Endpoint::attend`] does. But the thread leads only while no other thread would.
     pub(super) fn stand_by<'a>(&'a self, waiter: &'a Arc<Waiter>) -> Attendance<'a> {
         let _waiting = crate::serving::wait_guard();
         Attendance { endpoint: self, waiter, leads: self.lead.stand_by(waiter), deadline: None, _waiting }
@@ -137,20 +138,21 @@ impl Attendance<'_> {
         self.leads
     }
 
-    /// Also sees whether it is over when a deadline has passed.
+    /// Makes the thread also check whether its wait is over when the deadline has passed.
     pub(super) fn by(&mut self, deadline: Option<Time>) -> &mut Self {
         self.deadline = deadline;
         self
     }
 
-    /// Waits until `done` says that it is over: as the leader, or as one that follows. The time.
+    /// Waits until `done` returns true, as the leader or as a follower. Returns the time.
     #[inline(never)]
     pub(super) fn until(&mut self, tools: &mut Tools, now: Time, done: &dyn Fn() -> bool) -> Time {
         self.until_either(tools, now, NEVER, None, done)
     }
 
-    /// Waits until a call of this thread has ended, by itself or by `done`: as the leader, or as a follower.
-    /// `timer` is one that was not told to [`Endpoint::set_timer`]. The time.
+    /// Waits until this thread's call `mine` has ended or, without such a call, until `done` returns true.
+    /// The thread is the leader or a follower. `timer` was not passed to [`Endpoint::set_timer`] yet. Returns
+    /// the time.
     #[inline(always)]
     pub(super) fn until_either(
         &mut self,
@@ -178,8 +180,8 @@ impl Attendance<'_> {
         now
     }
 
-    /// Takes in what arrives, if this leads and it is worth it, without sleeping: until `done` says that it
-    /// is over, a timer is due, or nothing has come for too long. The time.
+    /// Receives as the leader by polling, without sleeping, if that is worth its cost. Ends when `done`
+    /// returns true, a timer is due, or nothing has arrived for [`LULL`]. Returns the time.
     pub(super) fn look_on(&mut self, tools: &mut Tools, mut now: Time, done: &dyn Fn() -> bool) -> Time {
         let endpoint = self.endpoint;
         if !self.leads || !endpoint.awake.is_worth() {
@@ -201,7 +203,7 @@ impl Attendance<'_> {
         now
     }
 
-    /// Takes in what has arrived, if this leads.
+    /// Receives, as the leader, the datagrams that have arrived already.
     pub(super) fn look(&mut self, tools: &mut Tools) {
         let endpoint = self.endpoint;
         if !self.leads {
@@ -218,8 +220,8 @@ impl Attendance<'_> {
 }
 
 impl Endpoint {
-    /// Receives, as the leader, until `mine` or `done` says that it is over. The time when it last looked at
-    /// the clock.
+    /// Receives as the leader, until `mine` has ended or, without it, until `done` returns true. Returns the
+    /// time of the last reading of the clock.
     #[inline(always)]
     pub(super) fn lead_until(
         &self,
@@ -240,7 +242,7 @@ impl Endpoint {
                 _ => self.socket.receive(&mut reception.buffer, wait),
             };
             self.timers.awake();
-            // The usual case, for which mostly not even the time is needed.
+            // The usual case: the result of this thread's own call. It mostly needs no reading of the clock.
             if let (Ok(Received::Datagrams { len, each, .. }), Some(mine)) = (&received, &mut mine)
                 && len == each
                 && let Some((timer, listed)) = mine.take(|| self.env.now(), &reception.buffer[..*len])
@@ -267,7 +269,7 @@ impl Endpoint {
         }
     }
 
-    /// Acts on whatever [`Socket::receive`](crate::env::Socket::receive) returned for.
+    /// Acts on what [`Socket::receive`](crate::env::Socket::receive) returned.
     #[inline(never)]
     pub(super) fn take_in(
         &self,
@@ -306,8 +308,8 @@ impl Endpoint {
         }
     }
 
-    /// Notes a peer's next timer. That of the only peer that is listed is exactly the earliest;
-    /// else the earliest may be the former timer of some peer, and then we look once too often.
+    /// Notes a peer's next timer. If the peer is the only listed one, `earliest` becomes exact. Otherwise
+    /// `earliest` may be a former timer of some peer, which only causes one needless look.
     #[inline(always)]
     pub(super) fn expect(&self, earliest: &mut Time, timer: Option<Time>, listed: bool) {
         let timer = timer.unwrap_or(NEVER);
@@ -315,8 +317,8 @@ impl Endpoint {
         *earliest = if exactly { timer } else { timer.min(*earliest) };
     }
 
-    /// How long to wait for a datagram: till the earliest timer, or to look, and not at all when that is
-    /// past, for what has arrived comes before any timer.
+    /// Returns how long to wait for a datagram: until the earliest timer or until `look`. If that time has
+    /// passed, returns `Wait::No`: arrived datagrams are taken in before a timer is acted on.
     #[inline(always)]
     pub(super) fn wait(&self, earliest: &mut Time, look: Time, now: Time) -> Wait {
         match self.timers.sleep(earliest, look, now) {
@@ -326,23 +328,23 @@ impl Endpoint {
         }
     }
 
-    /// Returns how long a leader may wait for a datagram that would wait for `nanos` nanoseconds, knows of no
-    /// timer, and has not read the clock: that long, or not at all if another thread has set a timer.
+    /// Returns how long a leader may wait for a datagram, if it knows of no timer and has not read the clock:
+    /// `nanos` nanoseconds, or not at all if another thread has set a timer.
     #[inline(always)]
     pub(super) fn nap(&self, nanos: u64) -> Wait {
         self.note_lead();
         if self.timers.nap(nanos) { Wait::Nanos(nanos) } else { Wait::No }
     }
 
-    /// Sees to it that a timer is acted on in time, by whoever leads.
+    /// Makes the leader act on a timer in time.
     pub(super) fn set_timer(&self, timer: Option<Time>) {
         if timer.is_some_and(|timer| self.timers.set(timer, || self.env.now())) {
             self.socket.wake();
         }
     }
 
-    /// Takes in a datagram, and the receive buffer that it is in if results may share that. Returns its
-    /// conversation's next timer, and whether the peer is listed.
+    /// Passes a datagram to its conversation. `buffer` is the receive buffer that contains the datagram, if
+    /// results may share it. Returns the conversation's next timer, and whether the peer is listed.
     fn accept(
         &self,
         now: Time,
@@ -366,7 +368,7 @@ impl Endpoint {
             let state = &mut *state;
             let (owners, wakes) = (&mut state.owners, &mut tools.wakes);
             let busy = owners.any_started();
-            // Calls that were left wait on, unless there is something else to be sent.
+            // Queued calls stay queued, unless the conversation has something else to send.
             let left = if state.left { state.conversation.ready() } else { 0 };
             let sink = &mut |event: Event<'_>| {
                 deliver(peer, owners, event, (datagram, buffer), mine.as_deref_mut(), wakes)
@@ -389,7 +391,7 @@ impl Endpoint {
         (self.flush(now, peer, &mut tools.out), listed)
     }
 
-    /// Wakes whose calls have ended.
+    /// Wakes the threads and tasks whose calls have ended.
     #[inline]
     pub(super) fn wake(&self, tools: &mut Tools) {
         let tasks = tools.wakes.tasks();
@@ -399,7 +401,8 @@ impl Endpoint {
         tools.wakes.run();
     }
 
-    /// Counts a peer among those with started calls, or no longer.
+    /// Updates the count of busy peers, after a change of a peer's owners. `was` is whether the peer was
+    /// busy.
     #[inline]
     pub(super) fn count_busy(&self, was: bool, owners: &Owners) {
         match (was, owners.any_started()) {
@@ -409,7 +412,7 @@ impl Endpoint {
         };
     }
 
-    /// Whose datagram it is.
+    /// Returns the peer that a datagram comes from.
     fn find(&self, from: &SocketAddr, route: Route) -> Option<Arc<Peer>> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         match route {
@@ -418,12 +421,13 @@ impl Endpoint {
         }
     }
 
-    /// Sends all that is ready, and returns the conversation's next timer.
+    /// Sends everything that is ready, and returns the conversation's next timer.
     pub(super) fn flush(&self, now: Time, peer: &Peer, out: &mut [u8]) -> Option<Time> {
         self.flush_locked(now, peer, peer.lock(), out)
     }
 
-    /// Sends all that is ready of a conversation that is locked, and returns its next timer.
+    /// Sends everything that is ready in a conversation whose lock is held. Returns the conversation's next
+    /// timer.
     pub(super) fn flush_locked(
         &self,
         now: Time,
@@ -443,7 +447,7 @@ impl Endpoint {
         timer
     }
 
-    /// Sends all that is ready of a conversation, of which a first datagram, of length `first`, is written
+    /// Sends everything that is ready in a conversation. A first datagram of `first` bytes is in `out`
     /// already.
     #[inline(never)]
     fn flush_more(&self, now: Time, peer: &Peer, first: usize, out: &mut [u8]) -> Option<Time> {
@@ -458,24 +462,24 @@ impl Endpoint {
             let more = !state.conversation.is_quiet(0);
             sent.map(|len| Departing { to: peer.address, len, insert: None, more })
         };
-        // What the system refuses is a hint.
+        // A refusal by the system is a hint for the conversation.
         depart(&*self.socket, out, write, |_, _| peer.lock().conversation.handle_unreachable(now));
         timer
     }
 
-    /// Whether there are calls that were left, all of them within that time: whatever else their peers had to
-    /// send left since.
+    /// Returns whether calls are queued, and all peers with queued calls have sent something within this
+    /// time.
     pub(super) fn has_fresh(&self, within: Duration) -> bool {
         if !self.flush_signal.has_queued() {
             return false;
         }
         let (now, unsent) = (self.env.now(), lock(&self.unsent));
-        // Who left some may say so when somebody else has sent them: then there are none, and that is to be
-        // forgotten.
+        // Another thread may have sent the queued calls before the signal was set. Then `unsent` is empty,
+        // and the signal does not count.
         !unsent.is_empty() && unsent.iter().all(|peer| now.since(peer.lock().flushed) < within)
     }
 
-    /// Sends the calls that were left for others to share a datagram with. Says whether there were any.
+    /// Sends the queued calls. Returns whether the signal said that there are any.
     pub(super) fn send_unsent(&self, tools: &mut Tools) -> bool {
         if !self.flush_signal.take() {
             return false;
@@ -490,7 +494,8 @@ impl Endpoint {
         true
     }
 
-    /// Sends a datagram. If the system refuses it, it is lost like any other, and that is a hint.
+    /// Sends a datagram. If the system refuses it, the datagram is lost like any other, and the conversation
+    /// gets a hint.
     #[inline(always)]
     pub(super) fn send(&self, now: Time, peer: &Peer, datagram: &[u8]) {
         if self.socket.send(peer.address, datagram).is_err() {
@@ -498,7 +503,8 @@ impl Endpoint {
         }
     }
 
-    /// Passes on what the network says of an address; returns its conversation's next timer.
+    /// Passes a network error about an address to the address's conversation. Returns the conversation's next
+    /// timer.
     fn hint(
         &self,
         address: SocketAddr,
@@ -510,7 +516,8 @@ impl Endpoint {
         state.conversation.timeout()
     }
 
-    /// Acts on the timers that are due, lets go of peers that have none, and returns the next one.
+    /// Acts on the timers that are due, and removes peers without timers from the list. Returns the next
+    /// timer.
     fn run_timers(&self, now: Time, mut mine: Option<&mut OwnCall<'_>>, tools: &mut Tools) -> Time {
         let mut active = std::mem::take(&mut *lock(&self.active));
         let mut earliest = NEVER;
@@ -527,7 +534,8 @@ impl Endpoint {
         earliest
     }
 
-    /// Acts on one peer's timers; `None` says that it has none and is listed no longer.
+    /// Acts on one peer's timers. Returns the peer's next timer, or `None` if it has none and is no longer
+    /// listed.
     fn run_timer(
         &self,
         now: Time,
@@ -585,7 +593,7 @@ mod tests {
         peer.lock().flushed = endpoint.env.now();
         assert!(endpoint.has_fresh(Duration::MAX));
         assert!(endpoint.send_unsent(tools));
-        // Another thread, of a call to another peer, between the two.
+        // Another thread queues a call to another peer at this moment.
         endpoint.flush_signal.note_queued();
         assert!(!endpoint.has_fresh(Duration::MAX), "or the service thread would nap for ever");
         assert!(endpoint.send_unsent(tools) && !endpoint.send_unsent(tools));

@@ -1,4 +1,4 @@
-//! Calls under way whose ends one thread gathers, which serves the endpoint while it waits.
+//! Lets one thread wait for several started calls. The thread receives for the endpoint while it waits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::CallFailed;
 use crate::env::{Socket, Time};
 use crate::wait::{Interrupt, Parker, ReadyList, ReadyToken, WaitPoint};
 
-/// Replies that come so soon one after the other are worth staying awake for.
+/// If replies follow each other within this time, the thread polls for the next one instead of sleeping.
 const CLOSE: Duration = Duration::from_micros(50);
 
 impl Started {
-    /// Has the token rung when the call has ended; false if it has.
+    /// Makes the call mark `token` when it ends. Returns false if the call has ended already.
     pub(crate) fn poll_at(&self, endpoint: &Endpoint, peer: &Peer, token: ReadyToken) -> bool {
         self.watch(endpoint, peer, Watcher::Gatherer(token)).is_some()
     }
@@ -29,8 +29,8 @@ impl WaitPoint for Endpoint {
         self.check_process()?;
         let mut caller = Caller::take_to_wait(&self.env)?;
         let Caller { waiter, tools, .. } = &mut *caller;
-        // Calls that were left to share a datagram wait on: results are expected that will bring more of
-        // them, or the service thread sends them.
+        // Queued calls stay queued. Arriving results will usually bring further calls for the same datagram.
+        // If not, the service thread sends them.
         let over = || ready.count() >= enough || self.is_past(until);
         ready.wait_with(
             Arc::as_ptr(waiter).addr(),
@@ -67,7 +67,7 @@ impl WaitPoint for Endpoint {
     }
 }
 
-/// A thread that waits at an endpoint.
+/// A thread that waits at an endpoint for several calls.
 struct Seated {
     socket: Arc<dyn Socket>,
     waiter: Arc<Waiter>,
@@ -76,7 +76,7 @@ struct Seated {
 impl Interrupt for Seated {
     fn interrupt(&self, serving: bool) {
         self.waiter.wake();
-        // It may be the one that serves, and then it sleeps in the socket.
+        // If the thread leads, it sleeps in the socket.
         if !serving {
             self.socket.wake();
         }

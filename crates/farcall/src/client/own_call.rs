@@ -1,4 +1,4 @@
-//! The call that the receiving thread itself waits for, and how each end of a call reaches its caller.
+//! The call of the receiving thread itself, and the delivery of outcomes to callers.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,33 +13,34 @@ use super::waiter::Wakes;
 use crate::env::place;
 use crate::receive_buffers::SharedBuffer;
 
-/// Takes an outcome.
+/// A function that takes an outcome.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>);
 
-/// The call that the receiving thread itself waits for: its outcome stays where it arrived.
+/// The call of the receiving thread itself. Its result is decoded from the receive buffer, without a copy.
 pub(super) struct OwnCall<'a> {
     pub(super) peer: &'a Arc<Peer>,
-    /// Once it has begun.
+    /// The call's identifier, once the call has begun in the ordinary way.
     pub(super) id: Option<CallId>,
-    /// Whether the call has an owner among the [`Owners`], too: another thread may receive its end.
+    /// Whether the call also has an owner among the [`Owners`], because another thread may receive its
+    /// outcome.
     pub(super) owned: bool,
-    /// The call while it is on the fast path, and when it was sent.
+    /// The call while it is on the fast path, and the time when it was sent.
     pub(super) lone: Option<(Lone, Time)>,
     pub(super) sink: Taker<'a>,
-    /// Its outcome was given to the sink.
+    /// Whether the call has ended.
     pub(super) done: bool,
-    /// Its outcome, until no lock is held.
+    /// The outcome, until it is given to the sink without a lock.
     landed: Option<Landed>,
 }
 
-/// An outcome whose body stands in the datagram that is at hand, or any other.
+/// An outcome. Its body is a range of the present datagram, or, for `Apart`, a copy.
 enum Landed {
     Result(Range<usize>),
     Exception(Range<usize>),
     Apart(Box<Outcome<'static>>),
 }
 
-/// Marks a call that has not ended as nobody's, also when its thread panicked while it led.
+/// Abandons a call that has not ended, for example because its thread panicked while it led.
 impl Drop for OwnCall<'_> {
     #[inline(always)]
     fn drop(&mut self) {
@@ -64,7 +65,7 @@ impl<'a> OwnCall<'a> {
         self.landed = Some(here.unwrap_or_else(|| Landed::Apart(Box::new(outcome.into_owned()))));
     }
 
-    /// Takes the call from the fast path: something else than its result has happened.
+    /// Takes the call off the fast path, because something else than its result has arrived.
     #[inline]
     pub(super) fn go_on(&mut self, now: Time, arguments: &[u8]) {
         if let Some((lone, sent)) = self.lone.take() {
@@ -73,9 +74,9 @@ impl<'a> OwnCall<'a> {
         }
     }
 
-    /// Takes in a datagram that is just the result of a call on the fast path, and gives that to the sink.
-    /// Returns the conversation's next timer, and whether the peer is listed. `None`, and nothing has
-    /// changed, for any other datagram.
+    /// Gives the result of a call on the fast path to the sink, if the datagram contains just that result.
+    /// Returns the conversation's next timer, and whether the peer is listed. For any other datagram, returns
+    /// `None` and changes nothing.
     #[inline(always)]
     pub(super) fn take(&mut self, clock: impl Fn() -> Time, datagram: &[u8]) -> Option<(Option<Time>, bool)> {
         let (lone, sent) = self.lone.as_ref()?;
@@ -89,8 +90,8 @@ impl<'a> OwnCall<'a> {
         Some(timer)
     }
 
-    /// Gives the outcome to the sink, if it has come and stands in the datagram. No lock is held but the
-    /// lead: a type's decoding may panic, but must not call.
+    /// Gives an outcome in the datagram to the sink, if there is one. The thread holds the lead but no lock,
+    /// so a type's decoding may panic, but must not call.
     #[inline]
     pub(super) fn settle(&mut self, datagram: &[u8]) {
         let Some(landed) = self.landed.take() else { return };
@@ -102,11 +103,11 @@ impl<'a> OwnCall<'a> {
         }
     }
 
-    /// Nobody waits for the call's end any more, if it has begun.
+    /// Notes that no thread waits for the call's outcome any more, if the call has begun.
     #[cold]
     fn abandon(&mut self) {
         if let Some((_, sent)) = self.lone {
-            // Its arguments are gone, so it can be cancelled but not sent again.
+            // The call can be cancelled, but not sent again, because its arguments are gone.
             self.go_on(sent, &[]);
             let id = self.id;
             id.into_iter().for_each(|id| self.peer.lock().conversation.cancel(sent, id));
@@ -118,14 +119,15 @@ impl<'a> OwnCall<'a> {
         }
     }
 
-    /// It did not even begin.
+    /// Ends a call that could not even begin.
     #[cold]
     pub(super) fn fail(&mut self, failure: Failure) {
         self.land(Outcome::Failed(failure), &[]);
         self.done = true;
     }
 
-    /// Gives an outcome that stands elsewhere to the sink, when somebody else may lead: it may be long.
+    /// Gives a copied outcome to the sink. The caller has passed the lead on first, because decoding may take
+    /// long.
     #[inline(always)]
     pub(super) fn finish(&mut self) {
         if let Some(Landed::Apart(outcome)) = self.landed.take() {
@@ -134,8 +136,9 @@ impl<'a> OwnCall<'a> {
     }
 }
 
-/// Takes an event of a peer to its owner. The event comes from a timer, or from a datagram, with the receive
-/// buffer that started calls may share. `mine` is the receiving thread's call, to this peer or another. The end of a call is dropped if its caller's thread
+/// Delivers an event of a peer to its owner. The event comes from a timer or from a datagram; `buffer` is the
+/// datagram's receive buffer, if started calls may share it. `mine` is the receiving thread's call, to this
+/// peer or another. An outcome is dropped if its caller's thread panicked while it led.
 /// panicked while it led.
 #[inline(always)]
 pub(super) fn deliver(

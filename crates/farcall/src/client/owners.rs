@@ -38,7 +38,7 @@ pub(super) struct Owners {
     free: Vec<u32>,
     /// Calls of threads that panicked while they led. Their outcomes are dropped.
     abandoned: Vec<CallId>,
-    /// The number of owners that are no blocked threads: started calls, and binds of tasks.
+    /// The number of owners that are not blocked threads: started calls, and binds of tasks.
     started: usize,
 }
 
@@ -49,7 +49,7 @@ struct Place {
 }
 
 impl Owners {
-    /// The token of a call that has no owner here, because the leader made it.
+    /// The token of a leader's own call, which has no owner here.
     pub(super) const NOBODY: u64 = u64::MAX;
 
     /// Adds an owner, and returns its token. The protocol bounds the number of outstanding calls, and with it
@@ -78,7 +78,7 @@ impl Owners {
         Some(owner)
     }
 
-    /// Makes `watcher` the one that is woken when a started call ends. Returns the former watcher.
+    /// Registers `watcher` to be woken when a started call ends. Returns the former watcher.
     ///
     /// # Errors
     /// `watcher` itself, if the call has ended.
@@ -102,7 +102,7 @@ impl Owners {
         self.abandoned.push(id);
     }
 
-    /// Returns whether a call that has ended was [abandoned](Owners::abandon), and forgets it.
+    /// Forgets a call that has ended, if it was [abandoned](Owners::abandon). Returns whether it was.
     #[cold]
     pub(super) fn was_abandoned(&mut self, id: CallId) -> bool {
         let before = self.abandoned.len();

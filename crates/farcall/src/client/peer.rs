@@ -23,7 +23,7 @@ pub(super) struct PeerState {
     pub(super) listed: bool,
     /// Whether the peer is among those that have queued calls.
     pub(super) left: bool,
-    /// When all ready datagrams were last sent.
+    /// The last time when all ready datagrams were sent.
     pub(super) flushed: Time,
 }
 

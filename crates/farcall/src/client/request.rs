@@ -1,4 +1,4 @@
-//! A call that is to be made.
+//! Describes a call before it is sent.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use farcall_proto::{Time, Trace};
 use crate::exchange::{Handlers, SendStream};
 use crate::stub::{EncodeArguments, Procedure};
 
-/// A call that is to be made. It can be repeated, at the same export or at others.
+/// A call to be made. It can be repeated at the same export or at others.
 #[derive(Clone, Copy)]
 pub(crate) struct CallRequest<'a> {
     pub(crate) procedure: &'a Procedure,
     /// The time at which the caller stops waiting.
     pub(crate) deadline: Option<Time>,
     pub(crate) trace: Option<Trace>,
-    /// Writes the arguments.
+    /// The function that writes the arguments.
     pub(crate) encode: EncodeArguments<'a>,
     /// Answers the signals that are raised in the call.
     pub(crate) handlers: &'a Handlers,

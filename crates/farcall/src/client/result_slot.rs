@@ -1,4 +1,4 @@
-//! Where the outcome of a call stays until its caller fetches it.
+//! Keeps the outcome of a call until its caller fetches it.
 
 use std::borrow::Cow;
 use std::sync::Mutex;
@@ -12,16 +12,16 @@ use crate::env::place;
 use crate::lock;
 use crate::receive_buffers::SharedBuffer;
 
-/// Longer bodies stand in a buffer, shorter ones in the outcome itself.
+/// The longest body, in bytes, that is kept in the outcome itself. Longer bodies are kept in a buffer.
 const MAX_INLINE_BYTES: usize = 64;
 
-/// A shorter body is copied even if it could stay in the receive buffer.
+/// The shortest body, in bytes, that stays in the receive buffer. Copying a shorter body is cheaper.
 const MIN_SHARED_BYTES: usize = 1 << 10;
 
-/// The largest buffer that is used again. Longer bodies have one of their own.
+/// The largest buffer, in bytes, that a slot keeps for its next use. A longer body gets a buffer of its own.
 const MAX_KEPT_BYTES: usize = 64 << 10;
 
-/// An outcome that waits to be fetched. A thread that waits uses one, and its buffer, for many calls.
+/// An outcome that waits to be fetched. A waiting thread uses the same one, with its buffer, for many calls.
 #[derive(Debug)]
 struct BufferedOutcome {
     /// How the call ended, without the bytes of its result or exception.
@@ -29,11 +29,11 @@ struct BufferedOutcome {
     /// The body's length, which has 32 bits on the wire. A body of at most [`MAX_INLINE_BYTES`] is in
     /// `short`.
     len: u32,
-    /// Where the body begins in `shared`.
+    /// The index in `shared` at which the body begins.
     at: u32,
     short: [u8; MAX_INLINE_BYTES],
     long: Vec<u8>,
-    /// The receive buffer that the body is still in.
+    /// The receive buffer that contains the body, if the body was not copied.
     shared: Option<SharedBuffer>,
 }
 
@@ -51,10 +51,9 @@ impl Default for BufferedOutcome {
 }
 
 impl BufferedOutcome {
-    /// Keeps an outcome. A long body stays in its receive buffer if that may be shared. Otherwise it is copied
-    /// to `long`. If `long` is too small, it takes over the buffer of `arguments`, which a call that
-    /// succeeded no longer needs. A failure has no body: the arguments of the call that failed stand in its
-    /// place.
+    /// Keeps an outcome. A long body stays in its receive buffer if that may be shared. Otherwise the body is
+    /// copied to `long`. If `long` is too small, it takes over the buffer of `arguments`, because a call that
+    /// succeeded no longer needs its arguments. A failure has no body; its call's arguments are kept instead.
     #[inline]
     fn put(&mut self, outcome: Outcome<'_>, arguments: &mut Vec<u8>, buffer: Option<&SharedBuffer>) {
         let (finish, body) = match outcome {
@@ -77,8 +76,8 @@ impl BufferedOutcome {
                     (self.shared, self.at) = (Some(buffer.clone()), place.start as u32);
                     return;
                 }
-                // A very large buffer is not taken over: it would stay allocated as long as the thread or the
-                // result lives.
+                // A very large buffer is not taken over, because it would stay allocated as long as the
+                // thread or the result exists.
                 let room = arguments.capacity();
                 if self.long.capacity() < body.len()
                     && room >= body.len()
@@ -92,8 +91,8 @@ impl BufferedOutcome {
         }
     }
 
-    /// The outcome, once, and the arguments of a call that failed. The outcome borrows the body, or owns a
-    /// large one.
+    /// Takes the outcome out, with the arguments of a call that failed. The outcome borrows the body, or owns
+    /// a large one. Returns `None` if there is no outcome.
     #[inline]
     fn take(&mut self) -> Option<(Outcome<'_>, Vec<u8>)> {
         let finish = self.finish.take()?;
@@ -112,7 +111,7 @@ impl BufferedOutcome {
     }
 }
 
-/// Where the outcome of a call comes to that another thread may receive.
+/// The place where another thread puts the outcome of a call.
 #[derive(Default)]
 pub(super) struct ResultSlot {
     kept: Mutex<BufferedOutcome>,
@@ -121,7 +120,8 @@ pub(super) struct ResultSlot {
     news: Option<Box<CallNews>>,
 }
 
-/// Takes an outcome and, if the call failed, its encoded arguments, so that the call can be repeated.
+/// A function that takes an outcome and, if the call failed, the encoded arguments, with which the call can
+/// be repeated.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
 
 impl ResultSlot {
@@ -149,8 +149,8 @@ impl ResultSlot {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Gives the outcome, once, if it has come. `taker` runs under the lock, because nobody else needs the
-    /// lock after the end.
+    /// Gives the outcome to `taker`, if it has come and was not given before. `taker` runs under the lock,
+    /// because no other thread needs the lock after the call has ended.
     #[inline]
     pub(super) fn give(&self, taker: Taker<'_>) {
         if let Some((outcome, arguments)) = lock(&self.kept).take() {
@@ -158,8 +158,8 @@ impl ResultSlot {
         }
     }
 
-    /// Makes the slot, whose outcome was given, ready for its thread's next call. A large buffer is not kept,
-    /// because the thread keeps the slot for ever.
+    /// Makes the slot ready for the thread's next call, after its outcome was given. A large buffer is not
+    /// kept, because the thread keeps the slot for ever.
     pub(super) fn renew(&self) {
         self.over.store(false, Ordering::Relaxed);
         let mut kept = lock(&self.kept);

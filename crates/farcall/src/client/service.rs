@@ -28,7 +28,7 @@ const MAX_NAP: Duration = Duration::from_micros(300);
 /// The service thread naps no more after this many looks in a row at which no call had been queued.
 const QUIET_LOOKS: u32 = 8;
 
-/// The service thread, as other threads see it.
+/// The service thread's state that other threads see.
 pub(super) struct Service {
     waiter: Arc<Waiter>,
     /// Whether the thread was started.

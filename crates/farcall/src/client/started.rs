@@ -1,4 +1,4 @@
-//! A call under way without a thread: its outcome, and whoever asks for it.
+//! Started calls, which run without a thread that waits.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::{Endpoint, Peer};
 use crate::wait::{Duty, ReadyToken};
 use crate::{CallFailed, Kind, Ran, lock};
 
-/// So many bytes of long arguments the calls may have that were started of one server and have not ended,
-/// unless there is only one.
+/// The most bytes of long arguments that the unfinished started calls to one server may have together. A
+/// single call may have more.
 const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
-/// A call that was started. Whoever has it knows by which endpoint, and which peer it is made to.
+/// A started call. Its holder also keeps the endpoint and the peer of the call.
 #[derive(Clone)]
 pub(crate) struct Started {
     pub(super) id: CallId,
@@ -30,11 +30,11 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Starts a call. Never blocks. A thread that gathers the ends of several calls at this endpoint gives
-    /// a token, which is marked when the call has ended.
+    /// Starts a call without waiting. A thread that waits for several calls at this endpoint passes a token,
+    /// which is marked when the call ends.
     ///
     /// # Errors
-    /// What is known at once; nothing was sent.
+    /// When the call fails at once. Then nothing was sent.
     pub(crate) fn start(
         endpoint: &Arc<Endpoint>,
         peer: &Arc<Peer>,
@@ -99,13 +99,13 @@ impl Started {
         Ok(())
     }
 
-    /// Whether the outcome has come.
+    /// Returns whether the outcome has come.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.slot.is_over()
     }
 
-    /// The outcome if it has come; else `context` is woken when it does.
+    /// Gives the outcome to `taker` if it has come. Otherwise `context` is woken when it comes.
     pub(crate) fn poll(
         &self,
         endpoint: &Endpoint,
@@ -116,7 +116,7 @@ impl Started {
         if !self.slot.is_over()
             && self.watch(endpoint, peer, Watcher::Task(context.waker().clone())).is_some()
         {
-            // A call that was left may wait on: the service thread looks after it.
+            // The call may still be queued. The service thread sends it.
             endpoint.hasten();
             return Poll::Pending;
         }
@@ -124,11 +124,12 @@ impl Started {
         Poll::Ready(())
     }
 
-    /// Has `watcher` told of the end, instead of who was to be. Says whether the call was sent, for one that
-    /// a thread waits for does not wait for others; nothing if it has ended.
+    /// Replaces the watcher that is woken when the call ends. Returns whether the call was sent, or `None` if
+    /// it has ended. A queued call must be sent before a thread waits for it.
     pub(super) fn watch(&self, endpoint: &Endpoint, peer: &Peer, watcher: Watcher) -> Option<bool> {
         let task = watcher.is_task();
-        // To drop a waker may drop a task, and cancel what that had started: not under the lock.
+        // Dropping a waker may drop a task, and so cancel the calls that the task had started. It must happen
+        // without the lock.
         let (former, sent) = {
             let mut state = peer.lock();
             let former = state.owners.watch(self.token, watcher);
@@ -144,8 +145,8 @@ impl Started {
         former.ok().map(|_| sent)
     }
 
-    /// Nobody waits for the call any more, but it is to go on: the server hears so now, or `later` if it
-    /// takes long.
+    /// Lets the call run on although no caller waits for it any more. The server is told now or, with
+    /// `later`, only if the call takes long.
     pub(crate) fn detach(&self, endpoint: &Arc<Endpoint>, peer: &Peer, later: bool) {
         if self.slot.is_over() || endpoint.check_process().is_err() {
             return;
@@ -179,8 +180,8 @@ impl Started {
 }
 
 impl Endpoint {
-    /// Starts a call that no thread waits for. It is sent, or left for the next ones to share its datagram if
-    /// the service thread sees to it.
+    /// Starts a call without waiting. The call is sent at once, or queued so that further calls can share its
+    /// datagram. It is queued only if there is a service thread, which sends it in time.
     pub(super) fn begin_started(
         &self,
         service: Option<&Service>,
@@ -200,7 +201,7 @@ impl Endpoint {
         let token = state.owners.add(Owner::Started(slot.clone(), watcher));
         let now = OnceCell::new();
         let clock = || *now.get_or_init(|| self.env.now());
-        // While tasks wait, the service thread receives.
+        // While tasks wait, the service thread receives, so each arriving datagram flushes the queue.
         let clocked = self.tasks.load(Ordering::Relaxed) > 0;
         let id = match state.conversation.start(clock, &request.of(export, token), &mut tools.arguments) {
             Ok(id) => id,
@@ -233,7 +234,7 @@ impl Endpoint {
         Ok(started)
     }
 
-    /// A peer has calls that wait to be sent.
+    /// Adds a peer to the list of peers with queued calls.
     #[inline(never)]
     fn leave(&self, service: &Service, peer: &Arc<Peer>, tools: &mut Tools) {
         lock(&self.unsent).push(peer.clone());
@@ -245,7 +246,7 @@ impl Endpoint {
         }
     }
 
-    /// The service thread, started by the first who needs it.
+    /// Returns the service thread. The first call that needs it starts it.
     pub(super) fn service(self: &Arc<Self>) -> Result<&Arc<Service>, CallFailed> {
         let service = self.service.get_or_init(|| Service::new(&*self.env));
         service.run(self).map_err(|why| CallFailed::local("starting a thread", why))?;
@@ -297,7 +298,7 @@ mod tests {
         let why = start(MOST_BYTES / 8).err().expect("no more than that");
         assert_eq!((why.kind(), why.ran()), (Kind::Overloaded, Ran::No));
         assert!(start(4).is_ok());
-        // It has not left: there is no conversation yet.
+        // The call was not sent, because there is no conversation yet.
         half.cancel(&endpoint, &peer);
         let mut ended = false;
         half.wait(&endpoint, &peer, &mut |_, _| ended = true).unwrap();

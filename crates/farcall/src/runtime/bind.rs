@@ -190,9 +190,9 @@ impl Inner {
         without_avoided(name, candidates, avoid)
     }
 
-    /// Divides the candidates into those that the first one's socket reaches, which are asked at the same
-    /// time, and the others. Fails for the former if there is no such socket, as for IPv6 on a machine without
-    /// IPv6.
+    /// Divides the candidates into those that the first candidate's socket can reach, which are asked at the
+    /// same time, and the others. Returns an error for the former if there is no such socket, as for IPv6 on
+    /// a machine without IPv6.
     fn poll<'a>(
         &'a self,
         name: &'a Name,
@@ -495,7 +495,7 @@ fn kind_of(why: &Refusal) -> Kind {
     }
 }
 
-/// Returns the more telling of two reasons why no server could be bound. A server's refusal tells more than
+/// Returns the reason that says more about why no server could be bound. A server's refusal says more than
 /// its silence.
 fn more_telling(former: Option<CallFailed>, now: CallFailed) -> CallFailed {
     match former {

@@ -77,8 +77,8 @@ pub(super) struct Answering<T, F: FnMut()> {
 }
 
 impl<T, F: FnMut()> Answering<T, F> {
-    /// Will answer `unanswered`, unless [`Answering::find`] gives another answer. Runs `forget` first, which
-    /// must make later askers ask again.
+    /// Returns an answerer that will answer `unanswered`, unless [`Answering::find`] sets another answer. It
+    /// first runs `forget`, which must make later askers ask again.
     pub(super) fn new(question: &Arc<Question<T>>, unanswered: CallFailed, forget: F) -> Answering<T, F> {
         Answering { question: question.clone(), answer: Some(Err(unanswered)), forget }
     }

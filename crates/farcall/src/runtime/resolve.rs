@@ -15,7 +15,7 @@ use crate::context::Set;
 use crate::env::Time;
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
-/// The most hosts that are resolved at the same time, and so the most threads that do so.
+/// The most hosts that are resolved at the same time. Each takes a thread.
 const MAX_QUESTIONS: usize = 64;
 
 /// The most addresses of one host that are tried.
@@ -96,7 +96,7 @@ impl Inner {
     }
 }
 
-/// Returns the resolved addresses without those that can be no server's.
+/// Returns the resolved addresses without those that no server can have.
 fn usable(host: &Host, found: std::io::Result<Vec<SocketAddr>>) -> Answer {
     let unknown =
         |why: &str| CallFailed::new(Kind::NoSuchName, Ran::No).because(format!("the host {host}: {why}"));

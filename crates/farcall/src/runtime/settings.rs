@@ -32,8 +32,8 @@ pub(super) struct Settings {
     pub(super) shared_memory: bool,
 }
 
-/// Sets up a [`Runtime`]. Environment variables override the program's settings, so that an operator can
-/// change them. The documentation of each setting gives the name of its variable.
+/// The settings of a [`Runtime`] that is to be made. Environment variables override the program's settings,
+/// so that an operator can change them. The documentation of each setting gives the name of its variable.
 pub struct Builder {
     settings: Settings,
     registry: Option<Arc<dyn Registry>>,

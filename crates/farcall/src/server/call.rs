@@ -23,7 +23,7 @@ use crate::stub::{Dispatched, catch, panicked};
 use crate::workers::Pace;
 use crate::xdr::{Decoder, Encoder};
 
-/// A call that is to be executed.
+/// A call that a server must execute.
 pub(crate) struct Work {
     pub(crate) call: context::Incoming,
     pub(crate) exported: Arc<Exported>,
@@ -45,7 +45,7 @@ enum Arguments {
     Kept(Vec<u8>),
 }
 
-/// Where a call came from.
+/// The origin of a call.
 #[derive(Clone, Copy)]
 pub(super) struct Origin<'a> {
     pub(super) now: Time,
@@ -105,7 +105,7 @@ impl Work {
         (self.pace(), self.usual_result())
     }
 
-    /// Whether the call is quick and its result is not long.
+    /// Returns whether the call is quick and its result is not long.
     pub(super) fn is_light(&self) -> bool {
         self.outlook() == (Pace::Quick, 0)
     }
@@ -136,12 +136,12 @@ impl Work {
         self.arguments = Arguments::Kept(std::mem::take(buffer));
     }
 
-    /// Whether the arguments are still in the buffer of the worker that received them.
+    /// Returns whether the arguments are still in the buffer of the worker that received them.
     pub(super) fn is_received(&self) -> bool {
         matches!(self.arguments, Arguments::Received(_))
     }
 
-    /// Whether the arguments are in a buffer that the call shares with others.
+    /// Returns whether the arguments are in a buffer that the call shares with others.
     pub(super) fn is_shared(&self) -> bool {
         matches!(self.arguments, Arguments::Shared(..))
     }

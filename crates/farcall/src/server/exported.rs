@@ -107,13 +107,13 @@ impl Known {
         }
     }
 
-    /// Whether the receiving worker may execute the procedure itself.
+    /// Returns whether the receiving worker may execute the procedure itself.
     #[inline]
     pub(super) fn is_quick(&self) -> bool {
         !self.facts.blocking && self.usual_time.is_quick()
     }
 
-    /// Whether the call that begins now is to be timed.
+    /// Returns whether to time the call that begins now.
     #[inline]
     pub(super) fn is_timed(&self) -> bool {
         self.usual_time.is_timed(self.counters.results.load(Ordering::Relaxed)) || self.facts.blocking

@@ -56,7 +56,7 @@ impl Server {
         Ok(work)
     }
 
-    /// Whether there is such an export.
+    /// Returns whether there is such an export.
     pub(crate) fn exports(&self, id: u64) -> bool {
         self.read_offers().exports.find(id).is_some()
     }

@@ -9,8 +9,8 @@ use super::Outlet;
 use crate::xdr::Spill;
 use crate::{Bytes, guard};
 
-/// Shorter `Bytes` are copied. A datagram is never longer than this, so longer `Bytes` need several datagrams
-/// in any case.
+/// The fewest bytes that are sent without a copy. A datagram is never longer than this, so longer `Bytes`
+/// need several datagrams in any case.
 const MIN_LONG_BYTES: usize = 64 << 10;
 
 /// The long part of a result, if it has one.

@@ -1,10 +1,10 @@
-//! Names of the hosts, users and callers between which a server's queues are fair.
+//! Names the hosts, users and callers among which a server's queues are shared fairly.
 
 use std::net::SocketAddr;
 
 use farcall_proto::server::HostName;
 
-/// The host or user whose share of a queue a waiting call or access counts against.
+/// The host or user whose share of a queue a waiting call or access uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Payer {
     /// A host that sends datagrams.
@@ -21,7 +21,7 @@ impl Payer {
     }
 }
 
-/// The caller, among those of a payer, that a waiting call or access belongs to.
+/// The caller to which a waiting call or access belongs. A payer can have several callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     Conversation(u64),

@@ -1,5 +1,5 @@
-//! The server's queue of calls that wait for a worker, or until their clients have fetched other results. It
-//! is bounded, and fair between hosts and between callers of a host.
+//! The server's queue of calls that wait for a worker, or until their clients have fetched other results. The
+//! queue is bounded, and fair between hosts and between the callers of a host.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ impl Waits for Work {
     }
 }
 
-/// Takes out a call that has waited for a worker for `time`, if there is one. Held calls do not count: they
-/// wait for their own clients.
+/// Removes and returns a call that has waited at least `time` for a worker, if there is one. Held calls do
+/// not count, because they wait for their own clients.
 pub(super) fn pop_late(queue: &mut Queue, now: Time, time: Duration) -> Option<Work> {
     let oldest = queue.firsts().min_by_key(|work| work.arrived)?;
     let late = Some(oldest).filter(|work| now.since(work.arrived) >= time)?;

@@ -1,5 +1,5 @@
-//! The destination of the outcome of a call that did not come by the socket, such as one through shared
-//! memory.
+//! The destination of the outcome of a call that did not come by the socket, for example a call through
+//! shared memory.
 
 use std::time::Duration;
 

@@ -51,14 +51,14 @@ struct Receiver<'s> {
     /// Whether this worker drains the backlog of accesses. Until the backlog is empty it executes no calls,
     /// and executes some accesses between two datagrams.
     draining_backlog: bool,
-    /// Whether no worker executes. Then spinning takes the processor from none of them.
+    /// Whether no other worker executes calls. Then polling takes no processor from them.
     alone: bool,
-    /// The approximate time of the last event, readings aside, and the number of readings that came.
+    /// The approximate time of the last event other than a reading, and the number of readings.
     now: Time,
     readings: u32,
 }
 
-/// How long to stay away from a socket after an error that we do not know.
+/// How long to wait after a socket error of an unknown kind before receiving again.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Runs a worker's life.
@@ -99,13 +99,13 @@ impl<'s> Receiver<'s> {
                 },
             };
         }
-        // A call that is left now is dropped: its caller gets no answer, as when a process ends.
+        // A call that is left now is dropped. Its caller gets no answer, as when a process ends.
     }
 
-    /// Waits for a datagram and takes it in.
+    /// Waits for a datagram and acts on it.
     fn receive(&mut self) -> Next {
         let socket = &self.server.socket;
-        // The protocol's timers are the watchdog's: to wait without a time-out is cheaper.
+        // The watchdog acts on the protocol's timers, because waiting without a time-out is cheaper.
         let received = match self.alone {
             _ if self.draining_backlog => socket.receive(&mut self.buffers.received, Wait::No),
             true => socket.receive(&mut self.buffers.received, Wait::Forever),
@@ -128,7 +128,7 @@ impl<'s> Receiver<'s> {
         match received {
             Ok(Received::TimedOut) if self.draining_backlog => self.next(),
             Ok(Received::Woken) => self.woken(),
-            // A client that is gone shows by asking no more.
+            // A client that is gone shows this by sending nothing.
             Ok(_) => Next::Receive,
             Err(_) => {
                 self.server.env.event().wait(Some(PAUSE));
@@ -137,7 +137,7 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Looks, after another thread woke the socket, whether an access, a call or work of the user's waits.
+    /// Acts after another thread has woken the socket: an access, a call, or user code may be waiting.
     #[cold]
     fn woken(&mut self) -> Next {
         let waits = {
@@ -148,13 +148,13 @@ impl<'s> Receiver<'s> {
         if waits { self.next() } else { Next::Receive }
     }
 
-    /// Whether this worker has nothing to do, and may rest if others receive.
+    /// Returns whether this worker has nothing to do, and may rest if others receive.
     #[inline]
     fn may_rest(&self, planned: &Option<Plan>) -> bool {
         planned.is_none() && self.deferred.flags & USER_CODE == 0
     }
 
-    /// Notes what the next wait depends on, what user code to run, and whether to wake the watchdog.
+    /// Notes the conditions of the next wait, the user code to run, and whether to wake the watchdog.
     fn look(&mut self, core: &mut Core) {
         self.deferred.flags |= if core.alarm() { ALARM } else { 0 };
         if !core.accessor.woken.is_empty() || core.protocol.has_loose() {
@@ -199,7 +199,7 @@ impl<'s> Receiver<'s> {
         }
         match self.begin(planned) {
             Next::Receive if self.draining_backlog => Next::Receive,
-            // No worker may have come for the calls that were left to others.
+            // Perhaps no other worker has come for the queued calls.
             Next::Receive if draining_backlog => self.next(),
             Next::Receive => self.make_way(),
             next => next,
@@ -248,7 +248,7 @@ impl<'s> Receiver<'s> {
             let mut core = server.lock();
             let answer = core.read(self.now, from, reading, &mut self.outgoing.datagram)?;
             self.alone = core.pool.nobody_executes();
-            // This is the rule of `make_way`.
+            // This is the rule that `make_way` applies.
             (answer, !self.draining_backlog && core.pool.make_way(&self.worker))
         };
         // A datagram that the system refuses is lost, like any other.
@@ -338,8 +338,7 @@ impl<'s> Receiver<'s> {
         self.arrivals.cancelled.retain(|key| !ended.contains(key) && !core.give_up_access(self.now, *key));
     }
 
-    /// Refuses the calls that were given up and have not begun, and notes those that execute, so that their
-    /// procedures are told.
+    /// Refuses the cancelled calls that have not begun. Notes the others, so that their procedures are told.
     #[cold]
     fn cancel(&mut self, core: &mut Core) {
         for key in self.arrivals.cancelled.drain(..) {

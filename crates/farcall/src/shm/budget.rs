@@ -1,5 +1,5 @@
 //! A budget for connections, bytes or threads that peer processes make this process hold. Each peer process
-//! has a share.
+//! has a share of it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,10 +9,10 @@ use crate::workers::Quota;
 
 /// A budget of connections, bytes or threads.
 ///
-/// Each process has a least share. Beyond that, all share a pool, of which a process may have as much as it
-/// leaves to others: half if it is alone, a quarter beside a process that has half (Choudhury & Hahne 1998,
-/// "Dynamic queue length thresholds", with a factor of 1). All processes here are of one user, so users need
-/// no shares.
+/// Each process has a least share. Beyond that, all processes share a pool. From the pool a process can have
+/// as much as it leaves to others: half if it is alone, a quarter beside a process that has half (Choudhury &
+/// Hahne 1998, "Dynamic queue length thresholds", with a factor of 1). All processes here belong to one user,
+/// so users need no shares.
 #[derive(Debug)]
 pub(super) struct Budget {
     pool: usize,
@@ -44,7 +44,7 @@ impl Taken {
     }
 }
 
-/// One process's share of a budget.
+/// The share of one process in a budget.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     budget: Arc<Budget>,

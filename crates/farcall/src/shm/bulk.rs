@@ -15,7 +15,7 @@ pub(super) struct Bulk {
     pub(super) brisk: Duration,
     /// Arguments that arrive by rings, and results until they are fetched.
     large: Mutex<Large>,
-    /// The number of results kept there.
+    /// The number of results that `large` keeps.
     kept: AtomicUsize,
 }
 
@@ -24,7 +24,7 @@ impl Bulk {
         Bulk { env, memory, brisk, large: Mutex::new(large), kept: AtomicUsize::new(0) }
     }
 
-    /// Whether any result waits to be fetched.
+    /// Returns whether any result waits to be fetched.
     #[inline]
     pub(super) fn keeps_replies(&self) -> bool {
         self.kept.load(Ordering::Relaxed) > 0

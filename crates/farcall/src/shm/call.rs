@@ -1,4 +1,4 @@
-//! A call through shared memory that its thread waits for.
+//! Makes a call through shared memory and waits for its outcome.
 
 use farcall_proto::client::Outcome;
 
@@ -10,8 +10,8 @@ use crate::stub::bad_arguments;
 use crate::xdr::Encoder;
 
 impl Link {
-    /// Calls and waits. `sink` gets the outcome. Returns false if every slot has a call already, and an error
-    /// if the call failed before anything was sent; then `sink` gets nothing.
+    /// Makes a call and waits. `sink` gets the outcome. Returns false if no slot is free. Returns an error if
+    /// the call failed before anything was sent. In both cases `sink` gets nothing.
     pub(crate) fn call(
         &self,
         (export, request): (u64, &CallRequest<'_>),

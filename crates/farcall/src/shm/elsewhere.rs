@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::env::Env;
 use crate::lock;
 
-/// The most such threads in the whole process. When all are blocked, further work of this kind is not done.
+/// The most such threads in the whole process. When all of them are blocked, further work is refused.
 const MAX_THREADS: usize = 16;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);

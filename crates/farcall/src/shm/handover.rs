@@ -1,5 +1,5 @@
 //! Keeps the outcome of a started call for its caller. Exactly one thread takes the outcome out of the call's
-//! slot: the caller's, when it polls or waits, or the service thread, which keeps the outcome here.
+//! slot: the caller's thread, when it polls or waits, or the service thread, which keeps the outcome here.
 //!
 //! `tests/awaited.rs` includes this file, and gives it loom's types through `super::sync`.
 
@@ -10,7 +10,7 @@ use farcall_proto::Time;
 
 use super::sync::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 
-/// The state of a started call whose outcome is an `E`.
+/// The state of a started call. `E` is the type of its outcome.
 pub(super) struct Handover<E> {
     state: Mutex<State<E>>,
     kept: Condvar,
@@ -21,13 +21,13 @@ pub(super) struct Handover<E> {
 struct State<E> {
     stage: Stage<E>,
     waker: Option<Waker>,
-    /// Until when the caller waits for the server's answer to its cancel, if it cancelled the call.
+    /// If the caller cancelled the call: the time until which it waits for the server's answer to that.
     cancelled: Option<Time>,
 }
 
 enum Stage<E> {
     Sent,
-    /// The service thread takes the outcome out of the slot.
+    /// The service thread takes the outcome out of the slot now.
     Taking,
     /// The service thread has taken the outcome, and keeps it here.
     Kept(E),
@@ -36,26 +36,27 @@ enum Stage<E> {
 }
 
 impl<E> Handover<E> {
-    /// Makes the state of a call that was sent.
+    /// Returns the state of a call that was sent.
     pub(super) fn new() -> Handover<E> {
         let state = State { stage: Stage::Sent, waker: None, cancelled: None };
         Handover { state: Mutex::new(state), kept: Condvar::new(), awaited: AtomicBool::new(false) }
     }
 
-    /// Registers the waker of a task that awaits the outcome. Returns the waker that was registered before,
-    /// and whether the caller has to tell the service thread of the call.
+    /// Registers the waker of a task that awaits the outcome. Returns the former waker, and whether the
+    /// caller must tell the service thread of the call.
     pub(super) fn listen(&self, waker: &Waker) -> (Option<Waker>, bool) {
         let former = self.lock().waker.replace(waker.clone());
         (former, !self.awaited.swap(true, Ordering::AcqRel))
     }
 
-    /// Whether the service thread was told of the call.
+    /// Returns whether the service thread was told of the call.
     pub(super) fn is_awaited(&self) -> bool {
         self.awaited.load(Ordering::Acquire)
     }
 
-    /// Gives the call up by running `give_up`, and lets the caller wait until `until` for the server's
-    /// answer. Returns false if the call was given up before, or has ended.
+    /// Cancels the call by `give_up`, and sets `until` as the time until which the caller waits for the
+    /// server's answer. Returns false, without calling `give_up`, if the call was cancelled before or has
+    /// ended.
     pub(super) fn cancel(&self, until: Time, give_up: impl FnOnce()) -> bool {
         let mut state = self.lock();
         if !matches!(state.stage, Stage::Sent) || state.cancelled.is_some() {
@@ -66,7 +67,7 @@ impl<E> Handover<E> {
         true
     }
 
-    /// Returns until when the server's answer to a cancel is waited for, if the call was cancelled.
+    /// Returns the time until which to wait for the server's answer to a cancel, if the call was cancelled.
     pub(super) fn cancelled(&self) -> Option<Time> {
         self.lock().cancelled
     }
@@ -75,14 +76,14 @@ impl<E> Handover<E> {
         matches!(self.lock().stage, Stage::Sent)
     }
 
-    /// Returns whether the calling thread is the one to take the outcome out of the slot. That thread passes
-    /// the outcome on itself.
+    /// Claims the outcome for the calling thread, which then takes it out of the slot and passes it to the
+    /// caller. Returns false if another thread claimed the outcome before.
     pub(super) fn take(&self) -> bool {
         self.begin(Stage::Over)
     }
 
-    /// Returns whether the service thread is the one to take the outcome out of the slot. It then
-    /// [keeps](Handover::keep) the outcome.
+    /// Claims the outcome for the service thread, which then takes it out of the slot and
+    /// [keeps](Handover::keep) it here. Returns false if another thread claimed the outcome before.
     pub(super) fn take_to_keep(&self) -> bool {
         self.begin(Stage::Taking)
     }
@@ -96,7 +97,7 @@ impl<E> Handover<E> {
         is_first
     }
 
-    /// Keeps the outcome that was taken, and returns the waker to wake.
+    /// Stores the outcome that the service thread has taken. Returns the waker to wake.
     pub(super) fn keep(&self, outcome: E) -> Option<Waker> {
         let mut state = self.lock();
         state.stage = Stage::Kept(outcome);
@@ -104,13 +105,13 @@ impl<E> Handover<E> {
         state.waker.take()
     }
 
-    /// Takes out the waker of a call that has ended otherwise. The waker is returned, not dropped here,
-    /// because its drop is the user's code.
+    /// Takes the waker out, for a call that has ended in another way. The code that calls this drops the
+    /// waker without a lock, because dropping it runs user code.
     pub(super) fn waker(&self) -> Option<Waker> {
         self.lock().waker.take()
     }
 
-    /// Blocks while the service thread takes the outcome.
+    /// Blocks while the service thread takes the outcome out of the slot.
     pub(super) fn wait_while_taken(&self) {
         let mut state = self.lock();
         while matches!(state.stage, Stage::Taking) {
@@ -118,7 +119,7 @@ impl<E> Handover<E> {
         }
     }
 
-    /// Takes the outcome out, if it is kept.
+    /// Takes the stored outcome out. Returns `None` if none is stored.
     pub(super) fn give(&self) -> Option<E> {
         let mut state = self.lock();
         match std::mem::replace(&mut state.stage, Stage::Over) {

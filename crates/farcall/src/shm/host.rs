@@ -1,5 +1,5 @@
-//! The server's end of shared memory: one thread that accepts callers, answers their probes, notices that
-//! they are gone, and watches over their receivers as the watchdog watches over the socket's.
+//! The server's end of shared memory. One thread accepts callers, answers their probes, and notices when they
+//! end. It also watches over their receivers, as the watchdog watches over the socket's receiver.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -23,26 +23,28 @@ use crate::workers::{Carrier as _, Watch};
 /// The handle of a server's host thread. Stopping it ends the thread.
 pub(crate) struct Host(Arc<HostSignal>);
 
-/// The most connections; further callers call by UDP.
+/// The most connections. Further callers call by UDP.
 const MAX_CONNECTIONS: usize = 1024;
-/// The connections that each process may have, as long as there are any left.
+/// The least number of connections that each process can have, as long as any are left.
 const LEAST_CONNECTIONS: usize = 4;
-/// The most connections that have not sent a hello, and how long each may take. One more takes the place of
-/// the oldest.
+/// The most connections that have not sent a hello yet. A further one replaces the oldest.
 const MAX_SILENT: usize = 64;
+/// How long a connection may take to send its hello.
 const HELLO_TIME: Duration = Duration::from_secs(1);
-/// No caller is accepted while this many connections cannot be closed, because their peers have left in them
-/// what blocks the closing.
+/// The most connections that cannot be closed, because closing a file that their peer passed blocks. At this
+/// number no caller is accepted.
 const MAX_UNCLOSED: usize = 64;
-/// The bytes that all callers together can make the server hold. The pool allows one result of the greatest
-/// length beside another; each process has its least share besides.
+/// The bytes that all callers together can make the server hold. The pool has room for two results of the
+/// greatest length. Each process has its least share besides.
 const POOL_BYTES: usize = 2 * ((1 << 30) + (1 << 20));
+/// The least number of bytes that each process can make the server hold.
 const LEAST_BYTES: usize = 512 << 10;
-/// The threads that each process's connections may have besides their receivers, as long as there are any
-/// left.
+/// The least number of threads, besides receivers, that the connections of each process can use, as long as
+/// any are left.
 const LEAST_THREADS: usize = 2;
-/// The epoll names of the alarm and of the listeners.
+/// The epoll name of the alarm.
 const ALARM: u64 = 0;
+/// The epoll names of the listeners.
 const LISTENERS: Range<u64> = 1..4;
 /// How long the host accepts no caller when there are too many files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -100,7 +102,7 @@ struct HostThread {
     /// Until when no caller is accepted.
     resting: Option<Time>,
     epoll: EpollSet,
-    /// The epoll name of the next connection.
+    /// The epoll name for the next connection.
     next: u64,
     spin: Duration,
     /// Segments that may be mapped.
@@ -113,11 +115,12 @@ struct HostThread {
     /// connection.
     threads: Arc<Budget>,
     connections: HashMap<u64, Connection>,
-    /// Connections that have not sent a hello, and when each has to go, in that order.
+    /// The connections that have not sent a hello, each with the time at which it is dropped, in the order of
+    /// these times.
     silent: VecDeque<(Time, u64)>,
 }
 
-/// A connection, which takes up a place of its process's share.
+/// A connection. It uses up one place of its process's share.
 struct Connection {
     /// The server's address that the caller used.
     at: SocketAddr,
@@ -129,11 +132,11 @@ struct Connection {
 enum Stage {
     /// The peer has not sent its hello.
     Silent,
-    /// A thread of its own looks at the files that the peer has passed.
+    /// A separate thread examines the files that the peer has passed.
     Meeting,
     /// The peer has mapped a segment, and sends nothing more.
     Guest,
-    /// The peer calls. The watch is what the watchdog remembers while it watches over the receiver.
+    /// The peer makes calls. The watch is the watchdog's state for the peer's receiver.
     Calling(Arc<Session>, Watch),
 }
 
@@ -157,8 +160,8 @@ impl HostThread {
         self.end();
     }
 
-    /// Closes all sessions, then their sockets: a call that no receiver has taken must never run once its
-    /// caller learns that the server is gone.
+    /// Closes all sessions, then their sockets. The order matters: once a caller learns that the server is
+    /// gone, a call that no receiver has taken must never run.
     fn end(mut self) {
         self.take_met();
         self.sessions().for_each(|(session, _)| session.close());
@@ -172,7 +175,7 @@ impl HostThread {
         })
     }
 
-    /// Returns how long to sleep; `None` until something happens.
+    /// Returns how long to sleep, or `None` to sleep until an event.
     fn nap(&mut self) -> Option<Duration> {
         let naps = self.sessions().filter_map(|(_, watch)| watch.nap()).min();
         let until = self.silent.front().map(|(until, _)| *until).into_iter().chain(self.resting).min();
@@ -215,7 +218,7 @@ impl HostThread {
         self.resting = Some(self.server.env().now() + ACCEPT_PAUSE);
     }
 
-    /// Drops connections that have been silent for too long, and accepts callers again after a rest.
+    /// Drops connections that have been silent for too long. Accepts callers again after a rest.
     fn end_silence(&mut self) {
         if self.silent.is_empty() && self.resting.is_none() {
             return;
@@ -314,7 +317,7 @@ impl HostThread {
         }
     }
 
-    /// Drops a connection whose peer is gone, or has to go.
+    /// Drops a connection whose peer is gone or must leave.
     fn drop_connection(&mut self, name: u64) {
         let Some(connection) = self.connections.remove(&name) else { return };
         self.epoll.remove(&*connection.channel);

@@ -1,4 +1,5 @@
-//! Wakes a thread that waits for sockets, and tells it to end: the host's, or the one that watches exporters.
+//! Wakes a thread that waits for sockets, or tells it to end. The thread is the host's, or the one that
+//! watches exporters.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,6 +11,8 @@ pub(super) struct HostSignal {
 }
 
 impl HostSignal {
+    /// Returns a signal that was not set.
+    ///
     /// # Errors
     /// When the operating system refuses an eventfd.
     pub(super) fn new() -> std::io::Result<HostSignal> {

@@ -1,5 +1,5 @@
-//! Arguments and results that slots cannot hold, at the server's end: arguments that arrive by rings, and
-//! results until they are fetched.
+//! Arguments and results that do not fit slots, at the server's end. The arguments arrive by rings; the
+//! results are kept until they are fetched.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,24 +14,24 @@ pub(super) const MAX_KEPT_BYTES: usize = 4 << 20;
 
 /// The long arguments and results of one caller.
 pub(super) struct Large {
-    /// Arriving arguments, by ring.
+    /// The arriving arguments, one entry for each ring.
     arguments: Vec<Arriving>,
-    /// Results that the caller has yet to fetch, by slot.
+    /// The results that their caller has not fetched yet, by slot.
     replies: HashMap<usize, Kept>,
-    /// Idle rings for results.
+    /// The idle rings for results.
     rings: Vec<BulkProducer>,
-    /// The bytes of arguments and results held here, as counted in the budget.
+    /// The bytes held here, as counted in the budget.
     held: Held,
-    /// The most bytes of one call's arguments.
+    /// The most bytes of arguments of one call.
     most: usize,
     spares: Spares,
 }
 
-/// Unused buffers: about as many as calls with long arguments are under way, with a bound on their bytes.
+/// Unused buffers: about one for each outstanding call with long arguments. Their total size is bounded.
 #[derive(Default)]
 struct Spares(Vec<Vec<u8>>);
 
-/// Arguments that come by a ring.
+/// Arguments that arrive by a ring.
 struct Arriving {
     consumer: BulkConsumer,
     bytes: Vec<u8>,
@@ -39,12 +39,12 @@ struct Arriving {
     refused: Option<Failure>,
 }
 
-/// A result, or the rest of one, that the caller has yet to fetch.
+/// A result, or the rest of one, that its caller has not fetched yet.
 struct Kept {
-    /// The number of the call that the result is of.
+    /// The number of the result's call.
     number: u64,
     reply: Vec<u8>,
-    /// The bytes before this index have left already.
+    /// The index of the first byte that was not sent already.
     from: usize,
 }
 
@@ -61,14 +61,14 @@ impl Large {
         }
     }
 
-    /// Takes the parts of arguments that have come by the rings.
+    /// Takes the parts of arguments that have arrived by the rings.
     pub(super) fn look(&mut self) {
         let Large { arguments, held, most, spares, .. } = self;
         arguments.iter_mut().for_each(|arriving| arriving.look(held, *most, spares));
     }
 
-    /// Returns the arguments that came by a ring, once the call itself is there. `former` is a buffer to be
-    /// used again. Returns `None` if the caller breaks the rules.
+    /// Returns the arguments that arrived by a ring, once the call itself has arrived. `former` is a buffer
+    /// to reuse. Returns `None` if the caller breaks the rules.
     pub(super) fn take_arguments(
         &mut self,
         bulk: BulkArguments,
@@ -93,8 +93,8 @@ impl Large {
         }
     }
 
-    /// Keeps the bytes of a result from `from` on until the caller fetches them. Returns false if there is no
-    /// room.
+    /// Keeps the bytes of a result from `from` on, until the caller fetches them. Returns false if there is
+    /// no room.
     pub(super) fn keep_reply(&mut self, slot: usize, number: u64, reply: Vec<u8>, from: usize) -> bool {
         self.forget(slot, None);
         if !self.held.add(reply.len()) {
@@ -109,7 +109,8 @@ impl Large {
         self.replies.len()
     }
 
-    /// Calls `show` with the part of a result that begins at `offset`. Returns false if there is none.
+    /// Calls `show` with the part of a kept result that begins at `offset`. Returns false if there is no such
+    /// part.
     pub(super) fn fetch(&mut self, slot: usize, offset: u64, show: impl FnOnce(&[u8])) -> bool {
         let Some(Kept { reply, from, .. }) = self.replies.get(&slot) else { return false };
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).saturating_add(*from);
@@ -121,7 +122,8 @@ impl Large {
         true
     }
 
-    /// Forgets a slot's kept result, if it is that of call `number`, or of any call if that is `None`.
+    /// Forgets the kept result of a slot if it belongs to call `number`. If `number` is `None`, it may belong
+    /// to any call.
     pub(super) fn forget(&mut self, slot: usize, number: Option<u64>) {
         let Entry::Occupied(kept) = self.replies.entry(slot) else { return };
         if number.is_some_and(|number| number != kept.get().number) {
@@ -132,7 +134,7 @@ impl Large {
         self.spares.give(reply);
     }
 
-    /// Takes a ring that the caller has emptied: the lowest, so that few rings are ever touched.
+    /// Takes a ring that the caller has emptied. Takes the lowest one, so that few rings use memory.
     pub(super) fn idle_ring(&mut self) -> Option<BulkProducer> {
         let idle = self.rings.iter().enumerate().filter(|(_, producer)| producer.is_over());
         let (place, _) = idle.min_by_key(|(_, producer)| producer.index())?;
@@ -164,7 +166,7 @@ impl Spares {
 }
 
 impl Arriving {
-    /// Takes the parts that are there, but no more than a ring holds, because other rings wait too.
+    /// Takes the parts that are in the ring, but no more than the ring holds, because other rings wait too.
     fn look(&mut self, held: &mut Held, most: usize, spares: &mut Spares) {
         self.renew(held, spares);
         for _ in 0..RING_PARTS {
@@ -192,11 +194,11 @@ impl Arriving {
         }
     }
 
-    /// Forgets the arguments of a call that was never made, when those of another call come.
+    /// Forgets the arguments of a call that was never made, when the arguments of another call arrive.
     fn renew(&mut self, held: &mut Held, spares: &mut Spares) {
         if self.consumer.renew() {
             held.remove(self.bytes.len());
-            // The former arguments may have been long, and those that come now short.
+            // The former arguments may have been long, and the new ones may be short.
             spares.give(std::mem::take(&mut self.bytes));
             self.refused = None;
         }
@@ -242,7 +244,7 @@ mod tests {
         };
         put(&mut large, LONG + 1);
         assert!((room(&large), large.held.bytes()) >= (LONG, LONG));
-        // The call was never made. The arguments of another call come by the same ring.
+        // The call was never made. The arguments of another call arrive by the same ring.
         put(&mut large, PART_BYTES + 1);
         assert!(room(&large) <= Spares::MAX_BYTES, "{}", room(&large));
         assert_eq!(large.held.bytes(), PART_BYTES);

@@ -1,5 +1,5 @@
-//! The caller's end of a connection through shared memory: how it is made, and how a call goes through its
-//! slot.
+//! The caller's end of a connection through shared memory: makes the connection, and passes calls through its
+//! slots.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -34,7 +34,7 @@ pub(crate) struct Link {
     service: OnceLock<Arc<Service>>,
     address: SocketAddr,
     calls: AtomicU64,
-    /// The process that made the connection.
+    /// The fork generation of the process that made the connection.
     generation: u64,
     spin: Duration,
     /// How long to poll for the next part of a long message before sleeping.
@@ -46,29 +46,30 @@ pub(crate) struct Link {
     pub(super) spares: Arc<Spares>,
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoLink {
-    /// The server offers none.
+    /// The server offers no connection through shared memory.
     NotOffered,
     /// The process that has the server's meeting place cannot prove that it is the server.
     Unproven,
 }
 
-/// Why there is no answer.
+/// The reason why a caller stops waiting for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     Late,
-    /// The caller cancelled the call, and the server has not answered that in time.
+    /// The caller cancelled the call, and the server has not answered the cancel in time.
     Cancelled,
     Broken(Broken),
 }
 
-/// A longer body gets a buffer of its own, which decoded values may share.
+/// The longest body, in bytes, that stays in the thread's own buffer. A longer one gets a separate buffer,
+/// which decoded values may share.
 const MAX_BORROWED_BODY_BYTES: usize = 64 << 10;
 impl Link {
     /// Makes a connection with the server that has just answered over UDP, if it is on this machine and has
-    /// that export.
+    /// the export.
     ///
     /// # Errors
     /// When no server could be met, or when the process that was met is another server.
@@ -79,7 +80,8 @@ impl Link {
         config: &ClientConfig,
         spin: Duration,
     ) -> Result<Arc<Link>, NoLink> {
-        /// The longest time that the meeting takes; the server has just answered by UDP.
+        /// The longest time that the meeting may take. It is short, because the server has just answered by
+        /// UDP.
         const MEETING_TIME: Duration = Duration::from_secs(1);
         let address = peer.address();
         let question = Question::new(&**env, peer, export, Wants::Calls).ok_or(NoLink::NotOffered)?;
@@ -101,7 +103,7 @@ impl Link {
         }))
     }
 
-    /// Looks whether the server is there. Returns whether the connection can be used.
+    /// Checks whether the server is there. Returns whether the connection can be used.
     pub(crate) fn is_sound(&self) -> bool {
         self.watch.look(self.env.now());
         self.watch.broken().is_none()
@@ -128,7 +130,7 @@ impl Link {
         self.generation == fork::generation()
     }
 
-    /// Sends a call. A slot holds the arguments, except those in the ring. If this fails, the call did not
+    /// Sends a call. Its slot holds the arguments, except those in the ring. If this fails, the call did not
     /// run.
     #[inline]
     pub(super) fn send(
@@ -162,7 +164,7 @@ impl Link {
         Ok(self.caller.call(claim.keep(), &call, arguments, ring))
     }
 
-    /// Waits until the answer is there, or begins to come by a ring.
+    /// Waits until the answer is there or begins to arrive by a ring.
     #[inline]
     pub(super) fn wait(&self, id: RequestId, deadline: Option<Time>) -> Result<(), Stop> {
         let is_there = || self.caller.is_answered(id) || self.caller.has_result_ring(id);
@@ -173,7 +175,7 @@ impl Link {
         }
     }
 
-    /// Sleeps until `is_there`, as long as the server is alive.
+    /// Sleeps until `is_there` returns true. Returns an error if the server dies.
     pub(super) fn wait_until(
         &self,
         deadline: Option<Time>,
@@ -202,8 +204,8 @@ impl Link {
         }
     }
 
-    /// Gives an unanswered call up, and returns its failure. The call's slot is used again once the server
-    /// answers.
+    /// Stops waiting for an unanswered call, and returns its failure. The call's slot is used again once the
+    /// server has answered.
     #[cold]
     pub(super) fn lose(&self, id: RequestId, stop: Stop) -> Failure {
         let failure = match stop {
@@ -216,11 +218,11 @@ impl Link {
             Stop::Broken(broken) => unreachable(broken, Ran::Maybe),
         };
         self.caller.abandon(id);
-        // The arguments stay in the slot: a server that was only stopped may still read them.
+        // The arguments stay in the slot, because a server that was only stopped may still read them.
         failure
     }
 
-    /// Takes a whole answer that has come, and gives its slot back.
+    /// Takes an answer that is there as a whole, and gives its slot back.
     #[inline]
     pub(super) fn receive(
         &self,
@@ -285,7 +287,7 @@ impl Drop for Link {
     }
 }
 
-/// Meets the server at `address`. The files that the server passes may block the thread that looks at them.
+/// Meets the server at `address`. The files that the server passes may block the thread that examines them.
 fn meet(
     address: SocketAddr,
     question: &Question,
@@ -297,7 +299,7 @@ fn meet(
         return None;
     }
     channel.wait(most);
-    // One byte more shows an answer that is too long.
+    // One byte more than the proof needs, to detect an answer that is too long.
     let mut answer = [0; PROOF_BYTES + 1];
     let (len, file) = channel.receive_file(&mut answer)?;
     if !question.is_answered_by(&answer[..len]) {
@@ -306,7 +308,7 @@ fn meet(
     Some(Ok((channel, CallMemory::open(&file, rings).ok()?)))
 }
 
-/// A slot that has no call yet. It is given back if it never gets one.
+/// A slot that was claimed for a call. Unless the call is sent, dropping this gives the slot back.
 pub(super) struct Claim<'a> {
     caller: &'a Caller,
     slot: usize,
@@ -396,7 +398,7 @@ fn failure(kind: u16, ran: Ran, detail: &[u8]) -> Failure {
     Failure::new(Kind::from_code(kind), ran).with_detail(String::from_utf8_lossy(detail))
 }
 
-/// Returns what a code says about whether the call ran. An unknown code says the least: maybe.
+/// Returns what a code says about whether the call ran. An unknown code means `Ran::Maybe`.
 fn ran_of(code: u8) -> Ran {
     match code {
         0 => Ran::No,

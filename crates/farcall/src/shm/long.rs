@@ -1,4 +1,5 @@
-//! Long arguments and results at the caller's end: they go by rings while they are encoded or decoded.
+//! Sends and receives long arguments and results at the caller's end, by rings, while they are encoded or
+//! decoded.
 
 use std::time::Duration;
 
@@ -11,29 +12,29 @@ use super::watch::FIRST_NAP;
 use crate::env::Time;
 use crate::xdr::Spill;
 
-/// The arguments of one call on their way to the server. The first bytes that need a ring take one.
+/// The long arguments of one call while they are sent. A ring is taken for the first bytes that need one.
 pub(super) struct Long<'a> {
     link: &'a Link,
     deadline: Option<Time>,
     pub(super) ring: Option<ArgumentRing>,
     failed: Option<Stop>,
-    /// Whether to give up, after a short spin, instead of waiting for room.
+    /// Whether to give up after a short poll instead of waiting for room in a ring.
     hasty: bool,
 }
 
-/// The arguments of a started call on their way. They are kept because the call may have to be made again: in
-/// the bulk ring, where the server cannot write, and, beyond what the ring holds, in a copy.
+/// The arguments of a started call while they are sent. They are kept, because the call may have to be made
+/// again: in the bulk ring, where the server cannot write, and, beyond what the ring holds, in a copy.
 pub(super) struct Kept<'a> {
     pub(super) long: Long<'a>,
-    /// The kept bytes, or the rest of them if the ring is held.
+    /// The kept bytes. If the ring still holds the first ones, only the rest.
     pub(super) bytes: Vec<u8>,
-    /// Whether the first bytes have come, so that their place was chosen.
+    /// Whether the first bytes were sent, so that the place for all bytes is chosen.
     begun: bool,
 }
 
-/// The most bytes that are reserved for a long result before it comes.
+/// The most bytes that are reserved for a long result before it arrives.
 const MAX_RESERVED_BYTES: u64 = 64 << 20;
-/// Bytes reserved for what may follow the announced length.
+/// Bytes reserved in addition to the announced length.
 const SPARE_BYTES: usize = 256;
 
 impl<'a> Long<'a> {
@@ -41,7 +42,7 @@ impl<'a> Long<'a> {
         Long { link, deadline, ring: None, failed: None, hasty: false }
     }
 
-    /// Puts arguments that a slot cannot hold into the ring. Returns those for the slot.
+    /// Puts arguments that a slot cannot hold into the ring. Returns the arguments that go into the slot.
     #[inline]
     pub(super) fn finish<'b>(&mut self, arguments: &'b [u8]) -> Result<&'b [u8], Failure> {
         let rest = match arguments.len() > SLOT_BODY_BYTES {
@@ -82,7 +83,7 @@ impl<'a> Long<'a> {
             if bytes.is_empty() {
                 return Ok(());
             }
-            // While the server empties parts, this thread fills others.
+            // The server empties parts while this thread fills others.
             if !spin(&*link.env, link.brisk, || ring.has_room()) {
                 if hasty {
                     return Err(Stop::Late);
@@ -98,7 +99,7 @@ impl Spill for Long<'_> {
     fn take(&mut self, before: &[u8], bytes: &[u8], _more: usize) -> Option<usize> {
         self.put(before);
         self.put(bytes);
-        // After a failure the rest is not needed.
+        // After a failure the remaining bytes are not needed.
         Some(bytes.len())
     }
 }
@@ -108,8 +109,8 @@ impl<'a> Kept<'a> {
         Kept { long: Long { hasty: true, ..Long::new(link, None) }, bytes: Vec::new(), begun: false }
     }
 
-    /// Puts arguments that a slot cannot hold into the ring. Returns those for the slot, of which a copy is
-    /// kept too.
+    /// Puts arguments that a slot cannot hold into the ring. Returns the arguments that go into the slot, and
+    /// keeps a copy of them.
     pub(super) fn finish<'b>(&mut self, arguments: &'b [u8]) -> Result<&'b [u8], Failure> {
         let rest = match arguments.len() > SLOT_BODY_BYTES {
             true => {
@@ -125,7 +126,7 @@ impl<'a> Kept<'a> {
         self.long.finish(rest)
     }
 
-    /// Takes the ring, if it still holds the arguments.
+    /// Takes the ring out, if it still holds the arguments.
     pub(super) fn held(&mut self) -> Option<ArgumentRing> {
         self.long.ring.take_if(|ring| ring.is_held())
     }
@@ -133,7 +134,7 @@ impl<'a> Kept<'a> {
     /// Decides where the next `len` bytes are kept.
     fn begin(&mut self, len: usize) {
         let begun = std::mem::replace(&mut self.begun, true);
-        // Without a ring the call will not be sent.
+        // If no ring can be had, the call is not sent.
         let Ok(ring) = self.long.ring() else { return };
         if len <= ring.rest() && (ring.is_held() || (!begun && ring.hold())) {
             return;
@@ -143,7 +144,7 @@ impl<'a> Kept<'a> {
             self.bytes = spares.take(env.now(), len).unwrap_or_default();
         }
         self.bytes.reserve(len);
-        // The ring still has the earlier bytes, until it has gone round.
+        // The ring still has the earlier bytes, unless it has been filled once around.
         if let Some(ring) = self.long.ring.as_mut().filter(|ring| ring.is_held()) {
             ring.copy(&mut self.bytes);
             ring.let_go();
@@ -154,7 +155,7 @@ impl<'a> Kept<'a> {
         if self.long.ring.as_ref().is_some_and(ArgumentRing::is_held) {
             return self.long.put(bytes);
         }
-        // Both copies of a part are made while it is in the processor's cache.
+        // Both copies of a part are made while the part is in the processor's cache.
         for part in bytes.chunks(PART_BYTES) {
             self.bytes.extend_from_slice(part);
             self.long.put(part);
@@ -172,7 +173,7 @@ impl Spill for Kept<'_> {
 }
 
 impl Link {
-    /// Takes a ring for long arguments or for parts of a result, and waits for one if need be.
+    /// Takes a ring for long arguments or for parts of a result. Waits until a ring is free.
     fn ring(&self, deadline: Option<Time>) -> Result<ArgumentRing, Stop> {
         if let Some(ring) = self.caller.argument_ring(Duration::ZERO) {
             return Ok(ring);
@@ -194,8 +195,8 @@ impl Link {
         }
     }
 
-    /// Takes the part of an answer that comes by a ring, until the answer itself is there. Returns its length
-    /// in bytes.
+    /// Takes the part of an answer that arrives by a ring, until the answer itself is there. Returns the
+    /// part's length in bytes.
     #[cold]
     pub(super) fn draw(
         &self,
@@ -211,7 +212,7 @@ impl Link {
             body.reserve(expected + SPARE_BYTES);
         }
         loop {
-            // The answer is looked for before the parts, because the parts were there before the answer.
+            // The answer is checked before the parts. The server puts all parts in place before the answer.
             if self.caller.is_answered(id) {
                 break;
             }
@@ -241,8 +242,8 @@ impl Link {
         Ok(len as usize)
     }
 
-    /// Fetches the rest of an answer that is too long for its slot: `len` bytes, of which `body` has the
-    /// beginning.
+    /// Fetches the rest of an answer that is too long for its slot. The answer has `len` bytes, and `body`
+    /// has their beginning.
     #[cold]
     pub(super) fn pull(
         &self,
@@ -262,14 +263,14 @@ impl Link {
             lost(if stop == Stop::Late { Kind::Deadline } else { Kind::Unreachable })
         };
         let mut ring = self.ring(deadline).map_err(|stop| stopped(self.caller.forget(slot), stop))?;
-        // A longer result grows as it comes, because the server may announce more than it has.
+        // A longer result grows as it arrives, because the server may announce more than it has.
         body.reserve(len.min(MAX_RESERVED_BYTES) as usize);
         let (mut part, mut offset) = (0, SLOT_BODY_BYTES as u64);
         let mut asked = self.caller.fetch(slot, &mut ring, part, offset);
         while offset < len {
             self.wait_for_part(asked, deadline).map_err(|stop| stopped(asked, stop))?;
             ring.fetched();
-            // If the answer is no part, the server has forgotten the result.
+            // If the answer is not a part, the server has forgotten the result.
             if !self.caller.is_part(asked) {
                 self.caller.release(slot);
                 return Err(lost(Kind::ResultLost));
@@ -278,7 +279,7 @@ impl Link {
             offset += here;
             part = (part + 1) % FETCH_PARTS;
             if offset < len {
-                // While this thread empties one part, the server fills the next.
+                // The server fills the next part while this thread empties this one.
                 asked = self.caller.fetch(slot, &mut ring, part, offset);
             }
             ring.drain(filled, here as usize, body);

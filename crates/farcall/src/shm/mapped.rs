@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! shared     the memory at the exporter: passes it to importers, and takes it away from them
-//! control    whether an importer's access was done to the segment
-//! liveness   whether the exporter is still there
+//! control    checks whether an importer's access reached the segment
+//! liveness   checks whether the exporter is still there
 //! ```
 //!
 //! The control word, read after each access, decides whether that access counts. If it does not, the importer
@@ -14,8 +14,8 @@ mod liveness;
 mod shared;
 
 mod parts {
-    //! Synchronisation for `control` and `shared`. `tests/shared_mapping.rs` puts loom's types in the place
-    //! of this module.
+    //! The synchronisation types of `control` and `shared`. `tests/shared_mapping.rs` replaces this module by
+    //! loom's types.
     pub(super) use std::os::fd::{AsFd, OwnedFd};
     pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
     pub(super) use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -54,17 +54,17 @@ pub(super) struct Mapped {
     data: MappedFile,
     control: MappedFile,
     generation: u64,
-    /// Whether the exporter wants to be notified of writes made with `notify`.
+    /// Whether the exporter asks to be notified of writes made with `notify`.
     hears: bool,
     exporter: Liveness,
-    /// Carries the accesses that cannot be done by mapping.
+    /// The carrier for accesses that cannot be done by mapping.
     served: Arc<dyn Carrier>,
     /// Whether `served` was ever used.
     asked: AtomicBool,
 }
 
 /// Returns how importers with these rights may map the memory. Returns `None` for rights that a mapping
-/// cannot express: it can be read only, or everything can be done with it.
+/// cannot express: it allows either only reading or everything.
 pub(super) fn protection(rights: Rights) -> Option<AccessRights> {
     match rights {
         Rights::READ => Some(AccessRights::Read),
@@ -73,7 +73,7 @@ pub(super) fn protection(rights: Rights) -> Option<AccessRights> {
     }
 }
 
-/// Maps the segment that an exporter has as `export`, if the exporter passes its memory. Otherwise returns
+/// Maps the segment that the exporter knows as `export`, if the exporter passes its memory. Otherwise returns
 /// `served`.
 pub(crate) fn map(
     peer: &Arc<Peer>,
@@ -97,8 +97,8 @@ pub(crate) fn map(
     Arc::new(Mapped { data, control, generation, hears, exporter, served, asked: AtomicBool::new(false) })
 }
 
-/// Meets the exporter at `address`. A hostile exporter may pass files that block this thread, so `elsewhere`
-/// runs it in a thread of its own.
+/// Meets the exporter at `address`. `elsewhere` runs this in a separate thread, because a hostile exporter
+/// can pass files that block the thread.
 fn meet(
     address: SocketAddr,
     question: &Question,
@@ -132,20 +132,21 @@ fn receive(channel: &UnixChannel, message: &mut [u8], most: Duration) -> Option<
 }
 
 impl Mapped {
-    /// Whether everything read so far was read from the segment.
+    /// Returns whether everything read so far was read from the segment.
     #[inline(always)]
     fn is_current(&self) -> bool {
         control::has_read(self.generation, || self.offered()) && self.exporter.holds()
     }
 
-    /// Succeeds if everything written so far was written to the segment.
+    /// Returns an error unless everything written so far was written to the segment.
     #[inline(always)]
     fn is_done(&self) -> Result<()> {
         let done = control::has_written(self.generation, || self.offered()) && self.exporter.holds();
         if done { Ok(()) } else { Err(self.raced().into()) }
     }
 
-    /// Returns the generation in the control word, or 0, which is no segment's generation, if there is none.
+    /// Returns the generation in the control word. Returns 0, which no segment has, if there is no control
+    /// word.
     #[inline(always)]
     fn offered(&self) -> u64 {
         self.control.read_only_words().first().map_or(0, ReadOnlyWord::load)
@@ -156,14 +157,14 @@ impl Mapped {
         words::read_by(self.data.read_only_words(), ReadOnlyWord::load, offset, into);
     }
 
-    /// Returns the words, to write them. The caller of a [`Carrier`] has checked the rights already.
+    /// Returns the words for writing. The code that calls a [`Carrier`] has checked the rights already.
     #[inline(always)]
     fn words(&self) -> &[AtomicU64] {
         self.data.words().unwrap_or_default()
     }
 
-    /// Returns the carrier that works by calls. Use it only if the access has had no effect yet. Fails if the
-    /// exporter is known to be gone.
+    /// Returns the carrier that works by calls. It may be used only for an access that has had no effect yet.
+    /// Returns an error if the exporter is known to be gone.
     #[cold]
     fn served(&self) -> Result<&dyn Carrier> {
         if !self.exporter.is_ours() {
@@ -184,7 +185,7 @@ impl Mapped {
         self.served().map_or_else(|why| Pending::ended(Err(why)), start)
     }
 
-    /// Returns the failure of a write or swap while the segment was taken away: whether it was done is
+    /// Returns the failure of a write or swap during which the segment was taken away. Whether it was done is
     /// unknown.
     #[cold]
     fn raced(&self) -> CallFailed {
@@ -221,7 +222,7 @@ impl Carrier for Mapped {
     }
 
     fn write(&self, offset: u64, bytes: &[u8], notify: bool) -> Result<()> {
-        // An exporter must be told of this write by a call, which carries the bytes too.
+        // The exporter must be notified of this write, so it goes by a call, which carries the bytes too.
         if (notify && self.hears) || !self.is_current() {
             return self.served()?.write(offset, bytes, notify);
         }

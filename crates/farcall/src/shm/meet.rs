@@ -1,8 +1,7 @@
-//! The server's part in a meeting with one caller. It runs in the thread that receives from that caller
-//! afterwards.
+//! Meets one caller at the server's end. The thread of the meeting later receives from that caller.
 //!
-//! No other caller waits for that thread. The caller may pass something else than a memory file, and looking
-//! at that, or closing it, may block.
+//! No other caller waits for that thread. The caller may have passed something else than a memory file, and
+//! examining or closing it may block.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -64,8 +63,8 @@ impl Meeting {
         }
     }
 
-    /// Proves to the caller that this is the server it means, and gives the caller its memory. The caller has
-    /// to name an export of this server, and to pass the file for its arguments.
+    /// Proves to the caller that this is the server it means, and gives the caller its memory. The caller
+    /// must name an export of this server, and must pass the file for its arguments.
     fn hold(&self) -> Option<Arc<Session>> {
         let mut hello = [0; MAX_HELLO_BYTES];
         let (len, arguments) = self.means.channel.receive_file(&mut hello)?;
@@ -84,8 +83,8 @@ impl Meeting {
     }
 }
 
-/// Returns the address that the caller claims, if it is a loopback address. A caller through shared memory
-/// can have no other.
+/// Returns the address that the caller claims, if it is a loopback address. Otherwise returns a loopback
+/// address, because a caller through shared memory has no other.
 fn caller(said: SocketAddr) -> SocketAddr {
     if said.ip().is_loopback() { said } else { SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0) }
 }

@@ -1,4 +1,4 @@
-//! Stands for the shared-memory driver on systems that have none: every call goes by UDP.
+//! Replaces the shared-memory driver on systems without shared memory. Every call goes by UDP.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,11 +13,11 @@ use crate::env::Env;
 use crate::server::Server;
 use farcall_memory::{Carrier, Facts, SharedMemory, SharingTerms};
 
-/// The segments that other processes may map: none.
+/// The segments that other processes may map. There are none.
 #[derive(Default)]
 pub(crate) struct Offers;
 
-/// What there is none of: each stands for a type of the driver.
+/// A type without values. It stands for each type of the driver of which there is no value.
 pub(crate) enum Nothing {}
 
 pub(crate) type Host = Nothing;
@@ -25,9 +25,9 @@ pub(crate) type Link = Nothing;
 pub(crate) type Started = Nothing;
 pub(crate) type Watcher = Nothing;
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 pub(crate) enum NoLink {
-    /// The server offers none.
+    /// The server offers no connection through shared memory.
     NotOffered,
     /// The process that answers is not the server.
     #[allow(dead_code)]
@@ -40,7 +40,7 @@ impl Offers {
     }
 }
 
-/// Maps nothing.
+/// Returns `served`, because nothing can be mapped.
 pub(crate) fn map(
     _: &Arc<Peer>,
     _: u64,

@@ -14,10 +14,10 @@ use farcall_memory::{SharedMemory, SharingTerms, words};
 #[derive(Debug, Default)]
 pub(crate) struct Offers(Mutex<HashMap<u64, Offer>>);
 
-/// The memory of a segment, and whether the exporter is told of a write if the writer asks for it.
+/// The memory of a segment, and whether the exporter is notified of writes that ask for it.
 type Offer = (Weak<SharedMapping>, bool);
 
-/// The memory of a segment, for the segment itself.
+/// The memory of a segment, as the segment itself holds it.
 #[derive(Debug)]
 struct Owner {
     mapping: Arc<SharedMapping>,
@@ -26,8 +26,8 @@ struct Owner {
 }
 
 impl Offers {
-    /// Returns memory of `len` bytes that other processes may map. Returns `None` if the system gives none,
-    /// or if a mapping cannot express the rights that other processes have.
+    /// Returns memory of `len` bytes that other processes may map. Returns `None` if the system has none, or
+    /// if a mapping cannot express the rights of other processes.
     pub(crate) fn share(self: &Arc<Self>, len: usize, terms: SharingTerms) -> Option<Box<dyn SharedMemory>> {
         let mapping = SharedMapping::new(len, mapped::protection(terms.others)?, terms.generation)?;
         Some(Box::new(Owner { mapping: Arc::new(mapping), hears: terms.hears, offers: self.clone() }))

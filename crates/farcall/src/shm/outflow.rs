@@ -9,7 +9,8 @@ use super::spin;
 use crate::server::Outlet;
 use crate::xdr::Spill;
 
-/// The way of one request's result. The first bytes that need a ring take one, if one is idle.
+/// The result of one request while it is sent. A ring is taken for the first bytes that need one, if one is
+/// idle.
 pub(super) struct Outflow<'p> {
     bulk: &'p Bulk,
     slot: usize,
@@ -19,9 +20,9 @@ pub(super) struct Outflow<'p> {
     took: Duration,
 }
 
-/// How long the server polls for the caller to empty a part.
+/// How long the server polls until the caller empties a part.
 const MAX_POLL_TIME: Duration = Duration::from_micros(20);
-/// A rest of this many bytes is left to the slot, with what may follow it.
+/// The most bytes that are left for the slot instead of the ring. More bytes may follow them there.
 const MAX_REST_BYTES: usize = SLOT_BODY_BYTES / 2;
 
 impl<'p> Outflow<'p> {
@@ -29,8 +30,8 @@ impl<'p> Outflow<'p> {
         Outflow { bulk, slot, number, producer: None, asked: false, took: Duration::ZERO }
     }
 
-    /// Puts bytes into the ring, as long as the caller empties it, and returns how many. `expected` further
-    /// bytes will follow.
+    /// Puts bytes into the ring, as long as the caller empties it, and returns their number. At least
+    /// `expected` further bytes follow.
     #[cold]
     pub(super) fn put(&mut self, bytes: &[u8], expected: usize) -> usize {
         let bulk = self.bulk;
@@ -56,12 +57,12 @@ impl<'p> Outflow<'p> {
         self.producer.as_mut()
     }
 
-    /// Whether a ring was used.
+    /// Returns whether a ring was used.
     pub(super) fn is_used(&self) -> bool {
         self.producer.is_some()
     }
 
-    /// Ends the stream through the ring, before the answer itself is published.
+    /// Ends the stream through the ring. The answer itself is published afterwards.
     pub(super) fn end(self) {
         if let Some(producer) = self.producer {
             self.bulk.memory.end_result(self.slot, producer.len());

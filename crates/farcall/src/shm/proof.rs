@@ -1,8 +1,8 @@
-//! Proves to an importer that the process which it meets is the server that answered it over UDP.
+//! Proves to an importer that the process that it meets is the server that answered it over UDP.
 //!
-//! The first process of the user that took the name of the meeting place has it, whoever it is. Besides the
-//! importer, only the incarnation that gave the importer its ticket can compute the ticket's MAC. So the
-//! importer asks a question whose answer takes that MAC.
+//! Any process of the same user can take the name of the meeting place first. But only the importer, and the
+//! server's incarnation that issued the importer's ticket, can compute the ticket's MAC. So the importer asks
+//! a question whose answer needs that MAC.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::client::Peer;
 use crate::env::Env;
 use crate::server::Server;
 
-/// The hello that an importer sends, and the answer that proves the server.
+/// An importer's hello, and the answer that proves the server's identity.
 pub(crate) struct Question {
     hello: Vec<u8>,
     answer: [u8; PROOF_BYTES],
 }
 
 impl Question {
-    /// Makes a question for the server that answered over UDP; `None` if the conversation with it has no
+    /// Returns a question for the server that answered over UDP, or `None` if the conversation with it has no
     /// ticket now.
     pub(crate) fn new(env: &dyn Env, peer: &Arc<Peer>, export: u64, wants: Wants) -> Option<Question> {
         let mut nonce = [0; 16];
@@ -32,18 +32,18 @@ impl Question {
         Some(Question { hello: Hello { export, wants, nonce, ticket }.to_bytes(), answer })
     }
 
-    /// Makes a question to which `answer` is the right answer, for tests.
+    /// Returns a question with this right answer, for tests.
     #[cfg(test)]
     pub(crate) fn expecting(answer: [u8; PROOF_BYTES]) -> Question {
         Question { hello: vec![0], answer }
     }
 
-    /// Returns the message to send.
+    /// Returns the hello, which is to be sent.
     pub(crate) fn hello(&self) -> &[u8] {
         &self.hello
     }
 
-    /// Whether `answer` is the right one.
+    /// Returns whether `answer` is the right one.
     pub(crate) fn is_answered_by(&self, answer: &[u8]) -> bool {
         answer == self.answer
     }

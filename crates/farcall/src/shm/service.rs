@@ -1,7 +1,8 @@
-//! A thread that waits for started calls which are awaited, and wakes the tasks that await them.
+//! The service thread of a connection. It waits for the outcomes of started calls that tasks await, and wakes
+//! the tasks.
 //!
-//! (tests/awaited.rs includes this file, and gives it loom's types and a connection without a server through
-//! `super::sync` and the other modules.)
+//! `tests/awaited.rs` includes this file. Through `super::sync` and the other modules it gives the file
+//! loom's types and a connection without a server.
 
 use std::io;
 use std::sync::{Arc, PoisonError, Weak};
@@ -13,43 +14,45 @@ use super::watch::{FIRST_NAP, LONGEST_NAP};
 use crate::env::Time;
 use crate::guard;
 
-/// A connection, as its service thread sees it.
+/// A connection, as the service thread uses it.
 pub(super) trait Connection: Send + Sync + 'static {
-    /// Its service, which has no thread before a call is awaited.
+    /// Returns the connection's service. Its thread is started when a call is first awaited.
     fn service(&self) -> &Arc<Service>;
     fn caller(&self) -> &Arc<Caller>;
     fn now(&self) -> Time;
-    /// Looks whether the server is still there.
+    /// Checks whether the server is still there.
     fn look(&self);
     /// Starts a thread.
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 }
 
-/// A started call, as the service thread sees it.
+/// A started call, as the service thread uses it.
 pub(super) trait AwaitedCall: Send + Sync {
-    /// Has the server wake the caller's process when the call is answered. False: it is answered already.
+    /// Makes the server wake this process when it answers the call. Returns false if the call is answered
+    /// already.
     fn watch(&self) -> bool;
-    /// Whether the call has ended, and then the task to wake.
+    /// Takes the outcome if the call has ended, and returns the waker of the task that awaits it, if there is
+    /// one. Returns `None` if the call has not ended.
     fn settle(&self, now: Time) -> Option<Option<Waker>>;
-    /// When the call ends though no answer has come, if ever.
+    /// Returns the time at which the call ends even without an answer, if there is such a time.
     fn until(&self) -> Option<Time>;
 }
 
-/// Started by the first call that is awaited.
+/// The calls of a connection that tasks await, and the state of the service thread.
 #[derive(Default)]
 pub(crate) struct Service {
     calls: Mutex<Vec<Arc<dyn AwaitedCall>>>,
-    /// The thread was started.
+    /// Whether the thread was started.
     running: AtomicBool,
     starting: Mutex<()>,
-    /// It may sleep for ever.
+    /// Whether the thread may be sleeping without a time limit.
     idle: AtomicBool,
     stopped: AtomicBool,
 }
 
 impl Service {
-    /// Returns the service of a connection, and starts it if there is none. If no thread can be started now,
-    /// the next call tries again.
+    /// Returns the service of a connection. Starts its thread if there is none. If no thread can be started
+    /// now, the next call tries again.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -63,7 +66,7 @@ impl Service {
 
     #[cold]
     fn start(self: &Arc<Self>, link: &Arc<impl Connection>) -> io::Result<()> {
-        // Nobody counts on a thread that another is still trying to start.
+        // Threads wait here while another one starts the service thread, because that may fail.
         let _one = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.running.load(Ordering::Acquire) {
             return Ok(());
@@ -74,7 +77,7 @@ impl Service {
         Ok(())
     }
 
-    /// It keeps no connection alive while nothing is awaited.
+    /// Runs the service thread. While no call is awaited, the thread holds no reference to the connection.
     fn live(&self, caller: &Caller, link: &Weak<impl Connection>) {
         let mut nap = FIRST_NAP;
         while !self.stopped.load(Ordering::Acquire) {
@@ -86,7 +89,7 @@ impl Service {
                 None => return,
             };
             let Some(link) = link.filter(|_| awaited > 0) else {
-                // Whoever adds a call wakes us, and so does the end of the connection.
+                // A thread that adds a call wakes this one, and so does the end of the connection.
                 if ended == 0 && !self.stopped.load(Ordering::Acquire) {
                     caller.sleep_until_woken(intent, None);
                 }
@@ -103,8 +106,8 @@ impl Service {
         }
     }
 
-    /// Takes the outcomes that have come, and wakes the tasks that await them. Returns the time, how many
-    /// came, and how many calls are still awaited.
+    /// Takes the outcomes that have come, and wakes the tasks that await them. Returns the time, the number
+    /// of calls that ended, and the number of calls that are still awaited.
     fn collect(&self, now: Time) -> (Time, usize, usize) {
         let mut calls = std::mem::take(&mut *self.lock());
         let (mut ended, mut wakers) = (0, Vec::new());
@@ -126,7 +129,7 @@ impl Service {
         (now, ended, awaited)
     }
 
-    /// The time to the earliest end of waiting.
+    /// Returns the time until the first call ends even without an answer.
     fn until(&self, now: Time) -> Option<Duration> {
         self.lock().iter().filter_map(|call| call.until()).min().map(|until| until.since(now))
     }
@@ -140,17 +143,17 @@ impl Service {
     }
 }
 
-/// The service of a connection, with its thread.
+/// The service of a connection, whose thread was started.
 pub(super) struct Awaited<'a, C> {
     service: &'a Arc<Service>,
     link: &'a Arc<C>,
 }
 
 impl<C: Connection> Awaited<'_, C> {
-    /// Waits for a call, which has a deadline if `timed`.
+    /// Adds a call to the awaited ones. `timed` says whether the call has a deadline.
     pub(super) fn add(&self, call: Arc<dyn AwaitedCall>, timed: bool) {
         self.service.lock().push(call.clone());
-        // Either it sees the answer, or the server sees that it is to ring.
+        // Either this thread sees the answer, or the server sees that it must wake this process.
         let is_there = !call.watch();
         if self.service.idle.swap(false, Ordering::AcqRel) || is_there || timed {
             self.link.caller().wake();

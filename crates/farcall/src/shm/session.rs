@@ -1,7 +1,7 @@
-//! One caller's connection at the server's end: its memory, and the threads that receive from it in turn.
+//! The server's end of one caller's connection: its memory, and the threads that receive from it in turn.
 //!
 //! One thread at a time receives. It executes calls of quick procedures itself, and hands all others to the
-//! server's workers. If it gets stuck nevertheless, or waits in a call of its own, another one receives.
+//! server's workers. If it gets stuck, or waits in a call of its own, another thread receives.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,15 +28,16 @@ use crate::server::{Back, Caller, Server, Work};
 use crate::serving::WorkerPool;
 use crate::workers::{Carrier, Habit, Pace, Plan, Pool, Rested, Worker, replace};
 
-/// Each look of the watchdog costs a wake-up, and to wake the watchdog again costs the receiver a system
-/// call. The watchdog sleeps after 64 looks in a row that found no call.
+/// The watchdog's habit. Each of its looks costs a wake-up, and waking the watchdog costs the receiver a
+/// system call. So the watchdog sleeps after 64 looks in a row without a call.
 pub(super) const HABIT: Habit =
     Habit { nap: Duration::from_micros(100), calls: 1, looks: 64, finds_long: false };
 
 /// One caller's connection.
 pub(super) struct Session {
     server: Arc<Server>,
-    /// The number that stands for a conversation in the server's tables.
+    /// The number that stands for this connection in the server's tables, where a conversation has its
+    /// number.
     id: u64,
     from: SocketAddr,
     /// The identifier of the caller's process.
@@ -45,12 +46,12 @@ pub(super) struct Session {
     channel: Arc<UnixChannel>,
     spin: Duration,
     state: Mutex<State>,
-    /// Whether requests are taken no longer, because the caller is gone or the server has stopped.
+    /// Whether no more requests are taken, because the caller is gone or the server has stopped.
     ///
     /// SeqCst: a worker announces its sleep and then reads this; `close` writes this and then wakes the workers
     /// that have announced theirs. At least one of them sees what the other wrote.
     closed: AtomicBool,
-    /// For each slot, the number of the call that executes or is queued; 0 if there is none.
+    /// For each slot, the number of the call that is being executed or queued; 0 if there is none.
     open: Box<[AtomicU64; SLOT_COUNT]>,
     /// Wakes the host, which watches over a receiver that executes.
     signal: Arc<HostSignal>,
@@ -75,11 +76,11 @@ struct State {
 
 /// What a receiver does next.
 enum Next {
-    /// Executes the current call, which came in this slot and has this number.
+    /// Execute the current call. It came in this slot and has this number.
     Execute(usize, u64),
-    /// Looks once more.
+    /// Look for a request again.
     Again,
-    /// Waits for a request beyond those seen.
+    /// Wait for a request that is not among those seen.
     Wait,
     Rest,
     Leave,
@@ -108,7 +109,7 @@ impl Session {
         })
     }
 
-    /// Takes no more requests. A request that was not taken never runs.
+    /// Closes the session. A request that no receiver has taken never runs.
     pub(super) fn close(&self) {
         let resting = {
             let state = lock(&self.state);
@@ -119,7 +120,7 @@ impl Session {
         self.bulk.memory.wake();
     }
 
-    /// Gives up the calls of a caller whose process is gone, except those that it detached.
+    /// Gives up the calls of a caller whose process has ended, except those that it has detached.
     pub(super) fn give_up_calls(&self) {
         for (slot, open) in self.open.iter().enumerate() {
             let number = open.load(Ordering::Acquire);
@@ -164,7 +165,8 @@ impl Session {
                 (failed(why), detail.get(..MAX_DETAIL_BYTES).unwrap_or(detail))
             }
         };
-        // This comes before the answer, because after the answer the slot may have another call.
+        // The store comes before the answer, because after the answer the caller can use the slot for another
+        // call.
         self.open[slot].store(0, Ordering::Release);
         let gone = if body.len() > SLOT_BODY_BYTES { outflow.put(body, 0) } else { 0 };
         let rest = &body[gone..];
@@ -178,8 +180,8 @@ impl Session {
         self.bulk.memory.publish(slot, number);
     }
 
-    /// Replaces the outcome of a call that its caller has given up: the procedure may have returned because
-    /// it was told so.
+    /// Replaces the outcome of a call that its caller has given up, because the procedure may have returned
+    /// only because it was told so.
     #[cold]
     fn unless_cancelled(&self, slot: usize, number: u64, finish: &Finish) -> Finish {
         if !self.server.is_cancelled(self.key(slot, number)) {
@@ -232,19 +234,19 @@ impl Carrier for Session {
     }
 }
 
-/// A thread that receives and executes, and its buffers.
+/// A thread that receives and executes calls, with its buffers.
 struct Receiver<'p> {
     session: &'p Arc<Session>,
     worker: Arc<Worker>,
-    /// The state of the slots when this thread last found no request.
+    /// The slots as this thread saw them when it last found no request.
     seen: SeenWork,
-    /// The arguments of the current call, and its reply.
+    /// The arguments of the current call.
     buffer: Vec<u8>,
     reply: Vec<u8>,
     now: Time,
     /// The current call.
     work: Option<Work>,
-    /// Whether part of a long message came last. The next part comes soon.
+    /// Whether the last event was a part of a long message. Then the next part comes soon.
     long: bool,
     /// Whether this thread has executed a call since it last looked for a request.
     executed: bool,
@@ -276,7 +278,7 @@ impl<'p> Receiver<'p> {
                     Rested::Idle | Rested::Over if lock(&self.session.state).pool.retire(&self.worker) => {
                         return;
                     }
-                    // If the pool does not list it as resting, it was called at the last moment.
+                    // If the pool no longer lists this thread as resting, another thread has just called it.
                     Rested::Called | Rested::Idle | Rested::Over => {}
                 },
                 Next::Leave => return,
@@ -332,8 +334,8 @@ impl<'p> Receiver<'p> {
         self.session.server.hand_in(work);
     }
 
-    /// Reads a request that was taken. If it is a call, that becomes the current call. A failure is the
-    /// answer to the request.
+    /// Reads a request that was taken. If the request is a call, it becomes the current call. If this fails,
+    /// the failure is the answer to the request.
     #[inline]
     fn read(&mut self, slot: usize, number: u64) -> Result<(), Failure> {
         let session = self.session;
@@ -346,7 +348,7 @@ impl<'p> Receiver<'p> {
             return self.part(slot, number, request);
         };
         if session.bulk.keeps_replies() {
-            // A caller that uses this slot again does not want the rest of its former result.
+            // A caller that uses the slot again does not want the rest of its former result.
             session.bulk.forget_reply(slot, None);
         }
         self.long = false;
@@ -411,11 +413,11 @@ impl<'p> Receiver<'p> {
         Ok(())
     }
 
-    /// Closes the connection of a caller that breaks the rules.
+    /// Closes the connection, because the caller breaks the rules.
     #[cold]
     fn close_misused(&self) -> Result<(), Failure> {
         self.session.closed.store(true, Ordering::SeqCst);
-        // Both ends notice this, and the host too.
+        // Both ends notice the closed socket, and so does the host.
         self.session.channel.close();
         Ok(())
     }
@@ -441,7 +443,7 @@ impl<'p> Receiver<'p> {
         self.executed = true;
     }
 
-    /// Looks for parts of arguments and for calls that were given up, when there is no request.
+    /// Looks, without a request, for parts of arguments and for calls that were given up.
     #[inline]
     fn nothing(&mut self, mut state: MutexGuard<'_, State>) -> Next {
         let session = self.session;
@@ -462,13 +464,13 @@ impl<'p> Receiver<'p> {
             session.server.give_up(session.caller(), session.key(slot, number), &executes);
         }
         if session.bulk.keeps_replies() {
-            // The call was answered already, and the caller does not want the rest.
+            // The call was answered already. Its caller does not want the rest of the result.
             session.bulk.forget_reply(slot, Some(number));
         }
         Next::Again
     }
 
-    /// Waits until there is more than [`Self::seen`] noted. It polls first.
+    /// Waits until there is more to do than in [`Self::seen`]. Polls before sleeping.
     fn wait(&self) {
         let (session, seen) = (self.session, &self.seen);
         let most = if self.long { session.bulk.brisk } else { session.spin };

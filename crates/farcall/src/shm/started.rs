@@ -1,4 +1,4 @@
-//! A started call through shared memory: its answer stays in its slot until the caller asks for it.
+//! Started calls through shared memory. The answer stays in its slot until the caller asks for it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -23,8 +23,9 @@ pub(crate) struct Started {
     link: Arc<Link>,
     id: RequestId,
     deadline: Option<Time>,
-    /// The encoded arguments, in case the call fails and is made again: the server may have changed the
-    /// slot's copy. If `ring` is held, the arguments in the ring precede these.
+    /// The encoded arguments, in case the call fails and is made again. The slot's copy does not serve for
+    /// that, because the server can change it. If `ring` is held, the arguments in the ring come before
+    /// these.
     arguments: Vec<u8>,
     ring: Option<ArgumentRing>,
     handover: Handover<(Result<bool, Failure>, Vec<u8>)>,
@@ -106,8 +107,8 @@ impl Started {
         if self.give_kept(taker) { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Asks the server to give the call up. The caller gets the server's answer, or, if none comes in a
-    /// while, hears that the call was cancelled.
+    /// Asks the server to give the call up. The caller gets the server's answer or, if none comes within
+    /// [`CANCEL_ANSWER_TIME`], the failure that the call was cancelled.
     pub(crate) fn cancel(&self) {
         if self.link.check_process().is_err() {
             return;
@@ -126,7 +127,8 @@ impl Started {
         }
     }
 
-    /// Returns until when the answer is waited for, and the reason of the failure if none has come by then.
+    /// Returns the time until which to wait for the answer, and the reason for the failure if none has come
+    /// by then.
     fn end_of_waiting(&self) -> (Option<Time>, Stop) {
         match (self.deadline, self.handover.cancelled()) {
             (Some(deadline), Some(cancelled)) if deadline <= cancelled => (Some(deadline), Stop::Late),
@@ -190,7 +192,7 @@ impl AwaitedCall for Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // No thread asks for the answer any more. The slot is used again when the answer has come.
+        // No thread asks for the answer any more. The slot is used again once the answer has come.
         if !self.link.is_ours() {
             // This is a child process: the ring belongs to its parent.
             std::mem::forget(self.ring.take());

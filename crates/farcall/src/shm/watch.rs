@@ -1,5 +1,5 @@
-//! Tells the caller's end whether the server is still there: its end of the socket closes when it dies, and
-//! while it lives it answers probes.
+//! Checks at the caller's end whether the server is still there. The server's end of the socket closes when
+//! the server dies. While the server lives, it answers probes.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -10,14 +10,15 @@ use farcall_shm::{Received, UnixChannel};
 use crate::env::Time;
 use crate::lock;
 
-/// A probe, and its answer.
+/// The message of a probe, and of its answer.
 pub(super) const PROBE: &[u8] = b"?";
 
-/// The first and the longest sleep before a waiting caller looks whether the server is still there.
+/// The first and the longest sleep of a waiting caller before it checks whether the server is still there.
 pub(super) const FIRST_NAP: Duration = Duration::from_millis(5);
 pub(super) const LONGEST_NAP: Duration = Duration::from_millis(250);
 
-/// The caller's knowledge of the server's life. It has no thread: waiting callers look now and then.
+/// The caller's knowledge of whether the server is alive. It has no thread: waiting callers check from time
+/// to time.
 pub(super) struct Watch {
     patience: Duration,
     broken: AtomicU8,
@@ -33,10 +34,10 @@ struct Asked {
     since: Option<Time>,
 }
 
-/// Why a connection is of no use any more.
+/// The reason why a connection can no longer be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Broken {
-    /// The server is dead, or has closed the connection: it executes no call that it has not taken yet.
+    /// The server is dead or has closed the connection. It executes no call that it has not taken yet.
     Gone = 1,
     /// The server may live, but does not answer.
     Silent = 2,
@@ -62,7 +63,7 @@ impl Watch {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Looks whether the server is there, and sends a probe if none is outstanding.
+    /// Checks whether the server is there. Sends a probe if none is outstanding.
     pub(super) fn look(&self, now: Time) {
         let mut asked = lock(&self.asked);
         let Asked { channel, since } = &mut *asked;
@@ -81,12 +82,14 @@ impl Watch {
                 Some(_) => Broken::Silent,
             },
         };
-        // The socket is closed, so that a silent server that wakes up serves us no more.
+        // The socket is closed, so that a silent server that continues later does not serve this caller any
+        // more.
         asked.channel = None;
         self.broken.store(broken as u8, Ordering::Release);
     }
 
-    /// Receives the server's messages. Returns what ended them.
+    /// Receives the server's messages until there is no more. Returns the end of the connection, if it was
+    /// found.
     fn receive(&self, channel: &UnixChannel, since: &mut Option<Time>) -> Option<Received> {
         // An honest server sends no more than one message for each probe.
         for _ in 0..8 {

@@ -46,8 +46,9 @@ impl Words {
         Words { words, number: 0, end: 0 }
     }
 
-    /// Writes the counters. The number behind the record is written first, and the number in front last. So a
-    /// reader that reads in ascending order meanwhile finds two different numbers.
+    /// Writes the counters. The number behind the record is written first, and the number in front last. A
+    /// reader reads in ascending order. If it reads while the record is written, it finds two different
+    /// numbers.
     pub(crate) fn write(&mut self, counted: &Serving) {
         self.number += 1;
         self.set(self.end, 0);

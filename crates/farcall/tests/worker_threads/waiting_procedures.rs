@@ -99,7 +99,7 @@ fn exported(builder: farcall::Builder, gate: &Arc<Gate>) -> (Runtime, Export) {
     (runtime, export)
 }
 
-/// Makes as many calls in a circle as there can be threads beside the receiving one: each waits for a call
+/// Makes as many calls in a circle as there can be threads besides the receiving one. Each waits for a call
 /// that needs another thread.
 #[test]
 fn a_circle_of_calls_at_the_limit_of_threads_is_refused() {

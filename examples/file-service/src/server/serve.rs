@@ -1,4 +1,4 @@
-//! What the server does for clerks, by call and by letter.
+//! The server's work for clerks, requested by calls or by letters.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,8 @@ use crate::{Attached, Found, Handle, Looked, MoreFiles};
 /// A clerk, and the last answer to it.
 pub(super) struct Clerk {
     answers: Remote,
-    /// A number below those of all letters of this clerk, and far from those of other clerks.
+    /// The first number of this clerk's letters is above this one. It is far from the numbers of other
+    /// clerks.
     first: u64,
     last: AtomicU64,
     answer: Mutex<Vec<u8>>,
@@ -78,7 +79,7 @@ impl Core {
         }
     }
 
-    /// Returns what stands at a path. A symbolic link is not followed.
+    /// Returns the file at a path. A symbolic link is not followed.
     pub(super) fn look_up(&self, path: &str) -> Result<Looked, FileError> {
         let found = self.directory.itself(path)?;
         let (device, inode) = found.number;
@@ -86,8 +87,8 @@ impl Core {
         Ok(Looked { found: Found { handle, kind: found.attributes.kind }, attributes: found.attributes })
     }
 
-    /// Gives a new clerk a mailbox: a free one, or that of a clerk that is gone. Returns its number, and the
-    /// number after which letters are numbered.
+    /// Gives a new clerk a mailbox: a free one, or that of a clerk that has ended. Returns the mailbox's
+    /// number, and the number after which the clerk's letters are numbered.
     fn admit(&self, answers: Remote) -> Option<(u32, u64)> {
         let first = (self.admitted.fetch_add(1, Ordering::SeqCst) + 1) << 32;
         let clerk = Arc::new(Clerk { answers, first, last: AtomicU64::new(first), answer: Mutex::default() });
@@ -107,8 +108,7 @@ impl Core {
 /// The procedures that clerks call.
 pub(super) struct Procedures {
     pub(super) core: Arc<Core>,
-    /// Whether what a procedure returns is kept in the server's memory, so that the next clerk finds it
-    /// there.
+    /// Whether results are kept in the server's memory, so that the next clerk finds them there.
     pub(super) keeps: bool,
 }
 
@@ -142,7 +142,7 @@ impl MoreFiles for Procedures {
         let looked = self.core.look_up(path)?;
         if self.keeps {
             self.core.keep_name(path, looked.found);
-            // A clerk that looks a name up asks for its attributes next.
+            // A clerk that looks a name up usually asks for its attributes next.
             self.core.keep_attributes(path);
         }
         Ok(looked)

@@ -1,4 +1,4 @@
-//! Clerks that die, or lag, with a token in their hands.
+//! Tests clerks that die, or are slow, while they hold a token.
 
 use std::fs;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ fn runtime(maps: bool) -> Runtime {
 }
 
 struct Scene {
-    /// Whether clerks map the memory, where this machine can.
+    /// Whether clerks map the memory, if this machine supports that.
     maps: bool,
     server: Server,
     clerk: Clerk,
@@ -26,13 +26,13 @@ struct Scene {
     _runtime: Runtime,
 }
 
-/// With each carrier.
+/// Returns a scene for each carrier.
 fn scenes() -> [Scene; 2] {
     [false, true].map(Scene::new)
 }
 
 impl Scene {
-    /// A file of one block, which the server keeps.
+    /// Returns a scene with a file of one block, which the server keeps.
     fn new(maps: bool) -> Scene {
         let scratch = tempfile::tempdir().unwrap();
         fs::write(scratch.path().join("file"), [b'.'; BLOCK]).unwrap();
@@ -44,7 +44,7 @@ impl Scene {
         Scene { maps, server, clerk, file, scratch, _runtime: runtime }
     }
 
-    /// Another clerk's way to the memory, and the token that it has taken of the block.
+    /// Imports the memory as another clerk. Returns the import, and the block's token, which it has taken.
     fn taken(&self) -> (impl Memory + use<>, Token) {
         let memory = runtime(self.maps).import_segment(&self.server.addresses().memory).unwrap();
         let blocks = &self.server.core.areas.blocks;
@@ -102,7 +102,8 @@ fn what_a_clerk_has_written_whole_is_not_lost_with_it() {
     for scene in scenes() {
         let (memory, token) = scene.taken();
         scene.server.core.areas.blocks.change(&memory, &token, 0, b"testament").unwrap();
-        // Without notice: the server finds it by itself, before it writes there.
+        // The token is released without notice. The server finds the written block itself before it writes
+        // there.
         scene.server.core.areas.blocks.release(&memory, token, false).unwrap();
         memory.flush().unwrap();
         scene.clerk.files.write(scene.file, 4, b"AMENDED").unwrap();
@@ -137,7 +138,7 @@ fn a_letter_that_is_no_request_is_answered_so() {
             let letter: Vec<u8> = (0..rng.usize(..100)).map(|_| rng.u8(..4)).collect();
             crate::areas::mailbox(0).post(&memory, (1 << 32) + 1_000 + number, &letter, true).unwrap();
         }
-        // Nor do bytes in its tables that nobody understands stop it.
+        // Nor does the server stop because of invalid bytes in its tables.
         for _ in 0..200 {
             let offset = rng.u64(memory.size() / 2..memory.size() - 64);
             memory.write(offset / 8 * 8, &[rng.u8(..); 64]).unwrap();
@@ -147,7 +148,7 @@ fn a_letter_that_is_no_request_is_answered_so() {
     }
 }
 
-/// Says when a directory was changed: the clock by which systems say it themselves may stand still for
+/// Sets the time of a directory's last change. The system's own clock for such times can stand still for
 /// milliseconds.
 fn changed(directory: &Path, seconds: u64) {
     let at = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);

@@ -1,4 +1,5 @@
-//! Several clerks write and read at once: nobody sees a torn block, nobody waits for ever.
+//! Tests that several clerks that write and read at the same time see no torn block, and do not wait for
+//! ever.
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use farcall::Runtime;
 use farcall::names::Memory as Registry;
 use farcall_file_service::{BLOCK, Clerk, Files, Handle, Server, Shape, Structure};
 
-/// By packets, and by mapping where this machine can.
+/// Whether memory is mapped. Without mapping, packets carry the accesses.
 const CARRIERS: [bool; 2] = [false, true];
 
 fn runtime(mapped: bool) -> Runtime {
@@ -48,7 +49,8 @@ fn hammer_a_block(mapped: bool) {
             }
         }
     };
-    // Two that read memory, and one whose letters the server answers by writing the same block.
+    // Two clerks read memory. The letters of the third are answered by the server, which writes the same
+    // block.
     let writers = [hammer(Structure::Dx, 0), hammer(Structure::Dx, 60), hammer(Structure::Hy, 120)];
     let readers = [Structure::Dx, Structure::DxCopies].map(|structure| clerk(&server, structure, mapped));
     let reader = &readers[0];

@@ -1,4 +1,4 @@
-//! The file service: equal answers in all structures, and coherence of several clerks.
+//! Tests the file service: all structures give equal answers, and several clerks are coherent.
 #![cfg(unix)]
 
 mod coherence;

@@ -1,4 +1,5 @@
-//! Three structures, one answer: random operations on a tree of real files, by several clerks.
+//! Tests that all structures give the same answers, with random operations of several clerks on a tree of
+//! real files.
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,17 +11,17 @@ use farcall_file_service::mix::{Tree, plant, replay};
 use farcall_file_service::{BLOCK, Clerk, Counts, Files, Handle, Server, Shape, Structure, names};
 use fastrand::Rng;
 
-/// A runtime that shares no memory with others.
+/// Returns a runtime that shares no memory with others.
 fn runtime() -> Runtime {
     runtime_that(false)
 }
 
-/// One that does, if `maps`, where this machine can.
+/// Returns a runtime that shares memory if `maps`, and if this machine supports that.
 fn runtime_that(maps: bool) -> Runtime {
     Runtime::builder().registry(Registry::new()).shared_memory(maps).build().unwrap()
 }
 
-/// Files of many lengths, in directories, with links.
+/// Creates files of many lengths, in directories, with links.
 fn tree(at: &Path, rng: &mut Rng) {
     for directory in ["", "a", "a/b", "many"] {
         fs::create_dir_all(at.join(directory)).unwrap();
@@ -37,7 +38,7 @@ fn tree(at: &Path, rng: &mut Rng) {
     }
 }
 
-/// What is the same whoever asks.
+/// The part of an answer that does not depend on the clerk.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Bytes(Vec<u8>),
@@ -82,7 +83,7 @@ fn ask(files: &dyn Files, ask: &Ask) -> Answer {
     }
 }
 
-/// Every handle below a directory, by the names of one clerk.
+/// Returns every handle below a directory, as one clerk gives them.
 fn handles(files: &dyn Files) -> Vec<Handle> {
     let mut found = vec![files.root().unwrap()];
     let mut next = 0;
@@ -125,7 +126,8 @@ fn all_structures_give_the_same_answers() {
 
 fn compare(seed: u64, maps: bool) {
     let mut rng = Rng::with_seed(seed);
-    // Each structure has a tree of its own, with the same contents; small tables, so that much is missed.
+    // Each structure has a tree of its own, with the same contents. The tables are small, so that many
+    // entries are missing.
     let shape = Shape { attributes: 64, names: 32, links: 2, pages: 8, blocks: 32 };
     let mut trees = Vec::new();
     for structure in Structure::ALL {
@@ -169,7 +171,7 @@ fn compare(seed: u64, maps: bool) {
             );
         }
     }
-    // In the end the files are the same.
+    // At the end the files are equal.
     for (_, clerks, handles, _) in &trees {
         handles.iter().for_each(|handle| drop(clerks[0].files.commit(*handle)));
     }
@@ -221,7 +223,7 @@ fn what_was_missed_once_is_read_without_the_server() {
     assert!(spent.reads < 20, "{spent:?}");
     assert_eq!(server.letters(), letters);
 
-    // What one writes the other reads, and the file has after commit.
+    // One clerk reads what the other writes. The file has it after the commit.
     let root = clerk.files.root().unwrap();
     let file = clerk.files.look_up(root, "file6").unwrap().handle;
     let letters = server.letters();

@@ -1,5 +1,5 @@
-//! Callbacks: each client with a copy learns when it is stale, in a network that loses and delays packets;
-//! dead clients are forgotten.
+//! Tests callbacks in a network that loses and delays packets: each client with a copy learns when the copy
+//! is stale, and dead clients are forgotten.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn nobody_reads_a_copy_that_is_stale() {
                     assert!(read >= least, "{read} was read after {least} had been stored");
                     sim::sleep(Duration::from_millis(sim::below(50)));
                 }
-                // The client stays to be notified.
+                // The client stays so that it can be notified.
                 sim::sleep(Duration::from_secs(10));
                 Ok::<(), farcall::Error>(())
             });

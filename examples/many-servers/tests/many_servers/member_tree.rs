@@ -1,4 +1,5 @@
-//! Many members in the simulation: ten thousand of one caller, and a tree in which some are dead.
+//! Tests many members in the simulation: ten thousand of one caller, and a tree in which some members are
+//! dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use farcall::multi::Fixed;
 use farcall_many_servers::tree::{Census, CensusClient, Counted, Leaf, Node};
 use farcall_sim::{Faults, Process, Sim, check, sim};
 
-/// A process that exports this many leaves.
+/// Starts a process that exports this many leaves.
 fn leaves(sim: &Sim, prefix: &str, count: u64) -> Process {
     let names = names(prefix, count);
     sim.server(prefix, move || {

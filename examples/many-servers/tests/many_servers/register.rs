@@ -1,5 +1,5 @@
-//! The register under crashes, restarts, pauses and partitions. Every history must be linearizable. With
-//! quorums that need not intersect, the test must find that histories are not.
+//! Tests the register under crashes, restarts, pauses and partitions. Every history must be linearizable.
+//! With quorums that need not intersect, the test must find histories that are not.
 //!
 //! In half of the seeds the servers have disks: any of them may crash, even all, and they return with
 //! everything that they had acknowledged. In the other half the servers keep files in memory: a minority
@@ -58,7 +58,7 @@ fn busy() {
     }
 }
 
-/// Returns the fault of the clients, if there is one.
+/// The mistake that the clients make, if any.
 #[derive(Clone, Copy, PartialEq)]
 enum Mistake {
     None,
@@ -67,7 +67,7 @@ enum Mistake {
     DoesNotWriteBack,
 }
 
-/// The operations of a client, and their results.
+/// Makes the operations of a client, and notes their results.
 fn client(names: &[String], mistake: Mistake, history: &History<Operation>) -> farcall::Result<()> {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let majority = names.len() / 2 + 1;

@@ -1,4 +1,4 @@
-//! The exported directory: what each operation does to real files, and that nothing leads out.
+//! Tests what each operation does to real files of the exported directory, and that no path leads out of it.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use rustix::fs::{FileType, Timespec, Timestamps};
 use rustix::io::Errno;
 
 fn exported() -> (tempfile::TempDir, Files) {
-    // By the name that the system has for it, also where that of temporary files is a link.
+    // The directory's canonical path is used, because the directory of temporary files may be a link.
     let directory = tempfile::tempdir_in(std::env::temp_dir().canonicalize().unwrap()).unwrap();
     let files = Files::open(directory.path()).unwrap();
     (directory, files)
@@ -157,7 +157,7 @@ fn a_program_whose_size_was_set_can_be_run() {
     fs::copy("/bin/true", &path).unwrap();
     let (file, stat) = files.lookup(files.root(), b"true").unwrap();
     files.change(file, &Change { size: Some(stat.stx_size), ..Change::default() }).unwrap();
-    // As long as somebody has it open to write it, the system refuses.
+    // While a process has the file open for writing, the system refuses to execute it.
     assert!(Command::new(&path).status().unwrap().success());
 }
 
@@ -175,7 +175,7 @@ fn a_file_stays_to_be_read_however_many_are_opened_after_it() {
             assert_eq!(files.read(*file, 0, 1).unwrap().0, [number as u8]);
         }
     }
-    // Only what this test has opened: others of this process have files of their own.
+    // Only files that this test has opened count. Other tests of this process have files of their own.
     let open =
         fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
     let open = open.filter(|path| path.parent() == Some(directory.path())).count();

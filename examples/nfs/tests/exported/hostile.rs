@@ -1,5 +1,5 @@
-//! Clients that mean harm or have bad luck: what leads out, what is gone, what is too large, what is said
-//! twice.
+//! Tests hostile and unlucky clients: paths that lead out, files that are gone, sizes that are too large, and
+//! repeated requests.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -13,18 +13,18 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// Held by who writes a program to run it, or runs another: a child that is just being started holds open
-/// what its parent has, and what is open to be written cannot be run.
+/// Held by a test that writes a program and runs it, and by a test that runs another program. A child that is
+/// being started holds its parent's files open, and a file that is open for writing cannot be run.
 static STARTING: Mutex<()> = Mutex::new(());
 
 fn exported() -> (tempfile::TempDir, Files) {
-    // By the name that the system has for it, also where that of temporary files is a link.
+    // The directory's canonical path is used, because the directory of temporary files may be a link.
     let directory = tempfile::tempdir_in(std::env::temp_dir().canonicalize().unwrap()).unwrap();
     let files = Files::open(directory.path()).unwrap();
     (directory, files)
 }
 
-/// The procedures, bound directly: what a client's arguments come to.
+/// Returns the procedures, bound without a network, and the root's handle.
 fn served(files: Files) -> (Export, NfsFh3) {
     let root = NfsFh3 { data: files.root().bytes().to_vec() };
     (Export::new(Arc::new(files)), root)
@@ -62,7 +62,7 @@ fn what_was_moved_out_of_the_export_is_gone_though_it_was_just_read() {
             files.change(f, &Change { size: Some(0), ..Change::default() }).unwrap_err(),
             Errno::STALE
         );
-        // Nor by a link to where it went.
+        // A link to the directory's new place does not help either.
         symlink(outside.path().join("d"), &inside).ok();
     }
     assert_eq!(fs::read(outside.path().join("d/f")).unwrap(), b"mine");
@@ -77,7 +77,7 @@ fn a_file_that_could_only_be_read_is_written_as_soon_as_it_can_be() {
     let mut running = Command::new(&program).arg("1000").spawn().unwrap();
     let (file, _) = files.lookup(files.root(), b"program").unwrap();
     assert_eq!(files.read(file, 1, 3).unwrap().0, b"ELF");
-    // While it runs it is not to be written. (Some systems let it be.)
+    // While the program runs, it cannot be written. (Some systems allow it.)
     let written = files.write(file, 0, b"x", StableHow::Unstable);
     running.kill().unwrap();
     running.wait().unwrap();
@@ -109,7 +109,7 @@ fn what_was_removed_or_replaced_is_not_kept_open() {
     let made =
         [&b"removed"[..], b"replaced", b"new"].map(|name| files.create(root, name, 0o400, None).unwrap());
     made.iter().for_each(|file| assert_eq!(files.write(*file, 0, b"x", StableHow::Unstable), Ok(1)));
-    // What cannot be done closes nothing: its maker writes on.
+    // A failed removal closes nothing: the creator of the file can continue to write.
     assert_eq!(files.remove(root, b"new", true).unwrap_err(), Errno::NOTDIR);
     files.remove(root, b"removed", false).unwrap();
     files.rename((root, b"new"), (root, b"replaced")).unwrap();
@@ -124,11 +124,12 @@ fn create_opens_neither_pipes_nor_sockets_nor_devices() {
     let (directory, files) = exported();
     files.make_special(files.root(), b"pipe", FileType::Fifo, 0o600).unwrap();
     files.make_special(files.root(), b"socket", FileType::Socket, 0o600).unwrap();
-    // Who reads a pipe sees it hung up as soon as somebody has opened it to write, and closed it again.
+    // A reader of a pipe sees the pipe hang up as soon as another process has opened it for writing and
+    // closed it again.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let reader = rustix::fs::open(directory.path().join("pipe"), flags, Mode::empty()).unwrap();
     let mut kinds = vec!["pipe", "socket"];
-    // Only root makes devices; this is the one that forgets all.
+    // Only root can create devices. This is the device that discards everything.
     let null = rustix::fs::makedev(1, 3);
     if rustix::fs::mknodat(
         rustix::fs::CWD,
@@ -177,7 +178,7 @@ fn the_handle_of_a_file_that_is_gone_does_not_lead_to_one_that_has_its_inode() {
         seen.push((file, inode, born));
         files.remove(root, name.as_bytes(), false).unwrap();
     }
-    // Here inodes are not used again so soon.
+    // On this system, inodes are not used again so soon.
     assert!(seen.iter().all(|(file, ..)| files.stat(*file).unwrap_err() == Errno::STALE));
 }
 
@@ -193,7 +194,7 @@ fn handles_that_were_made_up_lead_nowhere() {
         assert_eq!(getattr(vec![0xab; length]), Nfsstat3::Nfs3errBadhandle, "{length}");
     }
     assert_eq!(getattr(vec![0xab; root.data.len()]), Nfsstat3::Nfs3errStale);
-    // The directory above the exported one has an inode that a client can guess; no way leads to it.
+    // A client can guess the inode of the directory above the exported one. No path leads there.
     let mut above = root.data.clone();
     above[8..16].copy_from_slice(&fs::metadata("/").unwrap().ino().to_be_bytes());
     assert_eq!(getattr(above), Nfsstat3::Nfs3errStale);
@@ -234,7 +235,7 @@ fn each_name_is_listed_once_while_others_are_removed() {
     }
 }
 
-/// The names of one reply, each with its cookie, and whether they are the last.
+/// Returns the names of one reply, each with its cookie, and whether they are the last.
 fn part(export: &Export, dir: &NfsFh3, cookie: u64, plus: bool) -> (Vec<(String, u64)>, bool) {
     let (dir, cookieverf) = (dir.clone(), [0; 8]);
     if plus {
@@ -448,7 +449,7 @@ fn a_path_may_be_longer_than_the_system_takes_at_once() {
     let file = files.create(here, b"deep", 0o600, None).unwrap();
     files.write(file, 0, b"down", StableHow::FileSync).unwrap();
     assert_eq!(files.read(file, 0, 9).unwrap().0, b"down");
-    // Where a directory on the way was, a link leads to it.
+    // A directory on the path is replaced by a link to it.
     let (first, elsewhere) = (directory.path().join("a".repeat(250)), outside.path().join("a"));
     fs::rename(&first, &elsewhere).unwrap();
     symlink(&elsewhere, &first).unwrap();
@@ -459,7 +460,7 @@ fn a_path_may_be_longer_than_the_system_takes_at_once() {
 #[test]
 fn who_makes_a_file_that_nobody_may_write_fills_it() {
     let (directory, files) = exported();
-    // As who is not root runs this, only what is open can be written.
+    // If this test does not run as root, only an open file can be written.
     let file = files.create(files.root(), b"f", 0o400, None).unwrap();
     files.write(file, 0, b"all ", StableHow::Unstable).unwrap();
     files.commit(file).unwrap();

@@ -1,4 +1,4 @@
-//! The exported directory, as its clients and hostile ones meet it.
+//! Tests the exported directory as honest and hostile clients use it.
 #![cfg(target_os = "linux")]
 
 mod files;

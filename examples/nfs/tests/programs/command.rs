@@ -1,4 +1,4 @@
-//! The command, beside a server of ours: what it prints, and that it copies both ways.
+//! Tests the command next to a server of this project: its output, and copies in both directions.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Clients and servers of NFS that we did not write: libnfs, qemu, nmap, showmount, nfs-ganesha.
+//! Tests against NFS clients and servers of other projects: libnfs, qemu, nmap, showmount, nfs-ganesha.
 
 use crate::namespace;
 use std::io::{BufRead, BufReader, Write};
@@ -16,12 +16,12 @@ use farcall_onc::Server;
 use farcall_onc::rpcbind::{self, Mapper};
 use farcall_onc::server::ServerBuilder;
 
-/// Long enough for many READs and WRITEs, and no multiple of anything.
+/// The length of a file in bytes: enough for many READs and WRITEs, and not a multiple of any buffer size.
 const LARGE: usize = 10_000_003;
 
-/// A directory with something of everything.
+/// Returns a directory with files, directories and links.
 fn directory() -> tempfile::TempDir {
-    // No link is on the way: ganesha exports none.
+    // No link may be on the path, because ganesha exports none.
     let directory = tempfile::tempdir_in(std::env::temp_dir().canonicalize().unwrap()).unwrap();
     let path = directory.path();
     fs::write(path.join("hello.txt"), "hello\n").unwrap();
@@ -42,7 +42,7 @@ fn serve(directory: &Path, address: &str, builder: ServerBuilder) -> Server {
     builder.address(address.parse().unwrap()).start().unwrap()
 }
 
-/// A cell of the table of who was spoken with, which crates/farcall-onc/tests/interop/table.txt says.
+/// Prints a cell of the table of counterparts in crates/farcall-onc/tests/interop/table.txt.
 fn shown(counterpart: &str, network: &str, role: &str) {
     println!("interop: {counterpart} | {network} | {role}");
 }
@@ -51,7 +51,8 @@ fn skip(why: &str) {
     let _ = writeln!(io::stderr(), "skipped: {why}");
 }
 
-/// What a program printed; a word on why the test is skipped if it is not installed.
+/// Returns the output of a program. If the program is not installed, prints why the test is skipped, and
+/// returns `None`.
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     let output = match Command::new(program).args(arguments).output() {
         Ok(output) => output,
@@ -76,7 +77,7 @@ fn is_inside(test: &str) -> bool {
     })
 }
 
-/// All that a client does, by ours.
+/// Does everything that a client does, with this project's client.
 fn client(mounted: &Mounted, below: &str, network: &str) {
     let root = mounted.find(below).unwrap();
     let mut names: Vec<(String, Option<Ftype3>)> = mounted
@@ -159,7 +160,7 @@ fn qemu_keeps_disks_in_the_export() {
     assert_eq!(fs::metadata(directory.path().join("disk.img")).unwrap().len(), 1 << 20);
     let said = run("qemu-img", &["info", &url("disk.img")]).unwrap();
     assert!(said.contains("virtual size: 1 MiB"), "{said}");
-    // A disk goes there in two forms, and comes back as it was.
+    // A disk image is copied there in two formats, and comes back unchanged.
     let (disk, back) = (local.path().join("disk"), local.path().join("back"));
     let content: Vec<u8> =
         large().into_iter().chain(std::iter::repeat_n(0, 5 << 20)).take(12 << 20).collect();
@@ -200,10 +201,10 @@ fn programs_that_know_only_the_host_find_the_server() {
         nmap("tcp", &["-p", "111", "127.0.0.1"]);
         nmap("tcp6", &["-6", "-p", "111", "::1"]);
     }
-    // Where they are to be had by UDP alone, they are asked so.
+    // If a server is reachable only by UDP, UDP is used.
     let files = Arc::new(Files::open(directory.path()).unwrap());
-    // Each at a port of its own: nmap's client may take one port for both of its sockets, and what comes
-    // there is either's.
+    // Each program has a port of its own. nmap's client may use one port for both of its sockets, and then
+    // either socket may receive an answer.
     let nfs = builder().program::<dyn NfsV3>(Arc::new(Export::new(files.clone())));
     let _nfs = nfs.udp("127.0.0.1:2049".parse().unwrap()).udp("[::1]:2049".parse().unwrap()).start().unwrap();
     let mounts = builder().program::<dyn MountV3>(Arc::new(Mounts::new(files, "/exported")));
@@ -222,7 +223,8 @@ fn showmount(network: &str, host: &str) {
     }
 }
 
-/// Its own client of NFS, in its own language. One script at a time: two may take the same port, too.
+/// Runs nmap's own NFS client, which is written in nmap's script language. Only one script runs at a time,
+/// because two may use the same port.
 fn nmap(network: &str, ports: &[&str]) {
     for (script, answer) in
         [("nfs-ls", "hello.txt"), ("nfs-showmount", "/exported"), ("nfs-statfs", "1K-blocks")]
@@ -234,11 +236,11 @@ fn nmap(network: &str, ports: &[&str]) {
     shown("nmap: nfs-ls, nfs-showmount, nfs-statfs", network, "serve");
 }
 
-/// A server of another's making, until it is dropped.
+/// A server of another project, until it is dropped.
 struct Ganesha(Child);
 
 impl Ganesha {
-    /// Exports a directory as `/vfs`, and waits until it says that it does.
+    /// Exports a directory as `/vfs`, and waits until the server reports that it does.
     fn start(directory: &Path, place: &Path) -> io::Result<Ganesha> {
         let configuration = place.join("ganesha.conf");
         let text = format!(
@@ -279,7 +281,7 @@ fn our_client_and_ganesha() {
     if !is_inside("our_client_and_ganesha") {
         return;
     }
-    // It registers, at the port mapper that there is: ours.
+    // The server registers at the present port mapper, which is this project's.
     let mapper = Mapper::default();
     let all = Server::builder().mapper(&mapper).address("0.0.0.0:111".parse().unwrap());
     let all = all.address("[::]:111".parse().unwrap());

@@ -1,5 +1,5 @@
-//! Programs: the command, clients and servers that others wrote, and tests that run in a process of their
-//! own.
+//! Tests with programs: the command, clients and servers of other projects, and tests that need a process of
+//! their own.
 #![cfg(target_os = "linux")]
 
 mod command;

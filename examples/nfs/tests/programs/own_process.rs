@@ -1,5 +1,5 @@
-//! What needs a process of its own, each test run once more: limits, and system calls that strace counts or
-//! has fail.
+//! Tests that need a process of their own: limits, and system calls that strace counts or makes fail. Each
+//! test runs itself once more.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -14,14 +14,14 @@ use farcall_nfs::protocol::nfs::*;
 use farcall_nfs::{Export, Mounts};
 use rustix::fs::FileType;
 
-/// Says to a test that it is the one inside.
+/// The environment variable that tells a test that it runs inside the second process.
 const INSIDE: &str = "FARCALL_NFS_ALONE";
 
 fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Runs a test of this program once more, alone, by a command that this one is appended to.
+/// Runs a test of this program once more, alone. The test's command line is appended to `command`.
 fn once_more(test: &str, mut command: Command) {
     let exe = std::env::current_exe().unwrap();
     let test = format!("own_process::{test}");
@@ -30,14 +30,14 @@ fn once_more(test: &str, mut command: Command) {
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
 }
 
-/// In a shell that has done this first.
+/// Runs a test in a shell that has first executed `first`.
 fn after(first: &str, test: &str) {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{first}; exec \"$0\" \"$@\"")]);
     once_more(test, shell);
 }
 
-/// Under strace; what that has written. None where it cannot trace.
+/// Runs a test under strace, and returns the trace. Returns `None` if strace cannot trace here.
 fn traced(options: &[&str], test: &str) -> Option<String> {
     let tried = Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
@@ -66,7 +66,7 @@ fn nothing() -> Sattr3 {
     Sattr3 { mode: None, uid: None, gid: None, size: None, atime, mtime }
 }
 
-/// Only a crash could show what a disk has: what it was asked for is seen.
+/// Only a crash could show what a disk has stored. The test checks the requests to store it.
 #[test]
 fn what_was_changed_is_on_the_disk_before_anybody_is_told() {
     if is_inside() {
@@ -86,7 +86,7 @@ fn what_its_file_system_cannot_sync_is_synced_with_everything() {
     log.inspect(|log| assert_asked(log, " sync("));
 }
 
-/// That the system was asked often enough before each word.
+/// Asserts that the system was asked often enough to store data before each report.
 fn assert_asked(log: &str, how: &str) {
     let mut asked = 0;
     for line in log.lines() {
@@ -102,7 +102,8 @@ fn assert_asked(log: &str, how: &str) {
     assert_eq!(asked, 0, "nothing comes after the last word");
 }
 
-/// And says after each what must be on the disk: a directory, what was made in it, what else has changed.
+/// Makes all changes, and reports after each what must be on the disk: a directory, a file created in it, or
+/// another change.
 fn change_everything() {
     let (_directory, files) = exported();
     let root = files.root();
@@ -183,7 +184,7 @@ fn where_too_few_can_be_opened_nothing_is_done_and_the_client_asks_again_later()
 
 type Done = Result<(), Nfsstat3>;
 
-/// Something that changes a directory with a file `f` and a directory `d`.
+/// A function that changes a directory with a file `f` and a directory `d`.
 type Act = fn(&Export, root: &NfsFh3, file: &NfsFh3, sub: &NfsFh3) -> Done;
 
 const CHANGES: [(&str, Act); 13] = [
@@ -254,7 +255,7 @@ const CHANGES: [(&str, Act); 13] = [
     }),
 ];
 
-/// Does something while no more than so many files can be opened.
+/// Runs `act` while at most `free` more files can be opened.
 fn with_descriptors<T>(free: usize, act: impl FnOnce() -> T) -> T {
     let mut taken = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
@@ -264,7 +265,7 @@ fn with_descriptors<T>(free: usize, act: impl FnOnce() -> T) -> T {
     act()
 }
 
-/// What there is, and how it is.
+/// Returns all files of a directory, with their attributes.
 fn snapshot(directory: &Path) -> Vec<(String, u32, u64, u64)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -315,7 +316,7 @@ fn where_none_can_be_opened_nobody_is_told_that_it_is_not_there() {
 #[test]
 fn what_there_was_room_for_is_told_as_written() {
     if !is_inside() {
-        // Blocks of 512 bytes.
+        // `ulimit` counts in blocks of 512 bytes.
         return after("trap '' XFSZ; ulimit -f 1", "what_there_was_room_for_is_told_as_written");
     }
     let (directory, files) = exported();
@@ -332,7 +333,7 @@ fn what_there_was_room_for_is_told_as_written() {
     assert_eq!(write(512), Err(Nfsstat3::Nfs3errFbig));
 }
 
-/// RFC 1813 section 3.3.7: the client sends again what it has not seen committed by the same verifier.
+/// RFC 1813 section 3.3.7: the client sends data again that was not committed under the same verifier.
 #[test]
 fn when_the_disk_has_failed_everybody_sends_again_what_was_not_committed() {
     if !is_inside() {
@@ -359,7 +360,7 @@ fn when_the_disk_has_failed_everybody_sends_again_what_was_not_committed() {
     assert_eq!(commit(), write(StableHow::Unstable).unwrap(), "and again from then on");
 }
 
-/// Another client moves each thing the moment it is made: the name leads nowhere.
+/// Another client moves each file at the moment when it is created, so its name leads nowhere.
 #[test]
 fn what_was_made_and_moved_at_once_is_told_as_made() {
     if !is_inside() {
@@ -398,7 +399,8 @@ fn what_was_made_and_moved_at_once_is_told_as_made() {
             .is_none()
     );
     gone();
-    // Of a file its maker has it open, whatever it is called; who finds one that is gone then asks again.
+    // The creator of a file has it open, whatever its name is. A client that finds such a file gone tries
+    // again.
     let create = |how| export.nfsproc3_create(&Create3args { r#where: place(), how }).unwrap().into_ok();
     let once = || Createhow3::Exclusive([1; 8]);
     assert!(create(once()).unwrap().obj.is_some());

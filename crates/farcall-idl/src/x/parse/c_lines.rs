@@ -1,5 +1,4 @@
-//! Interprets `%` lines, which only C reads, as far as they can be understood, because the file may use their
-//! names.
+//! Interprets `%` lines. Only C reads them, but the file may use names that they define.
 
 use super::super::syntax::*;
 use super::{Parsed, Parser};
@@ -38,7 +37,7 @@ impl Parser<'_, '_> {
         number.filter(|_| self.token.kind == Kind::End)
     }
 
-    /// Accepts only another name for a type, because a pointer or an array of C has no defined wire form.
+    /// Accepts only another name for a type. A pointer or an array of C has no defined wire form.
     fn c_type(&mut self, body: &[Token], name: Option<Name>) {
         self.preprocessor.put(body);
         let types = self.syntax.types.len();
@@ -58,7 +57,7 @@ impl Parser<'_, '_> {
             return;
         }
         declaration.name = name.unwrap_or(declaration.name);
-        // There are never more of them than the most declarations.
+        // `push` fails only at the limit of declarations. Then the parser itself reports it.
         let _ = self.push(declaration.name.clone(), BodyItem::Alias(declaration));
     }
 

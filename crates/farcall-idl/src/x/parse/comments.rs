@@ -1,4 +1,4 @@
-//! Decides what a comment belongs to: the declaration before it in the same line, or the one after it.
+//! Decides which declaration a comment belongs to: the one before it in the same line, or the one after it.
 
 use super::super::docs;
 use super::Parser;

@@ -77,7 +77,7 @@ impl Parser<'_, '_> {
         }
         let specifier = match word.as_str() {
             "void" => Specifier::Void,
-            // In libevpl's dialect the second form means that the data is not copied.
+            // libevpl's `zcopaque` means only that the data is not copied.
             "opaque" | "zcopaque" => Specifier::Opaque,
             "string" => Specifier::String,
             "float" => Specifier::Plain(Type::F32),

@@ -5,12 +5,12 @@ use super::{Item, Kind, Shape};
 use crate::x::components::Components;
 use crate::x::tree::Type;
 
-/// The most bytes of memory of an array outside a box.
+/// The most bytes of memory that an array takes outside of a box.
 const MAX_ARRAY_BYTES: u64 = 4 << 10;
-/// The most bytes of memory of any other part outside a box.
+/// The most bytes of memory that another part takes outside of a box.
 const MAX_PART_BYTES: u64 = 64 << 10;
 
-/// Adds the boxes. Of a type that contains itself, first the `Option`s are boxed, like pointers in C. If that
+/// Adds the boxes. In a type that contains itself, the `Option`s are boxed first, like pointers in C. If that
 /// is not enough, the other parts are boxed too.
 pub fn insert(items: &mut [Item]) {
     for optional in [true, false] {
@@ -23,7 +23,7 @@ pub fn insert(items: &mut [Item]) {
             }
         }
     }
-    // No type contains itself any more. Types come before the types that contain them.
+    // Now no type contains itself. Types are sized before the types that contain them.
     let mut sizes = vec![0; items.len()];
     for index in Components::of(&edges(items)).inner_first() {
         let kind = &mut items[index].kind;

@@ -1,4 +1,4 @@
-//! Cleans documentation for a Rust file, so that nothing in it is hidden from people who read the file.
+//! Cleans documentation for a Rust file, so that it hides nothing from people who read the file.
 
 use crate::x::tree::Field;
 

@@ -5,21 +5,21 @@ use std::collections::BTreeSet;
 /// Names that the generated code uses without their path. `Self` cannot be a name at all.
 const TAKEN: [&str; 4] = ["Box", "Option", "Self", "Vec"];
 
-/// Words that are no names, even in the form `r#word`.
+/// Words that cannot be names, even in the form `r#word`.
 const NEVER: [&str; 5] = ["_", "crate", "self", "super", "Self"];
 
-/// Returns `Read3args` for `READ3args` and `NfsFh3` for `nfs_fh3`: types and variants.
+/// Returns the name of a type or a variant: `Read3args` for `READ3args`, and `NfsFh3` for `nfs_fh3`.
 pub fn camel(name: &str) -> String {
     let capital = |word: String| word[..1].to_ascii_uppercase() + &word[1..];
     or_x(words(name).into_iter().map(capital).collect(), 'X')
 }
 
-/// Returns `max_name_length` for `maxNameLength`: fields, arguments, procedures.
+/// Returns the name of a field, an argument or a procedure: `max_name_length` for `maxNameLength`.
 pub fn snake(name: &str) -> String {
     or_x(words(name).join("_"), 'x')
 }
 
-/// Returns `MAX_NAME_LENGTH` for `maxNameLength`: constants.
+/// Returns the name of a constant: `MAX_NAME_LENGTH` for `maxNameLength`.
 pub fn screaming(name: &str) -> String {
     or_x(words(name).join("_").to_ascii_uppercase(), 'X')
 }
@@ -64,8 +64,8 @@ fn or_x(name: String, x: char) -> String {
 pub struct Scope(BTreeSet<String>);
 
 impl Scope {
-    /// Takes the name for what the file spells `spelled`: `wish`; if that is taken, `spelled`; if that is
-    /// taken too, `wish` with a number. The name must also be free with each of the endings `beside`.
+    /// Claims a name for what the file calls `spelled`, and returns it. Tries `wish`, then `spelled`, then
+    /// `wish` with a number. With each ending in `beside`, the name must be free too.
     pub fn claim_with(&mut self, wish: &str, spelled: &str, beside: &[&str]) -> String {
         let wish =
             if TAKEN.contains(&wish) || NEVER.contains(&wish) { format!("{wish}_") } else { wish.into() };
@@ -83,7 +83,7 @@ impl Scope {
         name
     }
 
-    /// Takes a name that is free: the wish, the file's spelling, or the wish with a number.
+    /// Claims a free name, and returns it: the wish, the file's spelling, or the wish with a number.
     pub fn claim(&mut self, wish: &str, spelled: &str) -> String {
         self.claim_with(wish, spelled, &[])
     }

@@ -7,7 +7,7 @@ use crate::spell_program;
 use crate::stubs::RESERVED_NAMES;
 use crate::x::tree;
 
-/// The endings of the names of items that are made together with a trait.
+/// The endings of the names of the items that are generated with a trait.
 const BESIDE: [&str; 6] = ["Client", "Start", "Multi", "Prepare", "Async", "AsyncServer"];
 
 /// One version of a program.
@@ -31,7 +31,7 @@ pub struct Method {
 }
 
 impl Method {
-    /// Whether this is the null procedure, which every server has and which does nothing.
+    /// Returns whether this is the null procedure, which every server has and which does nothing.
     pub fn is_null(&self) -> bool {
         self.number == 0 && self.arguments.is_empty() && self.result == Shape::Scalar(tree::Type::Void)
     }

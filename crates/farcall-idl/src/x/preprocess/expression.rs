@@ -9,8 +9,8 @@ const MAX_DEPTH: u32 = 64;
 /// The most operands of one expression, including those in macros.
 const MAX_OPERANDS: u32 = 4096;
 
-/// The operators of C, those that bind loosest first. An operator comes before the operators that it begins
-/// with.
+/// The operators of C, the loosest binding first. An operator comes before the operators with which it
+/// begins.
 const OPERATORS: &[&[&str]] = &[
     &["||"],
     &["&&"],
@@ -42,7 +42,7 @@ impl Preprocessor<'_> {
 struct Walk<'a> {
     preprocessor: &'a Preprocessor<'a>,
     operands: u32,
-    /// Whether a name that is no macro evaluates to 0, as it does after `#if`.
+    /// Whether a name that is not a macro evaluates to 0, as after `#if`.
     lenient: bool,
 }
 
@@ -82,7 +82,7 @@ impl Walk<'_> {
     }
 
     fn operator(&self, rest: &mut &[Token], operators: &[&'static str]) -> Option<&'static str> {
-        // The first character of `||` is no operator `|`.
+        // The first character of `||` is not the operator `|`.
         let doubled =
             |name: &str| matches!(name, "|" | "&" | "<" | ">") && self.begins(rest, &name.repeat(2));
         let found = operators.iter().find(|name| self.begins(rest, name) && !doubled(name))?;

@@ -18,7 +18,7 @@ pub(super) struct Macro {
     number: Option<Number>,
 }
 
-/// What is read before the file is read on.
+/// Something that is read before reading the file continues.
 pub(super) enum Pending {
     Token(Token),
     /// The end of this macro's replacement.
@@ -57,7 +57,7 @@ impl Preprocessor<'_> {
         Ok(())
     }
 
-    /// Handles `%#define`, which is for C, because the file may use the name.
+    /// Stores the macro of a `%#define` line. The line is for C, but the file may use the name.
     pub(super) fn note(&mut self, line: &[Token]) {
         let mut rest = meant(line).copied();
         let Some(name) = rest.next().filter(|token| token.kind == Kind::Word) else { return };
@@ -90,7 +90,7 @@ impl Preprocessor<'_> {
         }
     }
 
-    /// Replaces a use of a macro. Returns false if the word is no macro, or is not replaced.
+    /// Replaces a use of a macro. Returns false if the word is not a macro or is not replaced.
     pub(super) fn replace(&mut self, token: &Token) -> Result<bool, Diagnostic> {
         let name = self.sources.text(token.text).to_owned();
         let Some(known) = self.macros.get(&name).filter(|_| !self.active.contains(&name)) else {

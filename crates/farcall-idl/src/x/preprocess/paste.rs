@@ -1,12 +1,12 @@
-//! The replacement of a macro: its body, with arguments inserted, quoted (`#`) and pasted (`##`) as in C
-//! (ISO/IEC 9899 section 6.10.3).
+//! Makes the replacement of a macro: its body, with arguments inserted, quoted (`#`) and pasted (`##`) as in
+//! C (ISO/IEC 9899 section 6.10.3).
 
 use super::Preprocessor;
 use super::macros::Pending;
 use crate::text::diagnostic::Diagnostic;
 use crate::text::scan::{Kind, Scanner, Token};
 
-/// The most levels by which macros may stand in the arguments of macros.
+/// The most levels by which macros nest in the arguments of macros.
 const MAX_DEPTH: u32 = 32;
 /// The most bytes of a word that `##` makes.
 const MAX_PASTED: usize = 1 << 10;
@@ -15,7 +15,7 @@ const MAX_PASTED: usize = 1 << 10;
 type Arguments<'a> = (&'a [String], &'a [Vec<Token>]);
 
 impl Preprocessor<'_> {
-    /// Returns the replacement of the macro `name`. A macro without parameters has no arguments.
+    /// Returns the replacement of the macro `name`. `arguments` is `None` for a macro without parameters.
     pub(super) fn substituted(
         &mut self,
         name: &Token,
@@ -52,8 +52,9 @@ impl Preprocessor<'_> {
         Ok(out)
     }
 
-    /// Returns what replaces one token of a body or a quoted argument, and how many tokens of the body that
-    /// is. Next to `##` an argument is inserted as written; elsewhere its macros are replaced first.
+    /// Returns the replacement of the next token of a body, or of an argument that it quotes, and how many
+    /// tokens of the body that takes. Next to `##` an argument is inserted as written. Elsewhere the macros
+    /// in it are replaced first.
     fn piece(
         &mut self,
         name: &Token,
@@ -139,7 +140,7 @@ impl Preprocessor<'_> {
         self.refuse(name.at, format!("`##` makes `{shown}` of two words, which is none"))
     }
 
-    /// Returns an argument as a quoted text.
+    /// Returns an argument as a text in quotes.
     fn quoted(&mut self, name: &Token, argument: &[Token]) -> Result<Token, Diagnostic> {
         let mut text = String::from("\"");
         let mut end = None;

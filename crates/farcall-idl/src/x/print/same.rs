@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::super::tree::*;
 
-/// The part of a tree that matters for its meaning: types and programs, with names in place of indexes,
-/// without comments, namespaces, and the order of types.
+/// Returns the parts of a tree that matter for its meaning: types, programs and constants. Names replace
+/// indexes. Comments and namespaces are removed.
 pub(super) fn comparable(
     tree: &Specification,
 ) -> (BTreeMap<String, Definition>, Vec<Program>, BTreeMap<String, Value>) {
     let mut tree = tree.clone();
     let names: Vec<String> = tree.types.iter().map(|definition| definition.named.name.clone()).collect();
-    // A name in place of an index.
+    // Replaces an index by a name.
     let by_name = |ty: &mut Type| {
         if let Type::Defined(place) = ty {
             *ty = Type::Foreign(names[*place].clone());

@@ -9,7 +9,7 @@ use super::lookup::{builtin, names_itself};
 use super::{Resolver, named};
 use crate::text::source::Span;
 
-/// The most typedefs between a name and its meaning, where that matters.
+/// The most typedefs between a name and its meaning that are followed.
 const MAX_ALIASES: usize = 64;
 /// The most elements of an array of fixed size.
 const MAX_FIXED_SIZE: u32 = 1 << 24;
@@ -111,7 +111,7 @@ impl Resolver<'_> {
         Union { switch: named(&item.switch.name), discriminant, arms, default }
     }
 
-    /// A name is looked up among the enumeration's own enumerators first.
+    /// Resolves a label. A name is looked up first among the enumeration's own enumerators.
     fn label(&mut self, scope: ScopeId, enumeration: Option<usize>, amount: &Amount) -> Option<Label> {
         let name = match &amount.expression {
             Expression::Name(path) => path.parts.last().cloned(),

@@ -42,14 +42,14 @@ impl Resolver<'_> {
         self.enumerations[place].values.clone()
     }
 
-    /// Returns the value of one of its enumerators. `depth` counts the constants that wait for it.
+    /// Returns the value of one enumerator. `depth` counts the constants that need the value.
     pub(super) fn enumerator_value(&mut self, place: usize, position: usize, depth: u32) -> Reckoning {
         self.reckon_enumeration(place, depth);
         let values = &self.enumerations[place].values;
         values.get(position).cloned().unwrap_or(Err(Unknown::Because("this constant depends on itself")))
     }
 
-    /// The value is needed to resolve something else.
+    /// Reports that a value is unknown which is needed to resolve something else.
     pub(super) fn refuse_unknown(&mut self, at: Span, unknown: Unknown) {
         match unknown {
             Unknown::Because(why) => self.fault(at, why),
@@ -108,7 +108,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// An enumerator without a value is one more than the previous one.
+    /// Computes the values of an enumeration. An enumerator without a value is one more than the previous
+    /// one.
     fn reckon_enumeration(&mut self, place: usize, depth: u32) {
         let item = &self.syntax.types[place];
         let BodyItem::Enum(enumerators) = &item.body else { return };

@@ -51,7 +51,7 @@ fn check_sizes(resolver: &mut Resolver, types: &[Definition]) {
             let name = &types[place].named.name;
             let why = format!("`{name}` takes {size} bytes in place, of at most {MAX_IN_PLACE_BYTES}");
             resolver.fault_of_type(place, why);
-            // The types that contain it are too large for the same reason.
+            // Reported once: the types that contain this type are too large for the same reason.
             sizes[place] = Some(0);
         }
     }
@@ -72,8 +72,8 @@ fn size(body: &Body, sizes: &[Option<u64>]) -> u64 {
     }
 }
 
-/// Returns the size of a type. A type whose size is not known yet contains itself by a union's arm, which is
-/// a pointer.
+/// Returns the size of a type. If the size is not known yet, the type contains itself by a union's arm, and
+/// the arm is a pointer.
 fn size_of(ty: &Type, sizes: &[Option<u64>]) -> u64 {
     match ty {
         Type::Defined(place) => sizes[*place].unwrap_or(8).max(1),

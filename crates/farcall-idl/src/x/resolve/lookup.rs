@@ -47,7 +47,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Two constants of one name must have the same value. Enumerators are distinguished by their
+    /// Checks that two constants of one name have the same value. Enumerators are distinguished by their
     /// enumeration.
     fn check_value(&mut self, (scope, name): (ScopeId, &'a Name), value: ValueId, own: bool) {
         let first = *self.values.entry((scope, &name.text)).or_insert(value);
@@ -153,7 +153,7 @@ const BUILTIN_TYPES: [(Type, &str); 11] = [
     (Type::F64, "float64 float64_t"),
 ];
 
-/// The names that [`builtin`] knows.
+/// Returns the names that [`builtin`] knows.
 pub(super) fn builtin_types<'n>() -> impl Iterator<Item = &'n str> {
     BUILTIN_TYPES.iter().flat_map(|(_, names)| names.split(' '))
 }

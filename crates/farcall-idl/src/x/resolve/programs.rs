@@ -7,7 +7,7 @@ use super::super::tree::{Argument, Procedure, Program, Version};
 use super::{Resolver, named};
 use crate::text::source::Span;
 
-/// The range of the numbers of programs, versions and procedures.
+/// The message for a number of a program, version or procedure that is out of range.
 const NUMBERS: &str = "this number is between 0 and 4294967295";
 
 impl Resolver<'_> {
@@ -16,8 +16,8 @@ impl Resolver<'_> {
         own.iter().filter_map(|item| self.program(item)).collect()
     }
 
-    /// Returns `None`, with a fault reported, if the program's number is unknown or out of range. A version
-    /// or procedure without such a number is left out.
+    /// Resolves a program. If the program's number is unknown or out of range, reports a fault and returns
+    /// `None`. Leaves out a version or procedure without a valid number.
     fn program(&mut self, item: &ProgramItem) -> Option<Program> {
         let number = self.number(item.scope, &item.number, u32::MAX, NUMBERS)?;
         let mut seen = HashMap::new();

@@ -6,15 +6,15 @@ use crate::text::diagnostic::{Diagnostic, Undeclared};
 use crate::text::nearest::nearest;
 use crate::text::source::Span;
 
-/// Words that begin a type and are no names.
+/// Keywords that begin a type.
 const TYPE_WORDS: [&str; 13] = [
     "bool", "char", "double", "enum", "float", "hyper", "int", "long", "opaque", "short", "string", "struct",
     "unsigned",
 ];
 
 impl Resolver<'_> {
-    /// A type is left to the user only if the user says so: otherwise a misspelt name would be left to the
-    /// user as well.
+    /// Reports an undeclared type. Types are left to the user only on request, because a misspelt name would
+    /// otherwise be left to the user too.
     pub(super) fn undeclared_type(&mut self, at: Span, name: &str) {
         let known = self.types.keys().map(|(_, declared)| *declared).chain(builtin_types()).chain(TYPE_WORDS);
         let similar = self.similar(name, known);
@@ -24,7 +24,7 @@ impl Resolver<'_> {
         self.tell_undeclared(at, "type", similar, otherwise, Undeclared::Type(name.to_owned()));
     }
 
-    /// The value of a constant is always needed.
+    /// Reports an undeclared constant. The value of a constant is always needed.
     pub(super) fn undeclared_constant(&mut self, at: Span, name: String) {
         let macros = self.numbers.iter().flat_map(|numbers| numbers.keys()).map(String::as_str);
         let declared = self.values.keys().map(|(_, declared)| *declared).chain(macros);

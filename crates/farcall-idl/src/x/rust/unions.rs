@@ -50,7 +50,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns what selects a variant: its tag, or a value of the discriminant's type.
+    /// Returns the value that selects a variant: its tag, or a value of the discriminant's type.
     fn value(&self, discriminant: Discriminant, label: Label, tag: bool) -> TokenStream {
         let number = |value| quote!(#value);
         match (discriminant, label.enumerator) {
@@ -78,7 +78,7 @@ impl Writer<'_> {
             Some(ty) => (ty.clone(), quote!(&#ty), quote!((value)), quote!(value)),
             None => (quote!(()), quote!(()), TokenStream::new(), quote!(())),
         };
-        // The variant of all other values contains the value.
+        // The default variant holds the error code itself.
         let others = |held: TokenStream| -> Vec<TokenStream> {
             let others = union.variants.iter().enumerate().filter(|(at, _)| *at != success);
             let arm = |(_, variant): (usize, &Variant)| {
@@ -98,7 +98,7 @@ impl Writer<'_> {
         let (others_borrowed, others) = (others(quote!(*reason)), others(quote!(reason)));
         quote! {
             impl #name {
-                /// The result, or the reason why there is none.
+                /// Returns the result, or the reason why there is none.
                 pub fn ok(&self) -> ::core::result::Result<#borrowed, #reason> {
                     match self {
                         Self::#variant #pattern => ::core::result::Result::Ok(#value),
@@ -106,7 +106,7 @@ impl Writer<'_> {
                     }
                 }
 
-                /// The result, taken out of this value, or the reason why there is none.
+                /// Takes the result out of this value, or the reason why there is none.
                 pub fn into_ok(self) -> ::core::result::Result<#owned, #reason> {
                     match self {
                         Self::#variant #pattern => ::core::result::Result::Ok(#value),

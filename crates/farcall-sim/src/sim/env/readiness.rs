@@ -109,7 +109,7 @@ pub(super) struct Connected {
     pub(super) to: SocketAddr,
 }
 
-/// Added to the number of a datagram socket, so that it differs from every stream's.
+/// Added to the number of a datagram socket, so that it differs from all numbers of streams.
 pub(super) const DATAGRAMS: u64 = 1 << 63;
 
 impl Stream for Connected {
@@ -194,7 +194,7 @@ pub(super) fn wait_any(world: &Arc<World>, wanted: &mut [Wanted<'_>], timeout: O
 /// A poller of many sources.
 pub(super) struct Sources {
     pub(super) world: Arc<World>,
-    /// Locked only while the world is.
+    /// The registered sources. They are locked only while the world is locked.
     pub(super) inner: Mutex<Inner>,
 }
 

@@ -15,7 +15,7 @@ use farcall::env::{Interest, PeerState};
 use super::{Due, State, Ticket};
 use crate::net::{MILLIS, Nanos, SECS, host};
 
-/// A source's place in [`Sources::all`].
+/// The index of a source in [`Sources::all`].
 pub(in crate::sim) type SourceId = usize;
 
 /// All streams, listeners and alarms.
@@ -61,13 +61,13 @@ struct End {
     /// The number of bytes sent and not read by the peer, and the most that may be.
     unread: usize,
     window: usize,
-    /// How often the first segment, or the handshake, was tried while the peer was away.
+    /// How often the first segment or the handshake was tried while the peer was unreachable.
     tries: u32,
 }
 
 impl End {
-    /// Returns whether this end takes bytes: only if half of the window is free, so that bytes do not leave
-    /// one by one.
+    /// Returns whether this end accepts bytes. It does only if half of the window is free, so that bytes are
+    /// not sent one by one.
     fn has_room(&self) -> bool {
         self.unread <= self.window / 2
     }
@@ -107,9 +107,9 @@ pub(in crate::sim) enum StreamEvent {
 
 /// The longest segment, in bytes.
 const LONGEST_SEGMENT: u64 = 1460;
-/// The first pause before a lost segment is sent again. Each is twice the last.
+/// The pause before a lost segment is first sent again. Each further pause is twice the last.
 const RETRANSMIT_AFTER: Nanos = 200 * MILLIS;
-/// How often a segment is sent again before the connection is given up, after about a minute.
+/// How often a segment is sent again before the connection is given up, which is after about a minute.
 const MAX_TRIES: u32 = 9;
 /// One in this many losses breaks the connection instead.
 const LOSSES_PER_RESET: u32 = 20;
@@ -154,7 +154,7 @@ impl State {
         id
     }
 
-    /// Listens at a port; port 0 asks for any. Returns `None` if the port is taken.
+    /// Listens at a port. Port 0 asks for any port. Returns `None` if the port is taken.
     pub(in crate::sim) fn listen(&mut self, process: usize, port: u16) -> Option<(SourceId, SocketAddr)> {
         let at = match port {
             0 => self.free_address(process),
@@ -179,7 +179,7 @@ impl State {
         }
     }
 
-    /// Takes a connection that has come.
+    /// Takes a connection that a client has made.
     pub(in crate::sim) fn accept(&mut self, id: SourceId) -> Option<(SourceId, SocketAddr)> {
         let Kind::Listener { backlog, .. } = &mut self.sources.all[id].kind else { return None };
         let accepted = backlog.pop_front()?;
@@ -206,7 +206,7 @@ impl State {
         let len = if partial { 1 + drawn % most.max(1) } else { most }.min(most);
         buffer[..len].copy_from_slice(&end.incoming[..len]);
         end.incoming.drain(..len);
-        // The peer learns of the free window at once: later would only be slower.
+        // The peer learns of the free window at once. Learning later would only slow the connection down.
         if let Some(peer) = end.peer {
             if let Some(peer) = self.end_of(peer) {
                 peer.unread = peer.unread.saturating_sub(len);
@@ -216,7 +216,7 @@ impl State {
         Ok(len)
     }
 
-    /// Sends as many bytes as there is room for, perhaps fewer.
+    /// Accepts as many bytes as there is room for, or fewer.
     pub(in crate::sim) fn write(&mut self, id: SourceId, bytes: &[u8]) -> Result<usize, ErrorKind> {
         let partial = self.rng.chance(250_000);
         let drawn = self.rng.next() as usize;

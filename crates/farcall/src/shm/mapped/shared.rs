@@ -1,5 +1,5 @@
-//! A segment's memory at its exporter: a memory file that importers may map. When it is taken away from them,
-//! the exporter goes on with a copy.
+//! The memory of a segment at its exporter: a memory file that importers may map. After the memory is taken
+//! away from them, the exporter continues with a copy.
 //!
 //! `tests/shared_mapping.rs` includes this file, and gives it loom's types, and memory that is not mapped,
 //! through `super::parts`.
@@ -19,33 +19,32 @@ pub(crate) struct SharedMapping {
     control_file: OwnedFd,
     others: AccessRights,
     len: usize,
-    /// The memory now in use. Every access of the exporter locks this for reading: a write while the memory
-    /// is moved would be lost.
+    /// The memory now in use. Every access of the exporter holds this lock for reading. Otherwise a write
+    /// while the memory is moved would be lost.
     current: RwLock<Current>,
-    /// The process that made the mapping.
+    /// The fork generation of the process that made the mapping.
     process: u64,
 }
 
 #[derive(Debug)]
 struct Current {
     words: Words,
-    /// The generation that importers may ask for; `None` if the memory is not passed to any.
+    /// The generation that importers may ask for. `None` if the memory is not passed to importers.
     offered: Option<u64>,
-    /// Whether an importer has the file.
+    /// Whether any importer has the file.
     passed: bool,
 }
 
 #[derive(Debug)]
 enum Words {
     File(MappedFile, OwnedFd),
-    /// Memory of this process alone, because the words are offered no longer, or because there were too many
-    /// files when they were moved.
+    /// Memory of this process alone. The words are no longer offered, or no file could be made when they were
+    /// moved.
     Alone(Box<[AtomicU64]>),
 }
 
 impl SharedMapping {
-    /// Makes memory that other processes can map, as this generation. Returns `None` where the system has
-    /// none.
+    /// Makes memory of this generation that other processes can map. Returns `None` if the system has none.
     pub(crate) fn new(len: usize, others: AccessRights, generation: u64) -> Option<SharedMapping> {
         let (control, control_file) = MappedFile::create(size_of::<u64>(), AccessRights::Read).ok()?;
         let (area, file) = MappedFile::create(len, others).ok()?;
@@ -62,18 +61,18 @@ impl SharedMapping {
         Some(mapping)
     }
 
-    /// Whether importers may write what they map.
+    /// Returns whether importers may write to the memory.
     pub(crate) fn is_written_by_others(&self) -> bool {
         self.others == AccessRights::Write
     }
 
-    /// Calls `access` with the words, which are not moved meanwhile.
+    /// Calls `access` with the words. They are not moved meanwhile.
     #[inline(never)]
     pub(crate) fn with<R>(&self, access: impl FnOnce(&[AtomicU64]) -> R) -> R {
         access(self.read().words.all())
     }
 
-    /// Copies bytes out, in no certain order. Returns false, without copying, where copying by words is
+    /// Copies bytes out, in no particular order. Returns false, without copying, if copying word by word is
     /// better.
     pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) -> bool {
         match &self.read().words {
@@ -82,7 +81,7 @@ impl SharedMapping {
         }
     }
 
-    /// Copies bytes in, in no certain order. Returns false, without copying, where copying by words is
+    /// Copies bytes in, in no particular order. Returns false, without copying, if copying word by word is
     /// better.
     pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) -> bool {
         match &self.read().words {
@@ -113,15 +112,15 @@ impl SharedMapping {
         self.publish(current.offered.unwrap_or(0));
     }
 
-    /// Withdraws the memory from importers. Those that have mapped it may keep what they read there.
+    /// Withdraws the memory from importers. Importers that have mapped it can keep what they read there.
     pub(crate) fn withdraw(&self) {
         let mut current = self.write();
         current.offered = None;
         self.publish(0);
     }
 
-    /// Passes the memory to an importer that asks for this generation, with the proof of who the exporter is.
-    /// `hears` says to the importer whether the exporter is told of writes that ask for it.
+    /// Passes the memory to an importer that asks for this generation, with the proof of the exporter's
+    /// identity. `hears` tells the importer whether the exporter is notified of writes that ask for it.
     pub(crate) fn pass(
         &self,
         generation: u64,
@@ -142,7 +141,7 @@ impl SharedMapping {
         passed
     }
 
-    /// Writes the control word. A child of this process has it mapped too, and must not write it.
+    /// Writes the control word, but not in a forked child, which has the word mapped too.
     fn publish(&self, generation: u64) {
         if let (true, Some([word, ..])) = (self.process == fork::generation(), self.control.words()) {
             // Release is enough: where the order of this and later reads matters, a SeqCst fence follows.
@@ -189,8 +188,8 @@ impl Words {
         }
     }
 
-    /// Gives the memory back to the system though importers still have it mapped. The system refuses this for
-    /// memory that they can only read; that is freed when they unmap it.
+    /// Frees the memory although importers still have it mapped. The system refuses this for memory that
+    /// importers can only read; such memory is freed when they unmap it.
     fn abandon(self) {
         if let Words::File(area, file) = self {
             punch_hole(&file, area.len());
