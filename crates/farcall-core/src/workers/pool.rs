@@ -374,6 +374,17 @@ impl Pool {
         true
     }
 
+    /// Removes a thread whose own code has panicked, whether it received, executed or rested.
+    pub fn remove_panicked(&mut self, worker: &Arc<Worker>) {
+        if self.retire(worker) {
+            return;
+        }
+        if worker.does.load(Ordering::Relaxed) != NOTHING {
+            self.done(worker);
+        }
+        self.leave(worker);
+    }
+
     fn forget(&mut self, worker: &Arc<Worker>) {
         self.workers.retain(|other| !Arc::ptr_eq(other, worker));
         self.staff.give_back();

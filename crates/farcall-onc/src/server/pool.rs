@@ -62,8 +62,9 @@ pub(crate) struct Workers {
     limit: usize,
     stopped: AtomicBool,
     state: Mutex<State>,
-    /// A thread has left a point, or the watchdog has ended.
-    left: Condition,
+    /// Notified while the server stops, when a thread has left a point or begun to execute there, and when the
+    /// watchdog has ended.
+    changed: Condition,
     watchdog: Arc<dyn Event>,
     /// The watchdog will act on what takes too long.
     sweeping: AtomicBool,
@@ -97,7 +98,7 @@ impl Workers {
             limit: limit.max(1),
             stopped: AtomicBool::new(false),
             state: Mutex::default(),
-            left: Condition::default(),
+            changed: Condition::default(),
             watchdog: env.event(),
             sweeping: AtomicBool::new(false),
             habit: Habit { nap: NAP, calls: 1, looks, finds_long: true },
@@ -197,17 +198,19 @@ impl Workers {
         // A thread that unwinds waits for nobody.
         let is_left = |point: &Arc<Point>| point.with_pool(|pool| pool.all_execute());
         while (state.watched || !points.iter().all(is_left)) && !thread::panicking() {
-            state = self.left.wait(&self.env, &self.state, state, None).0;
+            state = self.changed.wait(&self.env, &self.state, state, None).0;
         }
         // Until now there had to be a thread for each that was called.
         self.jobs.close();
     }
 
-    /// A thread has left a point, or executes there.
-    fn left(&self) {
+    /// Wakes the thread in [`Workers::stop`], if the server is being stopped: a thread has left a point, or
+    /// executes there.
+    #[inline]
+    fn wake_stop(&self) {
         if self.is_stopped() {
             drop(self.lock());
-            self.left.notify_all();
+            self.changed.notify_all();
         }
     }
 
@@ -252,7 +255,7 @@ struct Watchdog(Arc<Workers>);
 impl Drop for Watchdog {
     fn drop(&mut self) {
         self.0.lock().watched = false;
-        self.0.left.notify_all();
+        self.0.changed.notify_all();
     }
 }
 
@@ -289,10 +292,8 @@ impl Carrier for Point {
     fn live(self: &Arc<Self>, worker: &Arc<Worker>) {
         let seat = Arc::new(Seat { point: self.clone(), worker: worker.clone(), held: Mutex::default() });
         lock(&self.seats).push(seat.clone());
-        while self.receive(&seat) {}
-        lock(&self.seats).retain(|other| !Arc::ptr_eq(other, &seat));
-        serving::serve_elsewhere(None);
-        self.workers.left();
+        let taken = SeatTaken(seat);
+        while self.receive(&taken.0) {}
     }
 
     fn wake_watchdog(&self) {
@@ -356,6 +357,8 @@ impl Point {
     fn replace_receiver(self: &Arc<Self>) {
         let replacement = self.with_pool(|pool| pool.replace_receiver());
         replacement.into_iter().for_each(|replacement| replace(self, replacement));
+        // A thread that could not be started is no longer counted.
+        self.workers.wake_stop();
     }
 
     /// Looks as the watchdog, and passes the turns of threads that have executed the same call for long.
@@ -366,6 +369,24 @@ impl Point {
 
     fn seat_of(&self, worker: &Worker) -> Option<Arc<Seat>> {
         lock(&self.seats).iter().find(|seat| std::ptr::eq(&*seat.worker, worker)).cloned()
+    }
+}
+
+/// The thread that is at a seat. Its drop removes the seat, and wakes [`Workers::stop`].
+struct SeatTaken(Arc<Seat>);
+
+impl Drop for SeatTaken {
+    fn drop(&mut self) {
+        let Seat { point, worker, .. } = &*self.0;
+        lock(&point.seats).retain(|other| !Arc::ptr_eq(other, &self.0));
+        serving::serve_elsewhere(None);
+        if thread::panicking() {
+            // A panic of the user's code never gets here, so this is a defect of this library. The server
+            // survives it.
+            point.with_pool(|pool| pool.remove_panicked(worker));
+            point.replace_receiver();
+        }
+        point.workers.wake_stop();
     }
 }
 
@@ -383,7 +404,7 @@ impl Seat {
     pub(super) fn begin(&self, host: NonZero<u64>) {
         let now = || self.point.workers.env.now();
         let plan = self.point.with_pool(|pool| pool.plan(&self.worker, host.get(), Pace::Quick, now));
-        self.guard(&plan);
+        self.begun(&plan);
     }
 
     /// Begins to act on what came, which may be calls in a row. The watchdog looks after them.
@@ -391,14 +412,19 @@ impl Seat {
     pub(super) fn begin_calls(&self) {
         let plan = self.point.with_pool(|pool| pool.plan_guarded(&self.worker));
         self.worker.end_call();
-        self.guard(&plan);
+        self.begun(&plan);
     }
 
+    /// Tells the watchdog, and a thread that stops the server, that this thread executes.
     #[inline]
-    fn guard(&self, plan: &Plan) {
+    fn begun(&self, plan: &Plan) {
         if let Plan::Guarded(true) = plan {
             self.point.workers.watchdog.set();
         }
+        // The server may have stopped since this thread looked, and the procedure may never end. The thread
+        // that stops the server looks at the pool after it has set `stopped`. If it looked before this thread
+        // was counted as executing, this thread sees `stopped` here, by the pool's lock.
+        self.point.workers.wake_stop();
     }
 
     /// Runs one of the calls that a thread serves in a row.
@@ -463,3 +489,6 @@ impl Seat {
         self.held().inspect(|(held, _)| held.count_waiting(false));
     }
 }
+
+#[cfg(test)]
+mod tests;
