@@ -72,7 +72,7 @@ use duplicates::Duplicates;
 use mapper::{Mapper, Offered};
 use pool::Workers;
 use programs::Programs;
-use shorts::Shorts;
+use shorts::ShortCredentials;
 use streams::{StreamLimits, Streams};
 
 /// Programs that are being served, until it is dropped.
@@ -386,7 +386,7 @@ impl ServerBuilder {
     /// AUTH_SHORT is not known any more, after so many others or since the server is a new one, is told so
     /// (AUTH_REJECTEDCRED) and sends its credential again.
     pub fn short_credentials(mut self, most: usize) -> Self {
-        self.programs.shorts = Some(Shorts::new(most));
+        self.programs.shorts = Some(ShortCredentials::new(most));
         self
     }
 
@@ -405,7 +405,7 @@ impl ServerBuilder {
         self.programs.duplicates = self.retention.map(Duplicates::new);
         let (env, spin) = (System::current(), self.limits.spin);
         let programs = Arc::new(self.programs);
-        let workers = Workers::new(env.clone(), self.workers, self.waiting, streams::LINGER.max(spin));
+        let workers = Workers::new(env.clone(), self.workers, self.waiting, streams::LINGER_TIME.max(spin));
         workers.start_watchdog()?;
         let mut server = Server {
             workers,
@@ -494,9 +494,9 @@ fn bind_both(
     spin: Duration,
 ) -> io::Result<(Arc<dyn Socket>, Arc<dyn Listener>)> {
     /// What is free for one may be taken for the other.
-    const TRIES: usize = 32;
+    const MAX_TRIES: usize = 32;
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         let listener = env.listen(&Address::Tcp(address))?;
         match Datagrams::bind(env, listener.local_address().unwrap_or(address), spin) {
             Ok(socket) => return Ok((socket, listener)),

@@ -31,10 +31,10 @@ struct Answering {
 /// So many procedures run at once, at most.
 const WORKERS: usize = 8;
 /// So many more may wait for calls of their own.
-const WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 /// So many calls are taken at most, those that execute included, and so many bytes of them: a server that
 /// sends more hears of an error of the system. (One is always taken, whatever its length.)
-const MOST: Load = Load { calls: 1024, bytes: 16 << 20 };
+const MAX_LOAD: Load = Load { calls: 1024, bytes: 16 << 20 };
 
 impl Answering {
     fn new(offers: Vec<Offer>) -> Answering {
@@ -58,7 +58,7 @@ impl Back for Answering {
             return send(link, &reply);
         };
         let jobs = self.jobs.get_or_init(|| {
-            let budget = Threads::besides_waiting(WORKERS, WAITING);
+            let budget = Threads::besides_waiting(WORKERS, MAX_WAITING);
             Jobs::new(link.env().clone(), "onc-worker", budget, usize::MAX)
         });
         let member = jobs.member();
@@ -89,7 +89,7 @@ impl Taken {
     fn new(load: &Arc<Mutex<Load>>, bytes: usize) -> Option<Taken> {
         let mut all = lock(load);
         let more = Load { calls: all.calls + 1, bytes: all.bytes + bytes };
-        if all.calls > 0 && (more.calls > MOST.calls || more.bytes > MOST.bytes) {
+        if all.calls > 0 && (more.calls > MAX_LOAD.calls || more.bytes > MAX_LOAD.bytes) {
             return None;
         }
         *all = more;

@@ -70,7 +70,7 @@ impl Caller {
         self.numbers[2]
     }
 
-    /// The flavour of the credential; of what stands for it (AUTH_SHORT), that of what it stands for.
+    /// The flavour of the credential; of what authenticated for it (AUTH_SHORT), that of what it authenticated for.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }

@@ -12,13 +12,13 @@ use farcall::fair::{FairQueue, Waits};
 use super::hosts::Key;
 use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
-use super::pool::{ReceivePoint, Seat, Workers};
+use super::pool::{ReceivePoint, ServingThread, Workers};
 use super::programs::{Programs, Verdict};
 
 /// The longest datagram.
-pub(super) const LONGEST: usize = 65_507;
+pub(super) const MAX_DATAGRAM_BYTES: usize = 65_507;
 /// As much as the system grants of this is asked for: clients send again only after a second or more.
-const BUFFER: usize = 4 << 20;
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
 /// The socket.
 pub(super) struct Datagrams {
@@ -38,8 +38,8 @@ pub(super) struct Datagrams {
 
 /// The most calls that are put aside, and the most bytes of them. Beyond that the newest call of the host
 /// that has most is lost, as any datagram may be.
-const MOST_ASIDE: usize = 1024;
-const MOST_BYTES_ASIDE: usize = 4 << 20;
+const MAX_ASIDE_CALLS: usize = 1024;
+const MAX_ASIDE_BYTES: usize = 4 << 20;
 
 /// A call that was put aside.
 struct Aside {
@@ -75,13 +75,16 @@ impl Datagrams {
         programs: &Arc<Programs>,
     ) -> Datagrams {
         let (workers, programs) = (workers.clone(), programs.clone());
-        let aside = Mutex::new(FairQueue::new(MOST_ASIDE, MOST_BYTES_ASIDE));
+        let aside = Mutex::new(FairQueue::new(MAX_ASIDE_CALLS, MAX_ASIDE_BYTES));
         Datagrams { env, socket, workers, programs, aside, put_aside: AtomicUsize::new(0) }
     }
 
     /// Opens a socket at an address.
     pub(super) fn bind(env: &dyn Env, address: SocketAddr, spin: Duration) -> io::Result<Arc<dyn Socket>> {
-        env.bind(address, &SocketOptions { spin, buffer: BUFFER, answers: true, divisible: true })
+        env.bind(
+            address,
+            &SocketOptions { spin, buffer: SOCKET_BUFFER_BYTES, answers: true, divisible: true },
+        )
     }
 
     /// Waits for a datagram: its length, and who sent it.
@@ -134,26 +137,26 @@ impl Datagrams {
 
     /// Serves one datagram. Returns whether the thread is to rest, because enough others receive.
     #[inline]
-    fn serve(&self, seat: &Seat, message: &[u8], from: SocketAddr, reply: &mut Outgoing) -> bool {
-        seat.begin(Key::at(from.ip()).number());
+    fn serve(&self, thread: &ServingThread, message: &[u8], from: SocketAddr, reply: &mut Outgoing) -> bool {
+        thread.begin(Key::at(from.ip()).number());
         let peer = Peer::at(Transport::Udp, Some(from));
         let wanted = match self.programs.examine(message, &peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
             Verdict::Answered => true,
             Verdict::Run(admitted) => {
                 if admitted.is_slow() {
-                    seat.replace_receiver();
+                    thread.replace_receiver();
                 }
                 let known = admitted.known();
                 let wanted = self.programs.run(admitted, &peer, None, reply);
-                if seat.is_long() {
+                if thread.is_long() {
                     known.overdue();
                 }
                 wanted
             }
         };
         // Before its caller has the reply: who has it may stop the server, which then waits for this thread.
-        let rests = seat.done(|| !self.has_aside());
+        let rests = thread.done(|| !self.has_aside());
         if wanted {
             self.send(from, reply);
         }
@@ -173,14 +176,14 @@ impl Datagrams {
 }
 
 impl ReceivePoint for Datagrams {
-    fn watch(&self, seat: &Seat) -> bool {
-        let mut buffer = vec![0; LONGEST + 1];
-        let mut reply = Outgoing::datagram(LONGEST);
+    fn watch(&self, thread: &ServingThread) -> bool {
+        let mut buffer = vec![0; MAX_DATAGRAM_BYTES + 1];
+        let mut reply = Outgoing::datagram(MAX_DATAGRAM_BYTES);
         while !self.workers.is_stopped() {
             let rests = if self.has_aside()
                 && let Some(Aside { message, from }) = self.take_aside()
             {
-                self.serve(seat, &message, from, &mut reply)
+                self.serve(thread, &message, from, &mut reply)
             } else {
                 let received = self.receive(&mut buffer);
                 if self.workers.is_stopped() {
@@ -191,7 +194,7 @@ impl ReceivePoint for Datagrams {
                 if self.workers.is_busy() && !message.is_empty() && self.put_aside(message, from) {
                     continue;
                 }
-                self.serve(seat, message, from, &mut reply)
+                self.serve(thread, message, from, &mut reply)
             };
             if rests {
                 return true;

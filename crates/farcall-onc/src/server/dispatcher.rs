@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use super::ServerBuilder;
-use super::datagrams::LONGEST;
+use super::datagrams::MAX_DATAGRAM_BYTES;
 use super::duplicates::Duplicates;
 use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
@@ -67,7 +67,7 @@ impl Dispatcher {
     ) -> bool {
         let peer = Peer::at(transport, address);
         let mut out = match transport {
-            Transport::Udp => Outgoing::datagram(LONGEST),
+            Transport::Udp => Outgoing::datagram(MAX_DATAGRAM_BYTES),
             Transport::Tcp | Transport::Unix => Outgoing::default(),
         };
         let wanted = self.programs.answer(message, &peer, &mut out);

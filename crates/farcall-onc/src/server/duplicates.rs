@@ -114,10 +114,10 @@ pub(crate) struct Duplicates {
 }
 
 /// So much more than is wanted may be kept until a reply has left.
-const SLACK: usize = 64 << 10;
+const SLACK_BYTES: usize = 64 << 10;
 /// So many other connections are looked at for one call: a host that has more of the same call under way at
 /// once is many clients.
-const LOOKS: u32 = 16;
+const MAX_LOOKS: u32 = 16;
 
 impl Duplicates {
     pub(crate) fn new(retention: Retention) -> Duplicates {
@@ -173,7 +173,7 @@ impl Duplicates {
         let (looks, looked_at) = (Cell::new(0), Cell::new(Vec::new()));
         let look = |connection: Arc<dyn Lasting>| {
             looks.set(looks.get() + 1);
-            let broken = looks.get() <= LOOKS && connection.is_broken_off();
+            let broken = looks.get() <= MAX_LOOKS && connection.is_broken_off();
             let mut all = looked_at.take();
             all.push(connection);
             looked_at.set(all);
@@ -194,7 +194,7 @@ impl Duplicates {
         let now = (self.clock)();
         let mut table = self.lock();
         table.answer(&ticket, Answer { at: now, outcome });
-        if table.bytes() > self.retention.bytes.saturating_add(SLACK) {
+        if table.bytes() > self.retention.bytes.saturating_add(SLACK_BYTES) {
             table.expire(now, self.retention);
         }
         self.due.store(true, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use crate::wire::message::Call;
 /// It looks at each message that bears its flavour, also at a call that is sent again: what such a call is
 /// answered with is sealed anew. If it panics the call is refused with [`AuthStat::FAILED`].
 pub trait Flavour: Send + Sync {
-    /// Looks at a call before anything else does. `header` is what stands before the credential's verifier.
+    /// Looks at a call before anything else does. `header` is what authenticated before the credential's verifier.
     fn admit<'a>(&self, call: &Call<'a>, header: &'a [u8], arguments: &'a [u8]) -> Admission<'a>;
 }
 
@@ -27,7 +27,7 @@ pub enum Admission<'a> {
         verifier: (Flavor, Vec<u8>),
         /// What is done to the result.
         seal: Option<Box<dyn Seal>>,
-        /// Who calls, where the credential does not say it or not alone: what it stands for, without what
+        /// Who calls, where the credential does not say it or not alone: what it authenticated for, without what
         /// differs each time that a call is sent (a sequence number). A flavour and at most 400 bytes. A
         /// procedure is told this, and calls that are sent again are known by it.
         caller: Option<(Flavor, Arc<[u8]>)>,
@@ -48,15 +48,15 @@ pub enum Admission<'a> {
 /// Puts a result into the form that a flavour gives it. If it panics the caller hears of an error of the
 /// system.
 pub trait Seal: Send {
-    /// Changes what stands in `reply` from the byte `at` on.
+    /// Changes what authenticated in `reply` from the byte `at` on.
     fn seal(self: Box<Self>, reply: &mut Vec<u8>, at: usize);
 }
 
 /// A reply's verifier.
 pub(super) type Verifier = (Flavor, Vec<u8>);
 
-/// What was made of a call that is served. It is moved with each call: what few have stands elsewhere.
-pub(super) struct Stands<'a> {
+/// What was made of a call that is served. It is moved with each call: what few have authenticated elsewhere.
+pub(super) struct Authenticated<'a> {
     pub(super) arguments: Cow<'a, [u8]>,
     special: Option<Box<Special>>,
 }
@@ -71,17 +71,17 @@ pub(super) struct Special {
     pub(super) caller: Option<(Flavor, Arc<[u8]>)>,
 }
 
-impl<'a> Stands<'a> {
+impl<'a> Authenticated<'a> {
     /// As it came.
     #[inline]
-    pub(super) fn plain(arguments: &'a [u8]) -> Stands<'a> {
-        Stands { arguments: Cow::Borrowed(arguments), special: None }
+    pub(super) fn plain(arguments: &'a [u8]) -> Authenticated<'a> {
+        Authenticated { arguments: Cow::Borrowed(arguments), special: None }
     }
 
     /// None if nobody may be called what its caller is.
-    pub(super) fn special(arguments: Cow<'a, [u8]>, special: Special) -> Option<Stands<'a>> {
+    pub(super) fn special(arguments: Cow<'a, [u8]>, special: Special) -> Option<Authenticated<'a>> {
         let fits = special.caller.as_ref().is_none_or(|(_, body)| body.len() <= OpaqueAuth::LONGEST);
-        fits.then(|| Stands { arguments, special: Some(Box::new(special)) })
+        fits.then(|| Authenticated { arguments, special: Some(Box::new(special)) })
     }
 
     /// Who calls.

@@ -54,9 +54,9 @@ pub(super) struct Account {
 }
 
 /// A connection that holds no more is not closed for its bytes.
-pub(super) const LEAST: usize = 16 << 10;
+pub(super) const PROTECTED_BYTES: usize = 16 << 10;
 /// A host may have this many calls executing for each call that all hosts together still may begin.
-pub(super) const SHARE: usize = 4;
+pub(super) const HOST_SHARE: usize = 4;
 
 impl Hosts {
     /// Makes an empty table, for at most `budget` bytes.
@@ -190,7 +190,7 @@ impl Account {
         let running = self.host.running.load(Ordering::SeqCst);
         let most = isize::try_from(most).unwrap_or(isize::MAX);
         let left = most.saturating_sub(self.hosts.running.load(Ordering::SeqCst));
-        running <= 0 || running < (SHARE as isize).saturating_mul(left)
+        running <= 0 || running < (HOST_SHARE as isize).saturating_mul(left)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::portmap::address::{from_universal, netid, to_universal};
 use crate::portmap::protocol::{AddressEntry, Rpcb};
 
 /// So many programs may be registered. Anybody on the machine may register.
-const MOST: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// What is registered on this host. Clones share it.
 ///
@@ -61,7 +61,7 @@ impl Mapper {
         if let Some(former) = entries.iter().find(|former| is_same(former, &entry)) {
             return former.address == entry.address;
         }
-        let has_room = entries.len() < MOST;
+        let has_room = entries.len() < MAX_ENTRIES;
         if has_room {
             entries.push(entry);
         }
@@ -172,9 +172,9 @@ mod tests {
     #[test]
     fn it_does_not_grow_without_end() {
         let mapper = Mapper::default();
-        let set = (0..2 * MOST as u32)
+        let set = (0..2 * MAX_ENTRIES as u32)
             .filter(|version| mapper.set(entry(*version, "udp", "127.0.0.1.0.9", "unknown")));
-        assert_eq!(set.count(), MOST);
+        assert_eq!(set.count(), MAX_ENTRIES);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A reply on its way out: its bytes, and perhaps a long part that is sent from where it stands.
+//! A reply on its way out: its bytes, and perhaps a long part that is sent from where it authenticated.
 
 use farcall::xdr::{Encoder, Spill};
 use farcall::{Bytes, guard};
@@ -149,14 +149,14 @@ impl Outcome {
     }
 }
 
-/// Keeps long opaque data where it stands.
+/// Keeps long opaque data where it authenticated.
 struct Keep<'a> {
     base: usize,
     kept: &'a mut Option<(usize, Bytes)>,
 }
 
 impl Spill for Keep<'_> {
-    /// A record's length stands in front of it, so nothing of it can leave before all is encoded.
+    /// A record's length authenticated in front of it, so nothing of it can leave before all is encoded.
     fn take(&mut self, _: &[u8], _: &[u8], _: usize) -> Option<usize> {
         None
     }

@@ -5,7 +5,7 @@
 //! there. The points share the budget of threads, the threads that have nothing to do, and the watchdog.
 //!
 //! Orderings: SeqCst where one thread writes a word of these and then reads another, which a second thread
-//! writes and reads the other way round, so that at least one of them sees what the other wrote: `sweeping` and
+//! writes and reads the other way round, so that at least one of them sees what the other wrote: `checks_timeouts` and
 //! what is to be swept.
 
 use std::io;
@@ -22,12 +22,12 @@ use farcall::workers::{
     Carrier, Habit, Job, Jobs, MayNotWait, Pace, Plan, Pool, Refused, Threads, Watch, Worker, replace, start,
 };
 
-use super::hosts::SHARE;
+use super::hosts::HOST_SHARE;
 
 /// Where threads wait for calls.
 pub(super) trait ReceivePoint: Send + Sync {
     /// Waits, and serves, until the server stops or enough others wait. Returns whether enough others wait.
-    fn watch(&self, seat: &Seat) -> bool;
+    fn watch(&self, thread: &ServingThread) -> bool;
 
     /// Makes a thread that waits look whether the server has stopped.
     fn wake(&self);
@@ -37,7 +37,7 @@ pub(super) trait ReceivePoint: Send + Sync {
     fn look_aside(&self) {}
 
     /// Acts on what has taken too long; gives how long it need not be asked again.
-    fn sweep(&self, _now: Time) -> Option<Duration> {
+    fn check_timeouts(&self, _now: Time) -> Option<Duration> {
         None
     }
 }
@@ -67,7 +67,7 @@ pub(crate) struct Workers {
     changed: Condition,
     watchdog: Arc<dyn Event>,
     /// The watchdog will act on what takes too long.
-    sweeping: AtomicBool,
+    checks_timeouts: AtomicBool,
     habit: Habit,
 }
 
@@ -81,7 +81,7 @@ struct State {
 }
 
 /// How long between two looks of the watchdog, at first.
-const NAP: Duration = Duration::from_millis(1);
+const FIRST_NAP: Duration = Duration::from_millis(1);
 /// After so many looks at which nothing had happened the watchdog sleeps, and after so many more as a thread
 /// may stay with a connection that it served.
 const QUIET_LOOKS: u32 = 8;
@@ -90,7 +90,7 @@ impl Workers {
     /// No threads yet, of which `limit` will execute at once, at most, and `max_waiting` more may wait for
     /// calls of their own. A thread may stay for `stays` with a connection that it served.
     pub(super) fn new(env: Arc<dyn Env>, limit: usize, max_waiting: usize, stays: Duration) -> Arc<Workers> {
-        let looks = u32::try_from(stays.as_millis() / NAP.as_millis()).unwrap_or(u32::MAX);
+        let looks = u32::try_from(stays.as_millis() / FIRST_NAP.as_millis()).unwrap_or(u32::MAX);
         let looks = looks.saturating_add(QUIET_LOOKS);
         Arc::new(Workers {
             jobs: Jobs::new(env.clone(), "onc-worker", Threads::besides_waiting(usize::MAX, 0), usize::MAX),
@@ -100,8 +100,8 @@ impl Workers {
             state: Mutex::default(),
             changed: Condition::default(),
             watchdog: env.event(),
-            sweeping: AtomicBool::new(false),
-            habit: Habit { nap: NAP, calls: 1, looks, finds_long: true },
+            checks_timeouts: AtomicBool::new(false),
+            habit: Habit { nap: FIRST_NAP, calls: 1, looks, finds_long: true },
             env,
         })
     }
@@ -110,7 +110,7 @@ impl Workers {
     pub(super) fn start_watchdog(self: &Arc<Self>) -> io::Result<()> {
         self.lock().watched = true;
         let watchdog = Watchdog(self.clone());
-        self.env.spawn("onc-watchdog", Box::new(move || watchdog.0.keep()))
+        self.env.spawn("onc-watchdog", Box::new(move || watchdog.0.watch_points()))
     }
 
     /// Has a first thread receive at a point, which has this pool.
@@ -125,8 +125,8 @@ impl Workers {
         let mut pool = pool;
         pool.add_first();
         let (pool, receiving) = (Mutex::new(pool), AtomicUsize::new(1));
-        let (receives, seats) = (Mutex::new(Some(receives)), Mutex::default());
-        let point = Arc::new(Point { workers: self.clone(), pool, receiving, receives, seats });
+        let (receives, threads) = (Mutex::new(Some(receives)), Mutex::default());
+        let point = Arc::new(Point { workers: self.clone(), pool, receiving, receives, threads });
         self.lock().points.push(point.clone());
         let started = start(&point);
         if started.is_err() {
@@ -162,7 +162,7 @@ impl Workers {
         let points = self.lock().points.clone();
         let computing = points.iter().map(|point| point.with_pool(|pool| pool.computing(host.get())));
         let (all, own) = computing.fold((0, 0), |sum, (all, own)| (sum.0 + all, sum.1 + own));
-        own == 0 || own < SHARE * self.limit.saturating_sub(all)
+        own == 0 || own < HOST_SHARE * self.limit.saturating_sub(all)
     }
 
     /// Has another thread receive at each point where none does, because there may be one more. Returns the
@@ -174,14 +174,14 @@ impl Workers {
     }
 
     /// There is something that may take too long.
-    pub(super) fn sweep_later(&self) {
-        if !self.sweeping.load(Ordering::SeqCst) {
+    pub(super) fn watch_timeouts(&self) {
+        if !self.checks_timeouts.load(Ordering::SeqCst) {
             self.watchdog.set();
         }
     }
 
     /// There is something that is to be looked at within this time, however long nothing else takes.
-    pub(super) fn sweep_within(&self, time: Duration) {
+    pub(super) fn check_timeouts_within(&self, time: Duration) {
         let within = &mut self.lock().within;
         *within = Some(within.map_or(time, |within| within.min(time)));
         self.watchdog.set();
@@ -215,30 +215,31 @@ impl Workers {
     }
 
     /// The watchdog's life.
-    fn keep(&self) {
+    fn watch_points(&self) {
         let mut watches: Vec<(Arc<Point>, Watch)> = Vec::new();
-        let mut sweep = Some(Duration::ZERO);
+        let mut check_timeouts = Some(Duration::ZERO);
         let mut swept = self.env.now();
         while !self.is_stopped() {
-            self.find_points(&mut watches, &mut sweep);
+            self.add_points(&mut watches, &mut check_timeouts);
             watches.iter_mut().for_each(|(point, watch)| point.pass_long(watch));
             let now = self.env.now();
-            if sweep.is_none_or(|after| now.since(swept) >= after) {
+            if check_timeouts.is_none_or(|after| now.since(swept) >= after) {
                 // Before it looks: what begins after that look is then told of.
-                self.sweeping.store(false, Ordering::SeqCst);
-                sweep = watches.iter().filter_map(|(point, _)| point.receives()?.sweep(now)).min();
-                self.sweeping.store(sweep.is_some(), Ordering::SeqCst);
+                self.checks_timeouts.store(false, Ordering::SeqCst);
+                check_timeouts =
+                    watches.iter().filter_map(|(point, _)| point.receives()?.check_timeouts(now)).min();
+                self.checks_timeouts.store(check_timeouts.is_some(), Ordering::SeqCst);
                 swept = now;
             }
             let naps = watches.iter().filter_map(|(_, watch)| watch.nap());
-            self.watchdog.wait(naps.chain(sweep).min());
+            self.watchdog.wait(naps.chain(check_timeouts).min());
         }
     }
 
     /// Takes in points that are new, and when to act on what takes too long, if that has become sooner.
-    fn find_points(&self, watches: &mut Vec<(Arc<Point>, Watch)>, sweep: &mut Option<Duration>) {
+    fn add_points(&self, watches: &mut Vec<(Arc<Point>, Watch)>, check_timeouts: &mut Option<Duration>) {
         let mut state = self.lock();
-        *sweep = [*sweep, state.within.take()].into_iter().flatten().min();
+        *check_timeouts = [*check_timeouts, state.within.take()].into_iter().flatten().min();
         let known = watches.len();
         let new = state.points.iter().skip(known);
         watches.extend(new.map(|point| (point.clone(), Watch::new(self.habit))));
@@ -267,7 +268,7 @@ struct Point {
     receiving: AtomicUsize,
     /// What they receive from; `None` once the server has stopped. The last thread closes its socket.
     receives: Mutex<Option<Arc<dyn ReceivePoint>>>,
-    seats: Mutex<Vec<Arc<Seat>>>,
+    threads: Mutex<Vec<Arc<ServingThread>>>,
 }
 
 impl Carrier for Point {
@@ -290,9 +291,10 @@ impl Carrier for Point {
     }
 
     fn live(self: &Arc<Self>, worker: &Arc<Worker>) {
-        let seat = Arc::new(Seat { point: self.clone(), worker: worker.clone(), held: Mutex::default() });
-        lock(&self.seats).push(seat.clone());
-        let taken = SeatTaken(seat);
+        let thread =
+            Arc::new(ServingThread { point: self.clone(), worker: worker.clone(), held: Mutex::default() });
+        lock(&self.threads).push(thread.clone());
+        let taken = LeaveGuard(thread);
         while self.receive(&taken.0) {}
     }
 
@@ -313,7 +315,7 @@ impl Carrier for Point {
         if !self.with_pool(|pool| pool.begin_wait(worker, limited))? {
             return Ok(false);
         }
-        self.seat_of(worker).inspect(|seat| seat.begin_wait());
+        self.thread_of(worker).inspect(|thread| thread.begin_wait());
         for point in self.workers.replace_receivers() {
             point.receives().inspect(|receives| receives.look_aside());
         }
@@ -322,26 +324,26 @@ impl Carrier for Point {
 
     fn end_wait(&self, worker: &Worker) {
         self.with_pool(|pool| pool.end_wait(worker));
-        self.seat_of(worker).inspect(|seat| seat.end_wait());
+        self.thread_of(worker).inspect(|thread| thread.end_wait());
     }
 }
 
 impl Point {
     /// Receives until the thread is no longer wanted here, or the server stops. Returns whether the thread was
     /// called again meanwhile.
-    fn receive(&self, seat: &Seat) -> bool {
+    fn receive(&self, thread: &ServingThread) -> bool {
         // What is received from is dropped before the thread counts as one that has left.
-        let rests = self.receives().is_some_and(|receives| receives.watch(seat));
+        let rests = self.receives().is_some_and(|receives| receives.watch(thread));
         if !rests {
-            self.with_pool(|pool| pool.leave(&seat.worker));
+            self.with_pool(|pool| pool.leave(&thread.worker));
             return false;
         }
         // The thread rests among those of all points.
-        if self.with_pool(|pool| pool.retire(&seat.worker)) {
+        if self.with_pool(|pool| pool.retire(&thread.worker)) {
             self.workers.replace_receivers();
             return false;
         }
-        seat.worker.rest(&|| false);
+        thread.worker.rest(&|| false);
         true
     }
 
@@ -364,21 +366,21 @@ impl Point {
     /// Looks as the watchdog, and passes the turns of threads that have executed the same call for long.
     fn pass_long(self: &Arc<Self>, watch: &mut Watch) {
         let long = self.look(watch);
-        long.iter().filter_map(|worker| self.seat_of(worker)).for_each(|seat| seat.pass());
+        long.iter().filter_map(|worker| self.thread_of(worker)).for_each(|thread| thread.pass());
     }
 
-    fn seat_of(&self, worker: &Worker) -> Option<Arc<Seat>> {
-        lock(&self.seats).iter().find(|seat| std::ptr::eq(&*seat.worker, worker)).cloned()
+    fn thread_of(&self, worker: &Worker) -> Option<Arc<ServingThread>> {
+        lock(&self.threads).iter().find(|thread| std::ptr::eq(&*thread.worker, worker)).cloned()
     }
 }
 
-/// The thread that is at a seat. Its drop removes the seat, and wakes [`Workers::stop`].
-struct SeatTaken(Arc<Seat>);
+/// The thread that is at a thread. Its drop removes the thread, and wakes [`Workers::stop`].
+struct LeaveGuard(Arc<ServingThread>);
 
-impl Drop for SeatTaken {
+impl Drop for LeaveGuard {
     fn drop(&mut self) {
-        let Seat { point, worker, .. } = &*self.0;
-        lock(&point.seats).retain(|other| !Arc::ptr_eq(other, &self.0));
+        let ServingThread { point, worker, .. } = &*self.0;
+        lock(&point.threads).retain(|other| !Arc::ptr_eq(other, &self.0));
         serving::serve_elsewhere(None);
         if thread::panicking() {
             // A panic of the user's code never gets here, so this is a defect of this library. The server
@@ -391,14 +393,14 @@ impl Drop for SeatTaken {
 }
 
 /// A thread at its point.
-pub(super) struct Seat {
+pub(super) struct ServingThread {
     point: Arc<Point>,
     worker: Arc<Worker>,
     /// The connection whose calls it serves, with the number of its turn there.
     held: Mutex<Option<(Arc<dyn Held>, u64)>>,
 }
 
-impl Seat {
+impl ServingThread {
     /// Begins to execute a call that came as a datagram from a host.
     #[inline]
     pub(super) fn begin(&self, host: NonZero<u64>) {

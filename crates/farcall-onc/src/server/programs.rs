@@ -13,10 +13,10 @@ use farcall::{Bytes, System, guard};
 
 use super::caller::{self, Caller};
 use super::duplicates::{Duplicates, Seen, Ticket};
-use super::flavour::{Admission, Flavour, Special, Stands, guarded};
+use super::flavour::{Admission, Authenticated, Flavour, Special, guarded};
 use super::outgoing::{Outcome, Outgoing};
 use super::peer::Peer;
-use super::shorts::Shorts;
+use super::shorts::ShortCredentials;
 use crate::wire::auth::{AuthStat, Credential, Flavor};
 use crate::wire::message::{Accepted, BadCall, Call, Rejected};
 
@@ -29,7 +29,7 @@ pub(crate) struct Programs {
     offers: Vec<Offer>,
     pub(crate) duplicates: Option<Duplicates>,
     pub(crate) flavours: Vec<(Flavor, Arc<dyn Flavour>)>,
-    pub(crate) shorts: Option<Shorts>,
+    pub(crate) shorts: Option<ShortCredentials>,
     pub(crate) allow: Option<Allow>,
     pub(crate) lenient: bool,
     pub(crate) limits: Limits,
@@ -138,7 +138,7 @@ pub(crate) struct Admitted<'a> {
     call: Call<'a>,
     offer: &'a Offer,
     known: &'a Known,
-    stands: Stands<'a>,
+    authenticated: Authenticated<'a>,
     ticket: Option<Ticket>,
 }
 
@@ -177,8 +177,8 @@ impl Programs {
             Err(BadCall::Refused { xid, why }) => return rejected(xid, why, reply),
             Err(BadCall::Unreadable(_)) => return Verdict::Unreadable,
         };
-        let stands = match self.authenticate(&call, message, arguments) {
-            Ok(stands) => stands,
+        let authenticated = match self.authenticate(&call, message, arguments) {
+            Ok(authenticated) => authenticated,
             Err(Admission::Answer { verifier, result }) => {
                 reply.accepted(call.xid, Some(&verifier), Accepted::Success(&result));
                 return Verdict::Answered;
@@ -187,15 +187,15 @@ impl Programs {
             Err(Admission::Drop | Admission::Serve { .. }) => return Verdict::Drop,
         };
         if let Some(allow) = &self.allow {
-            let caller = Caller::new(peer, &call, stands.credential(&call));
+            let caller = Caller::new(peer, &call, authenticated.credential(&call));
             if let Err(stat) = guarded(|| allow(&caller)).unwrap_or(Err(AuthStat::FAILED)) {
                 return rejected(call.xid, Rejected::AuthError(stat), reply);
             }
         }
         match self.find(&call) {
-            Ok((offer, Some(known))) => self.admit(call, offer, known, stands, peer, reply),
-            Ok((_, None)) => say(&NOTHING, call.xid, stands, reply),
-            Err(outcome) => say(&Outcome::Failed(outcome), call.xid, stands, reply),
+            Ok((offer, Some(known))) => self.admit(call, offer, known, authenticated, peer, reply),
+            Ok((_, None)) => say(&NOTHING, call.xid, authenticated, reply),
+            Err(outcome) => say(&Outcome::Failed(outcome), call.xid, authenticated, reply),
         }
     }
 
@@ -206,14 +206,14 @@ impl Programs {
         call: &Call<'a>,
         message: &'a [u8],
         arguments: &'a [u8],
-    ) -> Result<Stands<'a>, Admission<'a>> {
+    ) -> Result<Authenticated<'a>, Admission<'a>> {
         let flavor = call.credential.flavor();
         if let Some((_, flavour)) = self.flavours.iter().find(|(known, _)| *known == flavor) {
             return by_flavour(&**flavour, call, message, arguments);
         }
         let refuse = |stat| Err(Admission::Refuse(stat));
         match (call.credential.credential(), &self.shorts) {
-            (Ok(Credential::None), _) | (Ok(Credential::Sys(_)), None) => Ok(Stands::plain(arguments)),
+            (Ok(Credential::None), _) | (Ok(Credential::Sys(_)), None) => Ok(Authenticated::plain(arguments)),
             (Ok(Credential::Sys(_)), Some(shorts)) => {
                 let verifier = Some((Flavor::SHORT, shorts.give(call.credential.body())));
                 special(arguments.into(), Special { verifier, ..Special::default() })
@@ -257,7 +257,7 @@ impl Programs {
         call: Call<'a>,
         offer: &'a Offer,
         known: &'a Known,
-        stands: Stands<'a>,
+        authenticated: Authenticated<'a>,
         peer: &Peer,
         reply: &mut Outgoing,
     ) -> Verdict<'a> {
@@ -265,13 +265,13 @@ impl Programs {
         if known.kept
             && let Some(duplicates) = &self.duplicates
         {
-            match duplicates.begin(peer, &call, stands.credential(&call), &stands.arguments) {
+            match duplicates.begin(peer, &call, authenticated.credential(&call), &authenticated.arguments) {
                 Seen::Never(new) => ticket = new,
                 Seen::Running => return Verdict::Drop,
-                Seen::Answered(outcome) => return say(&outcome, call.xid, stands, reply),
+                Seen::Answered(outcome) => return say(&outcome, call.xid, authenticated, reply),
             }
         }
-        Verdict::Run(Admitted { call, offer, known, stands, ticket })
+        Verdict::Run(Admitted { call, offer, known, authenticated, ticket })
     }
 
     /// Runs the procedure and appends the reply. True: it is to be sent.
@@ -283,14 +283,14 @@ impl Programs {
         packet: Option<&Bytes>,
         reply: &mut Outgoing,
     ) -> bool {
-        let Admitted { call, offer, known, mut stands, ticket } = admitted;
-        reply.accepted(call.xid, stands.verifier(), Accepted::Success(&[]));
-        let shared = match (&stands.arguments, packet) {
+        let Admitted { call, offer, known, mut authenticated, ticket } = admitted;
+        reply.accepted(call.xid, authenticated.verifier(), Accepted::Success(&[]));
+        let shared = match (&authenticated.arguments, packet) {
             (Cow::Borrowed(arguments), Some(packet)) => Some(packet.slice_ref(arguments)),
             _ => None,
         };
         let mut decoder =
-            shared.as_ref().map_or_else(|| Decoder::new(&stands.arguments), Decoder::with_packet);
+            shared.as_ref().map_or_else(|| Decoder::new(&authenticated.arguments), Decoder::with_packet);
         decoder = decoder.limits(self.limits);
         if self.lenient {
             decoder = decoder.lenient();
@@ -298,8 +298,8 @@ impl Programs {
         let begun = known.begin(&*self.env);
         let result_at = reply.result_at();
         let (dispatched, silent) = {
-            let serving = caller::enter(peer, &call, stands.credential(&call));
-            let dispatched = reply.encode(stands.is_sealed(), |encoder| {
+            let serving = caller::enter(peer, &call, authenticated.credential(&call));
+            let dispatched = reply.encode(authenticated.is_sealed(), |encoder| {
                 stub::catch(|| offer.service.dispatch(call.procedure, &mut decoder, encoder))
             });
             (dispatched, serving.is_silent())
@@ -315,14 +315,14 @@ impl Programs {
             };
             duplicates.end(ticket, outcome);
         }
-        let failure = match (failure, stands.take_seal()) {
+        let failure = match (failure, authenticated.take_seal()) {
             (None, Some(seal)) if !silent => (!reply.seal(seal, result_at)).then_some(Accepted::SystemErr),
             (failure, _) => failure,
         };
         if let Some(how) = failure {
-            reply.failed(call.xid, stands.verifier(), how);
+            reply.failed(call.xid, authenticated.verifier(), how);
             // Its cause may be of the user's making.
-            guard::run_alone("the drop of an error", || drop((dispatched, stands)));
+            guard::run_alone("the drop of an error", || drop((dispatched, authenticated)));
         }
         !silent
     }
@@ -332,22 +332,27 @@ impl Programs {
 const NOTHING: Outcome = Outcome::Result(Bytes::new(), None);
 
 /// Answers a call with what was said before, in the form that this call's flavour gives it.
-fn say(outcome: &Outcome, xid: u32, mut stands: Stands<'_>, reply: &mut Outgoing) -> Verdict<'static> {
+fn say(
+    outcome: &Outcome,
+    xid: u32,
+    mut authenticated: Authenticated<'_>,
+    reply: &mut Outgoing,
+) -> Verdict<'static> {
     let (result, kept) = match outcome {
         Outcome::Silence => return Verdict::Drop,
         Outcome::Failed(how) => {
-            reply.accepted(xid, stands.verifier(), *how);
+            reply.accepted(xid, authenticated.verifier(), *how);
             return Verdict::Answered;
         }
         Outcome::Result(result, kept) => (result, kept.as_ref()),
     };
-    reply.accepted(xid, stands.verifier(), Accepted::Success(&[]));
+    reply.accepted(xid, authenticated.verifier(), Accepted::Success(&[]));
     let at = reply.result_at();
-    reply.append(result, kept, stands.is_sealed());
-    if let Some(seal) = stands.take_seal()
+    reply.append(result, kept, authenticated.is_sealed());
+    if let Some(seal) = authenticated.take_seal()
         && !reply.seal(seal, at)
     {
-        reply.failed(xid, stands.verifier(), Accepted::SystemErr);
+        reply.failed(xid, authenticated.verifier(), Accepted::SystemErr);
     }
     Verdict::Answered
 }
@@ -365,7 +370,7 @@ fn by_flavour<'a>(
     call: &Call<'a>,
     message: &'a [u8],
     arguments: &'a [u8],
-) -> Result<Stands<'a>, Admission<'a>> {
+) -> Result<Authenticated<'a>, Admission<'a>> {
     // The header as far as its credential: 24 bytes, then the credential's flavour, length and padded body.
     let header = 32 + call.credential.body().len().next_multiple_of(4);
     let header = message.get(..header).unwrap_or(message);
@@ -379,8 +384,8 @@ fn by_flavour<'a>(
     }
 }
 
-fn special<'a>(arguments: Cow<'a, [u8]>, special: Special) -> Result<Stands<'a>, Admission<'a>> {
-    Stands::special(arguments, special).ok_or(Admission::Refuse(AuthStat::FAILED))
+fn special<'a>(arguments: Cow<'a, [u8]>, special: Special) -> Result<Authenticated<'a>, Admission<'a>> {
+    Authenticated::special(arguments, special).ok_or(Admission::Refuse(AuthStat::FAILED))
 }
 
 /// Why a call has no result. ONC RPC has no exceptions: whatever is not bad arguments is an error of the

@@ -1,6 +1,6 @@
 //! AUTH_SHORT (RFC 5531 appendix A): what a server gives for an AUTH_SYS credential, to stand for it.
 //!
-//! It is 16 bytes where the credential may have 400. The server knows what it stands for only as long as its
+//! It is 16 bytes where the credential may have 400. The server knows what it authenticated for only as long as its
 //! table has room: who comes with one that it does not know any more is refused by AUTH_REJECTEDCRED, and
 //! sends the credential.
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use farcall::System;
 
 /// What was given.
-pub(super) struct Shorts {
+pub(super) struct ShortCredentials {
     /// So many are known at most; the oldest goes first.
     most: usize,
     /// Of chance, so that what an earlier server gave is not taken for ours.
@@ -26,20 +26,24 @@ struct Table {
     numbers: HashMap<Arc<[u8]>, u64>,
 }
 
-impl Shorts {
-    pub(super) fn new(most: usize) -> Shorts {
+impl ShortCredentials {
+    pub(super) fn new(most: usize) -> ShortCredentials {
         let mut incarnation = [0; 8];
         System::current().entropy(&mut incarnation);
-        Shorts { most: most.max(1), incarnation: u64::from_ne_bytes(incarnation), table: Mutex::default() }
+        ShortCredentials {
+            most: most.max(1),
+            incarnation: u64::from_ne_bytes(incarnation),
+            table: Mutex::default(),
+        }
     }
 
-    /// What stands for this body of an AUTH_SYS.
+    /// What authenticated for this body of an AUTH_SYS.
     pub(super) fn give(&self, credential: &[u8]) -> Vec<u8> {
         let number = self.lock().number(credential, self.most);
         [self.incarnation, number].map(u64::to_be_bytes).concat()
     }
 
-    /// What this stands for, if that is known.
+    /// What this authenticated for, if that is known.
     pub(super) fn find(&self, short: &[u8]) -> Option<Arc<[u8]>> {
         let number = short.strip_prefix(&self.incarnation.to_be_bytes())?;
         let number = u64::from_be_bytes(number.try_into().ok()?);
@@ -77,7 +81,7 @@ mod tests {
 
     #[test]
     fn what_was_given_stands_for_its_credential_until_there_are_too_many() {
-        let shorts = Shorts::new(3);
+        let shorts = ShortCredentials::new(3);
         let given: Vec<_> = [b"a", b"b", b"c"].map(|credential| shorts.give(credential)).into();
         assert_eq!(shorts.give(b"a"), given[0]);
         assert_eq!(shorts.find(&given[1]).as_deref(), Some(&b"b"[..]));
@@ -92,9 +96,9 @@ mod tests {
 
     #[test]
     fn what_nobody_gave_stands_for_nothing() {
-        let shorts = Shorts::new(3);
+        let shorts = ShortCredentials::new(3);
         let given = shorts.give(b"a");
-        assert_eq!(Shorts::new(3).find(&given), None);
+        assert_eq!(ShortCredentials::new(3).find(&given), None);
         for wrong in [&given[..15], &[&given[..], &[0]].concat(), b"", &[0xff; 16]] {
             assert_eq!(shorts.find(wrong), None);
         }

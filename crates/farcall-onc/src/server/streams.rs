@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time};
 
-use super::hosts::{Host, Hosts, Key, LEAST};
+use super::hosts::{Host, Hosts, Key, PROTECTED_BYTES};
 use super::peer::{Peer, PeerConnection as _, Transport};
-use super::pool::{ReceivePoint, Seat, Workers};
+use super::pool::{ReceivePoint, ServingThread, Workers};
 use super::programs::Programs;
 use crate::wire::record;
-use connection::{Connection, Desk};
+use connection::{Connection, Scratch};
 
 /// What clients may do to a server.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +48,14 @@ pub(super) struct Streams {
     /// Listeners that wait for the system to have room.
     waiting: Mutex<Vec<u64>>,
     /// Connections that wait for another to end.
-    lobby: Mutex<VecDeque<(Arc<dyn Stream>, Peer)>>,
+    deferred: Mutex<VecDeque<(Arc<dyn Stream>, Peer)>>,
     /// Connections that wait until their host has fewer calls under way; and how many.
     parked: Mutex<Vec<Arc<Connection>>>,
     ///
     /// SeqCst for the reason given at `Hosts::running`.
     parked_count: AtomicUsize,
     /// Somebody has connections give bytes up.
-    relieving: Mutex<()>,
+    freeing: Mutex<()>,
     /// For the connections.
     this: Weak<Streams>,
 }
@@ -71,13 +71,13 @@ impl Drop for Lingering<'_> {
 
 /// A thread that has served a connection stays with it for so long, if others wait for the rest: a call that
 /// follows soon is spared two system calls.
-pub(super) const LINGER: Duration = Duration::from_millis(20);
+pub(super) const LINGER_TIME: Duration = Duration::from_millis(20);
 /// How long after the system had no room for a connection it is tried again.
 const BACK_OFF: Duration = Duration::from_millis(100);
 /// The last connection that came is served before another of its host is closed for it to have room.
-const GRACE: Duration = Duration::from_secs(5);
+const MIN_SILENCE: Duration = Duration::from_secs(5);
 /// So many connections may wait for another to end; of more, one of the host that has most there is closed.
-const LOBBY: usize = 64;
+const MAX_DEFERRED: usize = 64;
 
 impl Streams {
     pub(super) fn new(
@@ -107,17 +107,17 @@ impl Streams {
             lingering: AtomicUsize::new(0),
             connections: RwLock::default(),
             waiting: Mutex::default(),
-            lobby: Mutex::default(),
+            deferred: Mutex::default(),
             parked: Mutex::default(),
             parked_count: AtomicUsize::new(0),
-            relieving: Mutex::default(),
+            freeing: Mutex::default(),
             this: this.clone(),
         }))
     }
 
     /// Lets a thread stay with a connection for a while, if others wait for the rest and few others stay.
-    pub(super) fn linger(&self, seat: &Seat) -> Option<Lingering<'_>> {
-        if seat.is_deserted() {
+    pub(super) fn linger(&self, thread: &ServingThread) -> Option<Lingering<'_>> {
+        if thread.is_deserted() {
             return None;
         }
         let lingering = Lingering(&self.lingering);
@@ -132,8 +132,8 @@ impl Streams {
     /// Takes in what has come to a listener.
     fn accept(&self, key: u64, listener: &dyn Listener) {
         /// So many before others have their turn.
-        const MOST: usize = 64;
-        for _ in 0..MOST {
+        const ACCEPTS_AT_A_TIME: usize = 64;
+        for _ in 0..ACCEPTS_AT_A_TIME {
             match listener.accept() {
                 Ok(accepted) => self.admit(accepted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -160,7 +160,7 @@ impl Streams {
         if self.ready.arm(connection.source(), id, Interest::READ).is_err() {
             connection.close();
         }
-        self.workers.sweep_later();
+        self.workers.watch_timeouts();
     }
 
     /// Begins a connection, or has it wait for another to end.
@@ -170,14 +170,14 @@ impl Streams {
         if self.len() < self.limits.connections || self.make_room(Some(&peer)) {
             return self.begin(socket, peer);
         }
-        let mut lobby = lock(&self.lobby);
-        lobby.push_back((socket, peer));
-        if lobby.len() > LOBBY {
-            let hosts: Vec<_> = lobby.iter().map(|(_, peer)| Key::of(peer)).collect();
+        let mut deferred = lock(&self.deferred);
+        deferred.push_back((socket, peer));
+        if deferred.len() > MAX_DEFERRED {
+            let hosts: Vec<_> = deferred.iter().map(|(_, peer)| Key::of(peer)).collect();
             let many = |at: &usize| hosts.iter().filter(|host| **host == hosts[*at]).count();
             // The last of them: the others have waited for longer.
             let one = (0..hosts.len()).max_by_key(many);
-            drop(one.and_then(|one| lobby.remove(one)));
+            drop(one.and_then(|one| deferred.remove(one)));
         }
     }
 
@@ -199,7 +199,7 @@ impl Streams {
             false => {
                 let idle = of_those.filter_map(|connection| Some((connection.idle(now)?, connection)));
                 idle.max_by_key(|(idle, _)| *idle)
-                    .filter(|(idle, _)| *idle >= GRACE)
+                    .filter(|(idle, _)| *idle >= MIN_SILENCE)
                     .map(|(_, idlest)| idlest)
             }
         };
@@ -210,9 +210,9 @@ impl Streams {
     /// spare. Then, until an eighth of the budget is free, the host that holds most loses the connection that
     /// has been silent longest.
     #[cold]
-    pub(super) fn relieve(&self) {
+    pub(super) fn free_bytes(&self) {
         // One at a time. Who comes meanwhile reads nothing more until there is room.
-        let _one = lock(&self.relieving);
+        let _one = lock(&self.freeing);
         if self.hosts.excess() == 0 {
             return;
         }
@@ -226,7 +226,7 @@ impl Streams {
         let now = self.env.now();
         let mut left = held - self.hosts.budget() / 8 * 7;
         let large = all.iter().map(|connection| (connection, connection.account().bytes()));
-        let mut large: Vec<_> = large.filter(|(_, bytes)| *bytes > LEAST).collect();
+        let mut large: Vec<_> = large.filter(|(_, bytes)| *bytes > PROTECTED_BYTES).collect();
         large.sort_by_cached_key(|(connection, _)| connection.silent(now));
         let mut hosts: HashMap<*const Host, usize> = HashMap::new();
         for (connection, _) in &large {
@@ -282,12 +282,12 @@ impl Streams {
     fn wait_for_room(&self, key: u64) {
         lock(&self.waiting).push(key);
         // Nobody else may ever look.
-        self.workers.sweep_within(BACK_OFF);
+        self.workers.check_timeouts_within(BACK_OFF);
     }
 
     /// Those who wait for room try again.
     fn resume(&self) {
-        self.admit_from_lobby();
+        self.admit_deferred();
         for key in std::mem::take(&mut *lock(&self.waiting)) {
             if let Some(listener) = self.listeners.get(key as usize) {
                 let _ = self.ready.arm(listener.source(), key, Interest::READ);
@@ -297,15 +297,16 @@ impl Streams {
 
     /// Begins a waiting connection, if there is room: the one that has waited longest, of a host that has the
     /// fewest.
-    fn admit_from_lobby(&self) {
+    fn admit_deferred(&self) {
         if self.len() >= self.limits.connections {
             return;
         }
         let next = {
-            let mut lobby = lock(&self.lobby);
-            let first = lobby.iter().enumerate().min_by_key(|(_, (_, peer))| self.hosts.connections_of(peer));
+            let mut deferred = lock(&self.deferred);
+            let first =
+                deferred.iter().enumerate().min_by_key(|(_, (_, peer))| self.hosts.connections_of(peer));
             let first = first.map(|(place, _)| place);
-            first.and_then(|place| lobby.remove(place))
+            first.and_then(|place| deferred.remove(place))
         };
         if let Some((socket, peer)) = next {
             self.begin(socket, peer);
@@ -333,7 +334,7 @@ impl Streams {
     pub(super) fn close(&self) {
         // Whoever serves a connection has us still; the ports are to be free at once.
         self.listeners.iter().for_each(|listener| listener.close());
-        lock(&self.lobby).clear();
+        lock(&self.deferred).clear();
         self.all().iter().for_each(|connection| connection.close());
     }
 
@@ -347,21 +348,21 @@ impl Streams {
 }
 
 impl ReceivePoint for Streams {
-    fn watch(&self, seat: &Seat) -> bool {
-        let mut desk = Desk::default();
+    fn watch(&self, thread: &ServingThread) -> bool {
+        let mut scratch = Scratch::default();
         while !self.workers.is_stopped() {
             let event = self.ready.wait();
             if self.workers.is_stopped() {
                 break;
             }
             let Some((key, interest)) = event else { continue };
-            seat.begin_calls();
+            thread.begin_calls();
             if let Some(listener) = self.listeners.get(key as usize) {
                 self.accept(key, &**listener);
             } else if let Some(connection) = self.find(key) {
-                connection.ready(interest, seat, &mut desk);
+                connection.ready(interest, thread, &mut scratch);
             }
-            if seat.done(|| true) {
+            if thread.done(|| true) {
                 return true;
             }
         }
@@ -372,7 +373,7 @@ impl ReceivePoint for Streams {
         self.ready.wake();
     }
 
-    fn sweep(&self, now: Time) -> Option<Duration> {
+    fn check_timeouts(&self, now: Time) -> Option<Duration> {
         let waited_for = !lock(&self.waiting).is_empty();
         self.resume();
         let all = self.all();
@@ -383,7 +384,7 @@ impl ReceivePoint for Streams {
             }
         }
         let every = self.limits.idle.min(self.limits.records.time) / 4;
-        let every = every.clamp(Duration::from_millis(10), GRACE);
+        let every = every.clamp(Duration::from_millis(10), MIN_SILENCE);
         match (waited_for, all.is_empty()) {
             (true, _) => Some(BACK_OFF),
             (false, true) => None,
@@ -397,7 +398,7 @@ impl ReceivePoint for Streams {
 fn descriptors() -> usize {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     most.map_or(usize::MAX, |most| usize::try_from(most - most / 4).unwrap_or(usize::MAX))
-        .saturating_sub(LOBBY)
+        .saturating_sub(MAX_DEFERRED)
         .max(1)
 }
 

@@ -65,12 +65,12 @@ pub(super) struct Answer {
 }
 
 /// Bytes that an entry counts for besides its reply, and a host besides its entries.
-pub(super) const ENTRY: usize = 256;
-pub(super) const HOST: usize = 768;
+pub(super) const ENTRY_BYTES: usize = 256;
+pub(super) const HOST_BYTES: usize = 768;
 /// How many calls that are being served are moved to the end of a line at a time.
-const MOVES: usize = 4;
+const MOVES_AT_A_TIME: usize = 4;
 /// How many hosts are searched for calls that are too old at a time.
-const HOSTS: usize = 2;
+const HOSTS_AT_A_TIME: usize = 2;
 
 impl Known {
     /// Whether no call that comes now, by a connection of this fate or by a new one, can be this call sent
@@ -202,7 +202,7 @@ impl Table {
         };
         self.hosts.insert(host, place);
         self.heaviest.insert((0, Reverse(self.numbers), place));
-        self.count(place, HOST as isize);
+        self.count(place, HOST_BYTES as isize);
         place
     }
 
@@ -232,7 +232,7 @@ impl Table {
         };
         let Some(place) = places.find_mut(ticket.checksum, same) else { return };
         let line = &mut lines[place.line as usize];
-        let (bytes, end) = (answer.outcome.len() + ENTRY, line.end());
+        let (bytes, end) = (answer.outcome.len() + ENTRY_BYTES, line.end());
         let Some(known) = line.get_mut(place.at) else { return };
         if end - place.at <= FEW {
             known.answer = Some(answer);
@@ -249,7 +249,7 @@ impl Table {
     /// Removes calls that are too old, a few hosts at a time, and calls that are too many, of the host that
     /// has most. Calls that are still being served move to the end of their line, a few at a time.
     pub(super) fn expire(&mut self, now: Duration, retention: Retention) {
-        for _ in 0..HOSTS.min(self.lines.len()) {
+        for _ in 0..HOSTS_AT_A_TIME.min(self.lines.len()) {
             self.look = (self.look + 1) % self.lines.len();
             let is_old = |answer: &Answer| now.saturating_sub(answer.at) >= retention.time;
             self.shorten(self.look as u32, |_, answer| is_old(answer));
@@ -276,11 +276,11 @@ impl Table {
             match &oldest.answer {
                 Some(answer) if !goes(self, answer) => return,
                 Some(answer) => {
-                    let bytes = answer.outcome.len() + ENTRY;
+                    let bytes = answer.outcome.len() + ENTRY_BYTES;
                     self.pop(place);
                     self.count(place, -(bytes as isize));
                 }
-                None if moves == MOVES => return,
+                None if moves == MOVES_AT_A_TIME => return,
                 None => {
                     moves += 1;
                     self.pop(place);

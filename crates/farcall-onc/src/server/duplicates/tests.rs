@@ -1,6 +1,6 @@
 //! What is taken for the same call, and for how long.
 
-use super::table::{ENTRY, HOST};
+use super::table::{ENTRY_BYTES, HOST_BYTES};
 use super::*;
 
 fn peer(transport: Transport, address: &str) -> Peer {
@@ -77,13 +77,13 @@ fn a_call_on_another_connection_is_the_same_if_the_first_did_not_end_in_order() 
     let seen = begin(&duplicates, 2, Some(&ended));
     answer(&duplicates, seen, result(8));
     ended.end_in_order();
-    // Its own calls would be known still; another client's of the same words stands beside it.
+    // Its own calls would be known still; another client's of the same words authenticated beside it.
     assert!(matches!(begin(&duplicates, 2, Some(&ended)), Seen::Answered(_)));
     let seen = begin(&duplicates, 2, Some(&third));
     assert!(matches!(begin(&duplicates, 2, Some(&fourth)), Seen::Running));
     answer(&duplicates, seen, Outcome::Silence);
     assert!(matches!(begin(&duplicates, 2, Some(&fourth)), Seen::Answered(Outcome::Silence)));
-    assert_eq!(duplicates.kept(), (3, HOST + 3 * ENTRY + 16));
+    assert_eq!(duplicates.kept(), (3, HOST_BYTES + 3 * ENTRY_BYTES + 16));
 }
 
 #[test]

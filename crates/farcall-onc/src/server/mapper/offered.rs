@@ -19,12 +19,12 @@ use crate::wire::message::{Accepted, Answer, Call, Reply};
 
 /// So many large answers, or calls passed on, may go to other machines by datagrams in a second: their
 /// senders may be forged, and whoever is named as the sender gets the answer.
-const RATE: u32 = 20;
+const ANSWERS_PER_SECOND: u32 = 20;
 /// How long a program has to answer a call that is passed on.
-const PATIENCE: Duration = Duration::from_secs(2);
+const FORWARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// So many calls are passed on at once, so that those who serve them late leave threads to others.
-const AT_ONCE: usize = 16;
+const MAX_FORWARDING: usize = 16;
 
 /// The mapper as a server.
 pub(crate) struct Offered {
@@ -47,7 +47,7 @@ struct Bucket {
 impl Offered {
     pub(crate) fn new(mapper: &Mapper) -> Arc<Offered> {
         let env = System::current();
-        let bucket = Bucket { since: env.now(), left: RATE };
+        let bucket = Bucket { since: env.now(), left: ANSWERS_PER_SECOND };
         let mut next = [0; 4];
         env.entropy(&mut next);
         Arc::new(Offered {
@@ -81,7 +81,7 @@ impl Offered {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.env.now();
         if now.since(bucket.since) >= Duration::from_secs(1) {
-            *bucket = Bucket { since: now, left: RATE };
+            *bucket = Bucket { since: now, left: ANSWERS_PER_SECOND };
         }
         let fair = bucket.left > 0;
         bucket.left = bucket.left.saturating_sub(1);
@@ -123,7 +123,7 @@ impl Offered {
             Rpcb { program: call.program, version: call.version, netid: "udp".into(), ..Rpcb::default() };
         let found = if allowed { self.mapper.find(&wanted, false) } else { None };
         let found = found.and_then(|found| from_universal(&reachable(&found.address, "127.0.0.1.0.0", None)));
-        let has_room = self.passing.fetch_add(1, Ordering::Relaxed) < AT_ONCE;
+        let has_room = self.passing.fetch_add(1, Ordering::Relaxed) < MAX_FORWARDING;
         let passed =
             found.filter(|_| has_room).and_then(|address| Some((address, self.ask(address, call).ok()??)));
         self.passing.fetch_sub(1, Ordering::Relaxed);
@@ -136,7 +136,7 @@ impl Offered {
     /// Makes a call of which only bytes are known: its result, if it has one.
     fn ask(&self, address: SocketAddr, passed: &Passed) -> io::Result<Option<Vec<u8>>> {
         let socket = self.env.connect(&Address::Udp(address), &ConnectOptions::default())?;
-        let (xid, until) = (self.next.fetch_add(1, Ordering::Relaxed), self.env.now() + PATIENCE);
+        let (xid, until) = (self.next.fetch_add(1, Ordering::Relaxed), self.env.now() + FORWARD_TIMEOUT);
         let Passed { program, version, procedure, .. } = *passed;
         let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
         let mut message = Vec::new();

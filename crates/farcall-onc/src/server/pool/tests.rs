@@ -54,16 +54,16 @@ impl Event for ReportingEvent {
 /// A point that runs `watch` in each thread that receives there.
 struct Scripted<F>(F);
 
-impl<F: Fn(&Seat) -> bool + Send + Sync> ReceivePoint for Scripted<F> {
-    fn watch(&self, seat: &Seat) -> bool {
-        (self.0)(seat)
+impl<F: Fn(&ServingThread) -> bool + Send + Sync> ReceivePoint for Scripted<F> {
+    fn watch(&self, thread: &ServingThread) -> bool {
+        (self.0)(thread)
     }
 
     fn wake(&self) {}
 }
 
 /// A pool without a watchdog, whose only point is scripted.
-fn pool(env: Arc<dyn Env>, watch: impl Fn(&Seat) -> bool + Send + Sync + 'static) -> Arc<Workers> {
+fn pool(env: Arc<dyn Env>, watch: impl Fn(&ServingThread) -> bool + Send + Sync + 'static) -> Arc<Workers> {
     let workers = Workers::new(env, 4, 4, Duration::ZERO);
     workers.receive_at(Arc::new(Scripted(watch)), workers.pool()).unwrap();
     workers
@@ -90,14 +90,14 @@ fn stop_does_not_wait_for_a_procedure_that_begins_just_after_it_looked() {
     let (receives, received) = channel();
     let (ends, end) = channel::<()>();
     let [stop_waits, end] = [stop_waits, end].map(Mutex::new);
-    let workers = pool(Arc::new(ReportsWaits(waits)), move |seat| {
+    let workers = pool(Arc::new(ReportsWaits(waits)), move |thread| {
         receives.send(()).unwrap();
         // Only the thread in `stop` waits for an event.
         next(&stop_waits);
-        seat.begin(HOST);
+        thread.begin(HOST);
         // The procedure runs until the test ends.
         let _ = lock(&end).recv();
-        seat.done(|| false)
+        thread.done(|| false)
     });
     received.recv_timeout(PATIENCE).unwrap();
     stops(&workers);
@@ -109,10 +109,10 @@ fn a_thread_that_panics_is_replaced_and_stop_does_not_wait_for_it() {
     let (panics, panic) = channel();
     let (accepts, accepted) = channel();
     let panic = Mutex::new(panic);
-    let workers = pool(System::current(), move |seat| {
+    let workers = pool(System::current(), move |thread| {
         let Ok(executing) = lock(&panic).recv() else { return false };
         if executing {
-            seat.begin(HOST);
+            thread.begin(HOST);
         }
         accepts.send(()).unwrap();
         std::panic::resume_unwind(Box::new("a panic of the test's"));

@@ -20,24 +20,24 @@ use std::time::Duration;
 use farcall::Bytes;
 use farcall::env::{Interest, PeerState, Source, Stream, Time, Wait};
 
-use super::{LINGER, Streams};
+use super::{LINGER_TIME, Streams};
 use crate::Client;
 use crate::server::fate::{Lasting, PeerFate};
 use crate::server::hosts::Account;
 use crate::server::outgoing::Outgoing;
 use crate::server::peer::{Peer, PeerConnection};
-use crate::server::pool::{Held, Seat};
+use crate::server::pool::{Held, ServingThread};
 use crate::server::programs::Verdict;
 use crate::wire::message::{Direction, peek};
 use crate::wire::record::{Records, mark};
 use callback::{Callback, Delivered};
 
 /// Replies that nobody takes are a reason to read no further calls.
-const MOST_UNSENT: usize = 1 << 20;
+const MAX_UNSENT_BYTES: usize = 1 << 20;
 /// A reply of so many bytes leaves by itself.
-const LONG: usize = 8 << 10;
+const LONG_BYTES: usize = 8 << 10;
 /// A record of so many bytes is lent to who decodes it rather than copied.
-const WORTH_SHARING: usize = 4 << 10;
+const SHARED_RECORD_BYTES: usize = 4 << 10;
 
 /// A connection.
 pub(crate) struct Connection {
@@ -54,9 +54,9 @@ pub(crate) struct Connection {
     inbox: Mutex<Inbox>,
     outbox: Mutex<Outbox>,
     /// Some bytes are unsent.
-    crowded: AtomicBool,
+    has_unsent: AtomicBool,
     /// Something has come that is not answered yet.
-    owing: AtomicBool,
+    owes_reply: AtomicBool,
     /// Calls whose turn was passed on, and whose replies are not sent yet.
     running: AtomicUsize,
     fate: Arc<PeerFate>,
@@ -71,9 +71,9 @@ struct Inbox {
     /// How many.
     batched: usize,
     /// Look whether more has come.
-    eager: bool,
+    read_again: bool,
     /// When something last came.
-    heard: Time,
+    last_read: Time,
     /// How many bytes of the account are held here.
     charged: usize,
 }
@@ -95,7 +95,7 @@ struct Outbox {
 
 /// A thread that waits for connections keeps these from one to the next.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct Scratch {
     record: Vec<u8>,
     reply: Outgoing,
     /// The reply is to be sent.
@@ -108,8 +108,8 @@ impl Connection {
             records: Records::new(streams.limits.records),
             batch: Vec::new(),
             batched: 0,
-            eager: true,
-            heard: streams.env.now(),
+            read_again: true,
+            last_read: streams.env.now(),
             charged: 0,
         };
         Connection {
@@ -122,8 +122,8 @@ impl Connection {
             streams,
             inbox: Mutex::new(inbox),
             outbox: Mutex::new(Outbox { resting: true, ..Outbox::default() }),
-            crowded: AtomicBool::new(false),
-            owing: AtomicBool::new(false),
+            has_unsent: AtomicBool::new(false),
+            owes_reply: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             fate: Arc::default(),
             callback: Callback::default(),
@@ -136,7 +136,7 @@ impl Connection {
 
     /// The socket is ready.
     #[inline]
-    pub(super) fn ready(self: &Arc<Self>, interest: Interest, seat: &Seat, desk: &mut Desk) {
+    pub(super) fn ready(self: &Arc<Self>, interest: Interest, thread: &ServingThread, scratch: &mut Scratch) {
         let resume = {
             let mut outbox = lock(&self.outbox);
             if interest.write && !self.flush(&mut outbox) {
@@ -144,7 +144,7 @@ impl Connection {
                 return self.close();
             }
             // Also when there is only room again: calls may have been left unserved for the lack of it.
-            let resume = outbox.resting && !outbox.ended && outbox.len < MOST_UNSENT;
+            let resume = outbox.resting && !outbox.ended && outbox.len < MAX_UNSENT_BYTES;
             outbox.resting &= !resume;
             if !resume && !self.arm(&outbox) {
                 outbox.ended = true;
@@ -152,29 +152,29 @@ impl Connection {
             resume
         };
         if resume {
-            self.serve(seat, desk);
+            self.serve(thread, scratch);
         } else {
             self.close_if_done();
         }
     }
 
     /// Serves what comes, until nothing does or the turn is passed on.
-    pub(super) fn serve(self: &Arc<Self>, seat: &Seat, desk: &mut Desk) {
+    pub(super) fn serve(self: &Arc<Self>, thread: &ServingThread, scratch: &mut Scratch) {
         let turn = {
             let mut inbox = lock(&self.inbox);
-            inbox.eager = true;
+            inbox.read_again = true;
             self.next_turn()
         };
-        seat.hold(Some((self.clone(), turn)));
+        thread.hold(Some((self.clone(), turn)));
         let peer = Peer { connection: Some(self.clone()), ..self.peer.clone() };
-        while let Some(record) = self.next(turn, seat, desk) {
+        while let Some(record) = self.next(turn, thread, scratch) {
             let (message, packet) = match &record {
                 Record::Shared(packet) => (&packet[..], Some(packet)),
-                Record::Copied => (&desk.record[..], None),
+                Record::Copied => (&scratch.record[..], None),
             };
-            desk.answered = self.serve_one(message, packet, turn, &peer, seat, &mut desk.reply);
+            scratch.answered = self.serve_one(message, packet, turn, &peer, thread, &mut scratch.reply);
         }
-        seat.hold(None);
+        thread.hold(None);
     }
 
     /// Serves a message; true if a reply is to be sent.
@@ -185,7 +185,7 @@ impl Connection {
         packet: Option<&Bytes>,
         turn: u64,
         peer: &Peer,
-        seat: &Seat,
+        thread: &ServingThread,
         reply: &mut Outgoing,
     ) -> bool {
         match self.streams.programs.examine(message, peer, reply) {
@@ -195,7 +195,7 @@ impl Connection {
                 if let Ok((_, Direction::Reply)) = peek(message) {
                     match self.callback.deliver(message, &self.account) {
                         Delivered::InFull => {}
-                        Delivered::TooMany => self.streams.relieve(),
+                        Delivered::TooMany => self.streams.free_bytes(),
                         Delivered::Not => self.close(),
                     }
                 }
@@ -204,11 +204,11 @@ impl Connection {
             Verdict::Run(admitted) => {
                 if admitted.is_slow() {
                     self.pass(turn);
-                    seat.replace_receiver();
+                    thread.replace_receiver();
                 }
                 let known = admitted.known();
-                let wanted = seat.run(|| self.streams.programs.run(admitted, peer, packet, reply));
-                if seat.is_long() {
+                let wanted = thread.run(|| self.streams.programs.run(admitted, peer, packet, reply));
+                if thread.is_long() {
                     known.overdue();
                 }
                 wanted
@@ -218,40 +218,40 @@ impl Connection {
 
     /// Takes the reply to the last message, and gives the next record for as long as it is our turn.
     #[inline]
-    fn next(self: &Arc<Self>, turn: u64, seat: &Seat, desk: &mut Desk) -> Option<Record> {
-        let answered = mem::take(&mut desk.answered);
+    fn next(self: &Arc<Self>, turn: u64, thread: &ServingThread, scratch: &mut Scratch) -> Option<Record> {
+        let answered = mem::take(&mut scratch.answered);
         // Not under the lock of the inbox: the thread whose turn it is may hold that while it waits for more.
         if self.turn.load(Ordering::Acquire) != turn {
-            return self.leave(answered, desk);
+            return self.leave(answered, scratch);
         }
         let mut inbox = lock(&self.inbox);
         if self.turn.load(Ordering::Relaxed) != turn {
             drop(inbox);
-            return self.leave(answered, desk);
+            return self.leave(answered, scratch);
         }
         let inbox = &mut *inbox;
-        if answered && !self.collect(inbox, &desk.reply) {
+        if answered && !self.collect(inbox, &scratch.reply) {
             self.close();
             return None;
         }
-        desk.reply.clear();
+        scratch.reply.clear();
         loop {
             if !self.may_run() {
                 self.park(inbox);
                 return None;
             }
-            if self.crowded.load(Ordering::Relaxed) && lock(&self.outbox).len >= MOST_UNSENT {
+            if self.has_unsent.load(Ordering::Relaxed) && lock(&self.outbox).len >= MAX_UNSENT_BYTES {
                 self.wait_for_room(inbox);
                 return None;
             }
             match inbox.records.next() {
                 Ok(Some(Cow::Owned(record))) => return Some(Record::Shared(record.into())),
-                Ok(Some(Cow::Borrowed(record))) if record.len() >= WORTH_SHARING => {
+                Ok(Some(Cow::Borrowed(record))) if record.len() >= SHARED_RECORD_BYTES => {
                     return Some(Record::Shared(Bytes::copy_from_slice(record)));
                 }
                 Ok(Some(Cow::Borrowed(record))) => {
-                    desk.record.clear();
-                    desk.record.extend_from_slice(record);
+                    scratch.record.clear();
+                    scratch.record.extend_from_slice(record);
                     return Some(Record::Copied);
                 }
                 Ok(None) => {}
@@ -260,16 +260,16 @@ impl Connection {
                     return None;
                 }
             }
-            if !self.read(inbox, seat) {
+            if !self.read(inbox, thread) {
                 return None;
             }
         }
     }
 
     /// Sends the reply to the last message, after the turn was passed on.
-    fn leave(self: &Arc<Self>, answered: bool, desk: &mut Desk) -> Option<Record> {
-        self.finish(answered, &desk.reply);
-        desk.reply.clear();
+    fn leave(self: &Arc<Self>, answered: bool, scratch: &mut Scratch) -> Option<Record> {
+        self.finish(answered, &scratch.reply);
+        scratch.reply.clear();
         None
     }
 
@@ -279,16 +279,16 @@ impl Connection {
     }
 
     /// Sends what was collected, and reads; false if there is nothing to serve now.
-    fn read(self: &Arc<Self>, inbox: &mut Inbox, seat: &Seat) -> bool {
+    fn read(self: &Arc<Self>, inbox: &mut Inbox, thread: &ServingThread) -> bool {
         // Who sent many will have sent more; who sent one waits for its reply.
         let many = mem::take(&mut inbox.batched) > 1;
         self.charge(inbox);
-        let mut look = mem::take(&mut inbox.eager) || many;
+        let mut look = mem::take(&mut inbox.read_again) || many;
         if !self.send_batch(inbox) {
             self.close();
             return false;
         }
-        self.owing.store(false, Ordering::Release);
+        self.owes_reply.store(false, Ordering::Release);
         self.streams.programs.forget();
         let spin = self.streams.limits.spin;
         let began = (!spin.is_zero()).then(|| self.streams.env.now());
@@ -302,9 +302,9 @@ impl Connection {
         }
         // A record that comes slowly is not waited for here: its time is limited.
         if !inbox.records.is_partial()
-            && let Some(_lingering) = self.streams.linger(seat)
+            && let Some(_lingering) = self.streams.linger(thread)
         {
-            match self.receive(inbox, Wait::Nanos(LINGER.as_nanos() as u64)) {
+            match self.receive(inbox, Wait::Nanos(LINGER_TIME.as_nanos() as u64)) {
                 Received::Nothing => {}
                 Received::Bytes => return true,
                 Received::Over => return false,
@@ -320,10 +320,10 @@ impl Connection {
         match self.socket.read(inbox.records.space(), wait) {
             Ok(0) => self.end(),
             Ok(len) => {
-                self.owing.store(true, Ordering::Release);
+                self.owes_reply.store(true, Ordering::Release);
                 inbox.records.filled(len);
                 // A long record comes in pieces.
-                inbox.eager = len >= LONG;
+                inbox.read_again = len >= LONG_BYTES;
                 return Received::Bytes;
             }
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -336,10 +336,10 @@ impl Connection {
 
     /// Has the socket watched for more.
     fn rest(self: &Arc<Self>, inbox: &mut Inbox) {
-        inbox.heard = self.streams.env.now();
+        inbox.last_read = self.streams.env.now();
         // The watchdog may still hold this turn, and pass it on too late.
         self.next_turn();
-        let slow = inbox.records.is_partial() && inbox.records.check(inbox.heard).is_err();
+        let slow = inbox.records.is_partial() && inbox.records.check(inbox.last_read).is_err();
         inbox.records.settle();
         self.charge(inbox);
         self.streams.unpark();
@@ -355,7 +355,7 @@ impl Connection {
     /// more may come: also if there has been room again since that was seen.
     #[cold]
     fn wait_for_room(self: &Arc<Self>, inbox: &mut Inbox) {
-        inbox.heard = self.streams.env.now();
+        inbox.last_read = self.streams.env.now();
         self.next_turn();
         if !self.offer() {
             self.close();
@@ -394,7 +394,7 @@ impl Connection {
     /// Reads no more until the host's calls under way are fewer.
     #[cold]
     fn park(self: &Arc<Self>, inbox: &mut Inbox) {
-        inbox.heard = self.streams.env.now();
+        inbox.last_read = self.streams.env.now();
         self.next_turn();
         if !self.send_batch(inbox) {
             return self.close();
@@ -429,7 +429,7 @@ impl Connection {
     #[inline]
     fn charge(&self, inbox: &mut Inbox) {
         if inbox.held() != inbox.charged && self.recharge(inbox) {
-            self.streams.relieve();
+            self.streams.free_bytes();
         }
     }
 
@@ -478,7 +478,7 @@ impl Connection {
     #[inline]
     fn collect(&self, inbox: &mut Inbox, reply: &Outgoing) -> bool {
         inbox.batched += 1;
-        if reply.len() >= LONG || inbox.batch.len() >= 8 * LONG {
+        if reply.len() >= LONG_BYTES || inbox.batch.len() >= 8 * LONG_BYTES {
             let batch = mem::take(&mut inbox.batch);
             let sent = self.send_reply(&batch, reply);
             inbox.batch = batch;
@@ -509,7 +509,7 @@ impl Connection {
         }
         let mut sent = 0;
         if outbox.unsent.is_empty() {
-            let all: [_; MOST_PARTS] =
+            let all: [_; MAX_PARTS] =
                 array::from_fn(|place| IoSlice::new(parts.get(place).copied().unwrap_or_default()));
             match self.transmit(&all) {
                 Ok(len) => sent = len,
@@ -520,7 +520,7 @@ impl Connection {
         if sent == all {
             return true;
         }
-        self.crowded.store(true, Ordering::Relaxed);
+        self.has_unsent.store(true, Ordering::Relaxed);
         let left = all - sent;
         for part in parts {
             let skip = sent.min(part.len());
@@ -533,7 +533,7 @@ impl Connection {
         let (armed, too_many) = (self.arm(&outbox), self.account.add(left));
         drop(outbox);
         if too_many {
-            self.streams.relieve();
+            self.streams.free_bytes();
         }
         armed
     }
@@ -559,7 +559,7 @@ impl Connection {
             }
             outbox.len = outbox.len.saturating_sub(sent);
         }
-        self.crowded.store(false, Ordering::Relaxed);
+        self.has_unsent.store(false, Ordering::Relaxed);
         true
     }
 
@@ -573,7 +573,7 @@ impl Connection {
 
     /// Has the socket watched for what it is wanted for; false if it cannot be.
     fn arm(&self, outbox: &Outbox) -> bool {
-        let read = outbox.resting && !outbox.ended && outbox.len < MOST_UNSENT;
+        let read = outbox.resting && !outbox.ended && outbox.len < MAX_UNSENT_BYTES;
         let interest = Interest { read, write: !outbox.unsent.is_empty() };
         interest == Interest::default() || self.streams.ready.arm(self.source(), self.id, interest).is_ok()
     }
@@ -589,7 +589,7 @@ impl Connection {
 
     /// Whether all that came was answered, and the answers have left.
     fn owes_nothing(&self) -> bool {
-        let answered = !self.owing.load(Ordering::Acquire) && self.running.load(Ordering::Acquire) == 0;
+        let answered = !self.owes_reply.load(Ordering::Acquire) && self.running.load(Ordering::Acquire) == 0;
         answered && lock(&self.outbox).unsent.is_empty()
     }
 
@@ -627,13 +627,13 @@ impl Connection {
             return None;
         }
         let Ok(inbox) = self.inbox.try_lock() else { return None };
-        Some(now.since(inbox.heard))
+        Some(now.since(inbox.last_read))
     }
 
     /// How long nothing has come, whatever is under way; not at all if somebody reads.
     pub(super) fn silent(&self, now: Time) -> Duration {
-        let heard = self.inbox.try_lock().map_or(now, |inbox| inbox.heard);
-        now.since(heard)
+        let last_read = self.inbox.try_lock().map_or(now, |inbox| inbox.last_read);
+        now.since(last_read)
     }
 
     /// Whether a record has been on its way for too long. Memory that an idle connection does not need is
@@ -699,12 +699,12 @@ enum Received {
 enum Record {
     /// Those who decode it may keep parts of it.
     Shared(Bytes),
-    /// It stands on the desk.
+    /// It authenticated on the scratch.
     Copied,
 }
 
 /// So many parts leave together at most: others, a mark, and the three of a reply.
-const MOST_PARTS: usize = 5;
+const MAX_PARTS: usize = 5;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

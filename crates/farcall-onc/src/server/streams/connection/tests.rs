@@ -55,19 +55,19 @@ fn connection() -> (Arc<Connection>, UnixStream) {
 fn calls_that_were_read_are_served_though_the_full_outbox_was_emptied_at_once() {
     let (connection, mut client) = connection();
     // More than the socket has room for.
-    assert!(connection.send(&[&vec![0; 2 * MOST_UNSENT]]));
+    assert!(connection.send(&[&vec![0; 2 * MAX_UNSENT_BYTES]]));
     let unsent = lock(&connection.outbox).len;
-    assert!(unsent >= MOST_UNSENT);
+    assert!(unsent >= MAX_UNSENT_BYTES);
     // The thread that serves has seen that; before it acts on it, the client reads and another thread
     // flushes.
-    let mut bytes = vec![0; 2 * MOST_UNSENT];
+    let mut bytes = vec![0; 2 * MAX_UNSENT_BYTES];
     let mut read = 0;
     while read < bytes.len() {
         read += client.read(&mut bytes[read..]).unwrap();
         assert!(connection.flush(&mut lock(&connection.outbox)));
     }
     connection.wait_for_room(&mut lock(&connection.inbox));
-    // Somebody is told to go on, though the client sends no more; another that is ready stands behind it.
+    // Somebody is told to go on, though the client sends no more; another that is ready authenticated behind it.
     let (other, _theirs) = pair();
     connection.streams.ready.add(other.source(), 8).unwrap();
     connection.streams.ready.arm(other.source(), 8, Interest::WRITE).unwrap();
@@ -144,6 +144,6 @@ fn a_client_that_closed_before_the_server_read_that_has_sent_its_call_again_only
     let mut inbox = lock(&first.inbox);
     assert!(matches!(first.receive(&mut inbox, Wait::No), Received::Bytes));
     assert!(first.is_broken_off() && matches!(begin(&duplicates, &second), Seen::Answered(_)));
-    first.owing.store(false, Ordering::Release);
+    first.owes_reply.store(false, Ordering::Release);
     assert!(!first.is_broken_off() && matches!(begin(&duplicates, &second), Seen::Never(_)));
 }
