@@ -168,7 +168,7 @@ fn what_is_not_forgotten_in_time_is_bounded_all_the_same() {
         answer(&duplicates, seen, result(1000));
     }
     let (_, bytes) = duplicates.kept();
-    assert!(bytes <= 10_000 + SLACK, "{bytes} bytes");
+    assert!(bytes <= 10_000 + SLACK_BYTES, "{bytes} bytes");
 }
 
 /// Serves these calls of a host, and answers each with `bytes` bytes.
