@@ -1,4 +1,4 @@
-//! What a server offers, and what becomes of a message: no sockets, no threads.
+//! The programs that a server offers, and how it answers a message. Knows no sockets and no threads.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::shorts::ShortCredentials;
 use crate::wire::auth::{AuthStat, Credential, Flavor};
 use crate::wire::message::{Accepted, BadCall, Call, Rejected};
 
-/// Decides whether a caller is served.
+/// The user's function that decides whether a caller is served.
 pub(crate) type Allow = Box<dyn Fn(&Caller) -> Result<(), AuthStat> + Send + Sync>;
 
-/// All that is offered at one place, and on which terms.
+/// All programs of a server, with the options for serving them.
 pub(crate) struct Programs {
     env: Arc<dyn Env>,
     offers: Vec<Offer>,
@@ -50,7 +50,7 @@ impl Default for Programs {
     }
 }
 
-/// An interface, as its server offers it.
+/// An interface that a server offers, with its implementation and options.
 pub struct Offer {
     program: u32,
     version: u32,
@@ -58,19 +58,19 @@ pub struct Offer {
     procedures: Box<[Known]>,
 }
 
-/// What is known of a procedure.
+/// What the server knows about a procedure.
 pub(crate) struct Known {
     number: u32,
-    /// Its replies are kept: it must not run twice.
+    /// Whether its replies are kept, so that a call that is sent again does not run again.
     kept: bool,
     one_way: bool,
     blocking: bool,
-    /// Counts runs, roughly.
+    /// The approximate number of runs.
     runs: AtomicU32,
     usual_time: UsualTime,
 }
 
-/// What executes a program's calls.
+/// The implementation of a program.
 trait Service: Send + Sync {
     fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
 }
@@ -84,8 +84,8 @@ impl<T: ?Sized + Interface> Service for Direct<T> {
 }
 
 impl Offer {
-    /// The interface `T` under its numbers. Procedures of numbers in `one_way` give no reply when all is
-    /// well.
+    /// Offers the interface `T` under its program and version number. The procedures with the numbers in
+    /// `one_way` send no reply if they succeed.
     pub fn new<T: ?Sized + Program>(server: Arc<T>, one_way: &[u32]) -> Offer {
         let known = |procedure: &Procedure| Known {
             number: procedure.number,
@@ -103,8 +103,9 @@ impl Offer {
         }
     }
 
-    /// Replies of procedures of these numbers are not kept, though they are not `#[idempotent]`: a call that
-    /// is sent again runs again, where the procedure itself must know of it (to count it, or to say nothing).
+    /// Keeps no replies of the procedures with these numbers, although they are not `#[idempotent]`. A call
+    /// that is sent again runs again. This is for a procedure that must see each repetition, to count it or
+    /// to leave it unanswered.
     #[must_use]
     pub fn not_kept(mut self, procedures: &[u32]) -> Offer {
         self.procedures.iter_mut().for_each(|known| known.kept &= !procedures.contains(&known.number));
@@ -121,19 +122,19 @@ impl std::fmt::Debug for Offer {
     }
 }
 
-/// What becomes of a message.
+/// What is to be done about a message.
 pub(crate) enum Verdict<'a> {
-    /// It is no call.
+    /// Nothing: the message is no call.
     Unreadable,
-    /// Nothing is said to it.
+    /// Nothing: the call gets no reply.
     Drop,
-    /// The reply is written.
+    /// The reply was written, and is to be sent.
     Answered,
-    /// Its procedure has to run.
+    /// The call's procedure is to run.
     Run(Admitted<'a>),
 }
 
-/// A call whose procedure has to run.
+/// A call whose procedure is to run.
 pub(crate) struct Admitted<'a> {
     call: Call<'a>,
     offer: &'a Offer,
@@ -143,24 +144,24 @@ pub(crate) struct Admitted<'a> {
 }
 
 impl Programs {
-    /// Offers one more. Of two of the same numbers the later counts.
+    /// Adds an offer. It replaces an earlier one with the same program and version number.
     pub(crate) fn add(&mut self, offer: Offer) {
         self.offers.retain(|former| (former.program, former.version) != (offer.program, offer.version));
         self.offers.push(offer);
     }
 
-    /// The numbers of all that is offered.
+    /// Returns the program and version numbers of all offers.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (u32, u32)> {
         self.offers.iter().map(|offer| (offer.program, offer.version))
     }
 
-    /// A reply has left, or will: the time to forget older ones.
+    /// Forgets kept replies that are too old or too many. Called when a reply has been sent.
     #[inline]
     pub(crate) fn forget(&self) {
         self.duplicates.as_ref().inspect(|duplicates| duplicates.forget());
     }
 
-    /// Answers a message, in this thread. True: `reply` is to be sent.
+    /// Answers a message, and runs the procedure in this thread. Returns true if `reply` is to be sent.
     pub(crate) fn answer(&self, message: &[u8], peer: &Peer, reply: &mut Outgoing) -> bool {
         match self.examine(message, peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
@@ -169,7 +170,7 @@ impl Programs {
         }
     }
 
-    /// Looks at a message: what can be said at once is appended to `reply`.
+    /// Examines a message. If it can be answered without running a procedure, appends the answer to `reply`.
     #[inline]
     pub(crate) fn examine<'a>(&'a self, message: &'a [u8], peer: &Peer, reply: &mut Outgoing) -> Verdict<'a> {
         let (call, arguments) = match Call::parse(message) {
@@ -199,7 +200,8 @@ impl Programs {
         }
     }
 
-    /// Who calls. What is not served is an error here.
+    /// Authenticates a call. A call that is not to be served is returned as an error, with what to do
+    /// instead.
     #[inline]
     fn authenticate<'a>(
         &self,
@@ -223,13 +225,14 @@ impl Programs {
                 let caller = Some((Flavor::SYS, credential));
                 special(arguments.into(), Special { caller, ..Special::default() })
             }
-            // We gave nobody an AUTH_SHORT, and go on inside TLS with nobody (RFC 9289 section 4.1).
+            // This server gives no AUTH_SHORT, and does not offer TLS (AUTH_TLS, RFC 9289 section 4.1).
             (Ok(Credential::Short(_) | Credential::Other(_)), _) => refuse(AuthStat::REJECTEDCRED),
             (Err(stat), _) => refuse(stat),
         }
     }
 
-    /// What a call calls; no procedure if it is the one that every program has.
+    /// Finds the offer and the procedure that a call names. The procedure is `None` if it is number 0, which
+    /// every program has, and the interface does not define it.
     #[inline]
     fn find(&self, call: &Call<'_>) -> Result<(&Offer, Option<&Known>), Accepted<'static>> {
         let wanted = |offer: &&Offer| offer.program == call.program && offer.version == call.version;
@@ -274,7 +277,7 @@ impl Programs {
         Verdict::Run(Admitted { call, offer, known, authenticated, ticket })
     }
 
-    /// Runs the procedure and appends the reply. True: it is to be sent.
+    /// Runs the procedure and appends the reply. Returns true if the reply is to be sent.
     #[inline]
     pub(crate) fn run(
         &self,
@@ -321,17 +324,17 @@ impl Programs {
         };
         if let Some(how) = failure {
             reply.failed(call.xid, authenticated.verifier(), how);
-            // Its cause may be of the user's making.
+            // The error may have a cause of the user's type, whose drop can panic.
             guard::run_alone("the drop of an error", || drop((dispatched, authenticated)));
         }
         !silent
     }
 }
 
-/// What a call that asks for nothing is answered with.
+/// The outcome of a call of procedure 0: an empty result.
 const NOTHING: Outcome = Outcome::Result(Bytes::new(), None);
 
-/// Answers a call with what was said before, in the form that this call's flavour gives it.
+/// Answers a call with an outcome that is known already, in the form of this call's flavour.
 fn say(
     outcome: &Outcome,
     xid: u32,
@@ -364,7 +367,7 @@ fn rejected(xid: u32, why: Rejected, reply: &mut Outgoing) -> Verdict<'static> {
     Verdict::Answered
 }
 
-/// What a flavour says of a call.
+/// Authenticates a call by a flavour of the user's.
 fn by_flavour<'a>(
     flavour: &dyn Flavour,
     call: &Call<'a>,
@@ -388,8 +391,8 @@ fn special<'a>(arguments: Cow<'a, [u8]>, special: Special) -> Result<Authenticat
     Authenticated::special(arguments, special).ok_or(Admission::Refuse(AuthStat::FAILED))
 }
 
-/// Why a call has no result. ONC RPC has no exceptions: whatever is not bad arguments is an error of the
-/// system.
+/// Returns how the reply reports a call without a result. ONC RPC has no exceptions, so all but bad arguments
+/// and an unknown procedure is SYSTEM_ERR.
 #[inline]
 fn failure(dispatched: &Dispatched) -> Option<Accepted<'static>> {
     match dispatched {
@@ -401,20 +404,20 @@ fn failure(dispatched: &Dispatched) -> Option<Accepted<'static>> {
 }
 
 impl<'a> Admitted<'a> {
-    /// The receiver must not wait for it.
+    /// Returns whether the procedure is likely to take long, so that another thread should receive meanwhile.
     #[inline]
     pub(crate) fn is_slow(&self) -> bool {
         self.known.blocking || !self.known.usual_time.is_quick()
     }
 
-    /// What is known of its procedure.
+    /// Returns what the server knows about the procedure.
     pub(crate) fn known(&self) -> &'a Known {
         self.known
     }
 }
 
 impl Known {
-    /// When a run begins, if it is timed.
+    /// Counts a run. Returns the time if the run is to be timed.
     #[inline]
     fn begin(&self, env: &dyn Env) -> Option<Time> {
         let runs = self.runs.load(Ordering::Relaxed);
@@ -429,11 +432,12 @@ impl Known {
         }
     }
 
-    /// Notes that the watchdog has found a run to be long.
+    /// Notes that the watchdog has found a run to take long.
     pub(crate) fn overdue(&self) {
         self.usual_time.ran(Duration::MAX);
     }
 }
 
-/// A procedure that usually takes longer is slow. To give the socket to another thread costs a tenth of that.
+/// A procedure that usually takes less is quick: the receiving thread runs it without a replacement. Handing
+/// the socket to another thread costs a tenth of this time.
 const QUICK: Duration = Duration::from_micros(100);

@@ -1,9 +1,9 @@
-//! A client's connection: records in, replies out, in any order.
+//! One connection of a client. The server reads calls from it and sends replies, in any order.
 //!
 //! One thread at a time reads: the one that has the *turn*. It serves what it reads, and collects short
-//! replies, so that many leave by one system call. If one of the procedures takes long the turn is passed on:
-//! what was read and not served stays with the connection, and the thread that lost its turn only sends its
-//! reply.
+//! replies so that many are sent by one system call. If a procedure takes long, its thread loses the turn and
+//! another thread reads on. Records that were read and not served stay with the connection. The thread that
+//! lost the turn only sends its reply.
 
 mod callback;
 
@@ -32,30 +32,33 @@ use crate::wire::message::{Direction, peek};
 use crate::wire::record::{Records, mark};
 use callback::{Callback, Delivered};
 
-/// Replies that nobody takes are a reason to read no further calls.
+/// No further calls are read while the client leaves this many bytes of replies untaken.
 const MAX_UNSENT_BYTES: usize = 1 << 20;
-/// A reply of so many bytes leaves by itself.
+/// A reply of at least this many bytes is sent at once, without waiting for others. After a read of at least
+/// this many bytes, the thread reads again before it waits.
 const LONG_BYTES: usize = 8 << 10;
-/// A record of so many bytes is lent to who decodes it rather than copied.
+/// A record of at least this many bytes is put into reference-counted [`Bytes`], so that the decoder can keep
+/// parts of it without copying them.
 const SHARED_RECORD_BYTES: usize = 4 << 10;
 
-/// A connection.
+/// One connection of a client.
 pub(crate) struct Connection {
     pub(super) id: u64,
     socket: Arc<dyn Stream>,
     peer: Peer,
     streams: Arc<Streams>,
-    /// What is held for it, which its host's is a part of.
+    /// The account of what is held for the connection and its host.
     account: Account,
-    /// It waits until its host may have one more call under way.
+    /// Whether the connection waits until its host can have one more call under way.
     parked: AtomicBool,
-    /// Changes when another thread begins to read. Written by whoever has the inbox locked.
+    /// The number of the current turn. It changes when a turn ends or begins. Written only under the lock of
+    /// `inbox`.
     turn: AtomicU64,
     inbox: Mutex<Inbox>,
     outbox: Mutex<Outbox>,
-    /// Some bytes are unsent.
+    /// Whether `outbox` has unsent bytes.
     has_unsent: AtomicBool,
-    /// Something has come that is not answered yet.
+    /// Whether something has come that is not answered yet.
     owes_reply: AtomicBool,
     /// Calls whose turn was passed on, and whose replies are not sent yet.
     running: AtomicUsize,
@@ -63,42 +66,42 @@ pub(crate) struct Connection {
     callback: Callback,
 }
 
-/// What has come.
+/// What the connection has received, and the replies that are collected for one send.
 struct Inbox {
     records: Records,
-    /// Replies, each with its mark, that leave together.
+    /// Replies with their record marks, which are sent together.
     batch: Vec<u8>,
-    /// How many.
+    /// The number of replies in the batch.
     batched: usize,
-    /// Look whether more has come.
+    /// Whether to read once more without waiting.
     read_again: bool,
-    /// When something last came.
+    /// When the connection last received something.
     last_read: Time,
-    /// How many bytes of the account are held here.
+    /// How many bytes the account counts for the inbox.
     charged: usize,
 }
 
-/// What is to leave.
+/// What is to be sent.
 #[derive(Default)]
 struct Outbox {
-    /// What the socket had no room for. Each part has its length from before some of it was sent, which is
-    /// the memory that it holds.
+    /// What the socket had no room for. Each part has its original length beside it, which is the memory that
+    /// it holds even when some of it was sent.
     unsent: VecDeque<(Bytes, usize)>,
-    /// How many bytes that is.
+    /// The number of unsent bytes.
     len: usize,
-    /// Nobody reads: the socket is armed, or nothing more will come.
+    /// Whether no thread reads: the poller watches the socket, or nothing more will come.
     resting: bool,
-    /// The peer sends no more.
+    /// Whether the peer sends no more.
     ended: bool,
     closed: bool,
 }
 
-/// A thread that waits for connections keeps these from one to the next.
+/// The buffers of a thread, which it uses for one connection after the other.
 #[derive(Default)]
 pub(super) struct Scratch {
     record: Vec<u8>,
     reply: Outgoing,
-    /// The reply is to be sent.
+    /// Whether `reply` is to be sent.
     answered: bool,
 }
 
@@ -134,7 +137,7 @@ impl Connection {
         self.socket.source()
     }
 
-    /// The socket is ready.
+    /// Acts on the socket's readiness: sends unsent replies, and serves calls.
     #[inline]
     pub(super) fn ready(self: &Arc<Self>, interest: Interest, thread: &ServingThread, scratch: &mut Scratch) {
         let resume = {
@@ -143,7 +146,8 @@ impl Connection {
                 drop(outbox);
                 return self.close();
             }
-            // Also when there is only room again: calls may have been left unserved for the lack of it.
+            // Also if the socket is only writable: calls that were read may be unserved because replies had
+            // no room.
             let resume = outbox.resting && !outbox.ended && outbox.len < MAX_UNSENT_BYTES;
             outbox.resting &= !resume;
             if !resume && !self.arm(&outbox) {
@@ -158,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// Serves what comes, until nothing does or the turn is passed on.
+    /// Serves calls until none comes, or the turn goes to another thread.
     pub(super) fn serve(self: &Arc<Self>, thread: &ServingThread, scratch: &mut Scratch) {
         let turn = {
             let mut inbox = lock(&self.inbox);
@@ -177,7 +181,7 @@ impl Connection {
         thread.hold(None);
     }
 
-    /// Serves a message; true if a reply is to be sent.
+    /// Serves a message. Returns true if a reply is to be sent.
     #[inline]
     fn serve_one(
         self: &Arc<Self>,
@@ -216,11 +220,13 @@ impl Connection {
         }
     }
 
-    /// Takes the reply to the last message, and gives the next record for as long as it is our turn.
+    /// Takes the reply to the last message. Returns the next record, or `None` if there is none or the turn
+    /// has ended.
     #[inline]
     fn next(self: &Arc<Self>, turn: u64, thread: &ServingThread, scratch: &mut Scratch) -> Option<Record> {
         let answered = mem::take(&mut scratch.answered);
-        // Not under the lock of the inbox: the thread whose turn it is may hold that while it waits for more.
+        // Checked without the lock of the inbox first: the thread that has the turn can hold that lock while
+        // it waits for data.
         if self.turn.load(Ordering::Acquire) != turn {
             return self.leave(answered, scratch);
         }
@@ -266,21 +272,22 @@ impl Connection {
         }
     }
 
-    /// Sends the reply to the last message, after the turn was passed on.
+    /// Sends the reply to the last message, after the thread has lost the turn.
     fn leave(self: &Arc<Self>, answered: bool, scratch: &mut Scratch) -> Option<Record> {
         self.finish(answered, &scratch.reply);
         scratch.reply.clear();
         None
     }
 
-    /// Ends the turn, and returns the number of the next. The inbox is locked.
+    /// Ends the turn, and returns the number of the next one. The inbox must be locked.
     fn next_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// Sends what was collected, and reads; false if there is nothing to serve now.
+    /// Sends the collected replies, and reads. Returns false if there is nothing to serve now.
     fn read(self: &Arc<Self>, inbox: &mut Inbox, thread: &ServingThread) -> bool {
-        // Who sent many will have sent more; who sent one waits for its reply.
+        // A client that sent several calls has probably sent more. One that sent a single call waits for its
+        // reply.
         let many = mem::take(&mut inbox.batched) > 1;
         self.charge(inbox);
         let mut look = mem::take(&mut inbox.read_again) || many;
@@ -300,7 +307,7 @@ impl Connection {
                 Received::Over => return false,
             }
         }
-        // A record that comes slowly is not waited for here: its time is limited.
+        // A partly received record is not waited for here, because the watchdog limits its time.
         if !inbox.records.is_partial()
             && let Some(_lingering) = self.streams.linger(thread)
         {
@@ -314,7 +321,7 @@ impl Connection {
         false
     }
 
-    /// Receives once, and ends the connection if that is what came.
+    /// Receives once. Ends the connection if the peer has ended it or it is broken.
     #[inline]
     fn receive(self: &Arc<Self>, inbox: &mut Inbox, wait: Wait) -> Received {
         match self.socket.read(inbox.records.space(), wait) {
@@ -322,7 +329,7 @@ impl Connection {
             Ok(len) => {
                 self.owes_reply.store(true, Ordering::Release);
                 inbox.records.filled(len);
-                // A long record comes in pieces.
+                // A long record arrives in several pieces.
                 inbox.read_again = len >= LONG_BYTES;
                 return Received::Bytes;
             }
@@ -334,10 +341,10 @@ impl Connection {
         Received::Over
     }
 
-    /// Has the socket watched for more.
+    /// Ends the turn, and lets the poller watch the socket.
     fn rest(self: &Arc<Self>, inbox: &mut Inbox) {
         inbox.last_read = self.streams.env.now();
-        // The watchdog may still hold this turn, and pass it on too late.
+        // The turn ends first: the watchdog may be about to pass it on.
         self.next_turn();
         let slow = inbox.records.is_partial() && inbox.records.check(inbox.last_read).is_err();
         inbox.records.settle();
@@ -351,8 +358,9 @@ impl Connection {
         }
     }
 
-    /// Reads no more until the peer has taken replies. What was read already is served then, though nothing
-    /// more may come: also if there has been room again since that was seen.
+    /// Ends the turn, and reads no more until the peer has taken replies. The poller then reports the
+    /// connection as writable, so that records that were read already are served even if nothing more comes.
+    /// It reports that also if the peer has made room since this thread checked.
     #[cold]
     fn wait_for_room(self: &Arc<Self>, inbox: &mut Inbox) {
         inbox.last_read = self.streams.env.now();
@@ -362,10 +370,10 @@ impl Connection {
         }
     }
 
-    /// Has somebody else go on with what was read and with what comes. The thread of that turn will only send
-    /// its reply.
+    /// Lets another thread continue with what was read and with what comes. The thread of that turn will only
+    /// send its reply.
     fn pass(&self, turn: u64) {
-        // Not under the lock of the inbox, as in `next`.
+        // Checked without the lock of the inbox first, as in `next`.
         if self.turn.load(Ordering::Acquire) != turn {
             return;
         }
@@ -374,7 +382,8 @@ impl Connection {
             if self.turn.load(Ordering::Relaxed) != turn {
                 return;
             }
-            // The call is counted before its thread can see that its turn is over, and count it as ended.
+            // The call is counted before its thread can see that the turn has ended, because that thread then
+            // counts the call as ended.
             self.running.fetch_add(1, Ordering::AcqRel);
             self.account.begin();
             self.next_turn();
@@ -385,13 +394,13 @@ impl Connection {
         }
     }
 
-    /// Whether one more call may be under way.
+    /// Returns whether the host can have one more call under way.
     #[inline]
     pub(super) fn may_run(&self) -> bool {
         self.account.may_run(self.streams.workers.limit())
     }
 
-    /// Reads no more until the host's calls under way are fewer.
+    /// Ends the turn, and reads no more until the host has fewer calls under way.
     #[cold]
     fn park(self: &Arc<Self>, inbox: &mut Inbox) {
         inbox.last_read = self.streams.env.now();
@@ -403,11 +412,11 @@ impl Connection {
         if !self.parked.swap(true, Ordering::AcqRel) {
             self.streams.park(self.clone());
         }
-        // One may have ended meanwhile.
+        // A call may have ended meanwhile.
         self.streams.unpark();
     }
 
-    /// Goes on.
+    /// Lets a parked connection continue.
     pub(super) fn unpark(&self) {
         self.parked.store(false, Ordering::Release);
         if !self.offer() {
@@ -415,17 +424,18 @@ impl Connection {
         }
     }
 
-    /// Gives up the replies that nobody has taken, of a connection that has ended.
+    /// Drops the replies of the peer that the server's own client has not read. The connection must have
+    /// ended.
     pub(super) fn forget_replies(&self) {
         self.callback.forget(&self.account);
     }
 
-    /// What is held for it, and for its host.
+    /// Returns the account of what is held for the connection and its host.
     pub(super) fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Has the account say what the inbox holds.
+    /// Updates the account to what the inbox holds, and frees bytes if all connections hold too many.
     #[inline]
     fn charge(&self, inbox: &mut Inbox) {
         if inbox.held() != inbox.charged && self.recharge(inbox) {
@@ -433,7 +443,8 @@ impl Connection {
         }
     }
 
-    /// True: all connections together hold too much.
+    /// Updates the account to what the inbox holds. Returns true if all connections together hold too many
+    /// bytes.
     fn recharge(&self, inbox: &mut Inbox) -> bool {
         let held = inbox.held();
         let before = mem::replace(&mut inbox.charged, held);
@@ -444,28 +455,28 @@ impl Connection {
         self.account.add(held - before)
     }
 
-    /// Gives back what an idle connection does not need.
+    /// Frees the memory that an idle connection does not need.
     pub(super) fn give_back(&self) {
         let Ok(mut inbox) = self.inbox.try_lock() else { return };
         if inbox.batch.is_empty() {
             inbox.batch = Vec::new();
         }
         inbox.records.rest();
-        // Too much is somebody else's affair: this may be on its behalf.
+        // The result is ignored: `Streams::free_bytes` may be the caller.
         self.recharge(&mut inbox);
     }
 
-    /// Has whoever waits for connections take this one at once: there may be something to serve that was read
-    /// already.
+    /// Lets another thread serve this connection at once, because records may have been read already. Returns
+    /// false if the connection is broken.
     fn offer(&self) -> bool {
         let mut outbox = lock(&self.outbox);
         outbox.resting = true;
-        // It is writable, or it has to wait for that anyway.
+        // The socket is writable now; if it is not, the connection has to wait for that anyway.
         let at_once = Interest { read: !outbox.ended, write: true };
         self.streams.ready.arm(self.source(), self.id, at_once).is_ok()
     }
 
-    /// The end of a call whose turn was passed on.
+    /// Ends a call whose thread has lost the turn, and sends its reply.
     fn finish(self: &Arc<Self>, answered: bool, reply: &Outgoing) {
         let sent = !answered || self.send_reply(&[], reply);
         self.running.fetch_sub(1, Ordering::AcqRel);
@@ -474,7 +485,8 @@ impl Connection {
         if sent { self.close_if_done() } else { self.close() }
     }
 
-    /// Takes a reply that leaves with others, or now if it is long.
+    /// Adds a reply to the batch, or sends it now together with the batch if it is long. Returns false if the
+    /// connection is broken.
     #[inline]
     fn collect(&self, inbox: &mut Inbox, reply: &Outgoing) -> bool {
         inbox.batched += 1;
@@ -501,7 +513,8 @@ impl Connection {
         self.send(&[before, &mark(reply.len()), a, b, c])
     }
 
-    /// Sends these, all of them before anything that is sent later; false if the connection is broken.
+    /// Sends these parts. Whatever the socket has no room for is queued, before anything that is sent later.
+    /// Returns false if the connection is broken.
     pub(super) fn send(&self, parts: &[&[u8]]) -> bool {
         let mut outbox = lock(&self.outbox);
         if outbox.closed {
@@ -538,12 +551,12 @@ impl Connection {
         armed
     }
 
-    /// How many bytes the peer has not taken.
+    /// Returns how many bytes the peer has not taken.
     pub(super) fn unsent(&self) -> usize {
         lock(&self.outbox).len
     }
 
-    /// Sends what there was no room for; false if the connection is broken.
+    /// Sends queued bytes until the socket has no more room. Returns false if the connection is broken.
     fn flush(&self, outbox: &mut Outbox) -> bool {
         while let Some((first, whole)) = outbox.unsent.front_mut() {
             let sent = match self.transmit(&[IoSlice::new(first)]) {
@@ -563,7 +576,7 @@ impl Connection {
         true
     }
 
-    /// Sends as much as the socket has room for.
+    /// Sends as much as the socket has room for. Returns how many bytes that was.
     fn transmit(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self.socket.write(parts) {
             Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(0),
@@ -571,14 +584,15 @@ impl Connection {
         }
     }
 
-    /// Has the socket watched for what it is wanted for; false if it cannot be.
+    /// Lets the poller watch the socket for what the connection waits for. Returns false if the poller
+    /// cannot.
     fn arm(&self, outbox: &Outbox) -> bool {
         let read = outbox.resting && !outbox.ended && outbox.len < MAX_UNSENT_BYTES;
         let interest = Interest { read, write: !outbox.unsent.is_empty() };
         interest == Interest::default() || self.streams.ready.arm(self.source(), self.id, interest).is_ok()
     }
 
-    /// The peer has sent all that it will.
+    /// Notes that the peer will send no more. Closes the connection unless replies are still to be sent.
     fn end(self: &Arc<Self>) {
         lock(&self.outbox).ended = true;
         if self.owes_nothing() {
@@ -587,7 +601,7 @@ impl Connection {
         self.close_if_done();
     }
 
-    /// Whether all that came was answered, and the answers have left.
+    /// Returns whether everything that came was answered, and the answers were sent.
     fn owes_nothing(&self) -> bool {
         let answered = !self.owes_reply.load(Ordering::Acquire) && self.running.load(Ordering::Acquire) == 0;
         answered && lock(&self.outbox).unsent.is_empty()
@@ -603,7 +617,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection, whatever is under way.
+    /// Closes the connection, even if calls are under way.
     pub(super) fn close(&self) {
         {
             let mut outbox = lock(&self.outbox);
@@ -620,7 +634,8 @@ impl Connection {
         self.callback.end();
     }
 
-    /// How long nothing has come, if the connection could be closed for that.
+    /// Returns for how long nothing has come, or `None` if the connection is in use and must not be closed
+    /// for silence.
     pub(super) fn idle(&self, now: Time) -> Option<Duration> {
         let served = self.running.load(Ordering::Acquire) > 0 || self.parked.load(Ordering::Acquire);
         if served || !lock(&self.outbox).resting {
@@ -630,14 +645,14 @@ impl Connection {
         Some(now.since(inbox.last_read))
     }
 
-    /// How long nothing has come, whatever is under way; not at all if somebody reads.
+    /// Returns for how long nothing has come, even if calls are under way. Zero if a thread reads.
     pub(super) fn silent(&self, now: Time) -> Duration {
         let last_read = self.inbox.try_lock().map_or(now, |inbox| inbox.last_read);
         now.since(last_read)
     }
 
-    /// Whether a record has been on its way for too long. Memory that an idle connection does not need is
-    /// given back.
+    /// Frees memory that an idle connection does not need. Returns whether a record has been partly received
+    /// for too long.
     pub(super) fn is_stuck(&self, now: Time) -> bool {
         self.give_back();
         let Ok(mut inbox) = self.inbox.try_lock() else { return false };
@@ -680,30 +695,30 @@ impl Lasting for Connection {
 }
 
 impl Inbox {
-    /// How many bytes of memory it holds.
+    /// Returns how many bytes of memory the inbox holds.
     #[inline]
     fn held(&self) -> usize {
         self.records.held() + self.batch.capacity()
     }
 }
 
-/// What came of receiving once.
+/// The result of [`Connection::receive`].
 enum Received {
     Bytes,
     Nothing,
-    /// Nothing more will come.
+    /// The connection has ended, or was closed.
     Over,
 }
 
-/// A record to be served.
+/// A record that is to be served.
 enum Record {
-    /// Those who decode it may keep parts of it.
+    /// The decoder can keep parts of it.
     Shared(Bytes),
-    /// It authenticated on the scratch.
+    /// The record was copied to [`Scratch::record`].
     Copied,
 }
 
-/// So many parts leave together at most: others, a mark, and the three of a reply.
+/// The most parts of one send: a batch, a record mark, and the three parts of a reply.
 const MAX_PARTS: usize = 5;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

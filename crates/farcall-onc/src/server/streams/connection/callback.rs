@@ -23,7 +23,7 @@ pub(super) struct Callback {
     place: OnceLock<(Client, Arc<Inflow>)>,
 }
 
-/// What became of a reply that the connection's reader delivered.
+/// What happened to a reply that the connection's reader delivered.
 pub(super) enum Delivered {
     InFull,
     /// The reply was queued, but all connections together now hold too many bytes.
@@ -40,8 +40,8 @@ struct Inflow {
     alarm: Arc<dyn Alarm>,
 }
 
-/// How many bytes may wait: of replies here that the `Client` has not read, or of data that the peer has not
-/// taken. The connection is closed when there are more.
+/// The most bytes of replies that the `Client` has not read, and the most bytes that the peer has not taken.
+/// The connection is closed when there are more.
 const MAX_WAITING_BYTES: usize = 16 << 20;
 
 impl Callback {
