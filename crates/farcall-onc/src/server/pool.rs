@@ -91,7 +91,12 @@ const QUIET_LOOKS: u32 = 8;
 impl Workers {
     /// Makes a pool without threads. At most `limit` threads execute at once, and `max_waiting` more can wait
     /// in remote calls of their own. A thread can linger for `lingers` at a connection that it served.
-    pub(super) fn new(env: Arc<dyn Env>, limit: usize, max_waiting: usize, lingers: Duration) -> Arc<Workers> {
+    pub(super) fn new(
+        env: Arc<dyn Env>,
+        limit: usize,
+        max_waiting: usize,
+        lingers: Duration,
+    ) -> Arc<Workers> {
         let looks = u32::try_from(lingers.as_millis() / FIRST_NAP.as_millis()).unwrap_or(u32::MAX);
         let looks = looks.saturating_add(QUIET_LOOKS);
         Arc::new(Workers {
