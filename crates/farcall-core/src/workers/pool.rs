@@ -37,7 +37,7 @@ const WAITS: u8 = 4;
 
 /// One in this many of a server's threads is reserved for hosts whose waiting calls hold few threads.
 const RESERVED_ONE_IN: usize = 8;
-/// A host holds few threads if its waiting calls hold at most one in this many of the reserved ones, or one.
+/// How many reserved threads the waiting calls of one host can hold: one in this many, and at least one.
 const HOST_SHARE_ONE_IN: usize = 16;
 /// A server with fewer threads than this, besides the one that receives, reserves none.
 const MIN_THREADS_FOR_RESERVE: usize = 63;
@@ -438,7 +438,7 @@ impl Pool {
         self.progress
     }
 
-    /// Whether the watchdog looks after this pool.
+    /// Returns whether the watchdog looks after this pool.
     #[inline]
     pub fn is_guarded(&self) -> bool {
         self.guarded

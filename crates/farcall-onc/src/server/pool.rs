@@ -226,19 +226,19 @@ impl Workers {
     fn watch_points(&self) {
         let mut watches: Vec<(Arc<Point>, Watch)> = Vec::new();
         let mut check_timeouts = Some(Duration::ZERO);
-        let mut swept = self.env.now();
+        let mut checked = self.env.now();
         while !self.is_stopped() {
             self.add_points(&mut watches, &mut check_timeouts);
             watches.iter_mut().for_each(|(point, watch)| point.pass_long(watch));
             let now = self.env.now();
-            if check_timeouts.is_none_or(|after| now.since(swept) >= after) {
+            if check_timeouts.is_none_or(|after| now.since(checked) >= after) {
                 // Cleared before the check, so that a connection that begins after the check wakes the
                 // watchdog.
                 self.checks_timeouts.store(false, Ordering::SeqCst);
                 check_timeouts =
                     watches.iter().filter_map(|(point, _)| point.receives()?.check_timeouts(now)).min();
                 self.checks_timeouts.store(check_timeouts.is_some(), Ordering::SeqCst);
-                swept = now;
+                checked = now;
             }
             let naps = watches.iter().filter_map(|(_, watch)| watch.nap());
             self.watchdog.wait(naps.chain(check_timeouts).min());
