@@ -37,6 +37,7 @@ struct State {
     thread: usize,
     /// Ends that thread's wait.
     interrupt: Option<Arc<dyn Interrupt>>,
+    /// The address of what `interrupt` wakes.
     waits_at: usize,
 }
 
@@ -91,8 +92,7 @@ impl ReadyList {
     /// same, the interrupt is kept.
     pub fn wait_with<R>(
         &self,
-        /// The address of what `interrupt` wakes.
-    waits_at: usize,
+        waits_at: usize,
         interrupt: impl FnOnce() -> Arc<dyn Interrupt>,
         wait: impl FnOnce() -> R,
     ) -> R {
