@@ -34,7 +34,7 @@ pub fn context() -> Context {
 #[derive(Clone)]
 pub struct Context(Option<Served>);
 
-/// A server of calls, as its procedures' contexts see it.
+/// The parts of a server that the contexts of its procedures use.
 pub trait CallServer: Send + Sync {
     /// Returns the time.
     fn now(&self) -> Time {
@@ -60,7 +60,7 @@ pub trait CallServer: Send + Sync {
 enum Served {
     /// A call to a farcall server.
     Here { server: Arc<dyn CallServer>, call: Incoming },
-    /// A call by another protocol, such as ONC RPC. Only the caller's address is known.
+    /// A call of another protocol, such as ONC RPC. Only the caller's address is known.
     Elsewhere(SocketAddr),
     /// A call that was started within this process. Only its cancellation is known.
     Near(Arc<GivenUp>),
@@ -73,8 +73,8 @@ pub struct Incoming {
     pub from: SocketAddr,
     pub deadline: Option<Time>,
     pub trace: Option<Trace>,
-    /// Whether the operating system says that the caller is the same user. It says so of calls through shared
-    /// memory.
+    /// Whether the operating system says that the caller is the same user. It can say so only of calls
+    /// through shared memory.
     pub same_user: bool,
 }
 

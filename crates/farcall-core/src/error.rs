@@ -48,7 +48,7 @@ pub enum Error<E = Never> {
 }
 
 impl<E> Error<E> {
-    /// Turns the declared exception into another; a failed call stays what it was.
+    /// Turns the declared exception into another. A failed call is unchanged.
     pub fn map_declared<F>(self, f: impl FnOnce(E) -> F) -> Error<F> {
         match self {
             Error::Declared(exception) => Error::Declared(f(exception)),
@@ -83,7 +83,7 @@ impl<E> Error<E> {
 
 /// [`Error::map_declared`] on a whole [`Result`], so that `?` can follow it.
 pub trait ResultExt<T, E>: Sized {
-    /// Turns the declared exception into another; a value or a failed call stays what it was.
+    /// Turns the declared exception into another. A value or a failed call is unchanged.
     fn map_declared<F>(self, f: impl FnOnce(E) -> F) -> Result<T, F>;
 }
 
@@ -224,7 +224,7 @@ impl CallFailed {
         CallFailed(Arc::new(Failure { kind, ran, detail: Cow::Borrowed(""), source: None }))
     }
 
-    /// Adds the detail that a reader of the message should know.
+    /// Adds a detail, which the message shows after the kind.
     #[must_use]
     pub fn because(mut self, detail: impl Into<Cow<'static, str>>) -> CallFailed {
         Arc::make_mut(&mut self.0).detail = detail.into();
@@ -263,8 +263,8 @@ impl CallFailed {
         CallFailed::new(Kind::Forked, Ran::No)
     }
 
-    /// Returns the failure for the caller of a procedure that passes on the failure of a call of its own: the
-    /// procedure ran, whatever became of the inner call.
+    /// Returns the failure for the caller of a procedure that fails with the failure of a call of its own.
+    /// The procedure ran, whether the inner call did or not.
     pub fn nested(inner: CallFailed) -> CallFailed {
         let detail = format!("{inner}; {}", inner.ran());
         CallFailed::new(Kind::Nested, Ran::Yes).because(detail).caused_by(inner)
@@ -280,7 +280,7 @@ impl CallFailed {
         self.0.ran
     }
 
-    /// Returns what the failure says beyond its kind; may be empty.
+    /// Returns the detail of the failure; may be empty.
     pub fn detail(&self) -> &str {
         &self.0.detail
     }
@@ -292,7 +292,8 @@ impl From<farcall_base::Failure> for CallFailed {
     }
 }
 
-/// Two failures are equal when they say the same; their sources are not compared.
+/// Two failures are equal if their kind, their `ran` and their detail are equal. Their sources are not
+/// compared.
 impl PartialEq for CallFailed {
     fn eq(&self, other: &CallFailed) -> bool {
         self.kind() == other.kind() && self.ran() == other.ran() && self.detail() == other.detail()

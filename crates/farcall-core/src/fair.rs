@@ -1,7 +1,7 @@
 //! A bounded queue for servers, fair between payers (hosts) and between the callers of a payer. Payers take
-//! turns, and so do the callers of a payer. When the queue is full, the payer with the most entries loses the
-//! newest entry of that caller of it which has the most (Nagle 1987, "On packet switches with infinite
-//! storage").
+//! turns, and so do the callers of a payer. When the queue is full, the payer with the most entries loses
+//! one: the newest entry of the caller that has the most of them (Nagle 1987, "On packet switches with
+//! infinite storage").
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
@@ -12,7 +12,7 @@ pub trait Waits {
     type Payer: Copy + Eq + Hash;
     /// A caller of a payer. Callers of two payers never compare equal.
     type Caller: Copy + Eq + Hash;
-    /// The name of an entry among those of its caller.
+    /// The type of key that distinguishes a caller's entries.
     type Key: PartialEq;
 
     /// Returns the key of this entry, different from those of its caller's other entries.
@@ -25,16 +25,16 @@ pub trait Waits {
     fn bytes(&self) -> usize;
 }
 
-/// A queue of waiting and held entries. Waiting entries get their turns; held ones wait for theirs once they
-/// are admitted.
+/// A queue of waiting and held entries. Waiting entries are taken out in turn. Held entries are not, until
+/// [`admit`](FairQueue::admit) makes them wait for a turn.
 pub struct FairQueue<T: Waits> {
     most: usize,
     most_bytes: usize,
     all: Weight,
-    /// Callers that have an entry, waiting or held.
+    /// The callers that have an entry, waiting or held.
     callers: HashMap<T::Caller, Line<T>>,
     payers: HashMap<T::Payer, Turns<T::Caller>>,
-    /// Payers that have an entry which waits for its turn, in the order of their turns.
+    /// The payers that have a waiting entry, in the order of their turns.
     turns: VecDeque<T::Payer>,
     /// How many entries are held.
     held: usize,
@@ -42,7 +42,7 @@ pub struct FairQueue<T: Waits> {
     arrivals: u64,
 }
 
-/// The entries and bytes of one payer, of one caller or of all of them, held ones included.
+/// The number of entries and of bytes of a payer, of a caller, or of all payers. Held entries count too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Weight {
     len: usize,
@@ -51,7 +51,7 @@ struct Weight {
 
 /// The entries of one caller.
 struct Line<T: Waits> {
-    /// The payer of the first entry. A conversation that moves to another host meanwhile keeps its place.
+    /// The payer of the first entry. A caller that moves to another host meanwhile keeps its place.
     payer: T::Payer,
     waiting: VecDeque<T>,
     held: VecDeque<T>,
@@ -60,11 +60,11 @@ struct Line<T: Waits> {
     latest: u64,
 }
 
-/// The callers of one payer, and how much they have together.
+/// The callers of one payer, and what they have together.
 struct Turns<C> {
     weight: Weight,
     latest: u64,
-    /// The payer's callers that have an entry which waits for its turn, in the order of their turns.
+    /// The payer's callers that have a waiting entry, in the order of their turns.
     turns: VecDeque<C>,
 }
 
@@ -106,23 +106,23 @@ impl<T: Waits> FairQueue<T> {
         self.all.bytes
     }
 
-    /// Returns whether the queue has as many entries as it may have.
+    /// Returns whether the queue has its greatest number of entries.
     pub fn is_full(&self) -> bool {
         self.all.len >= self.most
     }
 
-    /// Whether any entry is held.
+    /// Returns whether any entry is held.
     pub fn holds_any(&self) -> bool {
         self.held > 0
     }
 
-    /// Whether any entry of this caller is held.
+    /// Returns whether any entry of this caller is held.
     pub fn holds(&self, caller: T::Caller) -> bool {
         self.callers.get(&caller).is_some_and(|line| !line.held.is_empty())
     }
 
-    /// Adds an entry, which waits for its turn or is held. Returns the entries for which there is no room:
-    /// this one, or the newest of callers that have much more in the queue.
+    /// Adds an entry, which waits for its turn or is `held`. Returns the entries for which there is no room:
+    /// this one, or the newest entries of callers that have much more in the queue.
     #[must_use]
     pub fn push(&mut self, new: T, held: bool) -> Vec<T> {
         let mut evicted = Vec::new();
@@ -165,8 +165,8 @@ impl<T: Waits> FairQueue<T> {
         self.line_up(caller, has_turn, true);
     }
 
-    /// Lets held entries of a caller wait for their turn from now on, in their order, up to the first that
-    /// `may` refuses. Returns whether any was let.
+    /// Turns a caller's held entries into waiting ones, in their order, up to the first that `may` refuses.
+    /// Returns whether any was turned.
     pub fn admit(&mut self, caller: T::Caller, mut may: impl FnMut(&T) -> bool) -> bool {
         let Some(line) = self.callers.get_mut(&caller) else { return false };
         let (before, has_turn) = (line.held.len(), !line.waiting.is_empty());
@@ -189,13 +189,13 @@ impl<T: Waits> FairQueue<T> {
         self.callers.get(caller)?.waiting.front()
     }
 
-    /// Whether a payer has any entry, waiting or held.
+    /// Returns whether a payer has any entry, waiting or held.
     pub fn has_any_of(&self, payer: T::Payer) -> bool {
         self.payers.contains_key(&payer)
     }
 
-    /// Looks at the next entries of at most `looks` payers, in turn, for the first that `may` accepts, and
-    /// makes it that payer's turn. Returns whether there is one.
+    /// Searches the next entries of at most `looks` payers, in turn, for the first one that `may` accepts,
+    /// and makes it the entry whose turn it is. Returns whether there is one.
     pub fn turn_to(&mut self, looks: usize, mut may: impl FnMut(&T) -> bool) -> bool {
         for _ in 0..self.turns.len().min(looks) {
             if self.front().is_some_and(&mut may) {
@@ -206,8 +206,8 @@ impl<T: Waits> FairQueue<T> {
         false
     }
 
-    /// Takes out the entry whose turn it is. That puts its payer, and its caller among the payer's, at the
-    /// end of the turns.
+    /// Takes out the entry whose turn it is. Its payer goes to the end of the payers' turns, and its caller
+    /// to the end of that payer's callers.
     pub fn pop(&mut self) -> Option<T> {
         self.pop_if(|_| true)
     }
@@ -248,16 +248,16 @@ impl<T: Waits> FairQueue<T> {
         self.all.len < self.most && self.all.bytes.saturating_add(new.bytes()) <= self.most_bytes
     }
 
-    /// Returns the caller that is to lose an entry for `new`. If the payer with the most has much more than
-    /// the payer of `new`, it is the caller with the most of that payer. Otherwise it is the caller with the
-    /// most of the payer of `new` itself, if that has much more than the caller of `new`.
+    /// Returns the caller that is to lose an entry for `new`. If the payer with the most entries or bytes has
+    /// much more than the payer of `new`, that payer's caller with the most loses one. Otherwise the caller
+    /// with the most of the payer of `new` itself loses one, if it has much more than the caller of `new`.
     #[cold]
     fn makes_way_for(&self, new: &T) -> Option<T::Caller> {
         let bytes = self.all.bytes.saturating_add(new.bytes());
         let by_bytes = bytes > self.most_bytes;
         let amount = |weight: &Weight| if by_bytes { weight.bytes } else { weight.len };
         // Among equals, the one with the newest entry loses. "Much more" is the size of `new` plus what must
-        // go for it: with less, more might be lost than is gained.
+        // be removed for it. With a smaller margin, more could be lost than is gained.
         let much = if by_bytes { new.bytes().saturating_add(bytes - self.most_bytes) } else { 2 };
         let caller = new.caller();
         let payer = self.callers.get(&caller).map_or_else(|| new.payer(), |line| line.payer);
@@ -285,7 +285,7 @@ impl<T: Waits> FairQueue<T> {
         Some(latest)
     }
 
-    /// Counts an entry that is added as arrival number `latest`; 0 for one that is put back.
+    /// Counts an entry that is added. `latest` is its arrival number, or 0 if it is put back.
     fn enter(&mut self, new: &T, latest: u64) -> &mut Line<T> {
         let bytes = new.bytes();
         let (waiting, held, weight) = (VecDeque::new(), VecDeque::new(), Weight::default());
@@ -300,7 +300,7 @@ impl<T: Waits> FairQueue<T> {
         line
     }
 
-    /// Gives a caller the next turn if `next`, and otherwise the last one, unless it has a turn already.
+    /// Gives a caller a turn, unless it has one already: the next turn if `next`, otherwise the last one.
     fn line_up(&mut self, caller: T::Caller, has_turn: bool, next: bool) {
         if has_turn && !next {
             return;
@@ -348,7 +348,8 @@ impl<T: Waits> FairQueue<T> {
     }
 }
 
-/// Takes a name out of the turns. The search begins at the end, where the name is if it had its turn last.
+/// Removes a payer or a caller from the turns. The search begins at the end, where the name is if its turn
+/// was the last one.
 fn drop_turn<N: Copy + PartialEq>(turns: &mut VecDeque<N>, name: N) {
     if turns.back() == Some(&name) {
         turns.pop_back();

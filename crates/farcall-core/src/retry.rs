@@ -1,5 +1,5 @@
-//! What to do after a failed attempt of a call: one table for blocking, started and grouped calls, whatever
-//! carries them.
+//! Decides what to do after a failed attempt of a call. One table serves blocking, started and grouped calls,
+//! on every carrier.
 
 use std::net::SocketAddr;
 
@@ -13,9 +13,9 @@ const MAX_REPEATS_AT_SAME_SERVER: usize = 1;
 /// What follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The call has failed. The binding stands.
+    /// The call has failed. The binding is kept.
     Fail,
-    /// The call has failed. The next call binds anew.
+    /// The call has failed. The binding is dropped, so that the next call binds anew.
     FailAndUnbind,
     /// Bind anew, and make the call again.
     Repeat,
@@ -24,12 +24,12 @@ pub enum Step {
 /// The attempts of one call so far.
 #[derive(Debug)]
 pub struct Retry {
-    /// Servers that must not be asked again for this call.
+    /// The servers that must not be called again for this call.
     avoid: Vec<SocketAddr>,
     repeats: usize,
     /// Whether any attempt ran.
     ran: Ran,
-    /// What the first attempt failed with. It says more than what a vain attempt to bind anew says.
+    /// The failure of the first attempt. It says more than the failure to bind anew.
     first: Option<CallFailed>,
 }
 
@@ -61,9 +61,9 @@ impl Retry {
         if self.may_repeat(ran, idempotent, MAX_REPEATS) { Step::Repeat } else { Step::FailAndUnbind }
     }
 
-    /// Decides what follows an attempt at the only server that has what was called. `can_renew` says whether
-    /// that which failed can be replaced: the connection of a call that found the server unreachable, or the
-    /// credential of a call that was not permitted.
+    /// Decides what follows an attempt at the only server that can execute the call. `can_renew` says whether
+    /// the cause of the failure can be replaced: the connection if the server was unreachable, or the
+    /// credential if the call was not permitted.
     pub fn next_at_same_server(
         &mut self,
         (kind, ran): (Kind, Ran),
@@ -84,17 +84,17 @@ impl Retry {
         (ran == Ran::No || idempotent) && self.repeats <= most
     }
 
-    /// Servers that must not be asked again for this call.
+    /// Returns the servers that must not be called again for this call.
     pub fn avoid(&self) -> &[SocketAddr] {
         &self.avoid
     }
 
-    /// Keeps what the first failed attempt says.
+    /// Keeps the failure of the first attempt.
     pub fn note_first(&mut self, why: impl FnOnce() -> CallFailed) {
         self.first.get_or_insert_with(why);
     }
 
-    /// Returns the failure of a call for which no server was found: what its first attempt failed with, or
+    /// Returns the failure of a call for which no server was found: the failure of its first attempt, or
     /// `why` if it made none.
     pub fn no_server_found(&mut self, why: CallFailed) -> CallFailed {
         self.first.take().unwrap_or(why)
@@ -109,7 +109,7 @@ impl Retry {
 
 /// Where a call that failed can be made again.
 enum Place {
-    /// Also at the same address: what broke is the binding.
+    /// At any server, the same one included: only the binding is broken.
     Anywhere,
     /// Only at another address.
     Elsewhere,

@@ -13,8 +13,8 @@ use crate::{CallFailed, Kind, Ran};
 #[cfg(feature = "tokio")]
 pub use alone::{drives_tokio, is_possible, note, would};
 
-/// The longest time that a thread which drives a one-threaded runtime waits for a call that it has started.
-/// The executor may have executed the call already, and then the outcome arrives.
+/// How long a thread that drives a one-threaded runtime waits for a call that it has started. The executor
+/// may have executed the call already, and then the outcome arrives in time.
 pub const GRACE: Duration = Duration::from_secs(1);
 
 /// Returns the failure of a call that would wait for itself.
@@ -48,7 +48,7 @@ pub fn wait(
     }
 }
 
-/// Which tokio runtimes execute calls of which exports, and whether a thread would wait for itself.
+/// Knows which tokio runtimes execute calls of which exports, and whether a thread would wait for itself.
 #[cfg(feature = "tokio")]
 mod alone {
     use std::any::Any;
@@ -60,15 +60,15 @@ mod alone {
 
     use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
-    /// Exports whose calls runtimes of one thread execute.
+    /// The exports whose calls are executed by runtimes of one thread.
     static EXECUTED: RwLock<Vec<Executed>> = RwLock::new(Vec::new());
 
-    /// Whether any such export was ever noted. Each blocking call asks this first.
+    /// Whether any such export was ever noted. Each blocking call checks this first.
     static ANY: AtomicBool = AtomicBool::new(false);
 
     struct Executed {
         export: u64,
-        /// The export; dropped once it and all of its calls are gone.
+        /// The export. It cannot be upgraded once the export and all of its calls are gone.
         exported: Weak<dyn Any + Send + Sync>,
         by: Id,
     }

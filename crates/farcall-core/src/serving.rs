@@ -1,26 +1,26 @@
-//! Whether this thread serves a call, and what it does before it waits in a call of its own: the pool that it
-//! belongs to may refuse, and another thread receives meanwhile.
+//! Whether this thread serves a call, and what happens before it waits in a remote call of its own. The
+//! thread's pool may refuse the wait; otherwise another thread receives meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::CallFailed;
 
-/// The pool of threads that a serving thread belongs to, as far as the thread's own waits concern it.
+/// The pool to which a serving thread belongs. The thread tells it when it waits.
 pub trait WorkerPool: Send + Sync {
-    /// Whether this thread may wait. The last thread that could receive may not.
+    /// Checks whether this thread may wait. The last thread that could receive must not.
     ///
     /// # Errors
-    /// What the call that it would wait for fails with.
+    /// The failure of the call for which the thread would wait.
     fn may_wait(&self) -> Result<(), CallFailed>;
-    /// Says that this thread begins to wait, and does not count as a worker meanwhile. Returns false if it
+    /// Notes that this thread begins to wait. It does not count as a worker meanwhile. Returns false if it
     /// waits already.
     ///
     /// # Errors
-    /// If `limited`, and as many threads wait already as the pool allows. Threads that ask at once cannot
-    /// exceed that bound.
+    /// If `limited`, and as many threads wait already as the pool allows. Threads that begin to wait at the
+    /// same time cannot exceed that bound together.
     fn begin_wait(&self, limited: bool) -> Result<bool, CallFailed>;
-    /// Says that this thread waits no longer.
+    /// Notes that this thread waits no longer.
     fn end_wait(&self);
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Serves {
     AsWorker,
     /// A call whose future this thread polls. The thread belongs to the executor, not to a pool.
     AsTask,
-    /// Calls of a protocol that has its own workers, as one of them.
+    /// Calls of a protocol that has its own workers. The thread is one of those.
     Elsewhere,
 }
 
@@ -41,7 +41,8 @@ thread_local! {
     static POOL: RefCell<Option<Arc<dyn WorkerPool>>> = const { RefCell::new(None) };
 }
 
-/// Whether a call is being served, so that one made now may inherit something.
+/// Returns whether this thread serves a call of farcall's own protocol. A call that it makes can inherit from
+/// that call.
 #[inline]
 pub fn is_serving() -> bool {
     matches!(SERVES.get(), Serves::AsWorker | Serves::AsTask)
@@ -53,26 +54,26 @@ pub(crate) fn set(serves: Serves) -> Serves {
     SERVES.replace(serves)
 }
 
-/// From now on this thread belongs to `pool`.
+/// Makes this thread belong to `pool` from now on.
 pub(crate) fn join(pool: Arc<dyn WorkerPool>) {
     POOL.with_borrow_mut(|place| *place = Some(pool));
 }
 
-/// From now on this thread serves calls of another protocol as one of `pool`, or of none. Its waits in farcall
-/// are told to the pool.
+/// Makes this thread serve calls of another protocol from now on, as a member of `pool`, which is told when
+/// the thread waits in farcall. With `None` the thread serves nothing and belongs to no pool.
 pub fn serve_elsewhere(pool: Option<Arc<dyn WorkerPool>>) {
     SERVES.set(if pool.is_some() { Serves::Elsewhere } else { Serves::Nothing });
     let former = POOL.with_borrow_mut(|place| std::mem::replace(place, pool));
     drop(former);
 }
 
-/// Whether this thread belongs to a pool.
+/// Returns whether this thread belongs to a pool.
 pub fn is_in_pool() -> bool {
-    // A thread that is ending belongs to none.
+    // If the thread is ending, its thread-local value is gone: it belongs to no pool.
     POOL.try_with(|pool| pool.try_borrow().is_ok_and(|pool| pool.is_some())).unwrap_or(false)
 }
 
-/// The pool as one of whose threads this thread serves a call.
+/// Returns the pool of this thread, if the thread serves a call as a member of a pool.
 #[inline]
 fn pool() -> Option<Arc<dyn WorkerPool>> {
     match SERVES.get() {
@@ -81,11 +82,10 @@ fn pool() -> Option<Arc<dyn WorkerPool>> {
     }
 }
 
-/// Whether this thread may wait in farcall.
+/// Checks whether this thread may wait in farcall.
 ///
 /// # Errors
-/// The thread serves a call, no other thread could receive meanwhile, and what it would wait for might have
-/// to be received.
+/// The thread serves a call, and no other thread could receive meanwhile what this thread would wait for.
 #[inline(always)]
 pub fn may_wait() -> Result<(), CallFailed> {
     match pool() {
@@ -94,8 +94,8 @@ pub fn may_wait() -> Result<(), CallFailed> {
     }
 }
 
-/// Begins a wait in farcall, which lasts until the guard is dropped. A thread that serves a call does not
-/// count as a worker meanwhile, and another receives if need be.
+/// Begins a wait in farcall, which lasts until the guard is dropped. If this thread serves a call, it does
+/// not count as a worker meanwhile, and another thread receives if none does.
 #[inline(always)]
 pub fn wait_guard() -> WaitGuard {
     WaitGuard(pool().filter(|pool| pool.begin_wait(false).unwrap_or(false)))
@@ -112,7 +112,7 @@ pub fn try_wait_guard() -> Result<WaitGuard, CallFailed> {
     Ok(WaitGuard(begins.then_some(pool)))
 }
 
-/// A wait of this thread, which serves a call.
+/// A guard for a wait of this thread. The wait ends when it is dropped.
 #[must_use = "the wait ends when this is dropped"]
 pub struct WaitGuard(Option<Arc<dyn WorkerPool>>);
 

@@ -1,5 +1,5 @@
 //! All unsafe code of this crate: a clock, socket options, datagrams with control messages, and a page of
-//! memory that the kernel clears in a forked child.
+//! memory that the kernel clears in a forked child process.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -109,9 +109,9 @@ pub mod fork {
         use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
         /// The kernel rounds the length up to a page.
         const LEN: usize = size_of::<AtomicU64>();
-        // SAFETY: a new private mapping at an address that the kernel chooses; the advice concerns
-        // only that mapping, which nobody else knows of, and it stays mapped for ever. A page is
-        // aligned for a u64, all its bit patterns are valid, and it is only used as an atomic.
+        // SAFETY: a new private mapping at an address that the kernel chooses. The advice concerns only that
+        // mapping, which no other code knows, and it stays mapped for ever. A page is aligned for a u64, all
+        // its bit patterns are valid, and it is only used as an atomic.
         unsafe {
             let start = mmap_anonymous(
                 std::ptr::null_mut(),

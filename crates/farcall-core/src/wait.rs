@@ -18,13 +18,13 @@ mod ready;
 mod timers;
 
 mod sync {
-    //! What the engine is made of; loom's types replace these in tests/waiting.
+    //! The atomic types that the engine uses. In tests/waiting loom's types replace them.
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
     pub(super) use std::sync::{Mutex, MutexGuard};
 
     pub(super) use crate::env::Time;
 
-    /// A number that no other living thread has, and that is not 0.
+    /// Returns a number that no other living thread has, and that is not 0.
     pub(super) fn this_thread() -> usize {
         thread_local! {
             static HERE: u8 = const { 0 };

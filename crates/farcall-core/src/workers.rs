@@ -8,21 +8,21 @@
 //! jobs      threads that run what they are given, where nobody receives
 //! ```
 //!
-//! **Who receives.** A worker receives a call and executes it itself, because to hand a call to another
-//! thread costs more than most procedures. Before it executes a call that may take long, it has another
-//! worker receive. A call that is known to be quick it may execute as the only receiver. A *watchdog* looks
-//! after such a lone receiver, and has another worker receive when the lone one makes no progress. The
-//! watchdog sleeps while calls are rare.
+//! **Which thread receives.** A worker receives a call and executes it itself, because handing a call to
+//! another thread costs more than most procedures. Before it executes a call that may take long, it lets
+//! another worker receive. If the call is known to be quick, the only receiver executes it without a
+//! replacement. A *watchdog* looks after such a lone receiver: when the lone receiver makes no progress, the
+//! watchdog lets another worker receive. The watchdog sleeps while calls are rare.
 //!
-//! **Who counts.** A pool's limit bounds how many procedures compute at the same time. The server's budget
-//! ([`Threads`]) bounds its threads over all carriers. A thread that only waits does not count as a worker:
-//! while its procedure waits in a call of its own, while it executes a `#[blocking]` procedure, and, if other
-//! calls wait for a worker, once it was found in the same call at two looks.
+//! **Which threads count.** A pool's limit bounds how many procedures compute at the same time. The server's
+//! budget ([`Threads`]) bounds its threads over all carriers. A thread that only waits does not count as a
+//! worker. It counts as waiting while its procedure waits in a remote call of its own, while it executes a
+//! `#[blocking]` procedure, and when the watchdog has found it in the same call at two successive looks.
 //!
-//! **No deadlock.** If all threads wait in calls of their own, a new call is refused at once, because each of
-//! them may wait for that very call. For the same reason the last thread that could receive may not begin to
-//! wait. Of the last threads some are kept for hosts whose waiting calls hold few. Threads that rest for long
-//! end.
+//! **No deadlock.** If all threads wait in remote calls of their own, a new call is refused at once, because
+//! they may all wait for that very call. For the same reason the last thread that could receive must not
+//! begin to wait. When few threads are left, they are reserved for hosts whose waiting calls hold few.
+//! Threads that rest for ten seconds end.
 
 mod carrier;
 mod jobs;
@@ -33,7 +33,7 @@ mod usual;
 mod watch;
 
 mod sync {
-    //! What `pool` is made of. tests/workers.rs puts loom's types in its place.
+    //! The atomic types that `pool` uses. tests/workers.rs replaces them by loom's.
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 }
 

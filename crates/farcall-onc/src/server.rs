@@ -1,4 +1,4 @@
-//! A server: programs, and the sockets at which they are called.
+//! An ONC RPC server: the programs that it serves, and the sockets at which clients call them.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -72,71 +72,76 @@ use duplicates::Duplicates;
 use mapper::{Mapper, Offered};
 use pool::Workers;
 use programs::Programs;
-use shorts::Shorts;
+use shorts::ShortCredentials;
 use streams::{StreamLimits, Streams};
 
-/// Programs that are being served, until it is dropped.
+/// A running server. It serves its programs until it is dropped.
 pub struct Server {
     workers: Arc<Workers>,
     streams: Option<Arc<Streams>>,
     programs: Arc<Programs>,
     addresses: Vec<(Transport, SocketAddr)>,
     paths: Vec<PathBuf>,
-    /// Where it is registered: at a port mapper of ours, and at the host's.
+    /// The port mapper in this process at which the server is registered.
     mapper: Option<Mapper>,
+    /// The registrations with the host's rpcbind.
     registrations: Vec<Registration>,
     stopper: Stopper,
 }
 
 impl Server {
-    /// A server to be.
+    /// Begins the configuration of a server.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
 
-    /// Serves until the process ends, or [`Stopper::stop`] is called: then what it registered is taken back.
-    /// (To be ended by a signal takes nothing back: whoever wants that has a thread that waits for the signal
-    /// call the stopper.)
+    /// Serves until the process ends or another thread calls [`Stopper::stop`]. After `stop` the server
+    /// removes its registrations and ends.
+    ///
+    /// If a signal kills the process, registrations remain. To avoid that, let a thread wait for the signal
+    /// and call the stopper.
     pub fn wait(self) {
         self.stopper.wait();
     }
 
-    /// What ends [`Server::wait`], from another thread.
+    /// Returns a handle with which another thread can end [`Server::wait`].
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Where it is called, by which way.
+    /// Returns the addresses, each with its transport. Paths of Unix sockets are not among them.
     pub fn addresses(&self) -> &[(Transport, SocketAddr)] {
         &self.addresses
     }
 
-    /// Its first UDP address.
+    /// Returns the first UDP address.
     pub fn udp(&self) -> Option<SocketAddr> {
         self.first(Transport::Udp)
     }
 
-    /// Its first TCP address.
+    /// Returns the first TCP address.
     pub fn tcp(&self) -> Option<SocketAddr> {
         self.first(Transport::Tcp)
     }
 
-    /// The programs and versions that it serves.
+    /// Returns the program and version numbers that the server serves.
     pub fn programs(&self) -> Vec<(u32, u32)> {
         self.programs.numbers().collect()
     }
 
-    /// How many connections it has.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.streams.as_ref().map_or(0, |streams| streams.len())
     }
 
-    /// How many bytes they hold: records that have not come whole, and replies that nobody has taken.
+    /// Returns the number of bytes that the connections hold: partly received records, and replies that
+    /// clients have not taken.
     pub fn memory(&self) -> usize {
         self.streams.as_ref().map_or(0, |streams| streams.hosts.bytes())
     }
 
-    /// Does something for each address of each program where it is registered.
+    /// Calls `act` with the mapper for each address of each program version. The `bool` says whether the
+    /// address is a TCP address. Does nothing without a mapper.
     fn each_place(&self, act: impl Fn(&Mapper, u32, u32, bool, SocketAddr)) {
         let Some(mapper) = &self.mapper else { return };
         for (program, version) in self.programs.numbers() {
@@ -151,8 +156,8 @@ impl Server {
     }
 }
 
-/// Nobody waits at the sockets any more when this returns, and their addresses are free. Procedures that run
-/// end by themselves; one that was called over UDP keeps its socket as long, for its reply.
+/// When this returns, no thread waits at the sockets any more, and their addresses are free. Procedures that
+/// still run end by themselves. A procedure called over UDP keeps its socket open until it has replied.
 impl Drop for Server {
     fn drop(&mut self) {
         self.registrations.clear();
@@ -174,7 +179,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What a server is to be.
+/// The configuration of a server.
 #[must_use]
 pub struct ServerBuilder {
     programs: Programs,
@@ -217,37 +222,39 @@ impl Default for ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// Serves this interface under its numbers. Several may be served, and several versions of one.
+    /// Serves an interface under its program and version number. A server can serve several interfaces, and
+    /// several versions of one.
     pub fn program<T: ?Sized + Program>(self, server: Arc<T>) -> Self {
         self.program_one_way(server, &[])
     }
 
-    /// Serves this interface under its numbers. Procedures of the numbers listed give no reply when all is
-    /// well: their callers do not wait for one (RFC 5531 section 8.4.1, "batching").
+    /// Serves an interface as [`program`](ServerBuilder::program) does. The procedures with the numbers in
+    /// `procedures` send no reply if they succeed, because their callers do not wait for one (RFC 5531
+    /// section 8.4.1, "batching").
     pub fn program_one_way<T: ?Sized + Program>(self, server: Arc<T>, procedures: &[u32]) -> Self {
         self.offer(Offer::new(server, procedures))
     }
 
-    /// Serves what is offered.
+    /// Serves an [`Offer`]: an interface with options of its own.
     pub fn offer(mut self, offer: Offer) -> Self {
         self.programs.add(offer);
         self
     }
 
-    /// Is the host's port mapper, in its versions 2 to 4, and found there itself; called at
-    /// [`rpcbind::PORT`](crate::rpcbind::PORT) by those who do not know better.
+    /// Makes this server the host's port mapper (rpcbind versions 2 to 4), and registers the server there.
+    /// Clients expect a port mapper at [`rpcbind::PORT`](crate::rpcbind::PORT).
     pub fn mapper(self, mapper: &Mapper) -> Self {
         let offers = Offered::new(mapper).offers();
         offers.into_iter().fold(self, ServerBuilder::offer).register_at(mapper)
     }
 
-    /// Is found by this port mapper of ours as long as it serves.
+    /// Registers the server with this in-process port mapper while the server runs.
     pub fn register_at(mut self, mapper: &Mapper) -> Self {
         self.mapper = Some(mapper.clone());
         self
     }
 
-    /// Is registered with this host's port mapper as long as it serves.
+    /// Registers the server with this host's port mapper (rpcbind) while the server runs.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -262,23 +269,22 @@ impl ServerBuilder {
         self
     }
 
-    /// Is called at this address over UDP. Port 0 is any.
+    /// Serves UDP at this address. With port 0 the system chooses a free port.
     pub fn udp(self, address: SocketAddr) -> Self {
         self.at(Place::Udp(address))
     }
 
-    /// Is called at this address over TCP. Port 0 is any.
+    /// Serves TCP at this address. With port 0 the system chooses a free port.
     pub fn tcp(self, address: SocketAddr) -> Self {
         self.at(Place::Tcp(address))
     }
 
-    /// Is called at this address over UDP and TCP, at the same port. Port 0 is any.
+    /// Serves UDP and TCP at this address, at the same port. With port 0 the system chooses a free port.
     pub fn address(self, address: SocketAddr) -> Self {
         self.at(Place::Both(address))
     }
 
-    /// Is called over a Unix socket at this path, which must not exist yet, and does not when the server is
-    /// dropped.
+    /// Serves a Unix socket at this path. The path must not exist; it is removed when the server is dropped.
     pub fn unix(self, path: impl AsRef<Path>) -> Self {
         self.at(Place::Unix(path.as_ref().to_owned()))
     }
@@ -288,124 +294,128 @@ impl ServerBuilder {
         self
     }
 
-    /// How many procedures run at once, at most, besides those that wait in a call of ONC RPC themselves
-    /// ([`waiting`](ServerBuilder::waiting)); 64 by default. Further calls wait in their sockets. One host
-    /// alone may have at most four fifths of the running procedures, so that a share is left for other hosts;
-    /// of fewer than five it may have all.
+    /// Sets how many procedures can run at once; 64 by default. Procedures that wait in a remote call of
+    /// their own do not count ([`waiting`](ServerBuilder::waiting) bounds those). Further calls wait in their
+    /// sockets. One host can have at most four fifths of the running procedures, so that a share is left for
+    /// other hosts; if there are fewer than five workers, one host can use all.
     ///
-    /// With `workers(1)` a procedure begins while another one waits in a call of its own: guard what
-    /// procedures share by a [`Mutex`](std::sync::Mutex).
+    /// Even with `workers(1)` two procedures can overlap: one begins while another waits in a remote call of
+    /// its own. So guard what procedures share with a [`Mutex`](std::sync::Mutex).
     ///
-    /// The server never has more threads than these, those that wait, one for each UDP socket, one for all
-    /// connections together, and one that looks after the others.
+    /// The server never has more threads than these workers, the waiting procedures, one thread for each UDP
+    /// socket, one for all connections together, and a watchdog.
     pub fn workers(mut self, most: usize) -> Self {
         self.workers = most;
         self
     }
 
-    /// How many procedures may wait in a call of ONC RPC themselves, at most; 1,024 by default. A procedure
-    /// beyond that cannot make such a call: it fails as overloaded, and did not run. So servers that call one
-    /// another, or themselves, never all wait for one another.
+    /// Sets how many procedures can wait in a remote call of their own; 1,024 by default. If a further
+    /// procedure makes an ONC RPC call, that call fails as overloaded and does not run. This prevents
+    /// deadlock among servers that call each other or themselves.
     pub fn waiting(mut self, most: usize) -> Self {
         self.waiting = most;
         self
     }
 
-    /// How long a thread looks for the next call before it sleeps; it does not by default. Worth a processor
-    /// where every microsecond counts.
+    /// Sets how long a thread polls for the next call before it sleeps; zero by default. Polling occupies one
+    /// processor; use it only if microseconds matter.
     pub fn spin(mut self, time: Duration) -> Self {
         self.limits.spin = time;
         self
     }
 
-    /// How many connections there are at most; 4,096 by default, and never more than three quarters of the
-    /// descriptors that the process may have.
+    /// Sets how many connections there can be; 4,096 by default, and never more than about three quarters of
+    /// the descriptors that the process can have.
     ///
-    /// When there are too many, a new connection takes the place of another: of the host that has most, the
-    /// one that has been silent longest is closed. If the new connection's own host has as many, one of its
-    /// own is closed only after five seconds of silence; until then the new one waits. At most 64 wait;
-    /// beyond that the host that has most of them loses one. A host is an IPv4 address, 64 bits of an IPv6
+    /// At the limit, the server closes a connection for each new one: of the host with most connections, the
+    /// one that has been silent longest. If the new connection's own host would then have as many as any
+    /// other, the server closes only a connection that has been silent for five seconds. If there is none,
+    /// the new connection waits until another ends. At most 64 connections wait; when there are more, the
+    /// host with most of them loses its newest. A host is an IPv4 address, the first 64 bits of an IPv6
     /// address, or a user of this machine.
     pub fn connections(mut self, most: usize) -> Self {
         self.limits.connections = most.max(1);
         self
     }
 
-    /// How many bytes all connections together may hold: records that have not come whole, and replies that
-    /// nobody takes; 256 MiB by default, and at least four times the longest record.
+    /// Sets how many bytes all connections together can hold: partly received records, and replies that
+    /// clients have not taken. It is 256 MiB by default, and at least four times the longest record.
     ///
-    /// Beyond that, connections of the host that holds most are closed, the one that has been silent longest
-    /// first. A connection that holds at most 16 KiB stays.
+    /// Beyond that, the server closes connections of the host that holds most bytes, first the one that has
+    /// been silent longest. A connection that holds at most 16 KiB stays.
     pub fn memory(mut self, bytes: usize) -> Self {
         self.limits.memory = bytes;
         self
     }
 
-    /// How long a connection may be silent; six minutes by default, a minute more than clients usually wait
-    /// before they close it.
+    /// Sets after how long a silence the server closes a connection; six minutes by default. Clients usually
+    /// close an idle connection themselves after five minutes.
     pub fn idle(mut self, time: Duration) -> Self {
         self.limits.idle = time;
         self
     }
 
-    /// How long a record may be, in bytes, in fragments and in time; 4 MiB, 16,384 and a minute by default.
+    /// Limits each received record; by default to 4 MiB, 16,384 fragments, and a minute from its first byte
+    /// to its last.
     pub fn records(mut self, limits: record::Limits) -> Self {
         self.limits.records = limits;
         self
     }
 
-    /// How large and how deep arguments may be.
+    /// Limits the size and the depth of decoded arguments.
     pub fn arguments(mut self, limits: xdr::Limits) -> Self {
         self.programs.limits = limits;
         self
     }
 
     /// Accepts arguments that RFC 4506 forbids but old clients send: padding that is not zero, any number but
-    /// 0 as true, bytes after the arguments.
+    /// 0 as true, and bytes after the arguments.
     pub fn lenient(mut self) -> Self {
         self.programs.lenient = true;
         self
     }
 
-    /// Keeps replies, so that a call that is sent again is answered and not run again; `None`, and no room
-    /// for any, keeps none. NULL and what is `#[idempotent]` is not kept.
+    /// Sets which replies the server keeps. A call that a client sends again gets the kept reply, and its
+    /// procedure does not run again. `None`, or a retention of 0 bytes, keeps no replies. Replies of
+    /// procedure 0 and of procedures marked `#[idempotent]` are never kept.
     pub fn retention(mut self, retention: Option<Retention>) -> Self {
         self.retention = retention.filter(|kept| kept.bytes > 0);
         self
     }
 
-    /// Asks before each call whether its caller is served; if not, it is told why. If this panics the call is
-    /// refused.
+    /// Calls `allow` before each call. If `allow` returns an error, the call is refused with that error,
+    /// which the client receives. If `allow` panics, the call is refused with [`AuthStat::FAILED`].
     pub fn allow(mut self, allow: impl Fn(&Caller) -> Result<(), AuthStat> + Send + Sync + 'static) -> Self {
         self.programs.allow = Some(Box::new(allow));
         self
     }
 
-    /// Gives an AUTH_SHORT for each AUTH_SYS (RFC 5531 appendix A): 16 bytes that stand for the credential,
-    /// of which so many are known at most, in half a kilobyte each. None are given by default. A client whose
-    /// AUTH_SHORT is not known any more, after so many others or since the server is a new one, is told so
-    /// (AUTH_REJECTEDCRED) and sends its credential again.
+    /// Answers each AUTH_SYS credential with an AUTH_SHORT (RFC 5531 appendix A): 16 bytes that the client
+    /// can send instead of the credential in later calls. By default the server gives none. It remembers at
+    /// most `most` of them, at about half a kilobyte each. When the server no longer knows an AUTH_SHORT,
+    /// because it has given `most` newer ones or was restarted, it rejects the call with AUTH_REJECTEDCRED,
+    /// and the client sends the credential again.
     pub fn short_credentials(mut self, most: usize) -> Self {
-        self.programs.shorts = Some(Shorts::new(most));
+        self.programs.shorts = Some(ShortCredentials::new(most));
         self
     }
 
-    /// Understands one more flavour of authentication.
+    /// Adds a flavour of authentication that the server understands.
     pub fn flavour(mut self, flavor: Flavor, flavour: Arc<dyn Flavour>) -> Self {
         self.programs.flavours.push((flavor, flavour));
         self
     }
 
-    /// Begins to serve.
+    /// Starts the server.
     ///
     /// # Errors
-    /// If an address is not to be had, or a program cannot be registered.
+    /// If an address cannot be bound, or a program cannot be registered.
     pub fn start(mut self) -> io::Result<Server> {
         self.limits.lingering = (self.workers / 4).min(4);
         self.programs.duplicates = self.retention.map(Duplicates::new);
         let (env, spin) = (System::current(), self.limits.spin);
         let programs = Arc::new(self.programs);
-        let workers = Workers::new(env.clone(), self.workers, self.waiting, streams::LINGER.max(spin));
+        let workers = Workers::new(env.clone(), self.workers, self.waiting, streams::LINGER_TIME.max(spin));
         workers.start_watchdog()?;
         let mut server = Server {
             workers,
@@ -441,7 +451,8 @@ impl ServerBuilder {
         for socket in sockets {
             server.addresses.push((Transport::Udp, socket.local_address()));
             let datagrams = Datagrams::new(env.clone(), socket, &server.workers, &server.programs);
-            // To look after one thread that spins costs less than to have two spin.
+            // Without a pair one thread spins, guarded by the watchdog. That costs less than two threads that
+            // spin.
             let pool = server.workers.pool();
             let pool = if spin.is_zero() { pool.in_pairs() } else { pool };
             server.workers.receive_at(Arc::new(datagrams), pool)?;
@@ -482,21 +493,21 @@ impl fmt::Debug for ServerBuilder {
     }
 }
 
-/// Says which address is not to be had.
+/// Adds the address to the error of binding it.
 fn at(address: impl fmt::Display) -> impl FnOnce(io::Error) -> io::Error {
     move |why| io::Error::new(why.kind(), format!("{address}: {why}"))
 }
 
-/// A UDP and a TCP socket at the same port.
+/// Binds a UDP and a TCP socket at the same port.
 fn bind_both(
     env: &dyn Env,
     address: SocketAddr,
     spin: Duration,
 ) -> io::Result<(Arc<dyn Socket>, Arc<dyn Listener>)> {
-    /// What is free for one may be taken for the other.
-    const TRIES: usize = 32;
+    /// How often to try with port 0: a port that is free for TCP may be taken for UDP.
+    const MAX_TRIES: usize = 32;
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_TRIES {
         let listener = env.listen(&Address::Tcp(address))?;
         match Datagrams::bind(env, listener.local_address().unwrap_or(address), spin) {
             Ok(socket) => return Ok((socket, listener)),

@@ -1,14 +1,14 @@
 //! The client's end of calls over UDP. One socket calls all servers; a waiting thread receives from it.
 //!
 //! ```text
-//! call             a call that its thread waits for;  request: what is called
-//! brief            a short call of a thread that has the endpoint to itself
-//! started          a call under way without a thread
-//! gathered         calls under way whose ends one thread waits for
-//! bind             asks servers for an export;  bind_answers: what they say
-//! service          the thread that receives and sends when no caller does
-//! drive            receives: datagrams to conversations, ends of calls to their callers, timers
+//! call             a call whose thread waits for it;  request: what is called
+//! brief            the fast path for a short call while no other thread uses the endpoint
+//! started          a started call, for which no thread waits
 //! exchanges        what passes inside a started call
+//! gathered         a thread that waits for the first of several started calls
+//! bind             asks servers for an export;  bind_answers: their answers
+//! service          the thread that receives and sends while no caller does
+//! drive            receives: passes datagrams to conversations, outcomes to callers, acts on timers
 //! caller           what a thread keeps from one call to the next
 //! own_call         the call of the receiving thread itself, and how each end reaches its caller
 //! peer             a server endpoint and the conversation with it;  owners: who waits for what in it

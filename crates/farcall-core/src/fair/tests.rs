@@ -1,4 +1,4 @@
-//! Tests of the queue by itself: turns, who makes way, and that it counts its entries.
+//! Tests of the queue by itself: turns, which entries are lost when it is full, and its counts.
 
 use super::*;
 use std::collections::HashMap;

@@ -19,8 +19,8 @@ use crate::{Never, Result};
 ///
 /// These methods make the call and block until it ends: [`all`](Multi::all), [`first`](Multi::first),
 /// [`quorum`](Multi::quorum), [`majority`](Multi::majority), [`hedged`](Multi::hedged),
-/// [`collate`](Multi::collate) and [`each`](Multi::each). [`start`](Multi::start) starts the call and returns at once; an async task can
-/// await the result.
+/// [`collate`](Multi::collate) and [`each`](Multi::each). [`start`](Multi::start) starts the call and returns
+/// at once; an async task can await the result.
 #[must_use = "no member is called before `all()`, `first()`, `quorum(n)`, `each(..)` or `start()`"]
 pub struct Multi<T, E = Never, M = Living> {
     pub(super) members: Members,

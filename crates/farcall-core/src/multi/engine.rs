@@ -1,5 +1,5 @@
-//! Makes the calls of a group call, no more at a time than their replies have room for, and takes in the
-//! replies.
+//! Makes the calls of a group call and receives the replies. It makes no more calls at a time than their
+//! replies have room for.
 //!
 //! [`Multi`](super::Multi) drives it for a blocking thread, [`Gathering`](super::Gathering) also for a task.
 
@@ -16,7 +16,7 @@ use crate::wait::{ReadyList, WaitPoint};
 use crate::xdr::Decode;
 use crate::{CallFailed, Ran, Result, self_wait};
 
-/// How many calls the engine sends before it takes in the replies that have arrived. A caller that only sends
+/// How many calls the engine sends before it receives the replies that have arrived. A caller that only sends
 /// loses replies when the socket's buffer is full (Satyanarayanan & Siegel 1990, section V-A).
 const CALLS_PER_LOOK: usize = 8;
 
@@ -48,7 +48,7 @@ pub(super) struct Engine<T, E> {
     hedge: Option<(Hedge, Time)>,
 }
 
-/// Who waits for the replies.
+/// What waits for the replies: a thread or a task.
 #[derive(Clone, Copy)]
 enum Caller {
     /// A thread, which receives at the wait point.
@@ -98,7 +98,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
     }
 
-    /// Makes this the call of a task, and makes as many calls as may be made now.
+    /// Makes this the call of a task, and makes as many calls as replies have room for.
     pub(super) fn start_for_task(&mut self, within: Option<Duration>) {
         self.caller = Caller::Task { within };
         while self.may_call() {
@@ -140,8 +140,8 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Engine<T, E> {
         }
     }
 
-    /// Returns the next reply to a task, or has the task woken when there may be one. Returns `None` when all
-    /// members have replied or the time is up.
+    /// Returns the next reply to a task, or arranges that the task is woken when there may be one. Returns
+    /// `None` when all members have replied or the time is up.
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(usize, Result<T, E>)>> {
         loop {
             if let Some(reply) = self.take() {

@@ -29,11 +29,11 @@ use crate::workers::{Jobs, Refused, Threads};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, System, guard, lock};
 
-/// A user-stub bound to a server in this process.
+/// Returns a user-stub bound to a server in this process.
 ///
-/// Arguments and results cross as they do on a network, encoded and decoded; a panic of the server is the
-/// call's failure. To call a trait object only, use `&dyn Echo` directly. Use `local` to test encoding, or in
-/// a program whose server may be in this process or elsewhere.
+/// Arguments and results are encoded and decoded as for a network. A panic of the server makes the call fail.
+/// To call a trait object only, use `&dyn Echo` directly. Use `local` to test encoding, or in a program whose
+/// server may be in this process or elsewhere.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -67,7 +67,7 @@ pub fn local<T: ?Sized + Interface>(server: Arc<T>) -> T::Client {
     Binding::new(Arc::new(Local { server, jobs })).into()
 }
 
-/// A user-stub bound to an asynchronous server in this process.
+/// Returns a user-stub bound to an asynchronous server in this process.
 ///
 /// A call makes progress only while its caller waits for it. A blocking call and `wait()` execute it on the
 /// caller's thread; `start()` with `.await` executes it on the caller's executor, for servers that need one.
@@ -77,9 +77,9 @@ pub fn local_async<S: AsyncServer>(server: S) -> <S::Interface as Interface>::Cl
     Binding::new(Arc::new(asynchronous::Local(Arc::new(server)))).into()
 }
 
-/// The maximum number of threads of a channel that run started calls.
+/// The most threads of a channel that run started calls.
 const MAX_THREADS: usize = 64;
-/// The maximum number of started calls that wait for a thread.
+/// The most started calls that wait for a thread.
 const MAX_QUEUED_CALLS: usize = 65_536;
 
 /// The maximum number of calls of this process that have a thread of their own.
@@ -90,7 +90,7 @@ struct Local<T: ?Sized> {
     jobs: Arc<Jobs>,
 }
 
-/// The threads finish what is queued, and end.
+/// The threads finish the queued calls, and end.
 impl<T: ?Sized> Drop for Local<T> {
     fn drop(&mut self) {
         self.jobs.close();
@@ -250,12 +250,13 @@ enum Stage {
     Queued(Vec<u8>),
     Running,
     Ended(Ended),
-    /// Its caller has the reply.
+    /// The caller has taken the reply.
     Taken,
 }
 
 impl<T: ?Sized> Job<T> {
-    /// Moves on to `next` if the job has not begun, and gives its arguments.
+    /// Moves the job to the stage `next` and returns its arguments, if it has not begun. Otherwise returns
+    /// `None`.
     fn begin(&self, next: Stage) -> Option<Vec<u8>> {
         let mut progress = lock(&self.progress);
         let Stage::Queued(arguments) = &mut progress.stage else {
@@ -294,7 +295,7 @@ impl<T: ?Sized + Interface> Job<T> {
                     progress.stage = Stage::Ended(ended);
                     None
                 }
-                // It was cancelled meanwhile, and its caller has heard so.
+                // The call was cancelled meanwhile, and its caller has been told.
                 _ => Some(ended),
             }
         };

@@ -129,7 +129,7 @@ pub fn send(socket: &UdpSocket, outgoing: &Outgoing<'_>) -> io::Result<usize> {
         message.msg_control = control.bytes.as_mut_ptr().cast();
         message.msg_controllen = control.used as _;
     }
-    // SAFETY: all that the message names outlives the call, and the kernel only reads it.
+    // SAFETY: all memory that the message names outlives the call, and the kernel only reads it.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
@@ -139,8 +139,8 @@ pub fn receive(socket: &UdpSocket, buffer: &mut [u8], wait: bool) -> io::Result<
     receive_by(socket, buffer, if wait { 0 } else { libc::MSG_DONTWAIT })
 }
 
-/// Takes the oldest ICMP error out of the socket's error queue (ip(7), IP_RECVERR): where the datagram that
-/// raised it was sent, and the beginning of that datagram.
+/// Takes the oldest ICMP error out of the socket's error queue (ip(7), IP_RECVERR). Returns the destination
+/// of the datagram that raised it; the buffer then has the beginning of that datagram.
 pub(crate) fn receive_error(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Incoming> {
     receive_by(socket, buffer, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT)
 }
@@ -230,7 +230,8 @@ fn sockaddr(address: &SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
 fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: of this family it is a sockaddr_in, which the storage is longer than, and aligned for.
+            // SAFETY: for this family the storage holds a sockaddr_in. The storage is longer than that, and
+            // aligned for it.
             let name: libc::sockaddr_in = unsafe { ptr::read(ptr::from_ref(storage).cast()) };
             let ip = Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(ip, u16::from_be(name.sin_port)).into())

@@ -1,5 +1,5 @@
-//! The source address of answers, for a socket that is bound to all addresses of its host: the address to
-//! which the peer sent its question.
+//! The source address of answers, for a socket that is bound to all addresses of its host. It is the address
+//! to which the peer sent its question.
 //!
 //! The system would choose the source address by the route. But a peer, or a firewall on the way, accepts an
 //! answer only from the address that was asked. Peers of most hosts ask at one address only. Then an answer

@@ -45,7 +45,7 @@ pub(crate) struct Udp {
     answers: Option<Answers>,
     /// Whether the network device has refused a batch.
     no_batches: AtomicBool,
-    /// The peer to which the socket was ever connected.
+    /// The peer to which the socket was once connected.
     partner: OnceLock<SocketAddr>,
     /// Whether the socket is still connected to `partner`. A thread that reads an old value sends or receives
     /// with an address that the kernel ignores, or gets an error and tries again.

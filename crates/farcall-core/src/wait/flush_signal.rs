@@ -1,10 +1,10 @@
 //! Tells the service thread that calls are queued, so that they are sent even if no caller sends them.
 //!
 //! A call that is started while others are outstanding is queued, to share a datagram or a system call with
-//! the calls that are started next. The thread that started it sends the queue when it waits, and a thread
-//! that receives sends it before it sleeps. Neither need ever happen. So the service thread looks again and
-//! again while calls are being started, and sends what it finds. It is woken when that begins, not for each
-//! call.
+//! the calls that are started next. The thread that started it sends the queue when it waits, and a receiving
+//! thread sends it before it sleeps. It is possible that neither ever happens. So the service thread looks
+//! repeatedly while calls are being started, and sends the queued calls that it finds. It is woken for the
+//! first started call, not for each.
 //!
 //! Nothing here knows of sockets or calls, so that loom can try every interleaving (tests/waiting includes
 //! this file and gives it loom's atomics through `super::sync`).
@@ -52,7 +52,7 @@ impl FlushSignal {
         self.summon()
     }
 
-    /// Notes that the service thread has something to look after.
+    /// Notes that the service thread has something to do.
     #[inline]
     pub fn summon(&self) -> Duty {
         // SeqCst: the calling thread writes what is to be seen and then reads `service`; the service thread

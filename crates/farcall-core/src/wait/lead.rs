@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
-/// What one thread sleeps at. It remembers a wake-up until its thread next sleeps.
+/// What a thread sleeps at. It remembers a wake-up until the thread next sleeps.
 pub trait Parker {
     /// Wakes the thread.
     fn wake(&self);
@@ -25,7 +25,7 @@ pub struct Lead<P: ?Sized> {
     followers: Mutex<Followers<P>>,
 }
 
-/// Nobody leads, and nobody waits.
+/// No thread leads, and none waits.
 const FREE: usize = 0;
 /// A thread leads, and no other thread waits.
 const UNFOLLOWED: usize = 1;
@@ -37,7 +37,7 @@ struct Followers<P: ?Sized> {
     heir: usize,
     /// The threads that follow, in the order in which they came.
     waiting: VecDeque<Arc<P>>,
-    /// The thread that leads only when no other thread would: the service thread.
+    /// The thread that leads only when no other thread waits: the service thread.
     standby: Option<Arc<P>>,
 }
 
@@ -62,7 +62,7 @@ impl<P: ?Sized + Parker> Lead<P> {
         self.try_lead() || self.follow(|followers| followers.standby = Some(parker.clone()))
     }
 
-    /// Takes the lead if nobody leads. Returns whether it did.
+    /// Takes the lead if no thread leads. Returns whether it did.
     #[inline]
     pub fn try_lead(&self) -> bool {
         self.change(FREE, UNFOLLOWED)
@@ -78,9 +78,9 @@ impl<P: ?Sized + Parker> Lead<P> {
         passed
     }
 
-    /// Returns whether nobody leads.
+    /// Returns whether no thread leads.
     pub fn is_free(&self) -> bool {
-        // Acquire: whoever sees that the leader has passed the lead sees what the leader took in.
+        // Acquire: a thread that sees that the leader has passed the lead sees what the leader received.
         self.state.load(Ordering::Acquire) == FREE
     }
 
@@ -118,7 +118,7 @@ impl<P: ?Sized + Parker> Lead<P> {
     fn follow(&self, add: impl FnOnce(&mut Followers<P>)) -> bool {
         let mut followers = self.lock();
         if self.state.swap(FOLLOWED, Ordering::AcqRel) == FREE {
-            // Release: the next leader sees what the former one took in.
+            // Release: the next leader sees what the former one received.
             self.state.store(UNFOLLOWED, Ordering::Release);
             return true;
         }
@@ -130,7 +130,7 @@ impl<P: ?Sized + Parker> Lead<P> {
     fn pass_on(&self, mut followers: MutexGuard<'_, Followers<P>>) {
         let next = followers.waiting.pop_front().or_else(|| followers.standby.take());
         followers.heir = next.as_ref().map_or(0, address);
-        // Release: the next leader sees what this one took in.
+        // Release: the next leader sees what this one received.
         let Some(next) = next else { return self.state.store(FREE, Ordering::Release) };
         drop(followers);
         next.wake();

@@ -7,24 +7,25 @@ use crate::CallFailed;
 use crate::env::{Env, Event, Time};
 use crate::serving;
 
-/// Where a thread waits for the ends of calls: at an endpoint that it serves meanwhile, or parked.
+/// A place where a thread waits for the ends of calls: an endpoint that the thread serves meanwhile, or
+/// [`Parking`].
 pub trait WaitPoint: Send + Sync {
-    /// The time.
+    /// Returns the time.
     fn now(&self) -> Time;
 
-    /// Waits until `enough` calls are ready, or until the time has come. May return earlier, for no reason.
+    /// Waits until `enough` calls are ready, or the time `until` has come. May return earlier, for no reason.
     ///
     /// # Errors
     /// This thread must not wait now.
     fn wait(&self, ready: &ReadyList, enough: usize, until: Option<Time>) -> Result<(), CallFailed>;
 
-    /// Takes in what has arrived, without waiting.
+    /// Receives what has arrived, without waiting.
     ///
     /// # Errors
-    /// As [`WaitPoint::wait`].
+    /// The errors of [`WaitPoint::wait`].
     fn look(&self) -> Result<(), CallFailed>;
 
-    /// How many bytes of replies can arrive before any thread takes them in.
+    /// Returns how many bytes of replies can arrive before a thread must receive them.
     fn room(&self) -> usize;
 }
 
@@ -35,7 +36,7 @@ pub struct Parking {
 }
 
 impl Parking {
-    /// A wait point of its own.
+    /// Makes a wait point.
     pub fn new(env: Arc<dyn Env>) -> Parking {
         let event = env.event();
         Parking { env, event }

@@ -29,21 +29,22 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Calls that were marked and not taken, in that order.
+    /// The calls that were marked and not taken, in the order of their marking.
     ready: VecDeque<u32>,
-    /// The task that awaits the next one.
+    /// The task to wake when the next call becomes ready.
     task: Option<Waker>,
-    /// The thread that waits for the next one, or 0.
+    /// The number of the thread that waits for the next call, or 0.
     thread: usize,
-    /// What ends that thread's wait, and the address of what it waits for.
+    /// Ends that thread's wait.
     interrupt: Option<Arc<dyn Interrupt>>,
+    /// The address of what `interrupt` wakes.
     waits_at: usize,
 }
 
 /// Ends one thread's wait.
 pub trait Interrupt: Send + Sync {
-    /// Ends the wait of that thread, or the next one that it begins. `serving` says that the calling thread
-    /// serves the wait point, so that the other thread is certainly asleep.
+    /// Ends the thread's wait, or the next wait that it begins. `serving` says that the calling thread serves
+    /// the wait point, so that the waiting thread is certainly asleep.
     fn interrupt(&self, serving: bool);
 }
 
@@ -53,12 +54,12 @@ impl ReadyList {
         ReadyToken { list: self.clone(), call }
     }
 
-    /// Whether any call is ready.
+    /// Returns whether any call is ready.
     pub fn any(&self) -> bool {
         self.count() > 0
     }
 
-    /// How many calls are ready.
+    /// Returns how many calls are ready.
     pub fn count(&self) -> usize {
         self.0.count.load(Ordering::Acquire)
     }
@@ -74,7 +75,7 @@ impl ReadyList {
         call
     }
 
-    /// Has a task woken when the next call becomes ready.
+    /// Sets the task to wake when the next call becomes ready.
     pub(crate) fn wake_by(&self, waker: &Waker) {
         let mut state = self.lock();
         let former = match &mut state.task {
@@ -82,7 +83,7 @@ impl ReadyList {
             place => place.replace(waker.clone()),
         };
         drop(state);
-        // To drop a waker may drop a task.
+        // Dropping a waker can drop a task, so it is done without the lock.
         drop(former);
     }
 
@@ -113,7 +114,8 @@ impl ReadyList {
             let mut state = self.lock();
             state.ready.push_back(call);
             self.0.count.store(state.ready.len(), Ordering::Release);
-            // A thread that marks a call in its own wait takes in what has arrived, and looks afterwards.
+            // A thread that marks a call during its own wait is receiving, and checks for ready calls
+            // afterwards.
             let sleeps = state.thread != 0 && state.thread != this_thread();
             (state.interrupt.clone().filter(|_| sleeps), state.task.take())
         };
@@ -131,13 +133,13 @@ impl ReadyList {
 }
 
 impl ReadyToken {
-    /// Says that the call may have ended.
+    /// Marks the call as ready: it may have ended.
     pub fn mark_ready(&self) {
         self.list.mark(self.call, false);
     }
 
-    /// Says that the call may have ended. Called by the thread that serves the wait point at which the end is
-    /// waited for.
+    /// Marks the call as ready, like [`ReadyToken::mark_ready`]. Called by the thread that serves the wait
+    /// point at which another thread waits for the call.
     pub fn mark_ready_serving(&self) {
         self.list.mark(self.call, true);
     }

@@ -1,4 +1,4 @@
-//! The timers that the leader acts on, and how another thread that sets an earlier one wakes it.
+//! The timers on which the leader acts, and how a thread that sets an earlier timer wakes the leader.
 //!
 //! Nothing here knows of sockets or calls, so that loom can try every interleaving (tests/waiting includes
 //! this file and gives it loom's atomics through `super::sync`).
@@ -16,9 +16,9 @@ const NAPS: u64 = 1 << 63;
 
 /// The timers of one socket, in nanoseconds.
 pub struct Timers {
-    /// No timer is earlier, except those in `hint`. Written by the leader alone.
+    /// The earliest timer, except those in `hint`. Written by the leader alone.
     earliest: AtomicU64,
-    /// The earliest timer that other threads have set since the leader looked.
+    /// The earliest timer that other threads have set since the leader last read this.
     hint: AtomicU64,
     /// The deadline of the leader's sleep; 0 while it does not sleep; with [`NAPS`] the sleep's duration.
     sleeping: AtomicU64,
@@ -105,8 +105,8 @@ impl Timers {
         let until = match self.sleeping.load(Ordering::SeqCst) {
             u64::MAX => NEVER,
             until if until < NAPS => Time::from_nanos(until),
-            // The sleep began before now, so it ends before this. A socket may wake its thread an eighth too
-            // late.
+            // The sleep began before now, so it is over by about this time. A socket may wake its thread an
+            // eighth too late.
             nap => now().plus((nap - NAPS) / 8 * 7),
         };
         timer < until

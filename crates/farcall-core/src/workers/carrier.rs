@@ -1,4 +1,4 @@
-//! What a pool asks of the carrier whose calls its threads receive, and how a thread is started.
+//! What a pool needs from its carrier, and how a pool's threads are started.
 
 use std::io;
 use std::sync::Arc;
@@ -9,26 +9,28 @@ use crate::env::Env;
 use crate::serving::WorkerPool;
 use crate::{CallFailed, Kind, Ran};
 
-/// What receives calls for a pool: a socket, a session through shared memory, or the connections of a server.
+/// What the threads of a pool receive calls from: a socket, a session through shared memory, or the
+/// connections of a server.
 pub trait Carrier: Send + Sync + Sized + 'static {
     /// The name of its threads.
     const THREAD: &'static str;
 
     fn env(&self) -> &Arc<dyn Env>;
 
-    /// Acts on the pool, under the lock that guards it.
+    /// Calls `act` with the pool, under the lock that guards it.
     fn with_pool<R>(&self, act: impl FnOnce(&mut Pool) -> R) -> R;
 
     /// Makes this thread serve the carrier's calls from now on, as a worker of `pool`.
     fn enter(self: &Arc<Self>, pool: Arc<dyn WorkerPool>);
 
-    /// A worker's life: it receives, executes and rests, until the carrier stops or nobody needs it.
+    /// Runs a worker: it receives, executes and rests, until the carrier stops or the worker is no longer
+    /// needed.
     fn live(self: &Arc<Self>, worker: &Arc<Worker>);
 
     /// Wakes the thread that looks after lone receivers.
     fn wake_watchdog(&self);
 
-    /// Has a thread run the life of a worker.
+    /// Runs a worker in a new thread.
     ///
     /// # Errors
     /// When there can be no more threads.
@@ -36,8 +38,8 @@ pub trait Carrier: Send + Sync + Sized + 'static {
         self.env().spawn(Self::THREAD, life)
     }
 
-    /// Notes that an executing thread begins to wait in a call of its own, and has another thread receive.
-    /// Returns false if the thread waits already.
+    /// Notes that an executing thread begins to wait in a remote call of its own, and lets another thread
+    /// receive if none does. Returns false if the thread waits already.
     ///
     /// # Errors
     /// If `limited` and the thread must not wait: [`Pool::begin_wait`] says why.
@@ -56,7 +58,7 @@ pub trait Carrier: Send + Sync + Sized + 'static {
         self.with_pool(|pool| pool.end_wait(worker));
     }
 
-    /// Looks at the pool as its watchdog does, and has another thread receive if need be. Returns the threads
+    /// Looks at the pool as its watchdog, and lets another thread receive if necessary. Returns the threads
     /// that have executed the same call since the last look.
     fn look(self: &Arc<Self>, watch: &mut Watch) -> Vec<Arc<Worker>> {
         let found = self.with_pool(|pool| watch.look(pool));
@@ -65,7 +67,7 @@ pub trait Carrier: Send + Sync + Sized + 'static {
     }
 }
 
-/// Has the thread receive that a pool has chosen.
+/// Makes the thread receive that a pool has chosen: calls a resting one, or starts a new one.
 pub fn replace<C: Carrier>(carrier: &Arc<C>, replacement: Replacement) {
     match replacement {
         Replacement::Rested(worker) => worker.call(),
@@ -94,7 +96,7 @@ pub fn run<C: Carrier>(carrier: &Arc<C>) {
     carrier.live(&worker);
 }
 
-/// A worker, as the calls see it that its procedures make.
+/// A worker, as its pool appears to the remote calls that its procedures make.
 struct Member<C> {
     carrier: Arc<C>,
     worker: Arc<Worker>,

@@ -1,4 +1,5 @@
-//! Threads that run the jobs they are given: as many as are busy at once, up to a bound. Idle threads end.
+//! Threads that run jobs. There are as many threads as jobs at once, up to a bound. Idle threads end after
+//! ten seconds.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,10 +11,10 @@ use crate::env::{Condition, Env};
 use crate::serving::WorkerPool;
 use crate::{CallFailed, guard};
 
-/// What a thread is given to run.
+/// A function that a thread runs.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// The threads, and the jobs that no thread has begun.
+/// The threads, and the queue of jobs that no thread has begun.
 pub struct Jobs {
     env: Arc<dyn Env>,
     /// The name of the threads.
@@ -22,7 +23,7 @@ pub struct Jobs {
     /// How many threads there may be.
     budget: Arc<Threads>,
     state: Mutex<State>,
-    /// There is a job, or there will be none any more.
+    /// Notified when there is a job, and when there will be no more.
     changed: Condition,
 }
 
@@ -30,33 +31,33 @@ pub struct Jobs {
 struct State {
     queue: VecDeque<Job>,
     threads: usize,
-    /// Threads that wait for a job.
+    /// How many threads wait for a job.
     idle: usize,
     closed: bool,
 }
 
 /// Why a job is not run.
 pub enum Refused {
-    /// As many jobs are queued as may be, or there will be no more threads.
+    /// The queue is full or closed.
     Full,
-    /// There is no thread, and none can be started.
+    /// There is no thread, and the system can start none.
     NoThread(io::Error),
 }
 
 impl Jobs {
-    /// No threads yet. There may be as many as the budget allows.
+    /// Makes a queue without threads. It starts as many as the budget allows.
     pub fn new(env: Arc<dyn Env>, name: &'static str, budget: Arc<Threads>, max_queued: usize) -> Arc<Jobs> {
         let (state, changed) = (Mutex::default(), Condition::default());
         Arc::new(Jobs { env, name, max_queued, budget, state, changed })
     }
 
-    /// What a thread of these joins that serves a call by its job, so that it does not count while it waits in
-    /// a call of its own.
+    /// Returns the pool for a thread whose job serves a call. With it, the thread does not count in the
+    /// budget while it waits in a remote call of its own.
     pub fn member(self: &Arc<Self>) -> Arc<dyn WorkerPool> {
         Arc::new(Member { jobs: self.clone(), waits: AtomicBool::new(false) })
     }
 
-    /// Has a thread run a job. Never waits.
+    /// Queues a job for a thread, and starts a thread if necessary. Never waits.
     ///
     /// # Errors
     /// The job is dropped.
@@ -70,7 +71,7 @@ impl Jobs {
         state.queue.push_back(job);
         let Err(why) = self.find_thread(&mut state) else { return Ok(()) };
         if state.threads > 0 {
-            // These threads will run it.
+            // The existing threads will run it.
             return Ok(());
         }
         let job = state.queue.pop_back();
@@ -79,14 +80,14 @@ impl Jobs {
         Err(Refused::NoThread(why))
     }
 
-    /// Finds a thread for what is queued, because there may be one more.
+    /// Finds a thread for the queued jobs, after the budget has got room for one more.
     fn look(self: &Arc<Self>) {
         let mut state = self.lock();
-        // If no thread can be started, those that there are run what is queued.
+        // If no thread can be started, the existing ones run the queued jobs.
         let _ = if state.queue.is_empty() { Ok(()) } else { self.find_thread(&mut state) };
     }
 
-    /// How many threads run a job.
+    /// Returns how many threads run a job.
     #[cfg(test)]
     pub(super) fn busy(&self) -> usize {
         let state = self.lock();
@@ -106,7 +107,7 @@ impl Jobs {
         drop(queued);
     }
 
-    /// Finds a thread for the jobs that are queued, if there may be one more.
+    /// Wakes an idle thread for the queued jobs, or starts one if the budget allows.
     fn find_thread(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
         if state.idle >= state.queue.len() {
             self.changed.notify_one();
@@ -122,15 +123,15 @@ impl Jobs {
         Ok(())
     }
 
-    /// A thread's life.
+    /// Runs jobs until the thread is to end.
     fn work(&self) {
         while let Some(job) = self.next() {
             guard::run_alone(self.name, job);
         }
     }
 
-    /// Waits for the next job. Returns `None` if there will be none, or none has come for long: then the
-    /// thread is counted no longer.
+    /// Waits for the next job. Returns `None` if the thread is to end, because no jobs will come or none has
+    /// come for long. The thread is then no longer counted.
     fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
@@ -158,10 +159,10 @@ impl Jobs {
     }
 }
 
-/// A thread whose job serves a call, as the calls see it that it makes itself.
+/// A thread whose job serves a call, as its pool appears to the remote calls that the job makes.
 struct Member {
     jobs: Arc<Jobs>,
-    /// Only that thread reads and writes it.
+    /// Whether the thread waits. Only that thread reads and writes it.
     waits: AtomicBool,
 }
 

@@ -1,4 +1,5 @@
-//! Which threads of a carrier receive, which execute and which rest. It only counts: the carrier acts on it.
+//! Decides which threads of a carrier receive, execute and rest. A pool only counts and decides; its carrier
+//! acts on the decisions.
 //!
 //! (tests/workers.rs includes this file, and gives it loom's atomics through `super::sync`.)
 
@@ -9,11 +10,11 @@ use std::time::Duration;
 use super::sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::env::{Event, Time};
 
-/// A worker thread, as its pool knows it. The thread sleeps on `event` while it rests.
+/// A worker thread, as its pool sees it. The thread sleeps on `event` while it rests.
 pub struct Worker {
     event: Arc<dyn Event>,
-    /// The thread is to receive. `event`, which is set after it and waited for before it is read, orders the
-    /// accesses.
+    /// Whether the resting thread was called to receive. `event` orders the accesses: it is set after
+    /// `called` is written, and waited for before `called` is read.
     called: AtomicBool,
     /// What the thread does: one of the constants below. Read and written under the pool's lock.
     does: AtomicU8,
@@ -21,7 +22,7 @@ pub struct Worker {
     turn: AtomicU64,
     /// What `turn` was when the watchdog last looked for long calls.
     seen: AtomicU64,
-    /// The number of the host whose call the thread executes; 0 if the call came from no host.
+    /// The number of the host whose call the thread executes; 0 for a local call.
     host: AtomicU64,
 }
 
@@ -31,14 +32,14 @@ const NOTHING: u8 = 0;
 const EXECUTES: u8 = 1;
 /// The thread executes a call that may wait for something, and does not count as a worker.
 const IS_PARKED: u8 = 2;
-/// Added to `EXECUTES` or `IS_PARKED`: the thread waits in a call of its own.
+/// Added to `EXECUTES` or `IS_PARKED`: the thread waits in a remote call of its own.
 const WAITS: u8 = 4;
 
-/// One in `RESERVED_ONE_IN` of a server's threads is kept for hosts whose waiting calls hold less than one in
-/// `HOST_SHARE_ONE_IN` of those. A server with fewer than `MIN_THREADS_FOR_RESERVE` threads, besides the one
-/// that receives, keeps none.
+/// One in this many of a server's threads is reserved for hosts whose waiting calls hold few threads.
 const RESERVED_ONE_IN: usize = 8;
+/// How many reserved threads the waiting calls of one host can hold: one in this many, and at least one.
 const HOST_SHARE_ONE_IN: usize = 16;
+/// A server with fewer threads than this, besides the one that receives, reserves none.
 const MIN_THREADS_FOR_RESERVE: usize = 63;
 
 /// How long a thread rests before it ends.
@@ -46,11 +47,11 @@ pub(super) const IDLE: Duration = Duration::from_secs(10);
 
 /// Why a thread no longer rests.
 pub enum Rested {
-    /// It is to receive.
+    /// The thread was called to receive.
     Called,
-    /// Nobody has called it for ten seconds.
+    /// The thread was not called for ten seconds.
     Idle,
-    /// Its carrier has stopped.
+    /// The carrier has stopped.
     Over,
 }
 
@@ -61,8 +62,8 @@ impl Worker {
         Arc::new(Worker { event, called, does, turn, seen, host })
     }
 
-    /// Notes that the thread begins a call. A thread does that by itself if it executes several calls in a row
-    /// without asking its pool.
+    /// Notes that the thread begins a call. A thread that executes several calls in a row without asking its
+    /// pool calls this itself.
     #[inline(always)]
     pub fn begin_call(&self) {
         self.turn.store((self.turn.load(Ordering::Relaxed) + 1) | 1, Ordering::Relaxed);
@@ -74,19 +75,20 @@ impl Worker {
         self.turn.store((self.turn.load(Ordering::Relaxed) + 1) & !1, Ordering::Relaxed);
     }
 
-    /// Whether the watchdog has found the thread in the same call at two looks, since it received.
+    /// Returns whether the watchdog has found the thread in the same call at two looks since the thread last
+    /// received.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.does.load(Ordering::Relaxed) & !WAITS == IS_PARKED
     }
 
-    /// Whether the thread executes a call that does not wait in a call of its own.
+    /// Returns whether the thread executes a call that does not wait in a remote call of its own.
     fn computes(&self) -> bool {
         let does = self.does.load(Ordering::Relaxed);
         does != NOTHING && does < WAITS && self.turn.load(Ordering::Relaxed) % 2 == 1
     }
 
-    /// Has a resting thread look whether its carrier has stopped.
+    /// Makes a resting thread check whether its carrier has stopped.
     pub fn wake(&self) {
         self.event.set();
     }
@@ -97,7 +99,7 @@ impl Worker {
         self.event.set();
     }
 
-    /// Rests until the thread is called, or `over` returns true, or nobody has called for ten seconds.
+    /// Rests until the thread is called, or `over` returns true, or ten seconds have passed without a call.
     pub fn rest(&self, over: &dyn Fn() -> bool) -> Rested {
         loop {
             if self.called.swap(false, Ordering::Relaxed) {
@@ -113,25 +115,26 @@ impl Worker {
     }
 }
 
-/// The threads that a server may have, over all its carriers. Each carrier has one receiving thread that is
-/// not counted.
+/// The budget of threads of a server, over all its carriers. One receiving thread of each carrier is not
+/// counted.
 pub struct Threads {
     max: usize,
     taken: AtomicUsize,
-    /// How many more threads may wait in calls of their own, if such threads are not part of `max`; and how
-    /// many do.
+    /// How many more threads can wait in remote calls of their own. `None` if waiting threads are part of
+    /// `max`.
     max_waiting: Option<usize>,
+    /// How many such threads wait.
     waiting: AtomicUsize,
 }
 
 impl Threads {
-    /// A budget of at most `max` threads, which include one that receives.
+    /// Makes a budget of at most `max` threads, including one that receives.
     pub fn new(max: usize) -> Arc<Threads> {
         Threads::make(max.max(2) - 1, None)
     }
 
-    /// A budget of at most `max` threads, besides those that wait in calls of their own. Of these there may be
-    /// `max_waiting`.
+    /// Makes a budget of at most `max` threads, and at most `max_waiting` more that wait in remote calls of
+    /// their own.
     pub fn besides_waiting(max: usize, max_waiting: usize) -> Arc<Threads> {
         Threads::make(max.max(1), Some(max_waiting))
     }
@@ -141,31 +144,31 @@ impl Threads {
         Arc::new(Threads { max, taken, max_waiting, waiting })
     }
 
-    /// How many threads there may be.
+    /// Returns how many threads there can be, including one that receives.
     pub fn max(&self) -> usize {
         self.max.saturating_add(1)
     }
 
-    /// Whether more than half of the threads are taken.
+    /// Returns whether more than half of the threads are taken.
     #[inline]
     pub fn is_half_taken(&self) -> bool {
         self.left() < self.max / 2
     }
 
-    /// How many threads there may be, with those that wait besides.
+    /// Returns how many threads there can be, including those that wait and are not part of `max`.
     #[inline]
     fn allowed(&self) -> usize {
         self.max.saturating_add(self.waiting.load(Ordering::Relaxed))
     }
 
-    /// Whether one more thread may wait, of those that are not part of the budget.
+    /// Checks whether one more thread can wait, if waiting threads are not part of `max`.
     pub(super) fn may_wait(&self) -> Result<(), MayNotWait> {
         let waiting = self.waiting.load(Ordering::Relaxed);
         if self.max_waiting.is_none_or(|max| waiting < max) { Ok(()) } else { Err(MayNotWait::Enough) }
     }
 
-    /// Counts one more thread that waits, if it is not part of the budget: when `limited`, only if one more
-    /// may.
+    /// Counts one more waiting thread, if waiting threads are not part of `max`. Fails if `limited` and no
+    /// more can wait.
     pub(super) fn begin_wait(&self, limited: bool) -> Result<(), MayNotWait> {
         let Some(max) = self.max_waiting else { return Ok(()) };
         let more = |waiting| (!limited || waiting < max).then_some(waiting + 1);
@@ -206,54 +209,56 @@ impl Threads {
     }
 }
 
-/// The part of a server's threads that one pool may have, beside the budget that all its pools share.
+/// The part of a server's threads that one pool can have, besides the budget that all pools share.
 pub trait Quota: Send + Sync {
     /// Takes one more thread. Returns false if there is none left.
     fn take(&self) -> bool;
     /// Takes one more thread even if there is none left.
     fn overdraw(&self);
     fn give_back(&self);
-    /// Whether there is none left.
+    /// Returns whether there is none left.
     fn is_taken(&self) -> bool;
 }
 
 /// The worker threads of one carrier.
 pub struct Pool {
-    /// How many may execute, not counting a receiver that executes something quick.
+    /// How many threads can execute at once. A lone receiver that executes a quick call does not count.
     limit: usize,
     staff: Staff,
-    /// Threads that receive, or are about to.
+    /// How many threads receive, or are about to.
     receiving: usize,
-    /// Threads that execute, and count as workers.
+    /// How many threads execute and count as workers.
     executing: usize,
-    /// Threads that execute and do not count, because what they execute is marked as blocking or takes long.
+    /// How many threads execute and do not count as workers, because their procedure is marked as blocking or
+    /// has taken long.
     parked: usize,
-    /// For each host, how many threads its waiting calls hold: calls that are parked, or that wait in calls
-    /// of their own.
+    /// How many threads each host's waiting calls hold. A call waits if it is parked, or waits in a remote
+    /// call of its own.
     held: HashMap<u64, usize>,
     workers: Vec<Arc<Worker>>,
     resting: Vec<Arc<Worker>>,
-    /// Counts calls that a lone receiver has executed. The watchdog sees by it that things move.
+    /// Counts the calls that a lone receiver has executed. By it the watchdog sees whether the receiver makes
+    /// progress.
     progress: u64,
-    /// The watchdog looks after a lone receiver.
+    /// Whether the watchdog looks after this pool.
     guarded: bool,
-    /// Two threads receive while the watchdog sleeps.
+    /// Whether two threads receive while the watchdog sleeps.
     in_pairs: bool,
-    /// They do also while it is awake.
+    /// Whether two threads always receive.
     always_in_pairs: bool,
     rate: Rate,
 }
 
-/// How many threads a pool has, and of how many it may have more.
+/// How many threads a pool has, and the budgets from which it takes more.
 struct Staff {
     count: usize,
     /// The threads of the whole server.
     budget: Arc<Threads>,
-    /// The part of them that this pool may have, if not all.
+    /// The part of them that this pool can have, if not all.
     quota: Option<Arc<dyn Quota>>,
 }
 
-/// Quick calls that came to one of two receivers, counted since some moment.
+/// The quick calls that came to one of two receivers since `since`.
 struct Rate {
     calls: u32,
     since: Time,
@@ -264,29 +269,30 @@ struct Rate {
 pub enum Pace {
     /// Shorter than it takes to wake another thread: the receiver may execute it.
     Quick,
-    /// Nothing in particular.
+    /// Nothing is known.
     Any,
-    /// It waits for something, by its own account.
+    /// The procedure is marked as blocking: it may wait for something.
     Blocking,
 }
 
-/// So many quick calls within that time are worth a watchdog.
+/// If this many quick calls come within this time, a lone receiver with a watchdog is cheaper than two
+/// receivers.
 const BRISK: (u32, Duration) = (32, Duration::from_micros(1600));
 
 /// The thread that receives next.
 pub enum Replacement {
-    /// One that rested.
+    /// A thread that rested.
     Rested(Arc<Worker>),
-    /// A thread to be started. It is counted already.
+    /// A new thread, which is to be started. The pool has counted it already.
     New,
 }
 
-/// Why a thread may not wait in a call of its own.
+/// Why a thread must not wait in a remote call of its own.
 #[derive(Debug)]
 pub enum MayNotWait {
-    /// It is the last one that could receive, of so many.
+    /// It is the last thread that could receive. The value is how many threads there can be.
     Last(usize),
-    /// As many threads wait already as may.
+    /// The greatest allowed number of threads waits already.
     Enough,
 }
 
@@ -296,9 +302,9 @@ pub enum Plan {
     Execute(Option<Replacement>),
     /// Execute it as the only receiver, guarded by the watchdog. True: wake the watchdog.
     Guarded(bool),
-    /// Leave it to others.
+    /// Queue it for another thread.
     Queue,
-    /// Refuse it: it needs a thread, there can be no more, and all that there are wait in calls of their own.
+    /// Refuse it: there can be no more threads, and all threads wait in remote calls of their own.
     Refuse,
 }
 
@@ -321,7 +327,7 @@ impl Pool {
         }
     }
 
-    /// Makes two threads receive while calls are rare, so that one of them may execute whatever comes.
+    /// Makes two threads receive while calls are rare, so that either can execute a call at once.
     pub fn in_pairs(mut self) -> Pool {
         self.in_pairs = true;
         self
@@ -350,8 +356,8 @@ impl Pool {
         self.workers.push(worker.clone());
     }
 
-    /// Uncounts a thread that could not be started. The watchdog has one started later, if no thread
-    /// receives. Returns whether it is to be woken.
+    /// Uncounts a thread that could not be started. If no thread receives, the watchdog tries again later.
+    /// Returns whether the watchdog must be woken for that.
     pub fn start_failed(&mut self) -> bool {
         self.receiving -= 1;
         self.staff.give_back();
@@ -374,30 +380,42 @@ impl Pool {
         true
     }
 
+    /// Removes a thread whose own code has panicked, whether it received, executed or rested.
+    pub fn remove_panicked(&mut self, worker: &Arc<Worker>) {
+        if self.retire(worker) {
+            return;
+        }
+        if worker.does.load(Ordering::Relaxed) != NOTHING {
+            self.done(worker);
+        }
+        self.leave(worker);
+    }
+
     fn forget(&mut self, worker: &Arc<Worker>) {
         self.workers.retain(|other| !Arc::ptr_eq(other, worker));
         self.staff.give_back();
     }
 
-    /// How many threads receive.
+    /// Returns how many threads receive.
     #[inline]
     pub fn receiving(&self) -> usize {
         self.receiving
     }
 
-    /// How many threads execute, not counting those that wait in calls of their own, and how many there are.
+    /// Returns how many threads execute, not counting those that wait in remote calls of their own, and how
+    /// many there are.
     pub fn executing(&self) -> (usize, usize) {
         (self.executing + self.parked, self.staff.count)
     }
 
-    /// Whether no thread executes, not counting those that wait in calls of their own.
+    /// Returns whether no thread executes, not counting those that wait in remote calls of their own.
     #[inline]
     pub fn nobody_executes(&self) -> bool {
         self.executing + self.parked == 0
     }
 
-    /// How many threads execute calls that do not wait in calls of their own, and how many of these calls came
-    /// from the host of that number.
+    /// Returns how many threads execute calls that do not wait in remote calls of their own, and how many of
+    /// these calls came from the host with number `host`.
     pub fn computing(&self, host: u64) -> (usize, usize) {
         let computing = self.workers.iter().filter(|worker| worker.computes());
         computing.fold((0, 0), |(all, own), worker| {
@@ -405,29 +423,29 @@ impl Pool {
         })
     }
 
-    /// How many threads the whole server may have.
+    /// Returns how many threads the whole server can have.
     pub fn max_threads(&self) -> usize {
         self.staff.budget.max()
     }
 
-    /// The threads that rest.
+    /// Returns the resting threads.
     pub fn resting(&self) -> Vec<Arc<Worker>> {
         self.resting.clone()
     }
 
-    /// Counts calls that a lone receiver has executed.
+    /// Returns how many calls a lone receiver has executed.
     pub fn progress(&self) -> u64 {
         self.progress
     }
 
-    /// Whether the watchdog looks after this pool.
+    /// Returns whether the watchdog looks after this pool.
     #[inline]
     pub fn is_guarded(&self) -> bool {
         self.guarded
     }
 
-    /// Returns what a receiving thread is to do with a call that came at about `now` from the host of that
-    /// number. The number is 0 if the call came from no host.
+    /// Returns what a receiving thread is to do with a call that came at about `now` from the host with
+    /// number `host`, which is 0 for a local call.
     #[inline(always)]
     pub fn plan(&mut self, worker: &Worker, host: u64, pace: Pace, now: impl FnOnce() -> Time) -> Plan {
         worker.host.store(host, Ordering::Relaxed);
@@ -439,8 +457,7 @@ impl Pool {
     }
 
     /// Returns how a receiving thread is to run code of the user's that belongs to no call. The thread runs
-    /// it even if no more calls may be executed, or its host has its share, because no other thread could run
-    /// it.
+    /// it even if no more calls can execute, because no other thread could run it.
     pub fn plan_deferred(&mut self, worker: &Worker) -> Plan {
         worker.host.store(0, Ordering::Relaxed);
         if self.receiving == 1 {
@@ -450,7 +467,7 @@ impl Pool {
         Plan::Execute(None)
     }
 
-    /// Has a receiving thread execute what came, guarded by the watchdog even if other threads receive.
+    /// Makes a receiving thread execute what came, guarded by the watchdog even if other threads receive.
     #[inline]
     pub fn plan_guarded(&mut self, worker: &Worker) -> Plan {
         worker.host.store(0, Ordering::Relaxed);
@@ -464,7 +481,7 @@ impl Pool {
         Plan::Guarded(!std::mem::replace(&mut self.guarded, true))
     }
 
-    /// The plan for a call that is not quick, or that is executed while other threads receive.
+    /// Returns the plan for a call that is not quick, or that comes while other threads receive.
     #[inline(never)]
     fn plan_beside(&mut self, worker: &Worker, host: u64, pace: Pace, now: impl FnOnce() -> Time) -> Plan {
         let others = self.receiving - 1;
@@ -492,8 +509,8 @@ impl Pool {
         }
     }
 
-    /// Counts a quick call that came to one of two receivers. Returns whether such calls come so fast that it
-    /// is cheaper to look after one receiver than to change between two.
+    /// Counts a quick call that came to one of two receivers. Returns whether such calls come so fast that
+    /// one receiver with a watchdog is cheaper.
     #[cold]
     #[inline(never)]
     fn is_brisk(&mut self, now: impl FnOnce() -> Time) -> bool {
@@ -506,7 +523,7 @@ impl Pool {
         now.since(former.since) < BRISK.1
     }
 
-    /// A receiving thread begins to execute.
+    /// Notes that a receiving thread begins to execute.
     #[inline(always)]
     fn begin(&mut self, worker: &Worker, does: u8) {
         self.receiving -= 1;
@@ -518,7 +535,7 @@ impl Pool {
         worker.begin_call();
     }
 
-    /// A thread that executed receives again.
+    /// Notes that a thread that executed receives again.
     #[inline]
     pub fn done(&mut self, worker: &Worker) {
         let does = worker.does.load(Ordering::Relaxed);
@@ -538,7 +555,7 @@ impl Pool {
         *self.held.entry(worker.host.load(Ordering::Relaxed)).or_default() += 1;
     }
 
-    /// Counts a thread as held no longer, because its call waits no more.
+    /// Stops counting a thread as held by a call that waits.
     #[cold]
     fn let_go(&mut self, worker: &Worker) {
         let host = worker.host.load(Ordering::Relaxed);
@@ -550,7 +567,7 @@ impl Pool {
         }
     }
 
-    /// Whether few threads are left, and waiting calls of that host hold its share of them already.
+    /// Returns whether few threads are left, and the host's waiting calls hold its share of those already.
     fn has_share(&self, host: u64) -> bool {
         let (reserve, share) = self.staff.budget.reserve();
         reserve > 0
@@ -558,24 +575,24 @@ impl Pool {
             && self.held.get(&host).is_some_and(|held| *held >= share)
     }
 
-    /// Whether a queued call may be taken out as far as its host's share is concerned: to be executed, or to
-    /// be refused because all threads wait.
+    /// Returns whether the host's share allows taking out a queued call, to execute it, or to refuse it
+    /// because all threads wait.
     pub fn may_begin(&self, host: u64, pace: Pace) -> bool {
         pace == Pace::Quick || !self.has_share(host) || self.all_wait()
     }
 
-    /// Whether all threads, except one that receives, wait in calls of their own.
+    /// Returns whether all threads, except one that receives, wait in remote calls of their own.
     fn all_wait(&self) -> bool {
         self.nobody_executes() && self.receiving <= 1
     }
 
-    /// How many threads do that.
+    /// Returns the counter of threads that do `does`.
     #[inline]
     fn count(&mut self, does: u8) -> &mut usize {
         if does == EXECUTES { &mut self.executing } else { &mut self.parked }
     }
 
-    /// One more thread to receive, if there can be one.
+    /// Returns one more thread to receive, if there can be one.
     fn one_more(&mut self) -> Option<Replacement> {
         if let Some(worker) = self.resting.pop() {
             self.receiving += 1;
@@ -590,22 +607,22 @@ impl Pool {
         Replacement::New
     }
 
-    /// Whether no more threads can receive or execute than do.
+    /// Returns whether no further thread can receive or execute.
     pub fn is_full(&self) -> bool {
         self.resting.is_empty() && self.staff.is_full()
     }
 
-    /// Whether there can be no more threads, and all that there are, except one that receives, wait in calls
-    /// of their own. They may wait for the very call that would need another thread.
+    /// Returns whether there can be no more threads, and all threads except one that receives wait in remote
+    /// calls of their own. They may wait for the very call that needs another thread.
     pub fn is_stuck(&self) -> bool {
         self.all_wait() && self.is_full()
     }
 
-    /// Whether one thread more may begin to wait in a call of its own. If the budget counts such threads, the
-    /// last one may not that could receive.
+    /// Checks whether one more thread may begin to wait in a remote call of its own. If the budget counts
+    /// waiting threads, the last thread that could receive must not wait.
     ///
     /// # Errors
-    /// Why it may not.
+    /// Why the thread must not wait.
     pub fn may_wait(&self) -> Result<(), MayNotWait> {
         if self.staff.budget.max_waiting.is_none() && self.receiving == 0 && self.is_full() {
             return Err(MayNotWait::Last(self.max_threads()));
@@ -613,19 +630,20 @@ impl Pool {
         self.staff.budget.may_wait()
     }
 
-    /// Whether each thread executes, or waits in a call of its own.
+    /// Returns whether every thread executes, or waits in a remote call of its own.
     pub fn all_execute(&self) -> bool {
         let executes = |worker: &&Arc<Worker>| worker.does.load(Ordering::Relaxed) != NOTHING;
         self.workers.iter().filter(executes).count() == self.staff.count
     }
 
-    /// Notes that the watchdog is about to sleep. Returns the thread that is to receive besides.
+    /// Notes that the watchdog is about to sleep. Returns a further thread to receive, if more must receive
+    /// then.
     pub fn unguard(&mut self) -> Option<Replacement> {
         self.guarded = false;
         if self.receiving < self.enough() { self.one_more() } else { None }
     }
 
-    /// How many threads are to receive.
+    /// Returns how many threads should receive.
     #[inline]
     fn enough(&self) -> usize {
         if self.always_in_pairs || (self.in_pairs && !self.guarded) { 2 } else { 1 }
@@ -636,18 +654,19 @@ impl Pool {
         if self.receiving > 0 { None } else { self.one_more() }
     }
 
-    /// Whether so many more calls of that pace may be executed, as far as workers are counted.
+    /// Returns whether the limit on workers allows `more` further calls of this pace.
     pub fn has_room(&self, pace: Pace, more: usize) -> bool {
         pace == Pace::Blocking || self.executing + more <= self.limit
     }
 
-    /// Returns a thread to execute queued calls, of which the first has that pace, if there may be one.
+    /// Returns a thread for queued calls, the first of which has this pace, if there can be one.
     pub fn one_more_for_queue(&mut self, pace: Pace) -> Option<Replacement> {
         if self.has_room(pace, 1) { self.one_more() } else { None }
     }
 
-    /// Stops counting as workers the threads that were in the same call at the last look, too: perhaps they
-    /// wait. Returns these threads, and whether any thread has begun or ended a call since that look.
+    /// Parks the threads that are in the same call as at the last look: they probably wait, and no longer
+    /// count as workers. Returns these threads, and whether any thread has begun or ended a call since that
+    /// look.
     pub fn park_long(&mut self) -> (Vec<Arc<Worker>>, bool) {
         let (mut long, mut moved) = (Vec::new(), false);
         for worker in &self.workers {
@@ -667,13 +686,13 @@ impl Pool {
         (long, moved)
     }
 
-    /// Has a receiving thread rest if enough others receive. Returns whether it is to rest.
+    /// Makes a receiving thread rest if enough others receive. Returns whether it is to rest.
     #[inline]
     pub fn rest(&mut self, worker: &Arc<Worker>) -> bool {
         self.receiving > 1 && self.receiving > self.enough() && self.rest_beside(worker)
     }
 
-    /// Has a thread rest that received something else than a call, if another thread receives. Returns
+    /// Makes a thread that received something other than a call rest, if another thread receives. Returns
     /// whether it is to rest.
     #[inline(always)]
     pub fn make_way(&mut self, worker: &Arc<Worker>) -> bool {
@@ -687,11 +706,11 @@ impl Pool {
         true
     }
 
-    /// Notes that a thread that executes begins to wait in a call of its own. If no thread receives now, the
-    /// caller has to find one that does. Returns false if the thread waits already.
+    /// Notes that an executing thread begins to wait in a remote call of its own. If no thread receives now,
+    /// the caller must let one receive. Returns false if the thread waits already.
     ///
     /// # Errors
-    /// When `limited`, and the thread may not wait.
+    /// If `limited` and the thread must not wait.
     pub fn begin_wait(&mut self, worker: &Worker, limited: bool) -> Result<bool, MayNotWait> {
         let does = worker.does.load(Ordering::Relaxed);
         if does == NOTHING || does >= WAITS {
@@ -720,8 +739,8 @@ impl Pool {
         self.staff.budget.end_wait();
     }
 
-    /// Returns a thread to receive if none does, even if that makes one thread more than there may be: of two
-    /// threads that began to wait at the same time, perhaps neither saw that it was the last.
+    /// Returns a thread to receive if none does, even if that exceeds the budget by one: two threads that
+    /// begin to wait at the same time may both fail to see that no other is left.
     pub fn replace_waiting(&mut self) -> Option<Replacement> {
         if self.receiving > 0 {
             return None;
@@ -735,8 +754,8 @@ impl Pool {
 }
 
 impl Staff {
-    /// Takes one thread more out of the budget and the quota, if there may be one. The pool's first thread is
-    /// not part of them.
+    /// Takes one more thread from the budget and the quota, if there is one left. The pool's first thread is
+    /// not part of them. Returns false if there is none left.
     fn take(&self) -> bool {
         if self.count == 0 {
             return true;
@@ -751,7 +770,7 @@ impl Staff {
         taken
     }
 
-    /// Takes one thread more even if there may be none.
+    /// Takes one more thread even if there is none left.
     fn overdraw(&self) {
         self.budget.overdraw();
         self.quota.iter().for_each(|quota| quota.overdraw());
@@ -766,7 +785,7 @@ impl Staff {
         }
     }
 
-    /// Whether there can be no more threads.
+    /// Returns whether there can be no more threads.
     fn is_full(&self) -> bool {
         self.budget.left() == 0 || self.quota.as_ref().is_some_and(|quota| quota.is_taken())
     }

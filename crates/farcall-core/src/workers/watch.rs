@@ -1,5 +1,5 @@
-//! What a watchdog finds when it looks at a pool: whether a lone receiver is stuck, which threads have executed
-//! the same call for long, and when nobody needs to look any more.
+//! What a watchdog finds when it looks at a pool: whether a lone receiver is stuck, which threads have
+//! executed the same call for long, and whether the watchdog can sleep.
 //!
 //! (tests/workers.rs includes this file.)
 
@@ -10,8 +10,8 @@ use super::pool::{Pool, Replacement, Worker};
 
 /// The longest time between two looks while calls keep coming.
 const LONGEST_NAP: Duration = Duration::from_micros(1600);
-/// The longest time between two looks at a receiver that is stuck while there may be no further thread. When
-/// the receiver is done it goes on by itself.
+/// The longest time between two looks at a stuck receiver for which there is no replacement. When it is done
+/// it receives again by itself, so the looks can be rare.
 const LONGEST_STARVED_NAP: Duration = Duration::from_millis(50);
 
 /// How a watchdog looks after a pool.
@@ -19,25 +19,25 @@ const LONGEST_STARVED_NAP: Duration = Duration::from_millis(50);
 pub struct Habit {
     /// The shortest time between two looks, and the time to the next look at a receiver that was seen executing.
     pub nap: Duration,
-    /// Calls are too rare for a watchdog after `looks` in a row that each found fewer than `calls` executed.
+    /// The watchdog sleeps after `looks` looks in a row that each found fewer than `calls` executed calls.
     pub calls: u64,
     pub looks: u32,
-    /// Whether each look finds the threads that were in the same call at the look before, too.
+    /// Whether each look also finds the threads that are in the same call as at the look before.
     pub finds_long: bool,
 }
 
 /// What a watchdog remembers of a pool from one look to the next.
 pub struct Watch {
     habit: Habit,
-    /// `None` while calls are rare, and nobody needs to look.
+    /// `None` while calls are rare, and no looks are needed.
     seen: Option<Seen>,
 }
 
 struct Seen {
     progress: u64,
-    /// A lone receiver was executing at the last look.
+    /// Whether a lone receiver was executing at the last look.
     alone: bool,
-    /// Looks in a row that found few calls executed.
+    /// How many looks in a row found few executed calls.
     quiet: u32,
     /// The time to the next look while no lone receiver executes.
     nap: Duration,
@@ -45,10 +45,10 @@ struct Seen {
     nap_alone: Duration,
 }
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Default)]
 pub struct Found {
-    /// The thread that is to receive besides, because the receiver is stuck or will be looked after no more.
+    /// A further thread to receive, because the receiver is stuck or the watchdog is about to sleep.
     pub replacement: Option<Replacement>,
     /// The threads that have executed the same call since the last look.
     pub long: Vec<Arc<Worker>>,

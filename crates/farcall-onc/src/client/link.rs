@@ -78,8 +78,9 @@ struct Receiving {
 
 /// The first state of a link. The states follow one another in the order of their numbers.
 const LIVE: u8 = 0;
-/// A call's deadline has passed, and no whole record has arrived since the call was sent. The next call is
-/// made on a new connection; other calls under way here may still be answered.
+/// A call's deadline has passed, and either nothing has arrived since the call was sent, or the last record
+/// has arrived only in part. The next call is made on a new connection; other calls under way here may still
+/// be answered.
 const SILENT: u8 = 1;
 /// New calls are made on another link, which has replaced this one.
 const REPLACED: u8 = 2;
@@ -155,8 +156,9 @@ impl Link {
         }
     }
 
-    /// Returns the error of a call whose time is over. `then` is the count of receptions when it was sent.
-    /// Marks a stream that has been silent since.
+    /// Returns the error of a call whose deadline has passed. `then` is the value of [`Receiving::heard`]
+    /// when the call was sent. Marks a stream as [`SILENT`] if nothing has arrived since, or if a record is
+    /// partly received.
     #[cold]
     pub(crate) fn late(&self, then: u64) -> TransportError {
         let now = self.receiving.heard.load(Ordering::Relaxed);

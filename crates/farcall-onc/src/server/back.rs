@@ -1,4 +1,4 @@
-//! Programs that a client serves on the connection by which it calls.
+//! Programs that a client serves to its server, on the connection by which it calls the server.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -14,27 +14,28 @@ use crate::wire::message::{Accepted, BadCall, Call};
 use crate::wire::record;
 
 impl Builder {
-    /// Serves these programs to the server, which may call them on the same connection, TCP or Unix.
+    /// Serves these programs to the server, which can call them on the same connection (TCP or a Unix
+    /// socket).
     #[must_use]
     pub fn serve(self, offers: Vec<Offer>) -> Builder {
         self.back(Arc::new(Answering::new(offers)))
     }
 }
 
-/// Programs, and the threads that serve them, once there is a call.
+/// The programs, and the threads that serve them. The threads are started at the first call.
 struct Answering {
     programs: Arc<Programs>,
     jobs: OnceLock<Arc<Jobs>>,
     load: Arc<Mutex<Load>>,
 }
 
-/// So many procedures run at once, at most.
+/// The most procedures that run at once, not counting those that wait in remote calls of their own.
 const WORKERS: usize = 8;
-/// So many more may wait for calls of their own.
-const WAITING: usize = 64;
-/// So many calls are taken at most, those that execute included, and so many bytes of them: a server that
-/// sends more hears of an error of the system. (One is always taken, whatever its length.)
-const MOST: Load = Load { calls: 1024, bytes: 16 << 20 };
+/// The most procedures that wait in remote calls of their own.
+const MAX_WAITING: usize = 64;
+/// The most calls that are accepted and not answered yet, and their most bytes. A call beyond that is
+/// answered with SYSTEM_ERR. One call is always accepted, whatever its length.
+const MAX_LOAD: Load = Load { calls: 1024, bytes: 16 << 20 };
 
 impl Answering {
     fn new(offers: Vec<Offer>) -> Answering {
@@ -49,7 +50,7 @@ impl Back for Answering {
         let xid = match Call::parse(&message) {
             Ok((call, _)) => call.xid,
             Err(BadCall::Refused { xid, .. }) => xid,
-            // What is none is not worth a thread.
+            // A message that is no call is ignored.
             Err(BadCall::Unreadable(_)) => return,
         };
         let Some(taken) = Taken::new(&self.load, message.len()) else {
@@ -58,7 +59,7 @@ impl Back for Answering {
             return send(link, &reply);
         };
         let jobs = self.jobs.get_or_init(|| {
-            let budget = Threads::besides_waiting(WORKERS, WAITING);
+            let budget = Threads::besides_waiting(WORKERS, MAX_WAITING);
             Jobs::new(link.env().clone(), "onc-worker", budget, usize::MAX)
         });
         let member = jobs.member();
@@ -72,14 +73,14 @@ impl Back for Answering {
     }
 }
 
-/// What was taken and has not been answered.
+/// The calls that were accepted and have not been answered.
 #[derive(Clone, Copy, Default)]
 struct Load {
     calls: usize,
     bytes: usize,
 }
 
-/// A call that was taken, until it is dropped.
+/// A call that was accepted. It counts in the load until this is dropped.
 struct Taken {
     load: Arc<Mutex<Load>>,
     bytes: usize,
@@ -89,7 +90,7 @@ impl Taken {
     fn new(load: &Arc<Mutex<Load>>, bytes: usize) -> Option<Taken> {
         let mut all = lock(load);
         let more = Load { calls: all.calls + 1, bytes: all.bytes + bytes };
-        if all.calls > 0 && (more.calls > MOST.calls || more.bytes > MOST.bytes) {
+        if all.calls > 0 && (more.calls > MAX_LOAD.calls || more.bytes > MAX_LOAD.bytes) {
             return None;
         }
         *all = more;
@@ -112,7 +113,7 @@ impl Drop for Answering {
     }
 }
 
-/// Serves a call, and sends its reply.
+/// Serves a call and sends its reply.
 fn serve(programs: &Programs, link: &Arc<Link>, message: &[u8]) {
     let peer = Peer::at(Transport::Tcp, None);
     let mut reply = Outgoing::default();
@@ -126,7 +127,7 @@ fn send(link: &Arc<Link>, reply: &Outgoing) {
     let at = record::begin(&mut out);
     reply.parts().iter().for_each(|part| out.extend_from_slice(part));
     if record::end(&mut out, at).is_ok() {
-        // If the connection has ended nobody waits for it.
+        // If the connection has ended, nobody waits for the reply.
         let _ = link.send_only(&out);
     }
 }

@@ -1,4 +1,4 @@
-//! Who calls, as the procedure that serves the call may ask.
+//! What a procedure can ask about the call that it serves: the caller, its credential and its connection.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,31 +11,31 @@ use crate::Client;
 use crate::wire::auth::{Credential, Flavor, OpaqueAuth};
 use crate::wire::message::Call;
 
-/// The call that this thread is serving, if it serves one of ONC RPC.
+/// Returns the caller of the ONC RPC call that this thread is serving, if it is serving one.
 ///
-/// [`farcall::context`] says who calls too, whatever the protocol.
+/// [`farcall::context`] says who calls too, for every protocol.
 pub fn caller() -> Option<Caller> {
     CURRENT.with_borrow(Current::caller)
 }
 
-/// The call that this thread is serving gets no reply, whatever its procedure gives: so some protocols say
-/// that there is nothing to say, where many may answer.
+/// Suppresses the reply to the call that this thread is serving, whatever its procedure returns. Some
+/// protocols want silence from a server that has nothing to say, because many servers may answer.
 pub fn say_nothing() {
     CURRENT.with_borrow_mut(|current| current.silent = true);
 }
 
-/// Who calls, by which way, and what.
+/// A call's origin: the caller's address and credential, the transport, and the procedure that is called.
 #[derive(Clone)]
 pub struct Caller {
     peer: Peer,
-    /// Program, version, procedure.
+    /// The numbers of the program, the version and the procedure.
     numbers: [u32; 3],
     flavor: Flavor,
     body: Box<[u8]>,
 }
 
 impl Caller {
-    /// Whoever makes this call, by this credential.
+    /// Describes the caller of `call`, whose identity is `credential`.
     pub(super) fn new(peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>) -> Caller {
         Caller {
             peer: peer.clone(),
@@ -45,57 +45,60 @@ impl Caller {
         }
     }
 
-    /// The address that the call came from; none over a Unix socket.
+    /// Returns the address that the call came from; `None` over a Unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         self.peer.address
     }
 
-    /// How the call came.
+    /// Returns the transport by which the call came.
     pub fn transport(&self) -> Transport {
         self.peer.transport
     }
 
-    /// The program that is called.
+    /// Returns the number of the program that is called.
     pub fn program(&self) -> u32 {
         self.numbers[0]
     }
 
-    /// The version that is called.
+    /// Returns the version that is called.
     pub fn version(&self) -> u32 {
         self.numbers[1]
     }
 
-    /// The procedure that is called.
+    /// Returns the number of the procedure that is called.
     pub fn procedure(&self) -> u32 {
         self.numbers[2]
     }
 
-    /// The flavour of the credential; of what stands for it (AUTH_SHORT), that of what it stands for.
+    /// Returns the flavour of the credential. For an AUTH_SHORT that is AUTH_SYS, the flavour of the
+    /// credential that it replaces.
     pub fn flavor(&self) -> Flavor {
         self.flavor
     }
 
-    /// Who calls. What AUTH_SYS says is the caller's own word: believe it of hosts whose superusers you
-    /// trust.
+    /// Returns the caller's credential. Nothing proves what an AUTH_SYS credential says: believe it only from
+    /// hosts whose superusers you trust.
     pub fn credential(&self) -> Credential<'_> {
         let auth = OpaqueAuth::new(self.flavor.0, &self.body).unwrap_or(OpaqueAuth::NONE);
-        // It was looked at before the call was admitted.
+        // The credential was checked before the call was admitted.
         auth.credential().unwrap_or(Credential::None)
     }
 
-    /// The user at the other end of a Unix socket, by the word of the system; known on Linux alone.
+    /// Returns the user at the other end of a Unix socket, as the operating system reports it. Known only on
+    /// Linux.
     pub fn user(&self) -> Option<u32> {
         self.peer.user
     }
 
-    /// Who calls the caller, on the connection that the call came by, which the server's own procedures may
-    /// do too; none of one that came otherwise. It serves what it was told to by
-    /// [`Builder::serve`](crate::Builder::serve), if it is one of ours.
+    /// Returns a client by which the server can call its caller, on the connection that the call came by.
+    /// `None` if the call came as a datagram. A caller that uses this library serves the programs that it
+    /// passed to [`Builder::serve`](crate::Builder::serve).
     pub fn client(&self) -> Option<Client> {
         self.peer.connection.clone()?.client()
     }
 
-    /// Whether the call came from a port that only a superuser may have: a sign, not a proof.
+    /// Returns whether the call came from a port below 1024, which only a superuser can usually bind. This is
+    /// a sign, not a proof.
     pub fn is_reserved_port(&self) -> bool {
         self.address().is_some_and(|address| address.port() < 1024)
     }
@@ -109,17 +112,17 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// What a [`Caller`] is made of, once for each thread: it is filled for each call, in place, and allocates
-/// nothing.
+/// What a [`Caller`] is made from. Each thread has one, which is filled in place for each call without an
+/// allocation.
 struct Current {
-    /// A call is being served.
+    /// Whether a call is being served.
     any: bool,
     peer: Peer,
     numbers: [u32; 3],
     flavor: Flavor,
     len: usize,
     body: [u8; OpaqueAuth::LONGEST],
-    /// It gets no reply.
+    /// Whether the reply is suppressed.
     silent: bool,
 }
 
@@ -145,8 +148,8 @@ thread_local! {
     static CURRENT: RefCell<Current> = const { RefCell::new(Current::NOBODY) };
 }
 
-/// Says that this thread serves `call` of whom the credential names, until what it returns is dropped. Nobody
-/// serves two at a time.
+/// Notes that this thread serves `call` of the caller that `credential` names, until the returned guard is
+/// dropped. A thread serves one call at a time.
 #[inline]
 pub(super) fn enter(peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>) -> Serving {
     let body = credential.body();
@@ -156,19 +159,19 @@ pub(super) fn enter(peer: &Peer, call: &Call<'_>, credential: OpaqueAuth<'_>) ->
         current.numbers = [call.program, call.version, call.procedure];
         current.flavor = credential.flavor();
         current.len = body.len();
-        // No longer than `LONGEST`, or it would not be.
+        // An `OpaqueAuth` is never longer than `LONGEST`.
         current.body[..body.len()].copy_from_slice(body);
     });
     Serving { _context: peer.address.map(enter_elsewhere) }
 }
 
-/// A call is being served.
+/// Ends the note of [`enter`] when it is dropped.
 pub(super) struct Serving {
     _context: Option<EnteredElsewhere>,
 }
 
 impl Serving {
-    /// Whether the call gets no reply.
+    /// Returns whether the reply is suppressed.
     #[inline]
     pub(super) fn is_silent(&self) -> bool {
         CURRENT.with_borrow(|current| current.silent)

@@ -1,4 +1,4 @@
-//! A server's UDP socket: a datagram is a call, and so is the reply.
+//! A server's UDP socket. Each call is one datagram, and so is its reply.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,34 +12,34 @@ use farcall::fair::{FairQueue, Waits};
 use super::hosts::Key;
 use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
-use super::pool::{ReceivePoint, Seat, Workers};
+use super::pool::{ReceivePoint, ServingThread, Workers};
 use super::programs::{Programs, Verdict};
 
-/// The longest datagram.
-pub(super) const LONGEST: usize = 65_507;
-/// As much as the system grants of this is asked for: clients send again only after a second or more.
-const BUFFER: usize = 4 << 20;
+/// The longest UDP payload over IPv4, in bytes: 65,535 less the IP and UDP headers.
+pub(super) const MAX_DATAGRAM_BYTES: usize = 65_507;
+/// The size of the socket's buffers to request. It is large because a client whose call is dropped sends it
+/// again only after a second or more.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
-/// The socket.
+/// A UDP socket of a server.
 pub(super) struct Datagrams {
     env: Arc<dyn Env>,
     socket: Arc<dyn Socket>,
     workers: Arc<Workers>,
     programs: Arc<Programs>,
-    /// Calls that are put aside because their hosts have their share of the calls that execute; and how many
-    /// there are.
+    /// Calls that were put aside because their host already has its share of the executing calls.
     aside: Mutex<FairQueue<Aside>>,
-    ///
-    /// A receiver that puts a call aside writes this and then asks the pool how many threads execute; a thread
-    /// that ends or waits tells the pool and then reads this. By the pool's lock at least one of them serves
-    /// the call.
+    /// The length of `aside`. A receiver that puts a call aside writes this and then asks the pool how many
+    /// threads execute; a thread that ends a call or begins to wait tells the pool and then reads this. By
+    /// the pool's lock at least one of the two serves the call.
     put_aside: AtomicUsize,
 }
 
-/// The most calls that are put aside, and the most bytes of them. Beyond that the newest call of the host
-/// that has most is lost, as any datagram may be.
-const MOST_ASIDE: usize = 1024;
-const MOST_BYTES_ASIDE: usize = 4 << 20;
+/// The most calls that are put aside. Beyond that, or beyond `MAX_ASIDE_BYTES`, the newest call of the host
+/// with most calls is dropped. Its client sends it again.
+const MAX_ASIDE_CALLS: usize = 1024;
+/// The most bytes of calls that are put aside.
+const MAX_ASIDE_BYTES: usize = 4 << 20;
 
 /// A call that was put aside.
 struct Aside {
@@ -75,45 +75,49 @@ impl Datagrams {
         programs: &Arc<Programs>,
     ) -> Datagrams {
         let (workers, programs) = (workers.clone(), programs.clone());
-        let aside = Mutex::new(FairQueue::new(MOST_ASIDE, MOST_BYTES_ASIDE));
+        let aside = Mutex::new(FairQueue::new(MAX_ASIDE_CALLS, MAX_ASIDE_BYTES));
         Datagrams { env, socket, workers, programs, aside, put_aside: AtomicUsize::new(0) }
     }
 
-    /// Opens a socket at an address.
+    /// Binds a UDP socket at an address.
     pub(super) fn bind(env: &dyn Env, address: SocketAddr, spin: Duration) -> io::Result<Arc<dyn Socket>> {
-        env.bind(address, &SocketOptions { spin, buffer: BUFFER, answers: true, divisible: true })
+        env.bind(
+            address,
+            &SocketOptions { spin, buffer: SOCKET_BUFFER_BYTES, answers: true, divisible: true },
+        )
     }
 
-    /// Waits for a datagram: its length, and who sent it.
+    /// Waits for a datagram. Returns its length and its sender.
     #[inline]
     fn receive(&self, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
         match self.socket.receive(buffer, Wait::Forever) {
             Ok(Received::Datagrams { from, len, .. }) => Some((len, from)),
             Ok(_) => None,
             Err(_) => {
-                // The system lacks memory, or the device is down: it will say so again at once.
+                // The system lacks memory, or the device is down. The next try would fail at once, so wait
+                // first.
                 thread_event(&self.env).wait(Some(Duration::from_millis(10)));
                 None
             }
         }
     }
 
-    /// Puts a call aside if its host has its share of the calls that execute. Returns false if the call is to
-    /// be served now.
+    /// Puts a call aside if its host has its share of the executing calls. Returns false if the call is to be
+    /// served now.
     #[cold]
     fn put_aside(&self, message: &[u8], from: SocketAddr) -> bool {
         if self.workers.may_execute(Key::at(from.ip()).number()) {
             return false;
         }
         let mut aside = self.lock();
-        // A call that lost its place is sent again by its client.
+        // `push` returns a call that was dropped for this one. The client sends that call again.
         drop(aside.push(Aside { message: message.to_vec(), from }, false));
         // If another call has ended meanwhile, this thread serves this one before it waits.
         self.put_aside.store(aside.len(), Ordering::Relaxed);
         true
     }
 
-    /// Takes a call that was put aside, if there is one whose host's share allows it.
+    /// Takes out a call that was put aside, if its host now has less than its share.
     #[cold]
     fn take_aside(&self) -> Option<Aside> {
         let mut aside = self.lock();
@@ -122,7 +126,7 @@ impl Datagrams {
         next
     }
 
-    /// Whether calls were put aside.
+    /// Returns whether any calls are put aside.
     #[inline]
     fn has_aside(&self) -> bool {
         self.put_aside.load(Ordering::Relaxed) > 0
@@ -132,28 +136,29 @@ impl Datagrams {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves one datagram. Returns whether the thread is to rest, because enough others receive.
+    /// Serves one datagram. Returns true if the thread is to rest because enough others receive.
     #[inline]
-    fn serve(&self, seat: &Seat, message: &[u8], from: SocketAddr, reply: &mut Outgoing) -> bool {
-        seat.begin(Key::at(from.ip()).number());
+    fn serve(&self, thread: &ServingThread, message: &[u8], from: SocketAddr, reply: &mut Outgoing) -> bool {
+        thread.begin(Key::at(from.ip()).number());
         let peer = Peer::at(Transport::Udp, Some(from));
         let wanted = match self.programs.examine(message, &peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
             Verdict::Answered => true,
             Verdict::Run(admitted) => {
                 if admitted.is_slow() {
-                    seat.replace_receiver();
+                    thread.replace_receiver();
                 }
                 let known = admitted.known();
                 let wanted = self.programs.run(admitted, &peer, None, reply);
-                if seat.is_long() {
+                if thread.is_long() {
                     known.overdue();
                 }
                 wanted
             }
         };
-        // Before its caller has the reply: who has it may stop the server, which then waits for this thread.
-        let rests = seat.done(|| !self.has_aside());
+        // Before the reply is sent: a caller that has the reply may stop the server, and `stop` waits until
+        // this thread no longer executes.
+        let rests = thread.done(|| !self.has_aside());
         if wanted {
             self.send(from, reply);
         }
@@ -162,7 +167,7 @@ impl Datagrams {
         rests
     }
 
-    /// Sends a reply. What cannot be sent is lost, as datagrams are.
+    /// Sends a reply. A reply that cannot be sent is lost, as any datagram can be.
     #[inline]
     fn send(&self, to: SocketAddr, reply: &Outgoing) {
         let _ = match reply.parts() {
@@ -173,14 +178,14 @@ impl Datagrams {
 }
 
 impl ReceivePoint for Datagrams {
-    fn watch(&self, seat: &Seat) -> bool {
-        let mut buffer = vec![0; LONGEST + 1];
-        let mut reply = Outgoing::datagram(LONGEST);
+    fn watch(&self, thread: &ServingThread) -> bool {
+        let mut buffer = vec![0; MAX_DATAGRAM_BYTES + 1];
+        let mut reply = Outgoing::datagram(MAX_DATAGRAM_BYTES);
         while !self.workers.is_stopped() {
             let rests = if self.has_aside()
                 && let Some(Aside { message, from }) = self.take_aside()
             {
-                self.serve(seat, &message, from, &mut reply)
+                self.serve(thread, &message, from, &mut reply)
             } else {
                 let received = self.receive(&mut buffer);
                 if self.workers.is_stopped() {
@@ -191,7 +196,7 @@ impl ReceivePoint for Datagrams {
                 if self.workers.is_busy() && !message.is_empty() && self.put_aside(message, from) {
                     continue;
                 }
-                self.serve(seat, message, from, &mut reply)
+                self.serve(thread, message, from, &mut reply)
             };
             if rests {
                 return true;

@@ -1,16 +1,17 @@
-//! A server without sockets and threads: it answers messages that come by a way of one's own.
+//! A server without sockets and threads, for messages from a transport of the user's own.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use super::ServerBuilder;
-use super::datagrams::LONGEST;
+use super::datagrams::MAX_DATAGRAM_BYTES;
 use super::duplicates::Duplicates;
 use super::outgoing::Outgoing;
 use super::peer::{Peer, Transport};
 use super::programs::Programs;
 
-/// Programs that are served to whoever has messages for them: from a transport of one's own, or from a test.
+/// Programs without sockets. [`Dispatcher::answer`] serves them messages from a transport of the user's own,
+/// or from a test.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -44,8 +45,8 @@ pub struct Dispatcher {
 }
 
 impl ServerBuilder {
-    /// What has no sockets and no threads. Addresses, registrations, and what is said of threads and
-    /// connections mean nothing to it.
+    /// Makes a dispatcher instead of a server. It ignores addresses, registrations, and the options of
+    /// threads and connections.
     pub fn dispatcher(mut self) -> Dispatcher {
         self.programs.duplicates = self.retention.map(Duplicates::new);
         Dispatcher { programs: self.programs }
@@ -53,11 +54,12 @@ impl ServerBuilder {
 }
 
 impl Dispatcher {
-    /// Answers a message that came from this address: appends the reply. False if there is none: it is no
-    /// call, it has been seen and is being served, or its procedure says nothing. The procedure runs in this
-    /// thread.
+    /// Answers a message that came from `address`. Runs the procedure in this thread and appends its reply to
+    /// `reply`. Returns false if there is no reply: the message is no call, the call is a repetition of one
+    /// that is being served, or the procedure sends no reply.
     ///
-    /// Calls that are sent again are known by the address, and by the host alone over TCP.
+    /// A call counts as sent again if an equal call came from the same address and port; over TCP the port
+    /// does not matter.
     pub fn answer(
         &self,
         transport: Transport,
@@ -67,7 +69,7 @@ impl Dispatcher {
     ) -> bool {
         let peer = Peer::at(transport, address);
         let mut out = match transport {
-            Transport::Udp => Outgoing::datagram(LONGEST),
+            Transport::Udp => Outgoing::datagram(MAX_DATAGRAM_BYTES),
             Transport::Tcp | Transport::Unix => Outgoing::default(),
         };
         let wanted = self.programs.answer(message, &peer, &mut out);

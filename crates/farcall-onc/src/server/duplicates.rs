@@ -1,16 +1,19 @@
-//! Calls that were answered, in case they are sent again: what must not run twice is answered from here.
+//! The memory of earlier calls. A call that is sent again is answered from it, so that its procedure does not
+//! run twice.
 //!
-//! What is the same call is told by who sent it, its identifier, what it calls, and a checksum of its
-//! arguments and its credential: there are clients that begin with the same identifier each time. Who sent it
-//! is an address and a port over UDP. Over TCP a call is sent again on the same connection, or after that has
-//! ended on another, which may come from another port. So there it is a host, and two connections of one host
-//! are of the same client only if the later call came when the earlier connection had ended, and not in order
-//! with all that it was owed. While both last they are two clients, and so they are if the first has closed
-//! its connection after its replies.
+//! Two calls count as one if they have the same sender, identifier (xid), program, version and procedure, and
+//! the same checksum of their arguments and credential. The checksum is needed because some clients begin
+//! with the same identifier each time they start.
 //!
-//! Others decide otherwise: nfsd of Linux goes by address and port, which its own client keeps when it
-//! connects anew but others do not; FreeBSD's goes by neither, and takes nothing for a repetition that came
-//! by a connection which was there before the first. libtirpc remembers calls over UDP alone.
+//! Over UDP the sender is an address and a port. Over TCP a client sends a call again on the same connection,
+//! or, after that has ended, on another one, which may come from another port. So over TCP the sender is a
+//! host. Two connections of one host belong to the same client only if the earlier one ended before the later
+//! call came, and did not end in order. (It ended in order if the client closed it after it had all its
+//! replies.)
+//!
+//! Other servers decide differently. Linux's nfsd compares address and port; its own client keeps the port
+//! when it reconnects, but others do not. FreeBSD's nfsd compares neither; a call never counts as a
+//! repetition if its connection existed before the first call came. libtirpc remembers only calls over UDP.
 
 mod table;
 
@@ -33,13 +36,13 @@ use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::Call;
 use table::{Answer, Table};
 
-/// How many replies are kept, and how long.
+/// How many replies a server keeps, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Bytes that all replies together may take; 4 MiB by default. When they are too many, the oldest of the
-    /// host that has most go first.
+    /// The most bytes that all kept replies together can take; 4 MiB by default. When there are more, the
+    /// host with most bytes loses its oldest replies.
     pub bytes: usize,
-    /// How long a reply is kept; two minutes by default.
+    /// The longest time that a reply is kept; two minutes by default.
     pub time: Duration,
 }
 
@@ -49,21 +52,23 @@ impl Default for Retention {
     }
 }
 
-/// What tells one call from another, besides the connection that it came by.
+/// What identifies a call, besides the connection that it came by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Key {
     host: IpAddr,
     /// Zero over TCP, where a call that is sent again may come from another port.
     port: u16,
     stream: bool,
-    /// Identifier, program, version, procedure.
+    /// The identifier (xid), the program, the version and the procedure.
     call: [u32; 4],
-    /// Of all that a client chooses, and of chance: it serves as a hash.
+    /// A hash of the arguments, the credential and the identifier, with a random seed. The table uses it as
+    /// its hash.
     checksum: u64,
 }
 
 impl Key {
-    /// That of a call; none if nobody could tell that it is sent again.
+    /// Returns the key of a call, or `None` if it came over a Unix socket: clients there have no addresses by
+    /// which a repetition could be recognised.
     fn of(
         seed: u64,
         peer: &Peer,
@@ -84,40 +89,40 @@ impl Key {
     }
 }
 
-/// Whether a call was seen before.
+/// What is known of a call that has come.
 pub(crate) enum Seen {
-    /// It was not, and is to be served; what [`Duplicates::end`] asks for, unless nobody could tell that it
-    /// is sent again.
+    /// The call is new, and is to be served. The ticket is for [`Duplicates::end`]; it is `None` for a call
+    /// that is not remembered.
     Never(Option<Ticket>),
-    /// It is being served.
+    /// The call is a repetition of one that is being served.
     Running,
-    /// It was answered so.
+    /// The call is a repetition of one that had this outcome.
     Answered(Outcome),
 }
 
-/// A call that is being served: its checksum, and its number.
+/// A remembered call that is being served.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     checksum: u64,
     number: NonZero<u64>,
 }
 
-/// The calls that are being served, and those that were.
+/// The calls that are being served, and those that were answered.
 pub(crate) struct Duplicates {
     retention: Retention,
     clock: Clock,
-    /// Of the checksums, so that nobody can choose calls whose checksums are alike.
+    /// The random seed of the checksums, so that no client can choose calls with equal checksums.
     seed: u64,
     table: Mutex<Table>,
-    /// There may be something to forget.
+    /// Whether there may be replies to forget.
     due: AtomicBool,
 }
 
-/// So much more than is wanted may be kept until a reply has left.
-const SLACK: usize = 64 << 10;
-/// So many other connections are looked at for one call: a host that has more of the same call under way at
-/// once is many clients.
-const LOOKS: u32 = 16;
+/// How many bytes more than [`Retention::bytes`] can be kept until the next reply has been sent.
+const SLACK_BYTES: usize = 64 << 10;
+/// How many other connections are checked for one call. A host that has more equal calls under way at once
+/// has many clients, so a further one counts as new.
+const MAX_LOOKS: u32 = 16;
 
 impl Duplicates {
     pub(crate) fn new(retention: Retention) -> Duplicates {
@@ -128,7 +133,7 @@ impl Duplicates {
         Duplicates::with_clock(retention, Box::new(clock), u64::from_ne_bytes(seed))
     }
 
-    /// Makes an empty memory of calls that goes by this clock.
+    /// Makes an empty memory that uses `clock`.
     pub(super) fn with_clock(retention: Retention, clock: Clock, seed: u64) -> Duplicates {
         Duplicates {
             retention,
@@ -139,7 +144,7 @@ impl Duplicates {
         }
     }
 
-    /// A call has come: it is to be served only if it was never seen.
+    /// Enters a call that has come. It is to be served only if the result is [`Seen::Never`].
     #[inline]
     pub(super) fn begin(
         &self,
@@ -152,7 +157,7 @@ impl Duplicates {
         self.begin_by(peer, call, credential, arguments, fate)
     }
 
-    /// Takes in a call, which came by a connection of this fate, or as a datagram.
+    /// Enters a call that came by a connection with this `fate`, or as a datagram if `fate` is `None`.
     #[inline]
     pub(super) fn begin_by(
         &self,
@@ -169,11 +174,11 @@ impl Duplicates {
     }
 
     fn look_up(&self, key: Key, fate: Option<&Arc<PeerFate>>) -> Seen {
-        // Connections are let go when nothing is locked any more.
+        // `looked_at` is declared before the lock, so these connections are dropped after it is released.
         let (looks, looked_at) = (Cell::new(0), Cell::new(Vec::new()));
         let look = |connection: Arc<dyn Lasting>| {
             looks.set(looks.get() + 1);
-            let broken = looks.get() <= LOOKS && connection.is_broken_off();
+            let broken = looks.get() <= MAX_LOOKS && connection.is_broken_off();
             let mut all = looked_at.take();
             all.push(connection);
             looked_at.set(all);
@@ -188,19 +193,19 @@ impl Duplicates {
         }
     }
 
-    /// A call that [`Seen::Never`] was said of has been answered. For others [`Duplicates::forget`] makes
-    /// room, when the reply has left.
+    /// Notes the outcome of a call that [`Duplicates::begin`] found to be new. [`Duplicates::forget`] makes
+    /// room for it later, when the reply has been sent.
     pub(super) fn end(&self, ticket: Ticket, outcome: Outcome) {
         let now = (self.clock)();
         let mut table = self.lock();
         table.answer(&ticket, Answer { at: now, outcome });
-        if table.bytes() > self.retention.bytes.saturating_add(SLACK) {
+        if table.bytes() > self.retention.bytes.saturating_add(SLACK_BYTES) {
             table.expire(now, self.retention);
         }
         self.due.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets what is too old or too much.
+    /// Forgets replies that are too old or too many.
     #[inline]
     pub(super) fn forget(&self) {
         if self.due.load(Ordering::Relaxed) {
@@ -220,7 +225,7 @@ impl Duplicates {
     }
 }
 
-/// The time since some moment.
+/// A clock: returns the time since a fixed moment.
 pub(super) type Clock = Box<dyn Fn() -> Duration + Send + Sync>;
 
 #[cfg(test)]

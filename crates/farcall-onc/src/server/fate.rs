@@ -1,15 +1,16 @@
-//! What became of a connection, as the memory of earlier calls sees it.
+//! How a connection ended. The memory of earlier calls needs that to recognise a call that is sent again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// A connection that has not ended as far as the server has seen.
+/// A connection that has not ended, as far as the server has seen.
 pub(crate) trait Lasting: Send + Sync {
     /// Asks the system whether the client has gone without all its replies. Such a client may send its calls
     /// again on another connection.
     fn is_broken_off(&self) -> bool;
 }
 
-/// What became of a connection: shared by the connection and all that is kept of it.
+/// Whether and how a connection has ended. The connection shares it with the remembered calls that came by
+/// that connection.
 #[derive(Default)]
 pub(crate) struct PeerFate(Mutex<Ended>);
 
@@ -17,8 +18,8 @@ pub(crate) struct PeerFate(Mutex<Ended>);
 enum Ended {
     /// The connection lasts as far as the server has seen.
     NotYet(Weak<dyn Lasting>),
-    /// The client closed the connection after it had all its replies. It will not send its calls again:
-    /// whoever comes from there with the same identifiers is another client.
+    /// The client closed the connection after it had all its replies. It will not send its calls again: equal
+    /// calls from its host are another client's.
     InOrder,
     /// The connection ended in another manner.
     #[default]
@@ -26,18 +27,18 @@ enum Ended {
 }
 
 impl PeerFate {
-    /// The connection begins.
+    /// Notes that the connection has begun.
     pub(super) fn begin(&self, connection: &Arc<impl Lasting + 'static>) {
         let connection: Arc<dyn Lasting> = connection.clone();
         *self.lock() = Ended::NotYet(Arc::downgrade(&connection));
     }
 
-    /// The client has closed the connection, and has all its replies.
+    /// Notes that the client has closed the connection, and has all its replies.
     pub(super) fn end_in_order(&self) {
         *self.lock() = Ended::InOrder;
     }
 
-    /// The connection has ended. If the client closed it in order, that stays known.
+    /// Notes that the connection has ended. If the client closed it in order, that stays known.
     pub(super) fn end(&self) {
         let mut ended = self.lock();
         if let Ended::NotYet(_) = *ended {
@@ -45,12 +46,13 @@ impl PeerFate {
         }
     }
 
-    /// Whether the client has closed the connection, and has all its replies.
+    /// Returns whether the client has closed the connection, and has all its replies.
     pub(super) fn is_in_order(&self) -> bool {
         matches!(*self.lock(), Ended::InOrder)
     }
 
-    /// Whether its client may send its calls again on another connection. `look` may look at the socket.
+    /// Returns whether the client may send its calls again on another connection. `look` is called if the
+    /// server has not seen the connection end; it can ask the system.
     pub(super) fn may_come_again(&self, look: impl FnOnce(Arc<dyn Lasting>) -> bool) -> bool {
         let connection = match &*self.lock() {
             Ended::NotYet(connection) => connection.upgrade(),
@@ -60,7 +62,7 @@ impl PeerFate {
         connection.is_none_or(look)
     }
 
-    /// The connection ended otherwise, whatever was seen of it.
+    /// Notes that the connection ended in another manner, even if it was in order.
     #[cfg(test)]
     pub(super) fn break_off(&self) {
         *self.lock() = Ended::Otherwise;

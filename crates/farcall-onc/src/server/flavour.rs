@@ -1,4 +1,4 @@
-//! What a flavour of authentication makes of a call, and of the reply to it.
+//! Flavours of authentication that the user adds to a server.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,85 +6,88 @@ use std::sync::Arc;
 use crate::wire::auth::{AuthStat, Flavor, OpaqueAuth};
 use crate::wire::message::Call;
 
-/// A flavour of authentication that has more to say than that a credential is well-formed, like RPCSEC_GSS
-/// (RFC 2203): it may refuse a call, answer it itself, or have its arguments and its result in a form of its
-/// own.
+/// A flavour of authentication like RPCSEC_GSS (RFC 2203). It can refuse a call, answer the call itself, or
+/// transform its arguments and its result.
 ///
-/// It looks at each message that bears its flavour, also at a call that is sent again: what such a call is
-/// answered with is sealed anew. If it panics the call is refused with [`AuthStat::FAILED`].
+/// The server passes it each call whose credential has its flavour, also a call that is sent again. The kept
+/// reply of such a call is sealed again. If the flavour panics, the call is refused with
+/// [`AuthStat::FAILED`].
 pub trait Flavour: Send + Sync {
-    /// Looks at a call before anything else does. `header` is what stands before the credential's verifier.
+    /// Decides about a call, before the server does anything else with it. `header` is the message up to the
+    /// end of the credential, without the verifier that follows.
     fn admit<'a>(&self, call: &Call<'a>, header: &'a [u8], arguments: &'a [u8]) -> Admission<'a>;
 }
 
-/// What a [`Flavour`] says of a call.
+/// What a [`Flavour`] decides about a call.
 pub enum Admission<'a> {
-    /// It is served: with these arguments, and a result that may be changed on its way.
+    /// The call is served.
     Serve {
-        /// The arguments, as the procedure's stub reads them.
+        /// The arguments in the form that the procedure's stub reads.
         arguments: Cow<'a, [u8]>,
-        /// The reply's verifier: its flavour and its body, of 400 bytes at most.
+        /// The flavour and the body of the reply's verifier. The body has at most 400 bytes.
         verifier: (Flavor, Vec<u8>),
-        /// What is done to the result.
+        /// Transforms the result.
         seal: Option<Box<dyn Seal>>,
-        /// Who calls, where the credential does not say it or not alone: what it stands for, without what
-        /// differs each time that a call is sent (a sequence number). A flavour and at most 400 bytes. A
-        /// procedure is told this, and calls that are sent again are known by it.
+        /// The caller's identity, as a flavour and at most 400 bytes, if it is not the credential itself. It
+        /// must not contain what differs each time that a call is sent, such as a sequence number. The
+        /// procedure sees it in place of the credential, and the server recognises by it a call that is sent
+        /// again.
         caller: Option<(Flavor, Arc<[u8]>)>,
     },
-    /// The flavour has answered it: with this verifier and this result.
+    /// The flavour has answered the call itself.
     Answer {
         /// The reply's verifier.
         verifier: (Flavor, Vec<u8>),
         /// The reply's result.
         result: Vec<u8>,
     },
-    /// It is refused.
+    /// The call is refused.
     Refuse(AuthStat),
-    /// Nothing is said.
+    /// The call gets no reply.
     Drop,
 }
 
-/// Puts a result into the form that a flavour gives it. If it panics the caller hears of an error of the
-/// system.
+/// Transforms a result into the form that a flavour gives it. If it panics the caller gets SYSTEM_ERR.
 pub trait Seal: Send {
-    /// Changes what stands in `reply` from the byte `at` on.
+    /// Transforms the result, which is the part of `reply` from the byte `at` to the end.
     fn seal(self: Box<Self>, reply: &mut Vec<u8>, at: usize);
 }
 
-/// A reply's verifier.
+/// The flavour and the body of a reply's verifier.
 pub(super) type Verifier = (Flavor, Vec<u8>);
 
-/// What was made of a call that is served. It is moved with each call: what few have stands elsewhere.
-pub(super) struct Stands<'a> {
+/// The outcome of authentication for a call that is served. It is moved with each call, so the rarely used
+/// part is boxed.
+pub(super) struct Authenticated<'a> {
     pub(super) arguments: Cow<'a, [u8]>,
     special: Option<Box<Special>>,
 }
 
-/// What a flavour adds to a call.
+/// What a flavour, or AUTH_SHORT, adds to a call.
 #[derive(Default)]
 pub(super) struct Special {
-    /// None is AUTH_NONE.
+    /// `None` stands for AUTH_NONE.
     pub(super) verifier: Option<Verifier>,
     pub(super) seal: Option<Box<dyn Seal>>,
-    /// No longer than a credential.
+    /// The caller's identity in place of the credential. Its body is no longer than a credential's can be.
     pub(super) caller: Option<(Flavor, Arc<[u8]>)>,
 }
 
-impl<'a> Stands<'a> {
-    /// As it came.
+impl<'a> Authenticated<'a> {
+    /// Makes the outcome for a call that is served as it came.
     #[inline]
-    pub(super) fn plain(arguments: &'a [u8]) -> Stands<'a> {
-        Stands { arguments: Cow::Borrowed(arguments), special: None }
+    pub(super) fn plain(arguments: &'a [u8]) -> Authenticated<'a> {
+        Authenticated { arguments: Cow::Borrowed(arguments), special: None }
     }
 
-    /// None if nobody may be called what its caller is.
-    pub(super) fn special(arguments: Cow<'a, [u8]>, special: Special) -> Option<Stands<'a>> {
+    /// Makes the outcome for a call to which something is added. Returns `None` if the caller's identity is
+    /// too long.
+    pub(super) fn special(arguments: Cow<'a, [u8]>, special: Special) -> Option<Authenticated<'a>> {
         let fits = special.caller.as_ref().is_none_or(|(_, body)| body.len() <= OpaqueAuth::LONGEST);
-        fits.then(|| Stands { arguments, special: Some(Box::new(special)) })
+        fits.then(|| Authenticated { arguments, special: Some(Box::new(special)) })
     }
 
-    /// Who calls.
+    /// Returns the caller's identity: the credential, or what stands in place of it.
     #[inline]
     pub(super) fn credential<'s>(&'s self, call: &Call<'s>) -> OpaqueAuth<'s> {
         let caller = self.special.as_ref().and_then(|special| special.caller.as_ref());
@@ -92,26 +95,27 @@ impl<'a> Stands<'a> {
         OpaqueAuth::new(flavor.0, body).unwrap_or(OpaqueAuth::NONE)
     }
 
-    /// The reply's.
+    /// Returns the reply's verifier; `None` stands for AUTH_NONE.
     #[inline]
     pub(super) fn verifier(&self) -> Option<&Verifier> {
         self.special.as_ref()?.verifier.as_ref()
     }
 
-    /// Whether something is done to the result.
+    /// Returns whether the result is transformed.
     #[inline]
     pub(super) fn is_sealed(&self) -> bool {
         self.special.as_ref().is_some_and(|special| special.seal.is_some())
     }
 
-    /// What is done to the result, once.
+    /// Takes out what transforms the result.
     #[inline]
     pub(super) fn take_seal(&mut self) -> Option<Box<dyn Seal>> {
         self.special.as_mut()?.seal.take()
     }
 }
 
-/// Runs what a user wrote, which is no procedure; none if it panics. What it leaves behind is its own.
+/// Runs the user's code other than procedures. Returns `None` if it panics. State that it leaves half changed
+/// is the user's own affair.
 #[inline]
 pub(super) fn guarded<R>(user: impl FnOnce() -> R) -> Option<R> {
     farcall::guard::run(user).ok()

@@ -1,7 +1,8 @@
-//! What each host makes a server hold: connections, bytes, calls under way. Who holds most gives way first.
+//! What the server holds for each host: connections, bytes, and calls under way. The host with most is the
+//! first to lose some.
 //!
-//! A host is an IPv4 address, the first 64 bits of an IPv6 address (which one machine may have all addresses
-//! of), or a user of this machine.
+//! A host is an IPv4 address, the first 64 bits of an IPv6 address (one machine can have all addresses that
+//! share them), or a user of this machine.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -45,7 +46,7 @@ pub(super) enum Key {
     User(Option<u32>),
 }
 
-/// What is held for a connection. Dropped, nothing is.
+/// Counts what is held for one connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Account {
     hosts: Arc<Hosts>,
@@ -53,10 +54,11 @@ pub(super) struct Account {
     bytes: AtomicUsize,
 }
 
-/// A connection that holds no more is not closed for its bytes.
-pub(super) const LEAST: usize = 16 << 10;
-/// A host may have this many calls executing for each call that all hosts together still may begin.
-pub(super) const SHARE: usize = 4;
+/// A connection that holds at most this many bytes is not closed to free memory.
+pub(super) const PROTECTED_BYTES: usize = 16 << 10;
+/// A host can have this many executing calls for each further call that the server has room for. So a single
+/// host gets at most four fifths.
+pub(super) const HOST_SHARE: usize = 4;
 
 impl Hosts {
     /// Makes an empty table, for at most `budget` bytes.
@@ -69,7 +71,7 @@ impl Hosts {
         })
     }
 
-    /// The account of a new connection.
+    /// Opens an account for a new connection.
     pub(super) fn open(self: &Arc<Self>, peer: &Peer) -> Account {
         let key = Key::of(peer);
         let host = {
@@ -81,22 +83,22 @@ impl Hosts {
         Account { hosts: self.clone(), host, bytes: AtomicUsize::new(0) }
     }
 
-    /// How many connections a peer's host has.
+    /// Returns how many connections a peer's host has.
     pub(super) fn connections_of(&self, peer: &Peer) -> usize {
         self.lock().get(&Key::of(peer)).map_or(0, |host| host.connections())
     }
 
-    /// How many bytes are held.
+    /// Returns how many bytes are held for all hosts.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many bytes are to be given up.
+    /// Returns how many bytes too many are held.
     pub(super) fn excess(&self) -> usize {
         self.bytes().saturating_sub(self.budget)
     }
 
-    /// How many bytes may be held.
+    /// Returns how many bytes can be held for all hosts.
     pub(super) fn budget(&self) -> usize {
         self.budget
     }
@@ -122,12 +124,13 @@ impl Host {
 }
 
 impl Key {
-    /// The host of a peer.
+    /// Returns the host of a peer.
     pub(super) fn of(peer: &Peer) -> Key {
         peer.address.map_or(Key::User(peer.user), |address| Key::at(address.ip()))
     }
 
-    /// A number for the host, by a hash: two hosts have the same number only by an unlikely accident.
+    /// Returns a number for the host. A user's number can equal that of an IPv6 network, which is unlikely
+    /// and harmless.
     pub(super) fn number(self) -> NonZero<u64> {
         let number = match self {
             Key::V4(ip) => 1 << 32 | u64::from(ip),
@@ -137,7 +140,7 @@ impl Key {
         NonZero::new(number).unwrap_or(NonZero::<u64>::MIN)
     }
 
-    /// The host that has an address.
+    /// Returns the host that has an address.
     pub(super) fn at(ip: IpAddr) -> Key {
         match ip.to_canonical() {
             IpAddr::V4(ip) => Key::V4(ip.to_bits()),
@@ -151,7 +154,7 @@ impl Account {
         &self.host
     }
 
-    /// How many bytes are held for the connection.
+    /// Returns how many bytes are held for the connection.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -177,20 +180,20 @@ impl Account {
         self.hosts.running.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends what [`Account::begin`] began: one call fewer of the connection is under way.
+    /// Undoes one [`Account::begin`]: one call fewer of the connection is under way.
     pub(super) fn end(&self) {
         self.host.running.fetch_sub(1, Ordering::SeqCst);
         self.hosts.running.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether the host may have one more call under way, if all hosts together may have `most`. Each host
-    /// may always have one. A host that is alone may have four fifths; the rest is left for other hosts.
+    /// Returns whether the host can have one more call under way, if all hosts together can have `most`. Each
+    /// host can always have one. A single host can have four fifths; the rest is left for other hosts.
     #[inline]
     pub(super) fn may_run(&self, most: usize) -> bool {
         let running = self.host.running.load(Ordering::SeqCst);
         let most = isize::try_from(most).unwrap_or(isize::MAX);
         let left = most.saturating_sub(self.hosts.running.load(Ordering::SeqCst));
-        running <= 0 || running < (SHARE as isize).saturating_mul(left)
+        running <= 0 || running < (HOST_SHARE as isize).saturating_mul(left)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A port mapper of our own: what is registered, and by whom that may be changed.
+//! A port mapper within this process: the registrations of a host, and who can change them.
 
 mod offered;
 
@@ -10,15 +10,15 @@ pub(super) use offered::Offered;
 use crate::portmap::address::{from_universal, netid, to_universal};
 use crate::portmap::protocol::{AddressEntry, Rpcb};
 
-/// So many programs may be registered. Anybody on the machine may register.
-const MOST: usize = 4096;
+/// The most registrations. There is a limit because every user of the machine can register.
+const MAX_ENTRIES: usize = 4096;
 
-/// What is registered on this host. Clones share it.
+/// The registrations of a port mapper. Clones share them.
 ///
-/// Programs of this process are registered by [`Mapper::register`] or
-/// [`ServerBuilder::register_at`](crate::server::ServerBuilder::register_at), others by the protocol: over a
-/// Unix socket or from the host's loopback addresses alone. What one registered from a port below 1024 only
-/// such may remove.
+/// This process registers its programs by [`Mapper::register`] or
+/// [`ServerBuilder::register_at`](crate::server::ServerBuilder::register_at). Other processes of the host
+/// register theirs by the protocol, over a Unix socket or from a loopback address. A registration made from a
+/// port below 1024 can be removed only from such a port, or by the superuser over a Unix socket.
 #[derive(Clone, Debug, Default)]
 pub struct Mapper {
     entries: Arc<Mutex<Vec<Rpcb>>>,
@@ -26,32 +26,33 @@ pub struct Mapper {
 }
 
 impl Mapper {
-    /// Passes calls on to the programs of this host (CALLIT, by which broadcasts reach them), which is
-    /// refused else: the callee sees the mapper as its caller, and answers may be larger than what a forged
-    /// sender's packet was.
+    /// Allows CALLIT, by which a mapper forwards broadcast calls to the programs of its host. It is off by
+    /// default: the program sees the mapper as its caller, and an attacker with a forged address can make the
+    /// host send answers that are larger than the attacker's packets.
     ///
-    /// Only calls without credentials are passed on, never to the mapper itself, and only so many a second
-    /// and at once.
+    /// Only calls without credentials are forwarded, and never to the mapper itself. At most 16 are forwarded
+    /// at once, and at most 20 a second for other machines.
     #[must_use]
     pub fn forwarding(mut self) -> Mapper {
         self.forwards = true;
         self
     }
 
-    /// Registers an address; false if the program has another there already.
+    /// Registers the address of a program version; `stream` says whether it is a TCP address. Returns false
+    /// if the version has another address on that network already, or if there are too many registrations.
     pub fn register(&self, program: u32, version: u32, stream: bool, address: SocketAddr) -> bool {
         let netid = netid(stream, address).into();
         self.set(Rpcb { program, version, netid, address: to_universal(address), owner: SUPERUSER.into() })
     }
 
-    /// Removes what was registered.
+    /// Removes the registration of an address. Returns false if there is none.
     pub fn unregister(&self, program: u32, version: u32, stream: bool, address: SocketAddr) -> bool {
         let netid = netid(stream, address).into();
         let entry = Rpcb { program, version, netid, address: to_universal(address), owner: SUPERUSER.into() };
         self.remove(|other| is_same(other, &entry) && other.address == entry.address, SUPERUSER)
     }
 
-    /// All that is registered.
+    /// Returns all registrations.
     pub fn entries(&self) -> Vec<Rpcb> {
         self.lock().clone()
     }
@@ -61,21 +62,23 @@ impl Mapper {
         if let Some(former) = entries.iter().find(|former| is_same(former, &entry)) {
             return former.address == entry.address;
         }
-        let has_room = entries.len() < MOST;
+        let has_room = entries.len() < MAX_ENTRIES;
         if has_room {
             entries.push(entry);
         }
         has_room
     }
 
-    /// Removes those that `entry` names and that its owner may remove; false if there are none.
+    /// Removes the registrations that `entry` names and that its owner can remove. Returns false if there are
+    /// none.
     fn unset(&self, entry: &Rpcb) -> bool {
         let any = entry.netid.is_empty();
         let same = |other: &Rpcb| if any { is_of(other, entry) } else { is_same(other, entry) };
         self.remove(same, &entry.owner)
     }
 
-    /// The address of a program on a network: of that version, or of any if there is no such.
+    /// Finds the registration of a program on a network. If that version is not registered there and
+    /// `any_version`, finds another version.
     fn find(&self, entry: &Rpcb, any_version: bool) -> Option<Rpcb> {
         let entries = self.lock();
         let other =
@@ -84,7 +87,7 @@ impl Mapper {
         exact.or_else(|| if any_version { other() } else { None }).cloned()
     }
 
-    /// All addresses of a program's version.
+    /// Returns all addresses of a program's version.
     fn list(&self, program: u32, version: u32) -> Vec<AddressEntry> {
         let entries = self.lock();
         let those = entries.iter().filter(|entry| entry.program == program && entry.version == version);
@@ -103,7 +106,7 @@ impl Mapper {
     }
 }
 
-/// Who may remove whatever is registered.
+/// The owner that can remove every registration.
 const SUPERUSER: &str = "superuser";
 
 fn is_of(a: &Rpcb, b: &Rpcb) -> bool {
@@ -131,8 +134,8 @@ fn describe(entry: &Rpcb) -> AddressEntry {
     }
 }
 
-/// The address as who asked reaches it: one that is any of the host's is the one that was asked, as far as
-/// that is known.
+/// Returns a registered address as the asker can reach it. If it is the unspecified address (0.0.0.0 or ::),
+/// its host part is replaced by the address at which the asker reached the mapper, if that is known.
 fn reachable(address: &str, asked: &str, from: Option<SocketAddr>) -> String {
     let Some(mut found) = from_universal(address).filter(|address| address.ip().is_unspecified()) else {
         return address.into();
@@ -172,9 +175,9 @@ mod tests {
     #[test]
     fn it_does_not_grow_without_end() {
         let mapper = Mapper::default();
-        let set = (0..2 * MOST as u32)
+        let set = (0..2 * MAX_ENTRIES as u32)
             .filter(|version| mapper.set(entry(*version, "udp", "127.0.0.1.0.9", "unknown")));
-        assert_eq!(set.count(), MOST);
+        assert_eq!(set.count(), MAX_ENTRIES);
     }
 
     #[test]

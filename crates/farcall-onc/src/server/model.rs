@@ -1,5 +1,5 @@
-//! A server's memory of calls, without its sockets, its threads and a clock. A simulator passes calls in, and
-//! ends them.
+//! A server's memory of earlier calls, without sockets, threads and a clock. A simulation passes calls to it,
+//! and says when they end.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use super::outgoing::Outcome;
 use super::peer::{Peer, Transport};
 use crate::wire::message::Call;
 
-/// A server's memory of calls.
+/// A server's memory of the calls that it serves or has answered.
 pub struct Remembered(Duplicates);
 
-/// A connection, as a server sees it.
+/// A connection, as the server's memory of calls sees it.
 #[derive(Default)]
 pub struct Line {
     fate: Arc<PeerFate>,
@@ -33,13 +33,13 @@ impl Lasting for Wire {
     }
 }
 
-/// What is known of a call that came.
+/// What the memory knows of a call that came.
 pub enum Seen {
-    /// It is new: it is to be executed, and then [ended](Remembered::end).
+    /// The call is new. It is to be executed and then [ended](Remembered::end).
     New(Running),
-    /// It is being executed.
+    /// The call is a repetition of one that is being executed.
     Running,
-    /// It was executed, with this result.
+    /// The call is a repetition of one that was executed, with this result.
     Answered(Vec<u8>),
 }
 
@@ -47,7 +47,7 @@ pub enum Seen {
 pub struct Running(Option<Ticket>);
 
 impl Remembered {
-    /// Makes an empty memory of calls that goes by this clock.
+    /// Makes an empty memory that uses `clock`.
     pub fn new(retention: Retention, clock: fn() -> Duration) -> Remembered {
         Remembered(Duplicates::with_clock(
             retention,
@@ -56,8 +56,8 @@ impl Remembered {
         ))
     }
 
-    /// Takes in a call, which came by a connection or as a datagram. Returns `None` if the message is no
-    /// call.
+    /// Enters a call that came by a connection (`line`), or as a datagram if `line` is `None`. Returns `None`
+    /// if the message is no call.
     pub fn begin(&self, from: SocketAddr, line: Option<&Line>, message: &[u8]) -> Option<Seen> {
         let (call, arguments) = Call::parse(message).ok()?;
         let transport = if line.is_some() { Transport::Tcp } else { Transport::Udp };
@@ -92,12 +92,14 @@ impl Line {
         line
     }
 
-    /// Notes that the client's end is gone, without all its replies. The server sees that when it looks.
+    /// Notes that the client's end is gone, without all its replies. The server notices only when it asks the
+    /// system.
     pub fn break_off(&self) {
         self.wire.0.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the server has seen the connection end, `in_order` if with all its replies.
+    /// Notes that the server has seen the connection end. `in_order` says whether the client had all its
+    /// replies.
     pub fn end(&self, in_order: bool) {
         match in_order {
             true => self.fate.end_in_order(),

@@ -1,4 +1,4 @@
-//! A reply on its way out: its bytes, and perhaps a long part that is sent from where it stands.
+//! Replies that are being built. A long part of a result is sent from the user's memory, without a copy.
 
 use farcall::xdr::{Encoder, Spill};
 use farcall::{Bytes, guard};
@@ -7,41 +7,41 @@ use super::flavour::{Seal, Verifier, guarded};
 use crate::wire::auth::OpaqueAuth;
 use crate::wire::message::{Accepted, Answer, Rejected, Reply};
 
-/// A reply.
+/// A reply that is being built and sent.
 #[derive(Default)]
 pub(crate) struct Outgoing {
     bytes: Vec<u8>,
-    /// What belongs behind the first so many of `bytes`.
+    /// A long part that is not copied into `bytes`, and its position: how many of `bytes` precede it.
     kept: Option<(usize, Bytes)>,
-    /// The longest reply that can be sent; none if any can.
+    /// The longest reply that can be sent, in bytes; `None` if there is no limit.
     longest: Option<usize>,
 }
 
-/// What a call was answered with, without what another transport or another verifier would change: it may be
-/// said again.
+/// The outcome of a call, in a form that is independent of the transport and the verifier. A repetition of
+/// the call is answered from it.
 #[derive(Clone)]
 pub(crate) enum Outcome {
-    /// This result, and perhaps a long part that belongs behind the first so many of its bytes.
+    /// The call's result: bytes, and perhaps a long part with the number of bytes that precede it.
     Result(Bytes, Option<(usize, Bytes)>),
-    /// There was none.
+    /// The call failed.
     Failed(Accepted<'static>),
-    /// Nothing was said.
+    /// The call got no reply.
     Silence,
 }
 
 impl Outgoing {
-    /// For replies that are datagrams of at most so many bytes.
+    /// Makes an empty reply that will be a datagram of at most `longest` bytes.
     pub(crate) fn datagram(longest: usize) -> Outgoing {
         Outgoing { longest: Some(longest), ..Outgoing::default() }
     }
 
-    /// How many bytes there are.
+    /// Returns the length of the reply in bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() + self.kept.as_ref().map_or(0, |(_, kept)| kept.len())
     }
 
-    /// It was sent. What a long one needed is given back.
+    /// Empties the reply after it was sent. Frees the memory of a long one.
     #[inline]
     pub(crate) fn clear(&mut self) {
         const WORTH_KEEPING: usize = 256 << 10;
@@ -50,7 +50,7 @@ impl Outgoing {
         self.bytes.shrink_to(WORTH_KEEPING);
     }
 
-    /// The bytes in the order in which they are sent.
+    /// Returns the parts of the reply in the order in which they are sent.
     #[inline]
     pub(crate) fn parts(&self) -> [&[u8]; 3] {
         match &self.kept {
@@ -62,7 +62,8 @@ impl Outgoing {
         }
     }
 
-    /// The reply to a call that is accepted. A verifier that would be too long is none.
+    /// Appends the header of the reply to an accepted call. A verifier that is too long is replaced by
+    /// AUTH_NONE.
     #[inline]
     pub(super) fn accepted(&mut self, xid: u32, verifier: Option<&Verifier>, outcome: Accepted<'_>) {
         let verifier =
@@ -70,13 +71,14 @@ impl Outgoing {
         Reply { xid, answer: Answer::Accepted { verifier, outcome } }.write(&mut self.bytes);
     }
 
-    /// The reply to a call that is not accepted.
+    /// Appends the reply to a rejected call.
     #[cold]
     pub(super) fn rejected(&mut self, xid: u32, why: Rejected) {
         Reply::rejected(xid, why).write(&mut self.bytes);
     }
 
-    /// Has a result appended that was given before. `whole`: it must stand in one piece.
+    /// Appends a result that was kept from an earlier call. If `whole`, the reply must be one contiguous
+    /// part.
     pub(super) fn append(&mut self, result: &[u8], kept: Option<&(usize, Bytes)>, whole: bool) {
         let (before, long, after) = match kept {
             None => (result, None, &[][..]),
@@ -94,7 +96,7 @@ impl Outgoing {
         self.bytes.extend_from_slice(after);
     }
 
-    /// Has a result appended. `whole`: it must stand in one piece.
+    /// Appends a result that `result` encodes. If `whole`, the reply must be one contiguous part.
     #[inline]
     pub(super) fn encode<R>(&mut self, whole: bool, result: impl FnOnce(&mut Encoder<'_>) -> R) -> R {
         if let Some(longest) = self.longest {
@@ -108,20 +110,21 @@ impl Outgoing {
         result(&mut Encoder::with_spill(&mut self.bytes, &mut keep))
     }
 
-    /// Where its result begins, once the header is written.
+    /// Returns where the result begins. The header must have been written.
     #[inline]
     pub(super) fn result_at(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Puts its result into the form that a flavour gives it; false if there is none.
+    /// Transforms the result, which begins at `at`, into a flavour's form. Returns false if `seal` panics or
+    /// the reply becomes too long.
     pub(super) fn seal(&mut self, seal: Box<dyn Seal>, at: usize) -> bool {
         let bytes = &mut self.bytes;
         guarded(move || seal.seal(bytes, at)).is_some()
             && self.longest.is_none_or(|most| self.bytes.len() <= most)
     }
 
-    /// The call has no result after all.
+    /// Replaces the whole reply by one that says that the call failed.
     #[cold]
     pub(super) fn failed(&mut self, xid: u32, verifier: Option<&Verifier>, how: Accepted<'_>) {
         self.kept = None;
@@ -129,7 +132,7 @@ impl Outgoing {
         self.accepted(xid, verifier, how);
     }
 
-    /// A copy of the result that lasts, of all but the part that is shared anyway.
+    /// Returns a lasting copy of the result, which begins at `at`. The long part is shared, not copied.
     pub(super) fn outcome(&self, at: usize) -> Outcome {
         let result = Bytes::copy_from_slice(self.bytes.get(at..).unwrap_or_default());
         Outcome::Result(
@@ -140,7 +143,7 @@ impl Outgoing {
 }
 
 impl Outcome {
-    /// How many bytes it takes.
+    /// Returns how many bytes the outcome holds.
     pub(super) fn len(&self) -> usize {
         match self {
             Outcome::Result(result, kept) => result.len() + kept.as_ref().map_or(0, |(_, kept)| kept.len()),
@@ -149,14 +152,14 @@ impl Outcome {
     }
 }
 
-/// Keeps long opaque data where it stands.
+/// Lets long opaque data stay in the user's memory.
 struct Keep<'a> {
     base: usize,
     kept: &'a mut Option<(usize, Bytes)>,
 }
 
 impl Spill for Keep<'_> {
-    /// A record's length stands in front of it, so nothing of it can leave before all is encoded.
+    /// Nothing is sent early: the record's length precedes it, and is known only when all is encoded.
     fn take(&mut self, _: &[u8], _: &[u8], _: usize) -> Option<usize> {
         None
     }

@@ -1,4 +1,4 @@
-//! Where calls come from.
+//! The sender of a call: the transport, the address and the connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,41 +6,42 @@ use std::sync::Arc;
 use super::fate::PeerFate;
 use crate::Client;
 
-/// How a call came.
+/// The transport by which a call came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// As a datagram.
+    /// UDP: the call is a datagram.
     Udp,
-    /// Over a connection.
+    /// A TCP connection.
     Tcp,
-    /// Over a connection within the machine.
+    /// A connection over a Unix socket, within the machine.
     Unix,
 }
 
-/// Where calls come from.
+/// The sender of a call.
 #[derive(Clone)]
 pub(crate) struct Peer {
     pub(crate) transport: Transport,
-    /// None of a Unix socket's peer.
+    /// `None` for the peer of a Unix socket.
     pub(crate) address: Option<SocketAddr>,
-    /// Known of a Unix socket's peer alone.
+    /// The user at the other end; known only for a Unix socket.
     pub(crate) user: Option<u32>,
-    /// None of datagrams.
+    /// `None` for datagrams.
     pub(crate) connection: Option<Arc<dyn PeerConnection>>,
 }
 
 impl Peer {
-    /// A peer of whom only the address is known.
+    /// Makes a peer of which only the address is known.
     pub(crate) const fn at(transport: Transport, address: Option<SocketAddr>) -> Peer {
         Peer { transport, address, user: None, connection: None }
     }
 }
 
-/// The connection that a call came by.
+/// The connection by which a call came.
 pub(crate) trait PeerConnection: Send + Sync {
-    /// What became of it.
+    /// Returns whether and how the connection has ended.
     fn fate(&self) -> &Arc<PeerFate>;
 
-    /// A client of whoever is at the other end; none if the system lacks what it takes.
+    /// Returns a client that calls the other end of the connection, or `None` if the system lacks what it
+    /// needs.
     fn client(self: Arc<Self>) -> Option<Client>;
 }

@@ -1,12 +1,12 @@
-//! The threads of a server, of which never more than so many execute, and the watchdog that looks after them.
+//! A server's threads: they receive calls and execute them, a bounded number at a time. A watchdog looks
+//! after them.
 //!
-//! A thread waits at a *receive point* (a socket, or all connections together) and runs the procedures of the
-//! calls that it finds there itself. Each point has a [`Pool`], which decides when another thread receives
-//! there. The points share the budget of threads, the threads that have nothing to do, and the watchdog.
+//! A thread waits at a *receive point*, which is a UDP socket or the set of all connections, and itself runs
+//! the procedures of the calls that it receives there. Each point has a [`Pool`], which decides when another
+//! thread receives there. The points share a budget of threads, the idle threads, and the watchdog.
 //!
-//! Orderings: SeqCst where one thread writes a word of these and then reads another, which a second thread
-//! writes and reads the other way round, so that at least one of them sees what the other wrote: `sweeping` and
-//! what is to be swept.
+//! Orderings: `checks_timeouts` is SeqCst. The watchdog clears it and then looks for connections; another
+//! thread adds a connection and then reads it. So at least one of the two sees what the other wrote.
 
 use std::io;
 use std::num::NonZero;
@@ -22,74 +22,82 @@ use farcall::workers::{
     Carrier, Habit, Job, Jobs, MayNotWait, Pace, Plan, Pool, Refused, Threads, Watch, Worker, replace, start,
 };
 
-use super::hosts::SHARE;
+use super::hosts::HOST_SHARE;
 
-/// Where threads wait for calls.
+/// A place where threads wait for calls: a UDP socket, or the set of all connections.
 pub(super) trait ReceivePoint: Send + Sync {
-    /// Waits, and serves, until the server stops or enough others wait. Returns whether enough others wait.
-    fn watch(&self, seat: &Seat) -> bool;
+    /// Receives and serves calls until the server stops or enough other threads receive here. Returns true in
+    /// the second case: the thread is to rest.
+    fn watch(&self, thread: &ServingThread) -> bool;
 
-    /// Makes a thread that waits look whether the server has stopped.
+    /// Makes a waiting thread check whether the server has stopped.
     fn wake(&self);
 
-    /// Has the point look whether calls that it has put aside may be executed now, because fewer others
-    /// execute.
+    /// Makes the point check whether calls that it has put aside can execute now. It is called when fewer
+    /// threads execute than before.
     fn look_aside(&self) {}
 
-    /// Acts on what has taken too long; gives how long it need not be asked again.
-    fn sweep(&self, _now: Time) -> Option<Duration> {
+    /// Closes what has been silent or incomplete for too long. Returns after how long to check again; `None`
+    /// if there is nothing to check until [`Workers::watch_timeouts`] is called.
+    fn check_timeouts(&self, _now: Time) -> Option<Duration> {
         None
     }
 }
 
-/// What a thread serves, and another thread can go on with.
+/// A connection whose calls one thread serves, and which another thread can take over.
 pub(super) trait Held: Send + Sync {
-    /// Has another thread go on, unless this turn has ended.
+    /// Lets another thread take over, unless the turn with this number has ended.
     fn pass(&self, turn: u64);
 
-    /// Notes that a call under way begins to wait for another machine, or ends to. Until it ends to wait, it
-    /// does not count as under way.
+    /// Notes that a call under way begins to wait in a remote call of its own (`begins`), or no longer waits.
+    /// A waiting call does not count as under way.
     fn count_waiting(&self, begins: bool);
 }
 
-/// The threads of a server, over all its points.
+/// The threads of a server, at all its points.
 pub(crate) struct Workers {
     env: Arc<dyn Env>,
-    /// The threads, with those that have nothing to do.
+    /// Runs the threads. An idle thread can go to any point.
     jobs: Arc<Jobs>,
-    /// How many threads there may be, besides one that receives at each point.
+    /// The number of threads that the server can have, besides one receiving thread for each point.
     budget: Arc<Threads>,
     limit: usize,
     stopped: AtomicBool,
     state: Mutex<State>,
-    /// A thread has left a point, or the watchdog has ended.
-    left: Condition,
+    /// Notified while the server stops, when a thread has left a point or begun to execute there, and when the
+    /// watchdog has ended.
+    changed: Condition,
     watchdog: Arc<dyn Event>,
-    /// The watchdog will act on what takes too long.
-    sweeping: AtomicBool,
+    /// Whether the watchdog will call [`ReceivePoint::check_timeouts`] by itself.
+    checks_timeouts: AtomicBool,
     habit: Habit,
 }
 
 #[derive(Default)]
 struct State {
     points: Vec<Arc<Point>>,
-    /// The watchdog is to act on what takes too long within this time.
+    /// Within this time the watchdog is to call [`ReceivePoint::check_timeouts`].
     within: Option<Duration>,
-    /// The watchdog lives. It holds the points while it looks.
+    /// Whether the watchdog's thread runs. It holds references to the points.
     watched: bool,
 }
 
-/// How long between two looks of the watchdog, at first.
-const NAP: Duration = Duration::from_millis(1);
-/// After so many looks at which nothing had happened the watchdog sleeps, and after so many more as a thread
-/// may stay with a connection that it served.
+/// The shortest time between two looks of the watchdog, and the first one after it is woken.
+const FIRST_NAP: Duration = Duration::from_millis(1);
+/// The watchdog sleeps after this many looks in a row that found nothing new. To these are added as many
+/// looks as a thread can linger at a connection.
 const QUIET_LOOKS: u32 = 8;
 
 impl Workers {
-    /// No threads yet, of which `limit` will execute at once, at most, and `max_waiting` more may wait for
-    /// calls of their own. A thread may stay for `stays` with a connection that it served.
-    pub(super) fn new(env: Arc<dyn Env>, limit: usize, max_waiting: usize, stays: Duration) -> Arc<Workers> {
-        let looks = u32::try_from(stays.as_millis() / NAP.as_millis()).unwrap_or(u32::MAX);
+    /// Makes a pool without threads. At most `limit` threads execute at once, and `max_waiting` more can wait
+    /// in remote calls of their own. A thread can linger for `lingers` at a connection that it served.
+    pub(super) fn new(
+        env: Arc<dyn Env>,
+        limit: usize,
+        max_waiting: usize,
+        lingers: Duration,
+    ) -> Arc<Workers> {
+        let looks = u32::try_from(lingers.as_millis() / FIRST_NAP.as_millis()).unwrap_or(u32::MAX);
         let looks = looks.saturating_add(QUIET_LOOKS);
         Arc::new(Workers {
             jobs: Jobs::new(env.clone(), "onc-worker", Threads::besides_waiting(usize::MAX, 0), usize::MAX),
@@ -97,25 +105,25 @@ impl Workers {
             limit: limit.max(1),
             stopped: AtomicBool::new(false),
             state: Mutex::default(),
-            left: Condition::default(),
+            changed: Condition::default(),
             watchdog: env.event(),
-            sweeping: AtomicBool::new(false),
-            habit: Habit { nap: NAP, calls: 1, looks, finds_long: true },
+            checks_timeouts: AtomicBool::new(false),
+            habit: Habit { nap: FIRST_NAP, calls: 1, looks, finds_long: true },
             env,
         })
     }
 
-    /// Starts the watchdog.
+    /// Starts the watchdog's thread.
     pub(super) fn start_watchdog(self: &Arc<Self>) -> io::Result<()> {
         self.lock().watched = true;
         let watchdog = Watchdog(self.clone());
-        self.env.spawn("onc-watchdog", Box::new(move || watchdog.0.keep()))
+        self.env.spawn("onc-watchdog", Box::new(move || watchdog.0.watch_points()))
     }
 
-    /// Has a first thread receive at a point, which has this pool.
+    /// Adds a receive point with its pool, and starts its first thread.
     ///
     /// # Errors
-    /// When there can be no thread.
+    /// If the thread cannot be started.
     pub(super) fn receive_at(
         self: &Arc<Self>,
         receives: Arc<dyn ReceivePoint>,
@@ -124,8 +132,8 @@ impl Workers {
         let mut pool = pool;
         pool.add_first();
         let (pool, receiving) = (Mutex::new(pool), AtomicUsize::new(1));
-        let (receives, seats) = (Mutex::new(Some(receives)), Mutex::default());
-        let point = Arc::new(Point { workers: self.clone(), pool, receiving, receives, seats });
+        let (receives, threads) = (Mutex::new(Some(receives)), Mutex::default());
+        let point = Arc::new(Point { workers: self.clone(), pool, receiving, receives, threads });
         self.lock().points.push(point.clone());
         let started = start(&point);
         if started.is_err() {
@@ -134,12 +142,12 @@ impl Workers {
         started
     }
 
-    /// Makes the pool of a point.
+    /// Makes a pool for one point.
     pub(super) fn pool(&self) -> Pool {
         Pool::new(usize::MAX, self.budget.clone())
     }
 
-    /// How many procedures may run at once.
+    /// Returns how many procedures can run at once.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
@@ -148,23 +156,24 @@ impl Workers {
         self.stopped.load(Ordering::SeqCst)
     }
 
-    /// Whether there are so many threads that hosts' shares may matter.
+    /// Returns whether so many threads are busy that the hosts' shares of them matter.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
         self.budget.is_half_taken()
     }
 
-    /// Whether one more call of a host, of those that come as datagrams, may execute. One call of each host
-    /// always may. A host that is alone may have four fifths of all; the rest is left for other hosts.
+    /// Returns whether one more call of a host can execute, of the calls that come as datagrams. One call of
+    /// each host always can. A single host can have four fifths of all threads; the rest is left for other
+    /// hosts.
     #[cold]
     pub(super) fn may_execute(&self, host: NonZero<u64>) -> bool {
         let points = self.lock().points.clone();
         let computing = points.iter().map(|point| point.with_pool(|pool| pool.computing(host.get())));
         let (all, own) = computing.fold((0, 0), |sum, (all, own)| (sum.0 + all, sum.1 + own));
-        own == 0 || own < SHARE * self.limit.saturating_sub(all)
+        own == 0 || own < HOST_SHARE * self.limit.saturating_sub(all)
     }
 
-    /// Has another thread receive at each point where none does, because there may be one more. Returns the
+    /// Lets another thread receive at each point where none does, after a thread has become free. Returns the
     /// points.
     fn replace_receivers(&self) -> Vec<Arc<Point>> {
         let points = self.lock().points.clone();
@@ -172,70 +181,74 @@ impl Workers {
         points
     }
 
-    /// There is something that may take too long.
-    pub(super) fn sweep_later(&self) {
-        if !self.sweeping.load(Ordering::SeqCst) {
+    /// Makes the watchdog check timeouts regularly from now on: there is a connection.
+    pub(super) fn watch_timeouts(&self) {
+        if !self.checks_timeouts.load(Ordering::SeqCst) {
             self.watchdog.set();
         }
     }
 
-    /// There is something that is to be looked at within this time, however long nothing else takes.
-    pub(super) fn sweep_within(&self, time: Duration) {
+    /// Makes the watchdog check timeouts within this time.
+    pub(super) fn check_timeouts_within(&self, time: Duration) {
         let within = &mut self.lock().within;
         *within = Some(within.map_or(time, |within| within.min(time)));
         self.watchdog.set();
     }
 
-    /// Has everybody leave, and waits until only threads that execute have not. Procedures that run end by
-    /// themselves.
+    /// Stops the server: makes all threads leave, and waits until those that are left all execute. Procedures
+    /// that still run end by themselves.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         let points = std::mem::take(&mut self.lock().points);
         self.watchdog.set();
         points.iter().filter_map(|point| point.close()).for_each(|receives| receives.wake());
         let mut state = self.lock();
-        // A thread that unwinds waits for nobody.
+        // If this thread is panicking it does not wait: it may be one of the threads that it would wait for.
         let is_left = |point: &Arc<Point>| point.with_pool(|pool| pool.all_execute());
         while (state.watched || !points.iter().all(is_left)) && !thread::panicking() {
-            state = self.left.wait(&self.env, &self.state, state, None).0;
+            state = self.changed.wait(&self.env, &self.state, state, None).0;
         }
-        // Until now there had to be a thread for each that was called.
+        // Only now: the threads of this pool need `jobs` until they have left.
         self.jobs.close();
     }
 
-    /// A thread has left a point, or executes there.
-    fn left(&self) {
+    /// Wakes the thread in [`Workers::stop`], if the server is being stopped: a thread has left a point, or
+    /// executes there.
+    #[inline]
+    fn wake_stop(&self) {
         if self.is_stopped() {
             drop(self.lock());
-            self.left.notify_all();
+            self.changed.notify_all();
         }
     }
 
-    /// The watchdog's life.
-    fn keep(&self) {
+    /// Runs the watchdog until the server stops.
+    fn watch_points(&self) {
         let mut watches: Vec<(Arc<Point>, Watch)> = Vec::new();
-        let mut sweep = Some(Duration::ZERO);
-        let mut swept = self.env.now();
+        let mut check_timeouts = Some(Duration::ZERO);
+        let mut checked = self.env.now();
         while !self.is_stopped() {
-            self.find_points(&mut watches, &mut sweep);
+            self.add_points(&mut watches, &mut check_timeouts);
             watches.iter_mut().for_each(|(point, watch)| point.pass_long(watch));
             let now = self.env.now();
-            if sweep.is_none_or(|after| now.since(swept) >= after) {
-                // Before it looks: what begins after that look is then told of.
-                self.sweeping.store(false, Ordering::SeqCst);
-                sweep = watches.iter().filter_map(|(point, _)| point.receives()?.sweep(now)).min();
-                self.sweeping.store(sweep.is_some(), Ordering::SeqCst);
-                swept = now;
+            if check_timeouts.is_none_or(|after| now.since(checked) >= after) {
+                // Cleared before the check, so that a connection that begins after the check wakes the
+                // watchdog.
+                self.checks_timeouts.store(false, Ordering::SeqCst);
+                check_timeouts =
+                    watches.iter().filter_map(|(point, _)| point.receives()?.check_timeouts(now)).min();
+                self.checks_timeouts.store(check_timeouts.is_some(), Ordering::SeqCst);
+                checked = now;
             }
             let naps = watches.iter().filter_map(|(_, watch)| watch.nap());
-            self.watchdog.wait(naps.chain(sweep).min());
+            self.watchdog.wait(naps.chain(check_timeouts).min());
         }
     }
 
-    /// Takes in points that are new, and when to act on what takes too long, if that has become sooner.
-    fn find_points(&self, watches: &mut Vec<(Arc<Point>, Watch)>, sweep: &mut Option<Duration>) {
+    /// Adds new points to `watches`, and brings `check_timeouts` forward if another thread asked for that.
+    fn add_points(&self, watches: &mut Vec<(Arc<Point>, Watch)>, check_timeouts: &mut Option<Duration>) {
         let mut state = self.lock();
-        *sweep = [*sweep, state.within.take()].into_iter().flatten().min();
+        *check_timeouts = [*check_timeouts, state.within.take()].into_iter().flatten().min();
         let known = watches.len();
         let new = state.points.iter().skip(known);
         watches.extend(new.map(|point| (point.clone(), Watch::new(self.habit))));
@@ -246,25 +259,26 @@ impl Workers {
     }
 }
 
-/// The thread that looks after the others.
+/// The watchdog. Its drop tells [`Workers::stop`] that it has ended.
 struct Watchdog(Arc<Workers>);
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
         self.0.lock().watched = false;
-        self.0.left.notify_all();
+        self.0.changed.notify_all();
     }
 }
 
-/// A receive point, and its threads.
+/// A receive point with its threads.
 struct Point {
     workers: Arc<Workers>,
     pool: Mutex<Pool>,
-    /// How many threads receive, as the pool last said.
+    /// A copy of the pool's number of receiving threads, which can be read without the lock.
     receiving: AtomicUsize,
-    /// What they receive from; `None` once the server has stopped. The last thread closes its socket.
+    /// What the threads receive from; `None` once the server has stopped. The last thread that drops it
+    /// closes the socket.
     receives: Mutex<Option<Arc<dyn ReceivePoint>>>,
-    seats: Mutex<Vec<Arc<Seat>>>,
+    threads: Mutex<Vec<Arc<ServingThread>>>,
 }
 
 impl Carrier for Point {
@@ -287,19 +301,18 @@ impl Carrier for Point {
     }
 
     fn live(self: &Arc<Self>, worker: &Arc<Worker>) {
-        let seat = Arc::new(Seat { point: self.clone(), worker: worker.clone(), held: Mutex::default() });
-        lock(&self.seats).push(seat.clone());
-        while self.receive(&seat) {}
-        lock(&self.seats).retain(|other| !Arc::ptr_eq(other, &seat));
-        serving::serve_elsewhere(None);
-        self.workers.left();
+        let thread =
+            Arc::new(ServingThread { point: self.clone(), worker: worker.clone(), held: Mutex::default() });
+        lock(&self.threads).push(thread.clone());
+        let taken = LeaveGuard(thread);
+        while self.receive(&taken.0) {}
     }
 
     fn wake_watchdog(&self) {
         self.workers.watchdog.set();
     }
 
-    /// Has a thread live that has nothing to do, or a new one.
+    /// Runs the life of a worker in an idle thread, or in a new one.
     fn spawn(&self, life: Job) -> io::Result<()> {
         self.workers.jobs.submit(life).map_err(|why| match why {
             Refused::NoThread(why) => why,
@@ -307,12 +320,12 @@ impl Carrier for Point {
         })
     }
 
-    /// Other threads take over what this thread has read and not served, and would have served next.
+    /// Lets other threads take over the records that this thread has read and not served yet.
     fn begin_wait(self: &Arc<Self>, worker: &Worker, limited: bool) -> Result<bool, MayNotWait> {
         if !self.with_pool(|pool| pool.begin_wait(worker, limited))? {
             return Ok(false);
         }
-        self.seat_of(worker).inspect(|seat| seat.begin_wait());
+        self.thread_of(worker).inspect(|thread| thread.begin_wait());
         for point in self.workers.replace_receivers() {
             point.receives().inspect(|receives| receives.look_aside());
         }
@@ -321,26 +334,26 @@ impl Carrier for Point {
 
     fn end_wait(&self, worker: &Worker) {
         self.with_pool(|pool| pool.end_wait(worker));
-        self.seat_of(worker).inspect(|seat| seat.end_wait());
+        self.thread_of(worker).inspect(|thread| thread.end_wait());
     }
 }
 
 impl Point {
-    /// Receives until the thread is no longer wanted here, or the server stops. Returns whether the thread was
-    /// called again meanwhile.
-    fn receive(&self, seat: &Seat) -> bool {
-        // What is received from is dropped before the thread counts as one that has left.
-        let rests = self.receives().is_some_and(|receives| receives.watch(seat));
+    /// Receives until the thread is no longer needed here, or the server stops. Returns true if the thread
+    /// rested and was called back.
+    fn receive(&self, thread: &ServingThread) -> bool {
+        // The reference to the receive point is dropped before the thread counts as gone.
+        let rests = self.receives().is_some_and(|receives| receives.watch(thread));
         if !rests {
-            self.with_pool(|pool| pool.leave(&seat.worker));
+            self.with_pool(|pool| pool.leave(&thread.worker));
             return false;
         }
-        // The thread rests among those of all points.
-        if self.with_pool(|pool| pool.retire(&seat.worker)) {
+        // The thread leaves this point, and is idle for all points.
+        if self.with_pool(|pool| pool.retire(&thread.worker)) {
             self.workers.replace_receivers();
             return false;
         }
-        seat.worker.rest(&|| false);
+        thread.worker.rest(&|| false);
         true
     }
 
@@ -352,56 +365,83 @@ impl Point {
         lock(&self.receives).take()
     }
 
-    /// Has another thread receive, if none does.
+    /// Lets another thread receive here, if none does.
     fn replace_receiver(self: &Arc<Self>) {
         let replacement = self.with_pool(|pool| pool.replace_receiver());
         replacement.into_iter().for_each(|replacement| replace(self, replacement));
+        // A thread that could not be started is no longer counted.
+        self.workers.wake_stop();
     }
 
-    /// Looks as the watchdog, and passes the turns of threads that have executed the same call for long.
+    /// Looks at the pool as its watchdog. Ends the turn of each thread that has executed the same call since
+    /// the last look.
     fn pass_long(self: &Arc<Self>, watch: &mut Watch) {
         let long = self.look(watch);
-        long.iter().filter_map(|worker| self.seat_of(worker)).for_each(|seat| seat.pass());
+        long.iter().filter_map(|worker| self.thread_of(worker)).for_each(|thread| thread.pass());
     }
 
-    fn seat_of(&self, worker: &Worker) -> Option<Arc<Seat>> {
-        lock(&self.seats).iter().find(|seat| std::ptr::eq(&*seat.worker, worker)).cloned()
+    fn thread_of(&self, worker: &Worker) -> Option<Arc<ServingThread>> {
+        lock(&self.threads).iter().find(|thread| std::ptr::eq(&*thread.worker, worker)).cloned()
     }
 }
 
-/// A thread at its point.
-pub(super) struct Seat {
+/// Removes a thread from its point when it is dropped, and wakes [`Workers::stop`].
+struct LeaveGuard(Arc<ServingThread>);
+
+impl Drop for LeaveGuard {
+    fn drop(&mut self) {
+        let ServingThread { point, worker, .. } = &*self.0;
+        lock(&point.threads).retain(|other| !Arc::ptr_eq(other, &self.0));
+        serving::serve_elsewhere(None);
+        if thread::panicking() {
+            // A panic of the user's code never gets here, so this is a defect of this library. The server
+            // survives it.
+            point.with_pool(|pool| pool.remove_panicked(worker));
+            point.replace_receiver();
+        }
+        point.workers.wake_stop();
+    }
+}
+
+/// A thread that serves at a point.
+pub(super) struct ServingThread {
     point: Arc<Point>,
     worker: Arc<Worker>,
-    /// The connection whose calls it serves, with the number of its turn there.
+    /// The connection whose calls the thread serves, and the number of the thread's turn there.
     held: Mutex<Option<(Arc<dyn Held>, u64)>>,
 }
 
-impl Seat {
-    /// Begins to execute a call that came as a datagram from a host.
+impl ServingThread {
+    /// Notes that the thread begins to execute a call that came as a datagram from `host`.
     #[inline]
     pub(super) fn begin(&self, host: NonZero<u64>) {
         let now = || self.point.workers.env.now();
         let plan = self.point.with_pool(|pool| pool.plan(&self.worker, host.get(), Pace::Quick, now));
-        self.guard(&plan);
+        self.begun(&plan);
     }
 
-    /// Begins to act on what came, which may be calls in a row. The watchdog looks after them.
+    /// Notes that the thread begins to serve a connection, which may have several calls in a row. The
+    /// watchdog looks after it.
     #[inline]
     pub(super) fn begin_calls(&self) {
         let plan = self.point.with_pool(|pool| pool.plan_guarded(&self.worker));
         self.worker.end_call();
-        self.guard(&plan);
+        self.begun(&plan);
     }
 
+    /// Tells the watchdog, and a thread that is stopping the server, that this thread executes.
     #[inline]
-    fn guard(&self, plan: &Plan) {
+    fn begun(&self, plan: &Plan) {
         if let Plan::Guarded(true) = plan {
             self.point.workers.watchdog.set();
         }
+        // The server may have stopped since this thread looked, and the procedure may never end. The thread
+        // that stops the server looks at the pool after it has set `stopped`. If it looked before this thread
+        // was counted as executing, this thread sees `stopped` here, by the pool's lock.
+        self.point.workers.wake_stop();
     }
 
-    /// Runs one of the calls that a thread serves in a row.
+    /// Runs one of several calls that the thread serves in a row.
     #[inline]
     pub(super) fn run<R>(&self, procedure: impl FnOnce() -> R) -> R {
         self.worker.begin_call();
@@ -410,13 +450,15 @@ impl Seat {
         result
     }
 
-    /// Whether the watchdog has found a call of this thread to be long, since it received.
+    /// Returns whether the watchdog has found a call of this thread to take long, since the thread last
+    /// received.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
         self.worker.is_long()
     }
 
-    /// Receives again. Returns true if enough others do, and `may_rest` says so too.
+    /// Notes that the thread has executed, and receives again. Returns true if the thread is to rest instead:
+    /// enough other threads receive, and `may_rest` returns true.
     #[inline]
     pub(super) fn done(&self, may_rest: impl FnOnce() -> bool) -> bool {
         self.point.with_pool(|pool| {
@@ -425,20 +467,20 @@ impl Seat {
         })
     }
 
-    /// Has another thread receive, if none does.
+    /// Lets another thread receive here, if none does.
     pub(super) fn replace_receiver(&self) {
         if self.is_deserted() {
             self.point.replace_receiver();
         }
     }
 
-    /// Whether nobody receives.
+    /// Returns whether no thread receives at this point.
     #[inline]
     pub(super) fn is_deserted(&self) -> bool {
         self.point.receiving.load(Ordering::Relaxed) == 0
     }
 
-    /// From now on the thread serves this connection.
+    /// Sets the connection that the thread serves from now on.
     pub(super) fn hold(&self, held: Option<(Arc<dyn Held>, u64)>) {
         *lock(&self.held) = held;
     }
@@ -447,7 +489,7 @@ impl Seat {
         lock(&self.held).clone()
     }
 
-    /// Gives up the connection that the thread serves, for others to go on with it.
+    /// Lets another thread take over the connection that this thread serves.
     fn pass(&self) {
         self.held().inspect(|(held, turn)| held.pass(*turn));
     }
@@ -463,3 +505,6 @@ impl Seat {
         self.held().inspect(|(held, _)| held.count_waiting(false));
     }
 }
+
+#[cfg(test)]
+mod tests;

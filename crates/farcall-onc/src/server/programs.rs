@@ -1,4 +1,4 @@
-//! What a server offers, and what becomes of a message: no sockets, no threads.
+//! The programs that a server offers, and how it answers a message. Knows no sockets and no threads.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use farcall::{Bytes, System, guard};
 
 use super::caller::{self, Caller};
 use super::duplicates::{Duplicates, Seen, Ticket};
-use super::flavour::{Admission, Flavour, Special, Stands, guarded};
+use super::flavour::{Admission, Authenticated, Flavour, Special, guarded};
 use super::outgoing::{Outcome, Outgoing};
 use super::peer::Peer;
-use super::shorts::Shorts;
+use super::shorts::ShortCredentials;
 use crate::wire::auth::{AuthStat, Credential, Flavor};
 use crate::wire::message::{Accepted, BadCall, Call, Rejected};
 
-/// Decides whether a caller is served.
+/// The user's function that decides whether a caller is served.
 pub(crate) type Allow = Box<dyn Fn(&Caller) -> Result<(), AuthStat> + Send + Sync>;
 
-/// All that is offered at one place, and on which terms.
+/// All programs of a server, with the options for serving them.
 pub(crate) struct Programs {
     env: Arc<dyn Env>,
     offers: Vec<Offer>,
     pub(crate) duplicates: Option<Duplicates>,
     pub(crate) flavours: Vec<(Flavor, Arc<dyn Flavour>)>,
-    pub(crate) shorts: Option<Shorts>,
+    pub(crate) shorts: Option<ShortCredentials>,
     pub(crate) allow: Option<Allow>,
     pub(crate) lenient: bool,
     pub(crate) limits: Limits,
@@ -50,7 +50,7 @@ impl Default for Programs {
     }
 }
 
-/// An interface, as its server offers it.
+/// An interface that a server offers, with its implementation and options.
 pub struct Offer {
     program: u32,
     version: u32,
@@ -58,19 +58,19 @@ pub struct Offer {
     procedures: Box<[Known]>,
 }
 
-/// What is known of a procedure.
+/// What the server knows about a procedure.
 pub(crate) struct Known {
     number: u32,
-    /// Its replies are kept: it must not run twice.
+    /// Whether its replies are kept, so that a call that is sent again does not run again.
     kept: bool,
     one_way: bool,
     blocking: bool,
-    /// Counts runs, roughly.
+    /// The approximate number of runs.
     runs: AtomicU32,
     usual_time: UsualTime,
 }
 
-/// What executes a program's calls.
+/// The implementation of a program.
 trait Service: Send + Sync {
     fn dispatch(&self, procedure: u32, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>) -> Dispatched;
 }
@@ -84,8 +84,8 @@ impl<T: ?Sized + Interface> Service for Direct<T> {
 }
 
 impl Offer {
-    /// The interface `T` under its numbers. Procedures of numbers in `one_way` give no reply when all is
-    /// well.
+    /// Offers the interface `T` under its program and version number. The procedures with the numbers in
+    /// `one_way` send no reply if they succeed.
     pub fn new<T: ?Sized + Program>(server: Arc<T>, one_way: &[u32]) -> Offer {
         let known = |procedure: &Procedure| Known {
             number: procedure.number,
@@ -103,8 +103,9 @@ impl Offer {
         }
     }
 
-    /// Replies of procedures of these numbers are not kept, though they are not `#[idempotent]`: a call that
-    /// is sent again runs again, where the procedure itself must know of it (to count it, or to say nothing).
+    /// Keeps no replies of the procedures with these numbers, although they are not `#[idempotent]`. A call
+    /// that is sent again runs again. This is for a procedure that must see each repetition, to count it or
+    /// to leave it unanswered.
     #[must_use]
     pub fn not_kept(mut self, procedures: &[u32]) -> Offer {
         self.procedures.iter_mut().for_each(|known| known.kept &= !procedures.contains(&known.number));
@@ -121,46 +122,46 @@ impl std::fmt::Debug for Offer {
     }
 }
 
-/// What becomes of a message.
+/// What is to be done about a message.
 pub(crate) enum Verdict<'a> {
-    /// It is no call.
+    /// Nothing: the message is no call.
     Unreadable,
-    /// Nothing is said to it.
+    /// Nothing: the call gets no reply.
     Drop,
-    /// The reply is written.
+    /// The reply was written, and is to be sent.
     Answered,
-    /// Its procedure has to run.
+    /// The call's procedure is to run.
     Run(Admitted<'a>),
 }
 
-/// A call whose procedure has to run.
+/// A call whose procedure is to run.
 pub(crate) struct Admitted<'a> {
     call: Call<'a>,
     offer: &'a Offer,
     known: &'a Known,
-    stands: Stands<'a>,
+    authenticated: Authenticated<'a>,
     ticket: Option<Ticket>,
 }
 
 impl Programs {
-    /// Offers one more. Of two of the same numbers the later counts.
+    /// Adds an offer. It replaces an earlier one with the same program and version number.
     pub(crate) fn add(&mut self, offer: Offer) {
         self.offers.retain(|former| (former.program, former.version) != (offer.program, offer.version));
         self.offers.push(offer);
     }
 
-    /// The numbers of all that is offered.
+    /// Returns the program and version numbers of all offers.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (u32, u32)> {
         self.offers.iter().map(|offer| (offer.program, offer.version))
     }
 
-    /// A reply has left, or will: the time to forget older ones.
+    /// Forgets kept replies that are too old or too many. Called when a reply has been sent.
     #[inline]
     pub(crate) fn forget(&self) {
         self.duplicates.as_ref().inspect(|duplicates| duplicates.forget());
     }
 
-    /// Answers a message, in this thread. True: `reply` is to be sent.
+    /// Answers a message, and runs the procedure in this thread. Returns true if `reply` is to be sent.
     pub(crate) fn answer(&self, message: &[u8], peer: &Peer, reply: &mut Outgoing) -> bool {
         match self.examine(message, peer, reply) {
             Verdict::Unreadable | Verdict::Drop => false,
@@ -169,7 +170,7 @@ impl Programs {
         }
     }
 
-    /// Looks at a message: what can be said at once is appended to `reply`.
+    /// Examines a message. If it can be answered without running a procedure, appends the answer to `reply`.
     #[inline]
     pub(crate) fn examine<'a>(&'a self, message: &'a [u8], peer: &Peer, reply: &mut Outgoing) -> Verdict<'a> {
         let (call, arguments) = match Call::parse(message) {
@@ -177,8 +178,8 @@ impl Programs {
             Err(BadCall::Refused { xid, why }) => return rejected(xid, why, reply),
             Err(BadCall::Unreadable(_)) => return Verdict::Unreadable,
         };
-        let stands = match self.authenticate(&call, message, arguments) {
-            Ok(stands) => stands,
+        let authenticated = match self.authenticate(&call, message, arguments) {
+            Ok(authenticated) => authenticated,
             Err(Admission::Answer { verifier, result }) => {
                 reply.accepted(call.xid, Some(&verifier), Accepted::Success(&result));
                 return Verdict::Answered;
@@ -187,33 +188,34 @@ impl Programs {
             Err(Admission::Drop | Admission::Serve { .. }) => return Verdict::Drop,
         };
         if let Some(allow) = &self.allow {
-            let caller = Caller::new(peer, &call, stands.credential(&call));
+            let caller = Caller::new(peer, &call, authenticated.credential(&call));
             if let Err(stat) = guarded(|| allow(&caller)).unwrap_or(Err(AuthStat::FAILED)) {
                 return rejected(call.xid, Rejected::AuthError(stat), reply);
             }
         }
         match self.find(&call) {
-            Ok((offer, Some(known))) => self.admit(call, offer, known, stands, peer, reply),
-            Ok((_, None)) => say(&NOTHING, call.xid, stands, reply),
-            Err(outcome) => say(&Outcome::Failed(outcome), call.xid, stands, reply),
+            Ok((offer, Some(known))) => self.admit(call, offer, known, authenticated, peer, reply),
+            Ok((_, None)) => say(&NOTHING, call.xid, authenticated, reply),
+            Err(outcome) => say(&Outcome::Failed(outcome), call.xid, authenticated, reply),
         }
     }
 
-    /// Who calls. What is not served is an error here.
+    /// Authenticates a call. A call that is not to be served is returned as an error, with what to do
+    /// instead.
     #[inline]
     fn authenticate<'a>(
         &self,
         call: &Call<'a>,
         message: &'a [u8],
         arguments: &'a [u8],
-    ) -> Result<Stands<'a>, Admission<'a>> {
+    ) -> Result<Authenticated<'a>, Admission<'a>> {
         let flavor = call.credential.flavor();
         if let Some((_, flavour)) = self.flavours.iter().find(|(known, _)| *known == flavor) {
             return by_flavour(&**flavour, call, message, arguments);
         }
         let refuse = |stat| Err(Admission::Refuse(stat));
         match (call.credential.credential(), &self.shorts) {
-            (Ok(Credential::None), _) | (Ok(Credential::Sys(_)), None) => Ok(Stands::plain(arguments)),
+            (Ok(Credential::None), _) | (Ok(Credential::Sys(_)), None) => Ok(Authenticated::plain(arguments)),
             (Ok(Credential::Sys(_)), Some(shorts)) => {
                 let verifier = Some((Flavor::SHORT, shorts.give(call.credential.body())));
                 special(arguments.into(), Special { verifier, ..Special::default() })
@@ -223,13 +225,14 @@ impl Programs {
                 let caller = Some((Flavor::SYS, credential));
                 special(arguments.into(), Special { caller, ..Special::default() })
             }
-            // We gave nobody an AUTH_SHORT, and go on inside TLS with nobody (RFC 9289 section 4.1).
+            // This server gives no AUTH_SHORT, and does not offer TLS (AUTH_TLS, RFC 9289 section 4.1).
             (Ok(Credential::Short(_) | Credential::Other(_)), _) => refuse(AuthStat::REJECTEDCRED),
             (Err(stat), _) => refuse(stat),
         }
     }
 
-    /// What a call calls; no procedure if it is the one that every program has.
+    /// Finds the offer and the procedure that a call names. The procedure is `None` if it is number 0, which
+    /// every program has, and the interface does not define it.
     #[inline]
     fn find(&self, call: &Call<'_>) -> Result<(&Offer, Option<&Known>), Accepted<'static>> {
         let wanted = |offer: &&Offer| offer.program == call.program && offer.version == call.version;
@@ -257,7 +260,7 @@ impl Programs {
         call: Call<'a>,
         offer: &'a Offer,
         known: &'a Known,
-        stands: Stands<'a>,
+        authenticated: Authenticated<'a>,
         peer: &Peer,
         reply: &mut Outgoing,
     ) -> Verdict<'a> {
@@ -265,16 +268,16 @@ impl Programs {
         if known.kept
             && let Some(duplicates) = &self.duplicates
         {
-            match duplicates.begin(peer, &call, stands.credential(&call), &stands.arguments) {
+            match duplicates.begin(peer, &call, authenticated.credential(&call), &authenticated.arguments) {
                 Seen::Never(new) => ticket = new,
                 Seen::Running => return Verdict::Drop,
-                Seen::Answered(outcome) => return say(&outcome, call.xid, stands, reply),
+                Seen::Answered(outcome) => return say(&outcome, call.xid, authenticated, reply),
             }
         }
-        Verdict::Run(Admitted { call, offer, known, stands, ticket })
+        Verdict::Run(Admitted { call, offer, known, authenticated, ticket })
     }
 
-    /// Runs the procedure and appends the reply. True: it is to be sent.
+    /// Runs the procedure and appends the reply. Returns true if the reply is to be sent.
     #[inline]
     pub(crate) fn run(
         &self,
@@ -283,14 +286,14 @@ impl Programs {
         packet: Option<&Bytes>,
         reply: &mut Outgoing,
     ) -> bool {
-        let Admitted { call, offer, known, mut stands, ticket } = admitted;
-        reply.accepted(call.xid, stands.verifier(), Accepted::Success(&[]));
-        let shared = match (&stands.arguments, packet) {
+        let Admitted { call, offer, known, mut authenticated, ticket } = admitted;
+        reply.accepted(call.xid, authenticated.verifier(), Accepted::Success(&[]));
+        let shared = match (&authenticated.arguments, packet) {
             (Cow::Borrowed(arguments), Some(packet)) => Some(packet.slice_ref(arguments)),
             _ => None,
         };
         let mut decoder =
-            shared.as_ref().map_or_else(|| Decoder::new(&stands.arguments), Decoder::with_packet);
+            shared.as_ref().map_or_else(|| Decoder::new(&authenticated.arguments), Decoder::with_packet);
         decoder = decoder.limits(self.limits);
         if self.lenient {
             decoder = decoder.lenient();
@@ -298,8 +301,8 @@ impl Programs {
         let begun = known.begin(&*self.env);
         let result_at = reply.result_at();
         let (dispatched, silent) = {
-            let serving = caller::enter(peer, &call, stands.credential(&call));
-            let dispatched = reply.encode(stands.is_sealed(), |encoder| {
+            let serving = caller::enter(peer, &call, authenticated.credential(&call));
+            let dispatched = reply.encode(authenticated.is_sealed(), |encoder| {
                 stub::catch(|| offer.service.dispatch(call.procedure, &mut decoder, encoder))
             });
             (dispatched, serving.is_silent())
@@ -315,39 +318,44 @@ impl Programs {
             };
             duplicates.end(ticket, outcome);
         }
-        let failure = match (failure, stands.take_seal()) {
+        let failure = match (failure, authenticated.take_seal()) {
             (None, Some(seal)) if !silent => (!reply.seal(seal, result_at)).then_some(Accepted::SystemErr),
             (failure, _) => failure,
         };
         if let Some(how) = failure {
-            reply.failed(call.xid, stands.verifier(), how);
-            // Its cause may be of the user's making.
-            guard::run_alone("the drop of an error", || drop((dispatched, stands)));
+            reply.failed(call.xid, authenticated.verifier(), how);
+            // The error may have a cause of the user's type, whose drop can panic.
+            guard::run_alone("the drop of an error", || drop((dispatched, authenticated)));
         }
         !silent
     }
 }
 
-/// What a call that asks for nothing is answered with.
+/// The outcome of a call of procedure 0: an empty result.
 const NOTHING: Outcome = Outcome::Result(Bytes::new(), None);
 
-/// Answers a call with what was said before, in the form that this call's flavour gives it.
-fn say(outcome: &Outcome, xid: u32, mut stands: Stands<'_>, reply: &mut Outgoing) -> Verdict<'static> {
+/// Answers a call with an outcome that is known already, in the form of this call's flavour.
+fn say(
+    outcome: &Outcome,
+    xid: u32,
+    mut authenticated: Authenticated<'_>,
+    reply: &mut Outgoing,
+) -> Verdict<'static> {
     let (result, kept) = match outcome {
         Outcome::Silence => return Verdict::Drop,
         Outcome::Failed(how) => {
-            reply.accepted(xid, stands.verifier(), *how);
+            reply.accepted(xid, authenticated.verifier(), *how);
             return Verdict::Answered;
         }
         Outcome::Result(result, kept) => (result, kept.as_ref()),
     };
-    reply.accepted(xid, stands.verifier(), Accepted::Success(&[]));
+    reply.accepted(xid, authenticated.verifier(), Accepted::Success(&[]));
     let at = reply.result_at();
-    reply.append(result, kept, stands.is_sealed());
-    if let Some(seal) = stands.take_seal()
+    reply.append(result, kept, authenticated.is_sealed());
+    if let Some(seal) = authenticated.take_seal()
         && !reply.seal(seal, at)
     {
-        reply.failed(xid, stands.verifier(), Accepted::SystemErr);
+        reply.failed(xid, authenticated.verifier(), Accepted::SystemErr);
     }
     Verdict::Answered
 }
@@ -359,13 +367,13 @@ fn rejected(xid: u32, why: Rejected, reply: &mut Outgoing) -> Verdict<'static> {
     Verdict::Answered
 }
 
-/// What a flavour says of a call.
+/// Authenticates a call by a flavour of the user's.
 fn by_flavour<'a>(
     flavour: &dyn Flavour,
     call: &Call<'a>,
     message: &'a [u8],
     arguments: &'a [u8],
-) -> Result<Stands<'a>, Admission<'a>> {
+) -> Result<Authenticated<'a>, Admission<'a>> {
     // The header as far as its credential: 24 bytes, then the credential's flavour, length and padded body.
     let header = 32 + call.credential.body().len().next_multiple_of(4);
     let header = message.get(..header).unwrap_or(message);
@@ -379,12 +387,12 @@ fn by_flavour<'a>(
     }
 }
 
-fn special<'a>(arguments: Cow<'a, [u8]>, special: Special) -> Result<Stands<'a>, Admission<'a>> {
-    Stands::special(arguments, special).ok_or(Admission::Refuse(AuthStat::FAILED))
+fn special<'a>(arguments: Cow<'a, [u8]>, special: Special) -> Result<Authenticated<'a>, Admission<'a>> {
+    Authenticated::special(arguments, special).ok_or(Admission::Refuse(AuthStat::FAILED))
 }
 
-/// Why a call has no result. ONC RPC has no exceptions: whatever is not bad arguments is an error of the
-/// system.
+/// Returns how the reply reports a call without a result. ONC RPC has no exceptions, so all but bad arguments
+/// and an unknown procedure is SYSTEM_ERR.
 #[inline]
 fn failure(dispatched: &Dispatched) -> Option<Accepted<'static>> {
     match dispatched {
@@ -396,20 +404,20 @@ fn failure(dispatched: &Dispatched) -> Option<Accepted<'static>> {
 }
 
 impl<'a> Admitted<'a> {
-    /// The receiver must not wait for it.
+    /// Returns whether the procedure is likely to take long, so that another thread should receive meanwhile.
     #[inline]
     pub(crate) fn is_slow(&self) -> bool {
         self.known.blocking || !self.known.usual_time.is_quick()
     }
 
-    /// What is known of its procedure.
+    /// Returns what the server knows about the procedure.
     pub(crate) fn known(&self) -> &'a Known {
         self.known
     }
 }
 
 impl Known {
-    /// When a run begins, if it is timed.
+    /// Counts a run. Returns the time if the run is to be timed.
     #[inline]
     fn begin(&self, env: &dyn Env) -> Option<Time> {
         let runs = self.runs.load(Ordering::Relaxed);
@@ -424,11 +432,12 @@ impl Known {
         }
     }
 
-    /// Notes that the watchdog has found a run to be long.
+    /// Notes that the watchdog has found a run to take long.
     pub(crate) fn overdue(&self) {
         self.usual_time.ran(Duration::MAX);
     }
 }
 
-/// A procedure that usually takes longer is slow. To give the socket to another thread costs a tenth of that.
+/// A procedure that usually takes less is quick: the receiving thread runs it without a replacement. Handing
+/// the socket to another thread costs a tenth of this time.
 const QUICK: Duration = Duration::from_micros(100);

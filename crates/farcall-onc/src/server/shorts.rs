@@ -1,45 +1,51 @@
-//! AUTH_SHORT (RFC 5531 appendix A): what a server gives for an AUTH_SYS credential, to stand for it.
+//! AUTH_SHORT (RFC 5531 appendix A): a short credential that a server gives to a client, for use in place of
+//! its AUTH_SYS credential.
 //!
-//! It is 16 bytes where the credential may have 400. The server knows what it stands for only as long as its
-//! table has room: who comes with one that it does not know any more is refused by AUTH_REJECTEDCRED, and
-//! sends the credential.
+//! It has 16 bytes, where the credential can have 400. The server forgets the oldest when its table is full.
+//! A call with an AUTH_SHORT that the server does not know is refused with AUTH_REJECTEDCRED, and the client
+//! sends the whole credential again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use farcall::System;
 
-/// What was given.
-pub(super) struct Shorts {
-    /// So many are known at most; the oldest goes first.
+/// The short credentials that a server has given and still knows.
+pub(super) struct ShortCredentials {
+    /// The most that are known at once; the oldest is forgotten first.
     most: usize,
-    /// Of chance, so that what an earlier server gave is not taken for ours.
+    /// A random number at the beginning of each AUTH_SHORT, so that one from an earlier server is not
+    /// accepted.
     incarnation: u64,
     table: Mutex<Table>,
 }
 
 #[derive(Default)]
 struct Table {
-    /// Credentials in the order of their numbers, of which the first has the number `first`.
+    /// The AUTH_SYS credentials in the order of their numbers. The first has the number `first`.
     credentials: VecDeque<Arc<[u8]>>,
     first: u64,
     numbers: HashMap<Arc<[u8]>, u64>,
 }
 
-impl Shorts {
-    pub(super) fn new(most: usize) -> Shorts {
+impl ShortCredentials {
+    pub(super) fn new(most: usize) -> ShortCredentials {
         let mut incarnation = [0; 8];
         System::current().entropy(&mut incarnation);
-        Shorts { most: most.max(1), incarnation: u64::from_ne_bytes(incarnation), table: Mutex::default() }
+        ShortCredentials {
+            most: most.max(1),
+            incarnation: u64::from_ne_bytes(incarnation),
+            table: Mutex::default(),
+        }
     }
 
-    /// What stands for this body of an AUTH_SYS.
+    /// Returns the AUTH_SHORT for the body of an AUTH_SYS credential. Makes a new one if there is none.
     pub(super) fn give(&self, credential: &[u8]) -> Vec<u8> {
         let number = self.lock().number(credential, self.most);
         [self.incarnation, number].map(u64::to_be_bytes).concat()
     }
 
-    /// What this stands for, if that is known.
+    /// Returns the body of the AUTH_SYS credential for which an AUTH_SHORT was given, if it is still known.
     pub(super) fn find(&self, short: &[u8]) -> Option<Arc<[u8]>> {
         let number = short.strip_prefix(&self.incarnation.to_be_bytes())?;
         let number = u64::from_be_bytes(number.try_into().ok()?);
@@ -77,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_was_given_stands_for_its_credential_until_there_are_too_many() {
-        let shorts = Shorts::new(3);
+        let shorts = ShortCredentials::new(3);
         let given: Vec<_> = [b"a", b"b", b"c"].map(|credential| shorts.give(credential)).into();
         assert_eq!(shorts.give(b"a"), given[0]);
         assert_eq!(shorts.find(&given[1]).as_deref(), Some(&b"b"[..]));
@@ -92,9 +98,9 @@ mod tests {
 
     #[test]
     fn what_nobody_gave_stands_for_nothing() {
-        let shorts = Shorts::new(3);
+        let shorts = ShortCredentials::new(3);
         let given = shorts.give(b"a");
-        assert_eq!(Shorts::new(3).find(&given), None);
+        assert_eq!(ShortCredentials::new(3).find(&given), None);
         for wrong in [&given[..15], &[&given[..], &[0]].concat(), b"", &[0xff; 16]] {
             assert_eq!(shorts.find(wrong), None);
         }

@@ -1,4 +1,4 @@
-//! How a server's thread waits for its end.
+//! The handle that ends [`Server::wait`](super::Server::wait).
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use farcall::System;
 use farcall::env::Condition;
 
-/// Ends the [`Server::wait`](super::Server::wait) of one server.
+/// A handle that ends the [`Server::wait`](super::Server::wait) of one server. Its clones end the same wait.
 #[derive(Clone, Default)]
 pub struct Stopper(Arc<(Mutex<bool>, Condition)>);
 
 impl Stopper {
-    /// Ends it.
+    /// Ends [`Server::wait`](super::Server::wait), whether it waits already or is called later.
     pub fn stop(&self) {
         let (stopped, changed) = &*self.0;
         *stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         changed.notify_all();
     }
 
-    /// Waits until it is to end.
+    /// Waits until [`Stopper::stop`] is called.
     pub(super) fn wait(&self) {
         let (stopped, changed) = &*self.0;
         let env = System::current();

@@ -1,4 +1,4 @@
-//! A server's connections, all of them, and where they come from.
+//! All connections of a server, and the listeners that accept them.
 
 pub(super) mod connection;
 
@@ -11,27 +11,27 @@ use std::time::Duration;
 
 use farcall::env::{Accepted, Env, Interest, Listener, Poller, Stream, Time};
 
-use super::hosts::{Host, Hosts, Key, LEAST};
+use super::hosts::{Host, Hosts, Key, PROTECTED_BYTES};
 use super::peer::{Peer, PeerConnection as _, Transport};
-use super::pool::{ReceivePoint, Seat, Workers};
+use super::pool::{ReceivePoint, ServingThread, Workers};
 use super::programs::Programs;
 use crate::wire::record;
-use connection::{Connection, Desk};
+use connection::{Connection, Scratch};
 
-/// What clients may do to a server.
+/// The limits on a server's connections.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamLimits {
     pub(super) connections: usize,
-    /// How many bytes all connections together may hold.
+    /// The most bytes that all connections together can hold.
     pub(super) memory: usize,
     pub(super) idle: Duration,
     pub(super) records: record::Limits,
     pub(super) spin: Duration,
-    /// How many threads may stay with a connection that they served, at most.
+    /// The most threads that linger at once: see [`LINGER_TIME`].
     pub(super) lingering: usize,
 }
 
-/// All connections.
+/// All connections of a server, as one receive point.
 pub(super) struct Streams {
     env: Arc<dyn Env>,
     ready: Arc<dyn Poller>,
@@ -39,28 +39,27 @@ pub(super) struct Streams {
     pub(super) workers: Arc<Workers>,
     pub(super) programs: Arc<Programs>,
     pub(super) hosts: Arc<Hosts>,
-    /// Their keys are their places; those of connections follow.
+    /// The listeners. Each has its position as its key in `ready`; the keys of connections follow.
     listeners: Vec<Arc<dyn Listener>>,
     connections: RwLock<HashMap<u64, Arc<Connection>, Numbered>>,
     next: AtomicU64,
-    /// Threads that stay with a connection.
+    /// How many threads linger at a connection.
     lingering: AtomicUsize,
-    /// Listeners that wait for the system to have room.
+    /// The keys of listeners that pause because the system lacks descriptors or memory.
     waiting: Mutex<Vec<u64>>,
-    /// Connections that wait for another to end.
-    lobby: Mutex<VecDeque<(Arc<dyn Stream>, Peer)>>,
-    /// Connections that wait until their host has fewer calls under way; and how many.
+    /// Accepted connections that wait until another one ends.
+    deferred: Mutex<VecDeque<(Arc<dyn Stream>, Peer)>>,
+    /// Connections that wait until their host has fewer calls under way.
     parked: Mutex<Vec<Arc<Connection>>>,
-    ///
-    /// SeqCst for the reason given at `Hosts::running`.
+    /// The length of `parked`. SeqCst for the reason given at `Hosts::running`.
     parked_count: AtomicUsize,
-    /// Somebody has connections give bytes up.
-    relieving: Mutex<()>,
-    /// For the connections.
+    /// Locked while a thread frees bytes.
+    freeing: Mutex<()>,
+    /// A reference to this, for new connections.
     this: Weak<Streams>,
 }
 
-/// A thread stays with a connection.
+/// A thread that lingers at a connection, until this is dropped.
 pub(super) struct Lingering<'a>(&'a AtomicUsize);
 
 impl Drop for Lingering<'_> {
@@ -69,15 +68,16 @@ impl Drop for Lingering<'_> {
     }
 }
 
-/// A thread that has served a connection stays with it for so long, if others wait for the rest: a call that
-/// follows soon is spared two system calls.
-pub(super) const LINGER: Duration = Duration::from_millis(20);
-/// How long after the system had no room for a connection it is tried again.
+/// How long a thread that has served a connection waits there for its next call, if other threads receive for
+/// the rest. That saves two system calls if the next call follows soon.
+pub(super) const LINGER_TIME: Duration = Duration::from_millis(20);
+/// How long a listener pauses when the system lacks descriptors or memory for a connection.
 const BACK_OFF: Duration = Duration::from_millis(100);
-/// The last connection that came is served before another of its host is closed for it to have room.
-const GRACE: Duration = Duration::from_secs(5);
-/// So many connections may wait for another to end; of more, one of the host that has most there is closed.
-const LOBBY: usize = 64;
+/// How long a connection must have been silent before it is closed for a new one of the same host.
+const MIN_SILENCE: Duration = Duration::from_secs(5);
+/// The most accepted connections that wait until another one ends. When there are more, the host with most of
+/// them loses its newest.
+const MAX_DEFERRED: usize = 64;
 
 impl Streams {
     pub(super) fn new(
@@ -89,7 +89,7 @@ impl Streams {
     ) -> io::Result<Arc<Streams>> {
         let ready = env.poller()?;
         let limits = StreamLimits { connections: limits.connections.min(descriptors()), ..limits };
-        // A record may come whole, while another host has one too: twice what has come of each is held.
+        // Room for a longest record of each of two hosts. A partly received record can hold twice its bytes.
         let hosts = Hosts::new(limits.memory.max(limits.records.record.saturating_mul(4)));
         for (key, listener) in listeners.iter().enumerate() {
             ready.add(listener.source(), key as u64)?;
@@ -107,33 +107,34 @@ impl Streams {
             lingering: AtomicUsize::new(0),
             connections: RwLock::default(),
             waiting: Mutex::default(),
-            lobby: Mutex::default(),
+            deferred: Mutex::default(),
             parked: Mutex::default(),
             parked_count: AtomicUsize::new(0),
-            relieving: Mutex::default(),
+            freeing: Mutex::default(),
             this: this.clone(),
         }))
     }
 
-    /// Lets a thread stay with a connection for a while, if others wait for the rest and few others stay.
-    pub(super) fn linger(&self, seat: &Seat) -> Option<Lingering<'_>> {
-        if seat.is_deserted() {
+    /// Lets a thread linger at a connection, if another thread receives for the rest and few others linger.
+    /// Returns `None` if it must not.
+    pub(super) fn linger(&self, thread: &ServingThread) -> Option<Lingering<'_>> {
+        if thread.is_deserted() {
             return None;
         }
         let lingering = Lingering(&self.lingering);
         (self.lingering.fetch_add(1, Ordering::Relaxed) < self.limits.lingering).then_some(lingering)
     }
 
-    /// How many connections there are.
+    /// Returns the number of connections.
     pub(super) fn len(&self) -> usize {
         self.connections.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Takes in what has come to a listener.
+    /// Accepts the connections that wait at a listener.
     fn accept(&self, key: u64, listener: &dyn Listener) {
-        /// So many before others have their turn.
-        const MOST: usize = 64;
-        for _ in 0..MOST {
+        /// How many connections to accept before other listeners and connections have their turn.
+        const ACCEPTS_AT_A_TIME: usize = 64;
+        for _ in 0..ACCEPTS_AT_A_TIME {
             match listener.accept() {
                 Ok(accepted) => self.admit(accepted),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -160,32 +161,33 @@ impl Streams {
         if self.ready.arm(connection.source(), id, Interest::READ).is_err() {
             connection.close();
         }
-        self.workers.sweep_later();
+        self.workers.watch_timeouts();
     }
 
-    /// Begins a connection, or has it wait for another to end.
+    /// Begins a connection if there is room, or puts it into `deferred`.
     fn admit(&self, Accepted { stream: socket, from, user }: Accepted) {
         let transport = if from.is_some() { Transport::Tcp } else { Transport::Unix };
         let peer = Peer { user, ..Peer::at(transport, from) };
         if self.len() < self.limits.connections || self.make_room(Some(&peer)) {
             return self.begin(socket, peer);
         }
-        let mut lobby = lock(&self.lobby);
-        lobby.push_back((socket, peer));
-        if lobby.len() > LOBBY {
-            let hosts: Vec<_> = lobby.iter().map(|(_, peer)| Key::of(peer)).collect();
+        let mut deferred = lock(&self.deferred);
+        deferred.push_back((socket, peer));
+        if deferred.len() > MAX_DEFERRED {
+            let hosts: Vec<_> = deferred.iter().map(|(_, peer)| Key::of(peer)).collect();
             let many = |at: &usize| hosts.iter().filter(|host| **host == hosts[*at]).count();
-            // The last of them: the others have waited for longer.
+            // `max_by_key` returns the last one, which has waited for the shortest time.
             let one = (0..hosts.len()).max_by_key(many);
-            drop(one.and_then(|one| lobby.remove(one)));
+            drop(one.and_then(|one| deferred.remove(one)));
         }
     }
 
-    /// Closes a connection to make room for a new one of that peer; of an unknown peer if the system has no
-    /// room.
+    /// Closes a connection to make room for a new one of `peer`. The peer is `None` if the system had no room
+    /// to accept the connection. Returns false if no connection may be closed.
     ///
-    /// It closes a connection of the host that has most, the one that has been silent longest. If the peer's
-    /// own host has as many, it closes one that was not used for a while, or none.
+    /// Closes a connection of the host with most connections, the one that has been silent longest. If the
+    /// peer's own host would then have as many as that one, only a connection that has been silent for
+    /// [`MIN_SILENCE`] is closed.
     fn make_room(&self, peer: Option<&Peer>) -> bool {
         let now = self.env.now();
         let all = self.all();
@@ -199,26 +201,26 @@ impl Streams {
             false => {
                 let idle = of_those.filter_map(|connection| Some((connection.idle(now)?, connection)));
                 idle.max_by_key(|(idle, _)| *idle)
-                    .filter(|(idle, _)| *idle >= GRACE)
+                    .filter(|(idle, _)| *idle >= MIN_SILENCE)
                     .map(|(_, idlest)| idlest)
             }
         };
         closed.inspect(|closed| closed.close()).is_some()
     }
 
-    /// Frees bytes if all connections together hold too many. First all connections give up what they can
-    /// spare. Then, until an eighth of the budget is free, the host that holds most loses the connection that
-    /// has been silent longest.
+    /// Frees bytes if all connections together hold too many. First, all connections give up what they do not
+    /// need. Then the host that holds most loses the connection that has been silent longest, until an eighth
+    /// of the budget is free.
     #[cold]
-    pub(super) fn relieve(&self) {
-        // One at a time. Who comes meanwhile reads nothing more until there is room.
-        let _one = lock(&self.relieving);
+    pub(super) fn free_bytes(&self) {
+        // One thread at a time. Other threads that come here wait, and read nothing more until there is room.
+        let _one = lock(&self.freeing);
         if self.hosts.excess() == 0 {
             return;
         }
         let all = self.all();
         all.iter().for_each(|connection| connection.give_back());
-        // Not what is held for connections that are closed: it is given up as soon as their threads see that.
+        // What closed connections hold is not counted: their threads free it as soon as they notice.
         let held: usize = all.iter().map(|connection| connection.account().bytes()).sum();
         if held <= self.hosts.budget() {
             return;
@@ -226,7 +228,7 @@ impl Streams {
         let now = self.env.now();
         let mut left = held - self.hosts.budget() / 8 * 7;
         let large = all.iter().map(|connection| (connection, connection.account().bytes()));
-        let mut large: Vec<_> = large.filter(|(_, bytes)| *bytes > LEAST).collect();
+        let mut large: Vec<_> = large.filter(|(_, bytes)| *bytes > PROTECTED_BYTES).collect();
         large.sort_by_cached_key(|(connection, _)| connection.silent(now));
         let mut hosts: HashMap<*const Host, usize> = HashMap::new();
         for (connection, _) in &large {
@@ -252,14 +254,15 @@ impl Streams {
         }
     }
 
-    /// A connection waits until its host has fewer calls under way.
+    /// Adds a connection that waits until its host has fewer calls under way.
     pub(super) fn park(&self, connection: Arc<Connection>) {
         let mut parked = lock(&self.parked);
         parked.push(connection);
         self.parked_count.store(parked.len(), Ordering::SeqCst);
     }
 
-    /// One connection that waits, and whose host has fewer calls under way, goes on. It sees to the next.
+    /// Lets one waiting connection continue, if its host can have one more call under way. That connection
+    /// will call this again.
     #[inline]
     pub(super) fn unpark(&self) {
         if self.parked_count.load(Ordering::SeqCst) > 0 {
@@ -281,13 +284,13 @@ impl Streams {
 
     fn wait_for_room(&self, key: u64) {
         lock(&self.waiting).push(key);
-        // Nobody else may ever look.
-        self.workers.sweep_within(BACK_OFF);
+        // No other event may ever make this listener try again.
+        self.workers.check_timeouts_within(BACK_OFF);
     }
 
-    /// Those who wait for room try again.
+    /// Lets waiting connections and paused listeners try again.
     fn resume(&self) {
-        self.admit_from_lobby();
+        self.admit_deferred();
         for key in std::mem::take(&mut *lock(&self.waiting)) {
             if let Some(listener) = self.listeners.get(key as usize) {
                 let _ = self.ready.arm(listener.source(), key, Interest::READ);
@@ -295,24 +298,25 @@ impl Streams {
         }
     }
 
-    /// Begins a waiting connection, if there is room: the one that has waited longest, of a host that has the
-    /// fewest.
-    fn admit_from_lobby(&self) {
+    /// Begins a waiting connection if there is room: of the host with the fewest connections, the one that
+    /// has waited longest.
+    fn admit_deferred(&self) {
         if self.len() >= self.limits.connections {
             return;
         }
         let next = {
-            let mut lobby = lock(&self.lobby);
-            let first = lobby.iter().enumerate().min_by_key(|(_, (_, peer))| self.hosts.connections_of(peer));
+            let mut deferred = lock(&self.deferred);
+            let first =
+                deferred.iter().enumerate().min_by_key(|(_, (_, peer))| self.hosts.connections_of(peer));
             let first = first.map(|(place, _)| place);
-            first.and_then(|place| lobby.remove(place))
+            first.and_then(|place| deferred.remove(place))
         };
         if let Some((socket, peer)) = next {
             self.begin(socket, peer);
         }
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub(super) fn forget(&self, connection: &Connection) {
         self.ready.remove(connection.source(), connection.id);
         self.connections.write().unwrap_or_else(PoisonError::into_inner).remove(&connection.id);
@@ -323,17 +327,18 @@ impl Streams {
             self.parked_count.store(parked.len(), Ordering::SeqCst);
             gone
         };
-        // With nothing locked.
+        // Dropped while nothing is locked.
         drop(gone);
         self.unpark();
         self.resume();
     }
 
-    /// Ends all connections, and takes no more.
+    /// Closes all connections and listeners.
     pub(super) fn close(&self) {
-        // Whoever serves a connection has us still; the ports are to be free at once.
+        // A thread that serves a connection may still hold a reference to this. The ports are to be free at
+        // once, so the listeners are closed here.
         self.listeners.iter().for_each(|listener| listener.close());
-        lock(&self.lobby).clear();
+        lock(&self.deferred).clear();
         self.all().iter().for_each(|connection| connection.close());
     }
 
@@ -347,21 +352,21 @@ impl Streams {
 }
 
 impl ReceivePoint for Streams {
-    fn watch(&self, seat: &Seat) -> bool {
-        let mut desk = Desk::default();
+    fn watch(&self, thread: &ServingThread) -> bool {
+        let mut scratch = Scratch::default();
         while !self.workers.is_stopped() {
             let event = self.ready.wait();
             if self.workers.is_stopped() {
                 break;
             }
             let Some((key, interest)) = event else { continue };
-            seat.begin_calls();
+            thread.begin_calls();
             if let Some(listener) = self.listeners.get(key as usize) {
                 self.accept(key, &**listener);
             } else if let Some(connection) = self.find(key) {
-                connection.ready(interest, seat, &mut desk);
+                connection.ready(interest, thread, &mut scratch);
             }
-            if seat.done(|| true) {
+            if thread.done(|| true) {
                 return true;
             }
         }
@@ -372,7 +377,7 @@ impl ReceivePoint for Streams {
         self.ready.wake();
     }
 
-    fn sweep(&self, now: Time) -> Option<Duration> {
+    fn check_timeouts(&self, now: Time) -> Option<Duration> {
         let waited_for = !lock(&self.waiting).is_empty();
         self.resume();
         let all = self.all();
@@ -383,7 +388,7 @@ impl ReceivePoint for Streams {
             }
         }
         let every = self.limits.idle.min(self.limits.records.time) / 4;
-        let every = every.clamp(Duration::from_millis(10), GRACE);
+        let every = every.clamp(Duration::from_millis(10), MIN_SILENCE);
         match (waited_for, all.is_empty()) {
             (true, _) => Some(BACK_OFF),
             (false, true) => None,
@@ -392,19 +397,19 @@ impl ReceivePoint for Streams {
     }
 }
 
-/// How many connections there may be for the system's limit on descriptors: three quarters of it. The rest is
-/// left to the server's procedures.
+/// Returns how many connections the system's limit on descriptors allows: three quarters of it, less those
+/// that wait. The rest is left to the server's procedures.
 fn descriptors() -> usize {
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     most.map_or(usize::MAX, |most| usize::try_from(most - most / 4).unwrap_or(usize::MAX))
-        .saturating_sub(LOBBY)
+        .saturating_sub(MAX_DEFERRED)
         .max(1)
 }
 
-/// Keys that we gave ourselves need no hashing.
+/// A hasher for the connections' numbers. They are our own, so no client can choose equal hashes.
 type Numbered = BuildHasherDefault<Given>;
 
-/// A hash that is given.
+/// The state of the hasher, which multiplies a number by a constant.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Given(u64);
 
@@ -418,12 +423,13 @@ impl Hasher for Given {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // The table looks at the highest bits too.
+        // The table uses the highest bits too.
         self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
-/// Whether an error speaks of the connection that was to be accepted, and not of us (accept(2)).
+/// Returns whether an error of accept(2) concerns the one connection that was to be accepted, not the
+/// listener or the process.
 fn is_of_the_connection(error: &io::Error) -> bool {
     use io::ErrorKind::*;
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | InvalidInput)

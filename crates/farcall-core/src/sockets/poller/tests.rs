@@ -26,12 +26,12 @@ macro_rules! tests {
                 ready.add(of(&ours), 7).unwrap();
                 ready.add(of(&other), 8).unwrap();
                 theirs.write_all(b"x").unwrap();
-                // Nobody asked for it yet.
+                // Socket 7 is not armed yet.
                 ready.arm(of(&other), 8, WRITE).unwrap();
                 assert_eq!(ready.wait(), Some((8, WRITE)));
                 ready.arm(of(&ours), 7, READ).unwrap();
                 assert_eq!(ready.wait(), Some((7, READ)));
-                // It is so still, and is told again only if it is asked again.
+                // Socket 7 is still readable, but is reported again only when it is armed again.
                 ready.arm(of(&other), 8, WRITE).unwrap();
                 assert_eq!(ready.wait(), Some((8, WRITE)));
                 ready.arm(of(&ours), 7, Interest { read: true, write: true }).unwrap();

@@ -1,4 +1,5 @@
-//! The in-process channel to a server of `async fn`s: whoever waits for a call drives its future.
+//! The in-process channel to a server of `async fn`s. The thread or task that waits for a call drives its
+//! future.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,11 +47,11 @@ impl<S: AsyncServer> Channel for Local<S> {
 }
 
 struct Started {
-    /// `None` once it was cancelled.
+    /// `None` once the call was cancelled or has ended.
     future: Option<AsyncDispatched>,
     polled: bool,
     waker: Option<Waker>,
-    /// The future goes on when the call was given up.
+    /// Whether the future is driven to its end even if the call is given up.
     uncancelled: bool,
 }
 
@@ -120,7 +121,7 @@ impl PendingCall for Started {
 }
 
 impl Started {
-    /// Drops the future, unless it has begun and is not to be cancelled.
+    /// Gives the call up: drops the future, unless it has begun and is `uncancelled`.
     fn give_up(&mut self) {
         let Some(future) = self.future.take() else { return };
         if self.uncancelled && self.polled {
@@ -136,10 +137,10 @@ impl Drop for Started {
     }
 }
 
-/// Drives a future whose call nobody waits for.
+/// Drives a future to its end in a thread of its own, because no caller waits for it any more.
 fn go_on(future: AsyncDispatched) {
     let started = Started { future: Some(future), polled: true, waker: None, uncancelled: false };
-    // Whether a thread can be had decides nothing that anybody would hear of.
+    // If no thread can be started, the future is dropped. No caller waits that could be told.
     let _ = thread::Builder::new().name("farcall-local".into()).spawn(move || started.block());
 }
 
@@ -149,7 +150,8 @@ struct Unpark {
 }
 
 impl Unpark {
-    /// Waits for other threads: what the runtime is to do that this thread drives does not come.
+    /// Waits until another thread wakes this one, but no longer than [`self_wait::GRACE`]. This thread drives
+    /// a runtime, whose tasks cannot run while it waits.
     fn is_woken_soon(&self) -> bool {
         let end = Instant::now() + self_wait::GRACE;
         while !self.woken.swap(false, Ordering::Relaxed) {

@@ -1,5 +1,5 @@
-//! Calls and their answers, in a line for each host. When there are too many, the host that has most loses
-//! its oldest.
+//! The table of calls and their answers. Each host has a line (a queue) of its calls. When there are too
+//! many, the host with most bytes loses its oldest calls.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 
 use super::{HostKey, Key, Lasting, Outcome, PeerFate, Retention, Ticket};
 
-/// All that is kept.
+/// The calls that are remembered.
 pub(super) struct Table {
     /// Where calls are, by their checksums. Several calls may have one key, when clients on different
     /// connections make calls with equal bytes.
@@ -20,26 +20,26 @@ pub(super) struct Table {
     lines: Vec<Line>,
     free: Vec<u32>,
     hosts: HashMap<HostKey, u32>,
-    /// Hosts in the order of how much is kept of them, in units of a power of two, so that the order seldom
-    /// changes. Among equals the host that is known longest comes last.
+    /// The hosts in the order of how many bytes are kept for them. Bytes count in units of a power of two, so
+    /// that the order seldom changes. Among equals the host that has been known longest comes last.
     heaviest: BTreeSet<(usize, Reverse<u64>, u32)>,
     unit: u32,
-    /// The line that is searched next for calls that are too old.
+    /// The line that was last searched for calls that are too old.
     look: usize,
-    /// How many calls there have been.
+    /// How many calls have been entered so far.
     numbers: u64,
     bytes: usize,
 }
 
-/// Where a call is: in which line, and behind how many calls that ever were in it.
+/// The place of a call: its line, and how many calls came before it in that line since the line began.
 struct Place {
     checksum: u64,
     line: u32,
     at: u64,
 }
 
-/// The calls of one host in the order in which they came. They are side by side because calls that come
-/// together are dropped together, after they have left the processor's cache.
+/// The calls of one host in the order in which they came. They are stored side by side because they are also
+/// dropped together, when they are no longer in the processor's cache.
 struct Line {
     host: HostKey,
     /// How many calls of all hosts came before this host's first.
@@ -64,13 +64,14 @@ pub(super) struct Answer {
     pub(super) outcome: Outcome,
 }
 
-/// Bytes that an entry counts for besides its reply, and a host besides its entries.
-pub(super) const ENTRY: usize = 256;
-pub(super) const HOST: usize = 768;
-/// How many calls that are being served are moved to the end of a line at a time.
-const MOVES: usize = 4;
-/// How many hosts are searched for calls that are too old at a time.
-const HOSTS: usize = 2;
+/// How many bytes an entry counts besides its reply.
+pub(super) const ENTRY_BYTES: usize = 256;
+/// How many bytes a host counts besides its entries.
+pub(super) const HOST_BYTES: usize = 768;
+/// How many calls that are being served one search of a line moves to its end.
+const MOVES_AT_A_TIME: usize = 4;
+/// How many hosts one call of [`Table::expire`] searches for calls that are too old.
+const HOSTS_AT_A_TIME: usize = 2;
 
 impl Known {
     /// Whether no call that comes now, by a connection of this fate or by a new one, can be this call sent
@@ -202,7 +203,7 @@ impl Table {
         };
         self.hosts.insert(host, place);
         self.heaviest.insert((0, Reverse(self.numbers), place));
-        self.count(place, HOST as isize);
+        self.count(place, HOST_BYTES as isize);
         place
     }
 
@@ -232,7 +233,7 @@ impl Table {
         };
         let Some(place) = places.find_mut(ticket.checksum, same) else { return };
         let line = &mut lines[place.line as usize];
-        let (bytes, end) = (answer.outcome.len() + ENTRY, line.end());
+        let (bytes, end) = (answer.outcome.len() + ENTRY_BYTES, line.end());
         let Some(known) = line.get_mut(place.at) else { return };
         if end - place.at <= FEW {
             known.answer = Some(answer);
@@ -249,7 +250,7 @@ impl Table {
     /// Removes calls that are too old, a few hosts at a time, and calls that are too many, of the host that
     /// has most. Calls that are still being served move to the end of their line, a few at a time.
     pub(super) fn expire(&mut self, now: Duration, retention: Retention) {
-        for _ in 0..HOSTS.min(self.lines.len()) {
+        for _ in 0..HOSTS_AT_A_TIME.min(self.lines.len()) {
             self.look = (self.look + 1) % self.lines.len();
             let is_old = |answer: &Answer| now.saturating_sub(answer.at) >= retention.time;
             self.shorten(self.look as u32, |_, answer| is_old(answer));
@@ -276,11 +277,11 @@ impl Table {
             match &oldest.answer {
                 Some(answer) if !goes(self, answer) => return,
                 Some(answer) => {
-                    let bytes = answer.outcome.len() + ENTRY;
+                    let bytes = answer.outcome.len() + ENTRY_BYTES;
                     self.pop(place);
                     self.count(place, -(bytes as isize));
                 }
-                None if moves == MOVES => return,
+                None if moves == MOVES_AT_A_TIME => return,
                 None => {
                     moves += 1;
                     self.pop(place);

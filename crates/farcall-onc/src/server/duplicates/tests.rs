@@ -1,6 +1,6 @@
-//! What is taken for the same call, and for how long.
+//! Tests of which calls count as sent again, and for how long.
 
-use super::table::{ENTRY, HOST};
+use super::table::{ENTRY_BYTES, HOST_BYTES};
 use super::*;
 
 fn peer(transport: Transport, address: &str) -> Peer {
@@ -25,7 +25,7 @@ fn begin(duplicates: &Duplicates, xid: u32, fate: Option<&Arc<PeerFate>>) -> See
     duplicates.look_up(key(&peer(transport, "10.0.0.1:700"), &call(xid, b""), b""), fate)
 }
 
-/// It is served and answered.
+/// The call is served and answered.
 fn answer(duplicates: &Duplicates, seen: Seen, outcome: Outcome) {
     let Seen::Never(Some(ticket)) = seen else { panic!("it was seen before") };
     duplicates.end(ticket, outcome);
@@ -77,13 +77,13 @@ fn a_call_on_another_connection_is_the_same_if_the_first_did_not_end_in_order() 
     let seen = begin(&duplicates, 2, Some(&ended));
     answer(&duplicates, seen, result(8));
     ended.end_in_order();
-    // Its own calls would be known still; another client's of the same words stands beside it.
+    // The client's own calls are still known. An equal call of another client is entered beside them.
     assert!(matches!(begin(&duplicates, 2, Some(&ended)), Seen::Answered(_)));
     let seen = begin(&duplicates, 2, Some(&third));
     assert!(matches!(begin(&duplicates, 2, Some(&fourth)), Seen::Running));
     answer(&duplicates, seen, Outcome::Silence);
     assert!(matches!(begin(&duplicates, 2, Some(&fourth)), Seen::Answered(Outcome::Silence)));
-    assert_eq!(duplicates.kept(), (3, HOST + 3 * ENTRY + 16));
+    assert_eq!(duplicates.kept(), (3, HOST_BYTES + 3 * ENTRY_BYTES + 16));
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn one_that_is_too_old_does_not_hide_one_that_is_being_served() {
     let [first, second, third] = [(); 3].map(|()| Arc::new(PeerFate::default()));
     let seen = begin(&duplicates, 1, Some(&first));
     answer(&duplicates, seen, result(8));
-    // While both last they are two clients; then both are broken off.
+    // While both connections last they belong to two clients. Then both are broken off.
     first.end_in_order();
     let _served = begin(&duplicates, 1, Some(&second));
     first.break_off();
@@ -135,9 +135,9 @@ fn replies_go_by_age_and_by_bytes() {
 
 #[test]
 fn calls_that_are_being_served_outlast_those_that_came_after_them() {
-    /// More than are moved at once.
+    /// More calls than one search moves.
     const LONG: u32 = 20;
-    /// About as many as are kept.
+    /// About as many calls as are kept.
     const MANY: u32 = 70;
     let duplicates = Duplicates::new(Retention { bytes: 100_000, ..Retention::default() });
     let serve = |calls: std::ops::Range<u32>| {
@@ -152,7 +152,7 @@ fn calls_that_are_being_served_outlast_those_that_came_after_them() {
     let (calls, bytes) = duplicates.kept();
     assert!(bytes <= 100_000 && calls == (LONG + 79) as usize, "{calls} calls of {bytes} bytes");
     assert!((0..LONG).all(|xid| matches!(begin(&duplicates, xid, None), Seen::Running)));
-    // Once answered, one is kept as long as any other.
+    // Once answered, such a call is kept as long as any other.
     long.drain(..).take(1).for_each(|seen| answer(&duplicates, seen, result(8)));
     serve(1000..1000 + MANY);
     assert!(matches!(begin(&duplicates, 0, None), Seen::Answered(_)));
@@ -168,10 +168,10 @@ fn what_is_not_forgotten_in_time_is_bounded_all_the_same() {
         answer(&duplicates, seen, result(1000));
     }
     let (_, bytes) = duplicates.kept();
-    assert!(bytes <= 10_000 + SLACK, "{bytes} bytes");
+    assert!(bytes <= 10_000 + SLACK_BYTES, "{bytes} bytes");
 }
 
-/// Serves these calls of a host, and answers each with `bytes` bytes.
+/// Serves these calls of a host, and answers each of them with `bytes` bytes.
 fn serve_at(duplicates: &Duplicates, host: &str, calls: std::ops::Range<u32>, bytes: usize) {
     for xid in calls {
         let seen = duplicates.look_up(key(&peer(Transport::Udp, host), &call(xid, b""), b""), None);
@@ -182,7 +182,7 @@ fn serve_at(duplicates: &Duplicates, host: &str, calls: std::ops::Range<u32>, by
     }
 }
 
-/// How many of these calls of a host are remembered.
+/// Returns how many of these calls of a host are remembered.
 fn remembered(duplicates: &Duplicates, host: &str, calls: std::ops::Range<u32>) -> usize {
     let seen = |xid| duplicates.look_up(key(&peer(Transport::Udp, host), &call(xid, b""), b""), None);
     calls.filter(|xid| matches!(seen(*xid), Seen::Answered(_))).count()

@@ -1,4 +1,4 @@
-//! The mapper's procedures, in each of its versions.
+//! The procedures of the port mapper, versions 2 to 4 (RFC 1833).
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -17,28 +17,28 @@ use crate::server::{Caller, Offer, Transport, caller, say_nothing};
 use crate::wire::auth::{Flavor, OpaqueAuth};
 use crate::wire::message::{Accepted, Answer, Call, Reply};
 
-/// So many large answers, or calls passed on, may go to other machines by datagrams in a second: their
-/// senders may be forged, and whoever is named as the sender gets the answer.
-const RATE: u32 = 20;
-/// How long a program has to answer a call that is passed on.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The most large answers and forwarded calls in a second for datagrams from other machines. The sender's
+/// address may be forged, and the host with that address then gets the answers.
+const ANSWERS_PER_SECOND: u32 = 20;
+/// How long a program has to answer a forwarded call.
+const FORWARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// So many calls are passed on at once, so that those who serve them late leave threads to others.
-const AT_ONCE: usize = 16;
+/// The most calls that are forwarded at once. Each occupies a thread until it is answered.
+const MAX_FORWARDING: usize = 16;
 
-/// The mapper as a server.
+/// A mapper that serves the port mapper's programs.
 pub(crate) struct Offered {
     env: Arc<dyn Env>,
     mapper: Mapper,
     bucket: Mutex<Bucket>,
-    /// The identifier of the next call that is passed on. Each leaves from a port of its own, which may be
-    /// one that an earlier one had: the callee must not take it for that.
+    /// The identifier of the next forwarded call. Each is sent from a new port, which may have been used
+    /// before; with a new identifier the program does not take it for the earlier call.
     next: AtomicU32,
-    /// How many are being passed on.
+    /// How many calls are being forwarded.
     passing: AtomicUsize,
 }
 
-/// What may still be done in this second.
+/// How many answers are left in the current second.
 struct Bucket {
     since: Time,
     left: u32,
@@ -47,7 +47,7 @@ struct Bucket {
 impl Offered {
     pub(crate) fn new(mapper: &Mapper) -> Arc<Offered> {
         let env = System::current();
-        let bucket = Bucket { since: env.now(), left: RATE };
+        let bucket = Bucket { since: env.now(), left: ANSWERS_PER_SECOND };
         let mut next = [0; 4];
         env.entropy(&mut next);
         Arc::new(Offered {
@@ -59,8 +59,8 @@ impl Offered {
         })
     }
 
-    /// Itself as programs. To a call that is to be passed on it never says again what it said: each is
-    /// counted, and all that is not passed on is met with silence.
+    /// Returns the programs of the three versions. Replies of CALLIT are not kept, so that a repeated call
+    /// counts against the limit again and can be left unanswered.
     pub(crate) fn offers(self: Arc<Self>) -> [Offer; 3] {
         const CALL_IT: u32 = 5;
         [
@@ -71,7 +71,8 @@ impl Offered {
         .map(|offer| offer.not_kept(&[CALL_IT]))
     }
 
-    /// Says nothing to one whose answer would be more than fair.
+    /// Takes one answer from the limit for datagrams from other machines. Returns false if there is none
+    /// left; the caller then sends no reply. Other calls are not limited.
     fn is_fair(&self) -> bool {
         let from_afar =
             caller().is_some_and(|caller| caller.transport() == Transport::Udp && !is_of_this_host(&caller));
@@ -81,7 +82,7 @@ impl Offered {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.env.now();
         if now.since(bucket.since) >= Duration::from_secs(1) {
-            *bucket = Bucket { since: now, left: RATE };
+            *bucket = Bucket { since: now, left: ANSWERS_PER_SECOND };
         }
         let fair = bucket.left > 0;
         bucket.left = bucket.left.saturating_sub(1);
@@ -98,7 +99,7 @@ impl Offered {
         self.mapper.unset(&Rpcb { owner, ..entry })
     }
 
-    /// The address of a program on the network by which it is asked for.
+    /// Returns the address of a program on the network by which the call came; empty if there is none.
     fn address(&self, asked: Rpcb, any_version: bool) -> String {
         let Some(caller) = caller() else { return String::new() };
         let wanted = Rpcb { netid: netid_of(&caller).into(), ..asked };
@@ -114,8 +115,8 @@ impl Offered {
         self.mapper.entries()
     }
 
-    /// Passes a call on, by which broadcasts reach programs. Whatever is wrong nothing is said: RFC 1833
-    /// section 2.2.2.
+    /// Forwards a call to its program, for broadcasts. If anything is wrong, sends no reply (RFC 1833 section
+    /// 2.2.2).
     fn pass(&self, call: &Passed) -> farcall::Result<(SocketAddr, Vec<u8>)> {
         let anonymous = caller().is_some_and(|caller| caller.flavor() == Flavor::NONE);
         let allowed = self.mapper.forwards && anonymous && call.program != PROGRAM && self.is_fair();
@@ -123,7 +124,7 @@ impl Offered {
             Rpcb { program: call.program, version: call.version, netid: "udp".into(), ..Rpcb::default() };
         let found = if allowed { self.mapper.find(&wanted, false) } else { None };
         let found = found.and_then(|found| from_universal(&reachable(&found.address, "127.0.0.1.0.0", None)));
-        let has_room = self.passing.fetch_add(1, Ordering::Relaxed) < AT_ONCE;
+        let has_room = self.passing.fetch_add(1, Ordering::Relaxed) < MAX_FORWARDING;
         let passed =
             found.filter(|_| has_room).and_then(|address| Some((address, self.ask(address, call).ok()??)));
         self.passing.fetch_sub(1, Ordering::Relaxed);
@@ -133,10 +134,10 @@ impl Offered {
         })
     }
 
-    /// Makes a call of which only bytes are known: its result, if it has one.
+    /// Makes a call with encoded arguments. Returns its encoded result, or `None` if it fails.
     fn ask(&self, address: SocketAddr, passed: &Passed) -> io::Result<Option<Vec<u8>>> {
         let socket = self.env.connect(&Address::Udp(address), &ConnectOptions::default())?;
-        let (xid, until) = (self.next.fetch_add(1, Ordering::Relaxed), self.env.now() + PATIENCE);
+        let (xid, until) = (self.next.fetch_add(1, Ordering::Relaxed), self.env.now() + FORWARD_TIMEOUT);
         let Passed { program, version, procedure, .. } = *passed;
         let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
         let mut message = Vec::new();
@@ -147,7 +148,7 @@ impl Offered {
         loop {
             let left = until.nanos_since(self.env.now()).max(1_000_000);
             let len = match socket.read(&mut buffer, Wait::Nanos(left)) {
-                // It may end sooner than it was asked to.
+                // The read may end too early.
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock && self.env.now() < until => continue,
                 received => received?,
             };
@@ -158,7 +159,7 @@ impl Offered {
                     };
                     return Ok(Some(result.to_vec()));
                 }
-                // It is of somebody who had the port before.
+                // The datagram answers a call of an earlier user of the port.
                 _ if self.env.now() < until => {}
                 _ => return Ok(None),
             }
@@ -172,7 +173,7 @@ impl Portmap for Offered {
     }
 
     fn unset(&self, mapping: Mapping) -> farcall::Result<bool> {
-        // Of both protocols, whatever is asked (section 3.2).
+        // Removes the mappings of both protocols, whatever `mapping.protocol` says (RFC 1833 section 3.2).
         let entry = |netid: &str| Rpcb {
             program: mapping.program,
             version: mapping.version,
@@ -262,7 +263,8 @@ impl Rpcbind4 for Offered {
     }
 }
 
-/// Who registers; nobody from another machine may.
+/// Returns the owner of a registration that this call makes, or `None` if it comes from another machine,
+/// which is not allowed.
 fn owner() -> Option<String> {
     let caller = caller()?;
     let owner = match caller.user() {
@@ -311,6 +313,6 @@ fn to_mapping(entry: &Rpcb) -> Option<Mapping> {
 
 fn now() -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // 32 bits, whatever the year.
+    // The protocol has 32 bits for the time; it wraps in 2106.
     now.as_secs() as u32
 }

@@ -1,9 +1,9 @@
-//! A client's connection: records in, replies out, in any order.
+//! One connection of a client. The server reads calls from it and sends replies, in any order.
 //!
 //! One thread at a time reads: the one that has the *turn*. It serves what it reads, and collects short
-//! replies, so that many leave by one system call. If one of the procedures takes long the turn is passed on:
-//! what was read and not served stays with the connection, and the thread that lost its turn only sends its
-//! reply.
+//! replies so that many are sent by one system call. If a procedure takes long, its thread loses the turn and
+//! another thread reads on. Records that were read and not served stay with the connection. The thread that
+//! lost the turn only sends its reply.
 
 mod callback;
 
@@ -20,85 +20,88 @@ use std::time::Duration;
 use farcall::Bytes;
 use farcall::env::{Interest, PeerState, Source, Stream, Time, Wait};
 
-use super::{LINGER, Streams};
+use super::{LINGER_TIME, Streams};
 use crate::Client;
 use crate::server::fate::{Lasting, PeerFate};
 use crate::server::hosts::Account;
 use crate::server::outgoing::Outgoing;
 use crate::server::peer::{Peer, PeerConnection};
-use crate::server::pool::{Held, Seat};
+use crate::server::pool::{Held, ServingThread};
 use crate::server::programs::Verdict;
 use crate::wire::message::{Direction, peek};
 use crate::wire::record::{Records, mark};
 use callback::{Callback, Delivered};
 
-/// Replies that nobody takes are a reason to read no further calls.
-const MOST_UNSENT: usize = 1 << 20;
-/// A reply of so many bytes leaves by itself.
-const LONG: usize = 8 << 10;
-/// A record of so many bytes is lent to who decodes it rather than copied.
-const WORTH_SHARING: usize = 4 << 10;
+/// No further calls are read while the client leaves this many bytes of replies untaken.
+const MAX_UNSENT_BYTES: usize = 1 << 20;
+/// A reply of at least this many bytes is sent at once, without waiting for others. After a read of at least
+/// this many bytes, the thread reads again before it waits.
+const LONG_BYTES: usize = 8 << 10;
+/// A record of at least this many bytes is put into reference-counted [`Bytes`], so that the decoder can keep
+/// parts of it without copying them.
+const SHARED_RECORD_BYTES: usize = 4 << 10;
 
-/// A connection.
+/// One connection of a client.
 pub(crate) struct Connection {
     pub(super) id: u64,
     socket: Arc<dyn Stream>,
     peer: Peer,
     streams: Arc<Streams>,
-    /// What is held for it, which its host's is a part of.
+    /// The account of what is held for the connection and its host.
     account: Account,
-    /// It waits until its host may have one more call under way.
+    /// Whether the connection waits until its host can have one more call under way.
     parked: AtomicBool,
-    /// Changes when another thread begins to read. Written by whoever has the inbox locked.
+    /// The number of the current turn. It changes when a turn ends or begins. Written only under the lock of
+    /// `inbox`.
     turn: AtomicU64,
     inbox: Mutex<Inbox>,
     outbox: Mutex<Outbox>,
-    /// Some bytes are unsent.
-    crowded: AtomicBool,
-    /// Something has come that is not answered yet.
-    owing: AtomicBool,
+    /// Whether `outbox` has unsent bytes.
+    has_unsent: AtomicBool,
+    /// Whether something has come that is not answered yet.
+    owes_reply: AtomicBool,
     /// Calls whose turn was passed on, and whose replies are not sent yet.
     running: AtomicUsize,
     fate: Arc<PeerFate>,
     callback: Callback,
 }
 
-/// What has come.
+/// What the connection has received, and the replies that are collected for one send.
 struct Inbox {
     records: Records,
-    /// Replies, each with its mark, that leave together.
+    /// Replies with their record marks, which are sent together.
     batch: Vec<u8>,
-    /// How many.
+    /// The number of replies in the batch.
     batched: usize,
-    /// Look whether more has come.
-    eager: bool,
-    /// When something last came.
-    heard: Time,
-    /// How many bytes of the account are held here.
+    /// Whether to read once more without waiting.
+    read_again: bool,
+    /// When the connection last received something.
+    last_read: Time,
+    /// How many bytes the account counts for the inbox.
     charged: usize,
 }
 
-/// What is to leave.
+/// What is to be sent.
 #[derive(Default)]
 struct Outbox {
-    /// What the socket had no room for. Each part has its length from before some of it was sent, which is
-    /// the memory that it holds.
+    /// What the socket had no room for. Each part has its original length beside it, which is the memory that
+    /// it holds even when some of it was sent.
     unsent: VecDeque<(Bytes, usize)>,
-    /// How many bytes that is.
+    /// The number of unsent bytes.
     len: usize,
-    /// Nobody reads: the socket is armed, or nothing more will come.
+    /// Whether no thread reads: the poller watches the socket, or nothing more will come.
     resting: bool,
-    /// The peer sends no more.
+    /// Whether the peer sends no more.
     ended: bool,
     closed: bool,
 }
 
-/// A thread that waits for connections keeps these from one to the next.
+/// The buffers of a thread, which it uses for one connection after the other.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct Scratch {
     record: Vec<u8>,
     reply: Outgoing,
-    /// The reply is to be sent.
+    /// Whether `reply` is to be sent.
     answered: bool,
 }
 
@@ -108,8 +111,8 @@ impl Connection {
             records: Records::new(streams.limits.records),
             batch: Vec::new(),
             batched: 0,
-            eager: true,
-            heard: streams.env.now(),
+            read_again: true,
+            last_read: streams.env.now(),
             charged: 0,
         };
         Connection {
@@ -122,8 +125,8 @@ impl Connection {
             streams,
             inbox: Mutex::new(inbox),
             outbox: Mutex::new(Outbox { resting: true, ..Outbox::default() }),
-            crowded: AtomicBool::new(false),
-            owing: AtomicBool::new(false),
+            has_unsent: AtomicBool::new(false),
+            owes_reply: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             fate: Arc::default(),
             callback: Callback::default(),
@@ -134,17 +137,18 @@ impl Connection {
         self.socket.source()
     }
 
-    /// The socket is ready.
+    /// Acts on the socket's readiness: sends unsent replies, and serves calls.
     #[inline]
-    pub(super) fn ready(self: &Arc<Self>, interest: Interest, seat: &Seat, desk: &mut Desk) {
+    pub(super) fn ready(self: &Arc<Self>, interest: Interest, thread: &ServingThread, scratch: &mut Scratch) {
         let resume = {
             let mut outbox = lock(&self.outbox);
             if interest.write && !self.flush(&mut outbox) {
                 drop(outbox);
                 return self.close();
             }
-            // Also when there is only room again: calls may have been left unserved for the lack of it.
-            let resume = outbox.resting && !outbox.ended && outbox.len < MOST_UNSENT;
+            // Also if the socket is only writable: calls that were read may be unserved because replies had
+            // no room.
+            let resume = outbox.resting && !outbox.ended && outbox.len < MAX_UNSENT_BYTES;
             outbox.resting &= !resume;
             if !resume && !self.arm(&outbox) {
                 outbox.ended = true;
@@ -152,32 +156,32 @@ impl Connection {
             resume
         };
         if resume {
-            self.serve(seat, desk);
+            self.serve(thread, scratch);
         } else {
             self.close_if_done();
         }
     }
 
-    /// Serves what comes, until nothing does or the turn is passed on.
-    pub(super) fn serve(self: &Arc<Self>, seat: &Seat, desk: &mut Desk) {
+    /// Serves calls until none comes, or the turn goes to another thread.
+    pub(super) fn serve(self: &Arc<Self>, thread: &ServingThread, scratch: &mut Scratch) {
         let turn = {
             let mut inbox = lock(&self.inbox);
-            inbox.eager = true;
+            inbox.read_again = true;
             self.next_turn()
         };
-        seat.hold(Some((self.clone(), turn)));
+        thread.hold(Some((self.clone(), turn)));
         let peer = Peer { connection: Some(self.clone()), ..self.peer.clone() };
-        while let Some(record) = self.next(turn, seat, desk) {
+        while let Some(record) = self.next(turn, thread, scratch) {
             let (message, packet) = match &record {
                 Record::Shared(packet) => (&packet[..], Some(packet)),
-                Record::Copied => (&desk.record[..], None),
+                Record::Copied => (&scratch.record[..], None),
             };
-            desk.answered = self.serve_one(message, packet, turn, &peer, seat, &mut desk.reply);
+            scratch.answered = self.serve_one(message, packet, turn, &peer, thread, &mut scratch.reply);
         }
-        seat.hold(None);
+        thread.hold(None);
     }
 
-    /// Serves a message; true if a reply is to be sent.
+    /// Serves a message. Returns true if a reply is to be sent.
     #[inline]
     fn serve_one(
         self: &Arc<Self>,
@@ -185,7 +189,7 @@ impl Connection {
         packet: Option<&Bytes>,
         turn: u64,
         peer: &Peer,
-        seat: &Seat,
+        thread: &ServingThread,
         reply: &mut Outgoing,
     ) -> bool {
         match self.streams.programs.examine(message, peer, reply) {
@@ -195,7 +199,7 @@ impl Connection {
                 if let Ok((_, Direction::Reply)) = peek(message) {
                     match self.callback.deliver(message, &self.account) {
                         Delivered::InFull => {}
-                        Delivered::TooMany => self.streams.relieve(),
+                        Delivered::TooMany => self.streams.free_bytes(),
                         Delivered::Not => self.close(),
                     }
                 }
@@ -204,11 +208,11 @@ impl Connection {
             Verdict::Run(admitted) => {
                 if admitted.is_slow() {
                     self.pass(turn);
-                    seat.replace_receiver();
+                    thread.replace_receiver();
                 }
                 let known = admitted.known();
-                let wanted = seat.run(|| self.streams.programs.run(admitted, peer, packet, reply));
-                if seat.is_long() {
+                let wanted = thread.run(|| self.streams.programs.run(admitted, peer, packet, reply));
+                if thread.is_long() {
                     known.overdue();
                 }
                 wanted
@@ -216,42 +220,44 @@ impl Connection {
         }
     }
 
-    /// Takes the reply to the last message, and gives the next record for as long as it is our turn.
+    /// Takes the reply to the last message. Returns the next record, or `None` if there is none or the turn
+    /// has ended.
     #[inline]
-    fn next(self: &Arc<Self>, turn: u64, seat: &Seat, desk: &mut Desk) -> Option<Record> {
-        let answered = mem::take(&mut desk.answered);
-        // Not under the lock of the inbox: the thread whose turn it is may hold that while it waits for more.
+    fn next(self: &Arc<Self>, turn: u64, thread: &ServingThread, scratch: &mut Scratch) -> Option<Record> {
+        let answered = mem::take(&mut scratch.answered);
+        // Checked without the lock of the inbox first: the thread that has the turn can hold that lock while
+        // it waits for data.
         if self.turn.load(Ordering::Acquire) != turn {
-            return self.leave(answered, desk);
+            return self.leave(answered, scratch);
         }
         let mut inbox = lock(&self.inbox);
         if self.turn.load(Ordering::Relaxed) != turn {
             drop(inbox);
-            return self.leave(answered, desk);
+            return self.leave(answered, scratch);
         }
         let inbox = &mut *inbox;
-        if answered && !self.collect(inbox, &desk.reply) {
+        if answered && !self.collect(inbox, &scratch.reply) {
             self.close();
             return None;
         }
-        desk.reply.clear();
+        scratch.reply.clear();
         loop {
             if !self.may_run() {
                 self.park(inbox);
                 return None;
             }
-            if self.crowded.load(Ordering::Relaxed) && lock(&self.outbox).len >= MOST_UNSENT {
+            if self.has_unsent.load(Ordering::Relaxed) && lock(&self.outbox).len >= MAX_UNSENT_BYTES {
                 self.wait_for_room(inbox);
                 return None;
             }
             match inbox.records.next() {
                 Ok(Some(Cow::Owned(record))) => return Some(Record::Shared(record.into())),
-                Ok(Some(Cow::Borrowed(record))) if record.len() >= WORTH_SHARING => {
+                Ok(Some(Cow::Borrowed(record))) if record.len() >= SHARED_RECORD_BYTES => {
                     return Some(Record::Shared(Bytes::copy_from_slice(record)));
                 }
                 Ok(Some(Cow::Borrowed(record))) => {
-                    desk.record.clear();
-                    desk.record.extend_from_slice(record);
+                    scratch.record.clear();
+                    scratch.record.extend_from_slice(record);
                     return Some(Record::Copied);
                 }
                 Ok(None) => {}
@@ -260,35 +266,36 @@ impl Connection {
                     return None;
                 }
             }
-            if !self.read(inbox, seat) {
+            if !self.read(inbox, thread) {
                 return None;
             }
         }
     }
 
-    /// Sends the reply to the last message, after the turn was passed on.
-    fn leave(self: &Arc<Self>, answered: bool, desk: &mut Desk) -> Option<Record> {
-        self.finish(answered, &desk.reply);
-        desk.reply.clear();
+    /// Sends the reply to the last message, after the thread has lost the turn.
+    fn leave(self: &Arc<Self>, answered: bool, scratch: &mut Scratch) -> Option<Record> {
+        self.finish(answered, &scratch.reply);
+        scratch.reply.clear();
         None
     }
 
-    /// Ends the turn, and returns the number of the next. The inbox is locked.
+    /// Ends the turn, and returns the number of the next one. The inbox must be locked.
     fn next_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Release) + 1
     }
 
-    /// Sends what was collected, and reads; false if there is nothing to serve now.
-    fn read(self: &Arc<Self>, inbox: &mut Inbox, seat: &Seat) -> bool {
-        // Who sent many will have sent more; who sent one waits for its reply.
+    /// Sends the collected replies, and reads. Returns false if there is nothing to serve now.
+    fn read(self: &Arc<Self>, inbox: &mut Inbox, thread: &ServingThread) -> bool {
+        // A client that sent several calls has probably sent more. One that sent a single call waits for its
+        // reply.
         let many = mem::take(&mut inbox.batched) > 1;
         self.charge(inbox);
-        let mut look = mem::take(&mut inbox.eager) || many;
+        let mut look = mem::take(&mut inbox.read_again) || many;
         if !self.send_batch(inbox) {
             self.close();
             return false;
         }
-        self.owing.store(false, Ordering::Release);
+        self.owes_reply.store(false, Ordering::Release);
         self.streams.programs.forget();
         let spin = self.streams.limits.spin;
         let began = (!spin.is_zero()).then(|| self.streams.env.now());
@@ -300,11 +307,11 @@ impl Connection {
                 Received::Over => return false,
             }
         }
-        // A record that comes slowly is not waited for here: its time is limited.
+        // A partly received record is not waited for here, because the watchdog limits its time.
         if !inbox.records.is_partial()
-            && let Some(_lingering) = self.streams.linger(seat)
+            && let Some(_lingering) = self.streams.linger(thread)
         {
-            match self.receive(inbox, Wait::Nanos(LINGER.as_nanos() as u64)) {
+            match self.receive(inbox, Wait::Nanos(LINGER_TIME.as_nanos() as u64)) {
                 Received::Nothing => {}
                 Received::Bytes => return true,
                 Received::Over => return false,
@@ -314,16 +321,16 @@ impl Connection {
         false
     }
 
-    /// Receives once, and ends the connection if that is what came.
+    /// Receives once. Ends the connection if the peer has ended it or it is broken.
     #[inline]
     fn receive(self: &Arc<Self>, inbox: &mut Inbox, wait: Wait) -> Received {
         match self.socket.read(inbox.records.space(), wait) {
             Ok(0) => self.end(),
             Ok(len) => {
-                self.owing.store(true, Ordering::Release);
+                self.owes_reply.store(true, Ordering::Release);
                 inbox.records.filled(len);
-                // A long record comes in pieces.
-                inbox.eager = len >= LONG;
+                // A long record arrives in several pieces.
+                inbox.read_again = len >= LONG_BYTES;
                 return Received::Bytes;
             }
             Err(why) if matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
@@ -334,12 +341,12 @@ impl Connection {
         Received::Over
     }
 
-    /// Has the socket watched for more.
+    /// Ends the turn, and lets the poller watch the socket.
     fn rest(self: &Arc<Self>, inbox: &mut Inbox) {
-        inbox.heard = self.streams.env.now();
-        // The watchdog may still hold this turn, and pass it on too late.
+        inbox.last_read = self.streams.env.now();
+        // The turn ends first: the watchdog may be about to pass it on.
         self.next_turn();
-        let slow = inbox.records.is_partial() && inbox.records.check(inbox.heard).is_err();
+        let slow = inbox.records.is_partial() && inbox.records.check(inbox.last_read).is_err();
         inbox.records.settle();
         self.charge(inbox);
         self.streams.unpark();
@@ -351,21 +358,22 @@ impl Connection {
         }
     }
 
-    /// Reads no more until the peer has taken replies. What was read already is served then, though nothing
-    /// more may come: also if there has been room again since that was seen.
+    /// Ends the turn, and reads no more until the peer has taken replies. The poller then reports the
+    /// connection as writable, so that records that were read already are served even if nothing more comes.
+    /// It reports that also if the peer has made room since this thread checked.
     #[cold]
     fn wait_for_room(self: &Arc<Self>, inbox: &mut Inbox) {
-        inbox.heard = self.streams.env.now();
+        inbox.last_read = self.streams.env.now();
         self.next_turn();
         if !self.offer() {
             self.close();
         }
     }
 
-    /// Has somebody else go on with what was read and with what comes. The thread of that turn will only send
-    /// its reply.
+    /// Lets another thread continue with what was read and with what comes. The thread of that turn will only
+    /// send its reply.
     fn pass(&self, turn: u64) {
-        // Not under the lock of the inbox, as in `next`.
+        // Checked without the lock of the inbox first, as in `next`.
         if self.turn.load(Ordering::Acquire) != turn {
             return;
         }
@@ -374,7 +382,8 @@ impl Connection {
             if self.turn.load(Ordering::Relaxed) != turn {
                 return;
             }
-            // The call is counted before its thread can see that its turn is over, and count it as ended.
+            // The call is counted before its thread can see that the turn has ended, because that thread then
+            // counts the call as ended.
             self.running.fetch_add(1, Ordering::AcqRel);
             self.account.begin();
             self.next_turn();
@@ -385,16 +394,16 @@ impl Connection {
         }
     }
 
-    /// Whether one more call may be under way.
+    /// Returns whether the host can have one more call under way.
     #[inline]
     pub(super) fn may_run(&self) -> bool {
         self.account.may_run(self.streams.workers.limit())
     }
 
-    /// Reads no more until the host's calls under way are fewer.
+    /// Ends the turn, and reads no more until the host has fewer calls under way.
     #[cold]
     fn park(self: &Arc<Self>, inbox: &mut Inbox) {
-        inbox.heard = self.streams.env.now();
+        inbox.last_read = self.streams.env.now();
         self.next_turn();
         if !self.send_batch(inbox) {
             return self.close();
@@ -403,11 +412,11 @@ impl Connection {
         if !self.parked.swap(true, Ordering::AcqRel) {
             self.streams.park(self.clone());
         }
-        // One may have ended meanwhile.
+        // A call may have ended meanwhile.
         self.streams.unpark();
     }
 
-    /// Goes on.
+    /// Lets a parked connection continue.
     pub(super) fn unpark(&self) {
         self.parked.store(false, Ordering::Release);
         if !self.offer() {
@@ -415,25 +424,27 @@ impl Connection {
         }
     }
 
-    /// Gives up the replies that nobody has taken, of a connection that has ended.
+    /// Drops the replies of the peer that the server's own client has not read. The connection must have
+    /// ended.
     pub(super) fn forget_replies(&self) {
         self.callback.forget(&self.account);
     }
 
-    /// What is held for it, and for its host.
+    /// Returns the account of what is held for the connection and its host.
     pub(super) fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Has the account say what the inbox holds.
+    /// Updates the account to what the inbox holds, and frees bytes if all connections hold too many.
     #[inline]
     fn charge(&self, inbox: &mut Inbox) {
         if inbox.held() != inbox.charged && self.recharge(inbox) {
-            self.streams.relieve();
+            self.streams.free_bytes();
         }
     }
 
-    /// True: all connections together hold too much.
+    /// Updates the account to what the inbox holds. Returns true if all connections together hold too many
+    /// bytes.
     fn recharge(&self, inbox: &mut Inbox) -> bool {
         let held = inbox.held();
         let before = mem::replace(&mut inbox.charged, held);
@@ -444,28 +455,28 @@ impl Connection {
         self.account.add(held - before)
     }
 
-    /// Gives back what an idle connection does not need.
+    /// Frees the memory that an idle connection does not need.
     pub(super) fn give_back(&self) {
         let Ok(mut inbox) = self.inbox.try_lock() else { return };
         if inbox.batch.is_empty() {
             inbox.batch = Vec::new();
         }
         inbox.records.rest();
-        // Too much is somebody else's affair: this may be on its behalf.
+        // The result is ignored: `Streams::free_bytes` may be the caller.
         self.recharge(&mut inbox);
     }
 
-    /// Has whoever waits for connections take this one at once: there may be something to serve that was read
-    /// already.
+    /// Lets another thread serve this connection at once, because records may have been read already. Returns
+    /// false if the connection is broken.
     fn offer(&self) -> bool {
         let mut outbox = lock(&self.outbox);
         outbox.resting = true;
-        // It is writable, or it has to wait for that anyway.
+        // The socket is writable now; if it is not, the connection has to wait for that anyway.
         let at_once = Interest { read: !outbox.ended, write: true };
         self.streams.ready.arm(self.source(), self.id, at_once).is_ok()
     }
 
-    /// The end of a call whose turn was passed on.
+    /// Ends a call whose thread has lost the turn, and sends its reply.
     fn finish(self: &Arc<Self>, answered: bool, reply: &Outgoing) {
         let sent = !answered || self.send_reply(&[], reply);
         self.running.fetch_sub(1, Ordering::AcqRel);
@@ -474,11 +485,12 @@ impl Connection {
         if sent { self.close_if_done() } else { self.close() }
     }
 
-    /// Takes a reply that leaves with others, or now if it is long.
+    /// Adds a reply to the batch, or sends it now together with the batch if it is long. Returns false if the
+    /// connection is broken.
     #[inline]
     fn collect(&self, inbox: &mut Inbox, reply: &Outgoing) -> bool {
         inbox.batched += 1;
-        if reply.len() >= LONG || inbox.batch.len() >= 8 * LONG {
+        if reply.len() >= LONG_BYTES || inbox.batch.len() >= 8 * LONG_BYTES {
             let batch = mem::take(&mut inbox.batch);
             let sent = self.send_reply(&batch, reply);
             inbox.batch = batch;
@@ -501,7 +513,8 @@ impl Connection {
         self.send(&[before, &mark(reply.len()), a, b, c])
     }
 
-    /// Sends these, all of them before anything that is sent later; false if the connection is broken.
+    /// Sends these parts. Whatever the socket has no room for is queued, before anything that is sent later.
+    /// Returns false if the connection is broken.
     pub(super) fn send(&self, parts: &[&[u8]]) -> bool {
         let mut outbox = lock(&self.outbox);
         if outbox.closed {
@@ -509,7 +522,7 @@ impl Connection {
         }
         let mut sent = 0;
         if outbox.unsent.is_empty() {
-            let all: [_; MOST_PARTS] =
+            let all: [_; MAX_PARTS] =
                 array::from_fn(|place| IoSlice::new(parts.get(place).copied().unwrap_or_default()));
             match self.transmit(&all) {
                 Ok(len) => sent = len,
@@ -520,7 +533,7 @@ impl Connection {
         if sent == all {
             return true;
         }
-        self.crowded.store(true, Ordering::Relaxed);
+        self.has_unsent.store(true, Ordering::Relaxed);
         let left = all - sent;
         for part in parts {
             let skip = sent.min(part.len());
@@ -533,17 +546,17 @@ impl Connection {
         let (armed, too_many) = (self.arm(&outbox), self.account.add(left));
         drop(outbox);
         if too_many {
-            self.streams.relieve();
+            self.streams.free_bytes();
         }
         armed
     }
 
-    /// How many bytes the peer has not taken.
+    /// Returns how many bytes the peer has not taken.
     pub(super) fn unsent(&self) -> usize {
         lock(&self.outbox).len
     }
 
-    /// Sends what there was no room for; false if the connection is broken.
+    /// Sends queued bytes until the socket has no more room. Returns false if the connection is broken.
     fn flush(&self, outbox: &mut Outbox) -> bool {
         while let Some((first, whole)) = outbox.unsent.front_mut() {
             let sent = match self.transmit(&[IoSlice::new(first)]) {
@@ -559,11 +572,11 @@ impl Connection {
             }
             outbox.len = outbox.len.saturating_sub(sent);
         }
-        self.crowded.store(false, Ordering::Relaxed);
+        self.has_unsent.store(false, Ordering::Relaxed);
         true
     }
 
-    /// Sends as much as the socket has room for.
+    /// Sends as much as the socket has room for. Returns how many bytes that was.
     fn transmit(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self.socket.write(parts) {
             Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(0),
@@ -571,14 +584,15 @@ impl Connection {
         }
     }
 
-    /// Has the socket watched for what it is wanted for; false if it cannot be.
+    /// Lets the poller watch the socket for what the connection waits for. Returns false if the poller
+    /// cannot.
     fn arm(&self, outbox: &Outbox) -> bool {
-        let read = outbox.resting && !outbox.ended && outbox.len < MOST_UNSENT;
+        let read = outbox.resting && !outbox.ended && outbox.len < MAX_UNSENT_BYTES;
         let interest = Interest { read, write: !outbox.unsent.is_empty() };
         interest == Interest::default() || self.streams.ready.arm(self.source(), self.id, interest).is_ok()
     }
 
-    /// The peer has sent all that it will.
+    /// Notes that the peer will send no more. Closes the connection unless replies are still to be sent.
     fn end(self: &Arc<Self>) {
         lock(&self.outbox).ended = true;
         if self.owes_nothing() {
@@ -587,9 +601,9 @@ impl Connection {
         self.close_if_done();
     }
 
-    /// Whether all that came was answered, and the answers have left.
+    /// Returns whether everything that came was answered, and the answers were sent.
     fn owes_nothing(&self) -> bool {
-        let answered = !self.owing.load(Ordering::Acquire) && self.running.load(Ordering::Acquire) == 0;
+        let answered = !self.owes_reply.load(Ordering::Acquire) && self.running.load(Ordering::Acquire) == 0;
         answered && lock(&self.outbox).unsent.is_empty()
     }
 
@@ -603,7 +617,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection, whatever is under way.
+    /// Closes the connection, even if calls are under way.
     pub(super) fn close(&self) {
         {
             let mut outbox = lock(&self.outbox);
@@ -620,24 +634,25 @@ impl Connection {
         self.callback.end();
     }
 
-    /// How long nothing has come, if the connection could be closed for that.
+    /// Returns for how long nothing has come, or `None` if the connection is in use and must not be closed
+    /// for silence.
     pub(super) fn idle(&self, now: Time) -> Option<Duration> {
         let served = self.running.load(Ordering::Acquire) > 0 || self.parked.load(Ordering::Acquire);
         if served || !lock(&self.outbox).resting {
             return None;
         }
         let Ok(inbox) = self.inbox.try_lock() else { return None };
-        Some(now.since(inbox.heard))
+        Some(now.since(inbox.last_read))
     }
 
-    /// How long nothing has come, whatever is under way; not at all if somebody reads.
+    /// Returns for how long nothing has come, even if calls are under way. Zero if a thread reads.
     pub(super) fn silent(&self, now: Time) -> Duration {
-        let heard = self.inbox.try_lock().map_or(now, |inbox| inbox.heard);
-        now.since(heard)
+        let last_read = self.inbox.try_lock().map_or(now, |inbox| inbox.last_read);
+        now.since(last_read)
     }
 
-    /// Whether a record has been on its way for too long. Memory that an idle connection does not need is
-    /// given back.
+    /// Frees memory that an idle connection does not need. Returns whether a record has been partly received
+    /// for too long.
     pub(super) fn is_stuck(&self, now: Time) -> bool {
         self.give_back();
         let Ok(mut inbox) = self.inbox.try_lock() else { return false };
@@ -680,31 +695,31 @@ impl Lasting for Connection {
 }
 
 impl Inbox {
-    /// How many bytes of memory it holds.
+    /// Returns how many bytes of memory the inbox holds.
     #[inline]
     fn held(&self) -> usize {
         self.records.held() + self.batch.capacity()
     }
 }
 
-/// What came of receiving once.
+/// The result of [`Connection::receive`].
 enum Received {
     Bytes,
     Nothing,
-    /// Nothing more will come.
+    /// The connection has ended, or was closed.
     Over,
 }
 
-/// A record to be served.
+/// A record that is to be served.
 enum Record {
-    /// Those who decode it may keep parts of it.
+    /// The decoder can keep parts of it.
     Shared(Bytes),
-    /// It stands on the desk.
+    /// The record was copied to [`Scratch::record`].
     Copied,
 }
 
-/// So many parts leave together at most: others, a mark, and the three of a reply.
-const MOST_PARTS: usize = 5;
+/// The most parts of one send: a batch, a record mark, and the three parts of a reply.
+const MAX_PARTS: usize = 5;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -23,7 +23,7 @@ pub(super) struct Callback {
     place: OnceLock<(Client, Arc<Inflow>)>,
 }
 
-/// What became of a reply that the connection's reader delivered.
+/// What happened to a reply that the connection's reader delivered.
 pub(super) enum Delivered {
     InFull,
     /// The reply was queued, but all connections together now hold too many bytes.
@@ -40,9 +40,9 @@ struct Inflow {
     alarm: Arc<dyn Alarm>,
 }
 
-/// How many bytes may wait: of replies here that the `Client` has not read, or of data that the peer has not
-/// taken. The connection is closed when there are more.
-const MOST: usize = 16 << 20;
+/// The most bytes of replies that the `Client` has not read, and the most bytes that the peer has not taken.
+/// The connection is closed when there are more.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 impl Callback {
     /// Returns the `Client` that calls the other end, or `None` if the system lacks what it needs.
@@ -53,7 +53,7 @@ impl Callback {
         let env = connection.streams.env.clone();
         let alarm = env.alarm().ok()?;
         let inflow = Arc::new(Inflow { bytes: Mutex::default(), ended: OnceLock::new(), env, alarm });
-        let way = Way { connection: Arc::downgrade(connection), inflow: inflow.clone() };
+        let way = PeerCarrier { connection: Arc::downgrade(connection), inflow: inflow.clone() };
         let client = Client::builder().reconnect(false).dial(way).ok()?;
         // Another thread may have been faster.
         Some(self.place.get_or_init(|| (client, inflow)).0.clone())
@@ -66,7 +66,7 @@ impl Callback {
         if inflow.ended.get().is_some() {
             return Delivered::InFull;
         }
-        if bytes.len() + message.len() > MOST {
+        if bytes.len() + message.len() > MAX_WAITING_BYTES {
             return Delivered::Not;
         }
         let before = bytes.capacity();
@@ -101,12 +101,12 @@ impl Inflow {
 
 /// The connection as the `Client`'s carrier.
 #[derive(Clone)]
-struct Way {
+struct PeerCarrier {
     connection: Weak<Connection>,
     inflow: Arc<Inflow>,
 }
 
-impl Dial for Way {
+impl Dial for PeerCarrier {
     fn dial(&self, _: Option<Duration>) -> io::Result<Box<dyn Carrier>> {
         Ok(Box::new(self.clone()))
     }
@@ -120,7 +120,7 @@ impl Dial for Way {
     }
 }
 
-impl Carrier for Way {
+impl Carrier for PeerCarrier {
     fn receive(&self, buffer: &mut [u8], wait: Wait) -> io::Result<usize> {
         self.inflow.alarm.quiet();
         let mut bytes = self.inflow.lock();
@@ -152,7 +152,7 @@ impl Carrier for Way {
 
     fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let connection = self.connection.upgrade().ok_or(ErrorKind::NotConnected)?;
-        if connection.unsent() >= MOST {
+        if connection.unsent() >= MAX_WAITING_BYTES {
             connection.close();
         }
         if connection.send(&[bytes]) { Ok(bytes.len()) } else { Err(ErrorKind::BrokenPipe.into()) }
@@ -183,7 +183,7 @@ impl Carrier for Way {
     }
 }
 
-impl Way {
+impl PeerCarrier {
     /// Sleeps until something has come. Returns `WouldBlock` if the time is over first.
     fn sleep(&self, time: Option<Duration>) -> io::Result<()> {
         let mut wanted = [Wanted::new(self.source(), Interest::READ)];

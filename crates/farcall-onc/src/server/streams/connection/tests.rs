@@ -1,4 +1,4 @@
-//! What only a few threads at the same instant would show.
+//! Races between threads, which these tests bring about one step at a time.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -33,7 +33,7 @@ fn streams() -> Arc<Streams> {
     Streams::new(env.clone(), Vec::new(), limits, &Workers::new(env, 1, 0, limits.spin), &programs).unwrap()
 }
 
-/// A Unix connection: our end and the client's.
+/// A Unix connection: the server's end and the client's.
 fn pair() -> (Arc<dyn Stream>, UnixStream) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
@@ -54,20 +54,21 @@ fn connection() -> (Arc<Connection>, UnixStream) {
 #[test]
 fn calls_that_were_read_are_served_though_the_full_outbox_was_emptied_at_once() {
     let (connection, mut client) = connection();
-    // More than the socket has room for.
-    assert!(connection.send(&[&vec![0; 2 * MOST_UNSENT]]));
+    // More bytes than the socket has room for.
+    assert!(connection.send(&[&vec![0; 2 * MAX_UNSENT_BYTES]]));
     let unsent = lock(&connection.outbox).len;
-    assert!(unsent >= MOST_UNSENT);
-    // The thread that serves has seen that; before it acts on it, the client reads and another thread
-    // flushes.
-    let mut bytes = vec![0; 2 * MOST_UNSENT];
+    assert!(unsent >= MAX_UNSENT_BYTES);
+    // The serving thread has seen that the outbox is full. Before that thread acts, the client reads and
+    // another thread empties the outbox.
+    let mut bytes = vec![0; 2 * MAX_UNSENT_BYTES];
     let mut read = 0;
     while read < bytes.len() {
         read += client.read(&mut bytes[read..]).unwrap();
         assert!(connection.flush(&mut lock(&connection.outbox)));
     }
     connection.wait_for_room(&mut lock(&connection.inbox));
-    // Somebody is told to go on, though the client sends no more; another that is ready stands behind it.
+    // The poller reports the connection although the client sends no more. Connection 8, which is ready too,
+    // comes after it.
     let (other, _theirs) = pair();
     connection.streams.ready.add(other.source(), 8).unwrap();
     connection.streams.ready.arm(other.source(), 8, Interest::WRITE).unwrap();
@@ -87,7 +88,7 @@ fn tcp_connection(streams: &Arc<Streams>, id: u64) -> (Arc<Connection>, TcpStrea
     (connection, client)
 }
 
-/// Has the call that every client begins with come by this connection.
+/// Enters an equal call by this connection each time.
 fn begin(duplicates: &Duplicates, connection: &Arc<Connection>) -> Seen {
     let peer = Peer { connection: Some(connection.clone()), ..connection.peer.clone() };
     let (credential, verifier) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
@@ -95,13 +96,13 @@ fn begin(duplicates: &Duplicates, connection: &Arc<Connection>) -> Seen {
     duplicates.begin(&peer, &call, credential, b"")
 }
 
-/// The client has closed, or broken off; where the system does not tell that from what has come, either.
+/// The event by which the system reports that the client has gone. Only Linux tells it apart from data.
 #[cfg(target_os = "linux")]
 const GONE: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 const GONE: PollFlags = PollFlags::IN;
 
-/// Waits until the system knows that the client has gone, without consuming the socket's error.
+/// Waits until the system reports that the client has gone, without consuming the socket's error.
 fn await_gone(connection: &Connection) {
     let Source::Descriptor(descriptor) = connection.source() else { unreachable!() };
     assert_eq!(poll(&mut [PollFd::from_borrowed_fd(descriptor, GONE)], None), Ok(1));
@@ -116,12 +117,12 @@ fn a_call_sent_again_before_the_reset_of_its_connection_was_read_does_not_run() 
     duplicates.end(ticket, Outcome::Silence);
     let (second, _second_client) = tcp_connection(&streams, 8);
     assert!(!first.is_broken_off());
-    // The reply is there, and not read: the system resets the connection.
+    // The reply has arrived, and the client closes without reading it: the system resets the connection.
     client.peek(&mut [0]).unwrap();
     drop(client);
     await_gone(&first);
     assert!(matches!(begin(&duplicates, &second), Seen::Answered(_)));
-    // A look takes nothing from later looks, nor from the connection's own reader.
+    // The check does not consume the error: later checks and the connection's own reader see it too.
     let (third, _third_client) = tcp_connection(&streams, 9);
     assert!(matches!(begin(&duplicates, &third), Seen::Answered(_)));
     assert!(matches!(first.receive(&mut lock(&first.inbox), Wait::No), Received::Over));
@@ -134,8 +135,7 @@ fn a_client_that_closed_before_the_server_read_that_has_sent_its_call_again_only
     let (first, mut client) = tcp_connection(&streams, 7);
     let Seen::Never(Some(ticket)) = begin(&duplicates, &first) else { panic!("it was seen before") };
     duplicates.end(ticket, Outcome::Silence);
-    // The client has read all that it was sent, which is nothing, and has sent something that was not
-    // answered.
+    // The client has been sent nothing, and has sent bytes that were not answered.
     client.write_all(b"more").unwrap();
     drop(client);
     await_gone(&first);
@@ -144,6 +144,6 @@ fn a_client_that_closed_before_the_server_read_that_has_sent_its_call_again_only
     let mut inbox = lock(&first.inbox);
     assert!(matches!(first.receive(&mut inbox, Wait::No), Received::Bytes));
     assert!(first.is_broken_off() && matches!(begin(&duplicates, &second), Seen::Answered(_)));
-    first.owing.store(false, Ordering::Release);
+    first.owes_reply.store(false, Ordering::Release);
     assert!(!first.is_broken_off() && matches!(begin(&duplicates, &second), Seen::Never(_)));
 }
