@@ -160,6 +160,14 @@ impl Exchanges {
         Some(ended)
     }
 
+    /// Whether bytes of this end's direction have not been acknowledged. If so, [`News::Room`] tells when the
+    /// other end next says what has arrived.
+    pub fn awaits_credit(&mut self, number: u32) -> bool {
+        let Some(exchange) = self.find(number) else { return false };
+        exchange.outflow.tells_credit = exchange.outflow.awaits_credit();
+        exchange.outflow.tells_credit
+    }
+
     /// Whether nothing of an exchange that the other end opens has arrived yet.
     pub fn is_unheard(&self, number: u32) -> bool {
         !self.is_ours(number) && !self.was_opened(number)
@@ -211,7 +219,8 @@ impl Exchanges {
         let exchange = self.find(position.exchange)?;
         exchange.outflow.hear(now, credit, way);
         let has_room = exchange.outflow.room(way.window.into()) > 0;
-        let news = has_room && std::mem::take(&mut exchange.outflow.wants_room);
+        let told = std::mem::take(&mut exchange.outflow.tells_credit);
+        let news = has_room && std::mem::take(&mut exchange.outflow.wants_room) || told;
         self.settle();
         news.then_some(News::Room)
     }

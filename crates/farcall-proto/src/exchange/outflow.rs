@@ -44,6 +44,8 @@ pub(super) struct Outflow {
     cut: bool,
     /// The user had more than there was room for, and is to be told when there is room.
     pub wants_room: bool,
+    /// The user is to be told when the receiver next says what has arrived.
+    pub tells_credit: bool,
     /// When to send again, or to ask for credit, and the time to the try after that, in nanoseconds.
     pub due: Option<Time>,
     interval: u64,
@@ -62,6 +64,7 @@ impl Default for Outflow {
             ended: false,
             cut: false,
             wants_room: false,
+            tells_credit: false,
             due: None,
             interval: 0,
             vain: 0,
@@ -260,6 +263,11 @@ impl Outflow {
     /// Whether it has ended, and all has arrived.
     pub fn is_over(&self) -> bool {
         self.ended && self.sending.is_idle()
+    }
+
+    /// Whether something was sent or is to be sent that the receiver has not acknowledged.
+    pub fn awaits_credit(&self) -> bool {
+        !self.sending.is_idle()
     }
 
     /// Bytes under way, as far as is known.

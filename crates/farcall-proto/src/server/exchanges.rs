@@ -66,6 +66,14 @@ impl Server {
         added?
     }
 
+    /// Whether bytes that were sent in an exchange have not been acknowledged. If so, [`News::Room`] tells when the client
+    /// next says what has arrived.
+    pub fn awaits_credit(&mut self, call: CallKey, exchange: u32) -> bool {
+        let Some(place) = self.executing(call) else { return false };
+        let act = |exchanges: &mut Exchanges, _: &mut Way<'_>| exchanges.awaits_credit(exchange);
+        self.inside(place, call.activity, false, act).unwrap_or(false)
+    }
+
     /// Moves at most `most` bytes that have come in an exchange to the end of `into`. The client may send
     /// more then. Returns whether these are the last. `None` if the call's caller has given it up, or the
     /// exchange is over.

@@ -5,8 +5,9 @@ use std::task::{Context, Poll};
 
 use super::Inner;
 use crate::env::{Env, Time};
+use crate::exchange::Exchanges;
 use crate::intercept::{self, Interceptors, Outcome};
-use crate::stub::{Call, Channel, PendingCall, Reply, Sink};
+use crate::stub::{Call, Channel, OpenCall, PendingCall, Reply, Sink};
 use crate::wait::{ReadyList, WaitPoint};
 use crate::{CallFailed, context};
 
@@ -85,6 +86,19 @@ impl Channel for Watched {
         }
     }
 
+    fn open(&self, call: Call<'_>, sink: Sink<'_>) -> Option<Box<dyn OpenCall>> {
+        let (watch, procedure) = (&self.watch, call.procedure.name);
+        let since = match watch.begin(procedure) {
+            Ok(since) => since,
+            Err(why) => {
+                sink(Reply::Failed(why));
+                return None;
+            }
+        };
+        let call = watch.tell_end(procedure, since, sink, |sink| self.channel.open(call, sink))?;
+        Some(Box::new(WatchedStream { watch: watch.clone(), procedure, since, call }))
+    }
+
     fn post(&self, bytes: &[u8]) -> bool {
         self.channel.post(bytes)
     }
@@ -119,6 +133,33 @@ impl Channel for Watched {
 
     fn wait_point(&self) -> Arc<dyn WaitPoint> {
         self.channel.wait_point()
+    }
+}
+
+/// A call whose result is a stream. If it is dropped, interceptors do not hear of its end.
+struct WatchedStream {
+    watch: Watch,
+    procedure: &'static str,
+    since: Time,
+    call: Box<dyn OpenCall>,
+}
+
+impl OpenCall for WatchedStream {
+    fn exchanges(&self) -> Arc<dyn Exchanges> {
+        self.call.exchanges()
+    }
+
+    fn stream(&self) -> u32 {
+        self.call.stream()
+    }
+
+    fn answer_signals(&mut self) {
+        self.call.answer_signals();
+    }
+
+    fn finish(self: Box<Self>, sink: Sink<'_>) {
+        let WatchedStream { watch, procedure, since, call } = *self;
+        watch.tell_end(procedure, since, sink, |sink| call.finish(sink));
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use farcall_proto::server::CallKey;
-use farcall_proto::{Tail, Time, server as proto};
+use farcall_proto::{Tail, Time};
 
 use super::{Core, Server};
 use crate::context::Incoming;
@@ -25,7 +25,20 @@ pub(super) struct CallNews {
     /// How often something has changed.
     epoch: AtomicU64,
     waiting: Mutex<Waiting>,
+    outbox: Mutex<Outbox>,
 }
+
+/// Small items that wait until what was sent before is acknowledged, and then share datagrams (RFC 896). Without
+/// it each item would take the server's lock.
+#[derive(Default)]
+struct Outbox {
+    /// The exchange that the items are sent in; 0 if nothing of it is under way, so that nothing waits.
+    exchange: u32,
+    bytes: Vec<u8>,
+}
+
+/// The most bytes that wait in an outbox.
+const MAX_OUTBOX: usize = 32 << 10;
 
 /// Who waits for something to change.
 #[derive(Default)]
@@ -39,9 +52,31 @@ impl Core {
     /// costs no more than to remember them; tasks later, because wakers are the user's code.
     #[cold]
     pub(super) fn pass_news(&mut self) {
-        while let Some((key, _, _)) = self.protocol.next_news() {
+        while let Some((key, exchange, _)) = self.protocol.next_news() {
+            self.send_in(key, exchange, &[], Tail::More);
             self.tell(key);
         }
+    }
+
+    /// Sends what waits in the outbox of an exchange, and then `bytes`. Returns how many of `bytes` were sent:
+    /// none while anything waits.
+    fn send_in(&mut self, key: CallKey, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
+        let news = self.exchanging.get(&key)?;
+        let outbox = &mut *lock(&news.outbox);
+        let is_its = outbox.exchange == exchange;
+        if is_its && !outbox.bytes.is_empty() {
+            let sent = self.protocol.send_in(key, exchange, &outbox.bytes, Tail::More);
+            // Where the receiver takes no more, nothing waits.
+            outbox.bytes.drain(..sent.unwrap_or(outbox.bytes.len()));
+            sent?;
+        }
+        let waits = is_its && !outbox.bytes.is_empty();
+        let sent = if waits { 0 } else { self.protocol.send_in(key, exchange, bytes, tail)? };
+        if is_its || outbox.exchange == 0 {
+            let busy = tail == Tail::More && self.protocol.awaits_credit(key, exchange) || waits;
+            outbox.exchange = if busy { exchange } else { 0 };
+        }
+        Some(sent)
     }
 
     /// Wakes the threads and tasks that wait in exchanges of a call, because something has changed.
@@ -79,14 +114,14 @@ struct ServedExchanges {
 
 impl ServedExchanges {
     /// Acts on the protocol, and sends what is ready then. Does nothing once the caller's deadline has passed.
-    fn act<R>(&self, act: impl FnOnce(&mut proto::Server) -> Option<R>) -> Option<R> {
+    fn act<R>(&self, act: impl FnOnce(&mut Core) -> Option<R>) -> Option<R> {
         let server = &self.server;
         if self.is_over() {
             return None;
         }
         let (done, alarm, quiet) = {
             let mut core = server.lock();
-            let done = act(&mut core.protocol);
+            let done = act(&mut core);
             (done, core.alarm(), core.protocol.is_quiet())
         };
         if alarm {
@@ -100,6 +135,22 @@ impl ServedExchanges {
         done
     }
 
+    /// Puts small items into the outbox of an exchange of which earlier bytes are not acknowledged. Returns
+    /// whether they are there.
+    fn put_in_outbox(&self, exchange: u32, bytes: &[u8]) -> bool {
+        let outbox = &mut *lock(&self.news.outbox);
+        let fits = outbox.exchange == exchange && outbox.bytes.len() + bytes.len() <= MAX_OUTBOX;
+        if fits {
+            outbox.bytes.extend_from_slice(bytes);
+        }
+        fits
+    }
+
+    fn has_outbox(&self, exchange: u32) -> bool {
+        let outbox = &*lock(&self.news.outbox);
+        outbox.exchange == exchange && !outbox.bytes.is_empty()
+    }
+
     /// Whether the call's deadline has passed, or the server has been stopped.
     fn is_over(&self) -> bool {
         self.server.is_stopped() || self.deadline.is_some_and(|deadline| deadline <= self.server.now())
@@ -108,20 +159,31 @@ impl ServedExchanges {
 
 impl Exchanges for ServedExchanges {
     fn open(&self) -> Option<u32> {
-        self.act(|protocol| protocol.open_exchange(self.key))
+        self.act(|core| core.protocol.open_exchange(self.key))
     }
 
     fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
-        self.act(|protocol| protocol.send_in(self.key, exchange, bytes, tail))
+        if tail == Tail::More && !self.is_over() && self.put_in_outbox(exchange, bytes) {
+            return Some(bytes.len());
+        }
+        loop {
+            let epoch = self.epoch();
+            let sent = self.act(|core| core.send_in(self.key, exchange, bytes, tail))?;
+            // The end comes behind all that waits.
+            if tail == Tail::More || !self.has_outbox(exchange) {
+                return Some(sent);
+            }
+            self.wait(epoch).ok()?;
+        }
     }
 
     fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {
-        self.act(|protocol| protocol.take_from(self.key, exchange, into, most))
+        self.act(|core| core.protocol.take_from(self.key, exchange, into, most))
     }
 
     fn stop(&self, exchange: u32) {
-        self.act(|protocol| {
-            protocol.stop_exchange(self.key, exchange, 0);
+        self.act(|core| {
+            core.protocol.stop_exchange(self.key, exchange, 0);
             Some(())
         });
     }
