@@ -1,6 +1,9 @@
 //! Streams: results and arguments that consist of items.
 #![allow(missing_docs)]
 
+#[path = "../common/lossy.rs"]
+mod lossy;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -255,4 +258,22 @@ fn many_threads_read_streams_at_once() {
             }
         });
     });
+}
+
+#[test]
+fn streams_and_signals_pass_through_a_network_that_loses_datagrams() {
+    let runtime = || farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let (here, there) = (runtime(), runtime());
+    let export = there.export::<dyn Numbers>("Numbers/a", Arc::new(Server::default())).unwrap();
+    let wire = lossy::wire(export.address());
+    let numbers = here.import::<dyn Numbers>(&format!("udp://{wire}/Numbers")).unwrap();
+    let all: Result<Vec<u64>> = numbers.below(20_000).unwrap().collect();
+    assert_eq!(all.unwrap(), (0..20_000).collect::<Vec<u64>>());
+    assert_eq!(numbers.sum("", Stream::of(1..=20_000)).unwrap(), 200_010_000);
+    let doubled: Result<Vec<u64>> = numbers.doubled(Stream::of(0..10_000)).unwrap().collect();
+    assert_eq!(doubled.unwrap(), (0..10_000).map(|n| 2 * n).collect::<Vec<u64>>());
+    let asked: Vec<Result<u64>> = numbers.catching(Tenfold).asked(8).unwrap().collect();
+    assert_eq!(asked.len(), 6, "{asked:?}");
+    assert_eq!(numbers.below(1_000_000).unwrap().take(1_000).count(), 1_000);
+    assert_eq!(numbers.null(), Ok(()));
 }
