@@ -28,6 +28,7 @@ mod interface;
 mod local;
 mod members;
 mod pending;
+mod restart;
 
 #[doc(hidden)]
 pub use arguments::argument;
@@ -45,3 +46,4 @@ pub use interface::{AsyncServer, Client, Interface, Program};
 pub use local::{local, local_async};
 pub use members::{Member, Members};
 pub use pending::Pending;
+pub use restart::{Restart, RestartHook};

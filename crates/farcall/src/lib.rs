@@ -69,6 +69,7 @@ pub use farcall_core::{fair, guard};
 use farcall_core::{lock, notice, retry, self_wait, serving, sys, wait, workers};
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
+pub use farcall_core::stub::Restart;
 pub use runtime::{
     Builder, Export, Runtime, Stopper, export, import, import_all, import_each, import_within,
 };

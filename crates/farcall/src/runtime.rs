@@ -5,6 +5,7 @@
 //! export      exports an interface;  advertise: chooses the address that is published
 //! bind        binds a name to an export at some address;  bound: the present binding of an importer
 //! resolve     resolves the name of a host
+//! restarts    whether an import may be bound to another server than before
 //! import      the channel of an imported interface: calls, binds again, repeats calls
 //! group       the instances of a type, as the registry lists them
 //! memory      the services of a runtime that segments and clerks use
@@ -25,6 +26,7 @@ mod import;
 mod memory;
 mod question;
 mod resolve;
+mod restarts;
 mod retry_task;
 mod sent;
 mod settings;

@@ -9,6 +9,7 @@ use super::channel::{
     Call, Channel, EncodeArguments, PendingCall, Procedure, Reply, blocking_result, decode_reply, no_reply,
 };
 use super::pending::Pending;
+use super::restart::Restart;
 use crate::Result;
 use crate::exchange::{Handler, Handlers, Stream};
 use crate::wait::{ReadyList, WaitPoint};
@@ -40,6 +41,34 @@ impl Binding {
     #[must_use]
     pub fn catching(&self, handler: impl Handler) -> Binding {
         Binding { handlers: self.handlers.with(handler), ..self.clone() }
+    }
+
+    /// Has every call of the import, from all clones and threads, fail as
+    /// [`Kind::ServerRestarted`](crate::Kind::ServerRestarted) once another server has taken the place of the
+    /// present one, until the application accepts that by [`Restart::accept`]. The failure says truly whether the
+    /// call ran. `hook` is called once for each such server, by the thread that found it, whose call fails, too.
+    ///
+    /// By default an import is bound to whichever server has the name now, and calls that did not run are
+    /// repeated there: most clients keep no state at a server. A client that keeps some, such as a lock or a
+    /// registration, must know that the state is gone before it makes another call.
+    ///
+    /// ```no_run
+    /// # #[farcall::interface]
+    /// # pub trait Store { fn get(&self, key: &str) -> farcall::Result<u64>; }
+    /// # fn main() -> farcall::Result<()> {
+    /// let store = farcall::import::<dyn Store>("Store")?;
+    /// store.binding().on_restart(|restart| {
+    ///     eprintln!("{} has replaced {}", restart.is(), restart.was());
+    ///     restart.accept(); // or later, when what was kept there has been made again
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the import has such a hook already, or its server is in this process or called by ONC RPC.
+    pub fn on_restart(&self, hook: impl Fn(Restart) + Send + Sync + 'static) -> Result<()> {
+        Ok(self.channel.on_restart(Box::new(hook))?)
     }
 
     /// Returns the channel that carries the calls.

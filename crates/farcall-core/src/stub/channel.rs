@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::exchange::{Exchanges, Handlers, SendStream, Sent};
+use super::restart::RestartHook;
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{self, Decode, Decoder, Encoder};
 use crate::{CallFailed, Error, Kind, Ran, Result, System};
@@ -120,6 +121,16 @@ pub trait Channel: Send + Sync + 'static {
         let why = CallFailed::new(Kind::Local, Ran::No).because("this carrier of calls has no streams");
         sink(Reply::Failed(why));
         None
+    }
+
+    /// Has every call fail once another server has taken the place of the present one, until the application
+    /// accepts that.
+    ///
+    /// # Errors
+    /// When the channel has a hook already, or its server is not replaced by another.
+    fn on_restart(&self, _hook: RestartHook) -> std::result::Result<(), CallFailed> {
+        let why = "the server of this binding is not replaced by another";
+        Err(CallFailed::new(Kind::Local, Ran::No).because(why))
     }
 
     /// Sends bytes to the export without a call. They may be lost, arrive twice, or arrive in another order.

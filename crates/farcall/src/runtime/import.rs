@@ -14,6 +14,7 @@ use farcall_proto::{Failure, Spares, Time};
 
 use super::bind::{Candidate, Target, parse};
 use super::question::{Answering, Question};
+use super::restarts::Restarts;
 use super::tasks::Tasks;
 use super::watched::watched;
 use super::exchanging::{Begun, ExchangingCall, OpenImported};
@@ -22,7 +23,7 @@ use crate::exchange::NO_HANDLERS;
 use crate::client::{CallRequest, Started};
 use crate::context;
 use crate::retry::{Retry, Step};
-use crate::stub::{Binding, Call, Channel, Interface, OpenCall, PendingCall, Procedure, Reply, Sink, no_reply};
+use crate::stub::{Binding, Call, Channel, Interface, OpenCall, PendingCall, Procedure, Reply, RestartHook, Sink, no_reply};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, builtin, idl, lock};
@@ -36,6 +37,7 @@ pub(super) struct Importer {
     name: Name,
     interface: Cow<'static, idl::Interface>,
     pub(super) bound: bound::Binding,
+    restarts: Restarts,
     /// The attempt to bind that started calls wait for, with the candidates that it asks.
     attempt: Mutex<Option<(Vec<Candidate>, Attempt)>>,
     /// One more than the number of messages that the server had sent when a deadline last passed.
@@ -73,8 +75,9 @@ pub(super) fn binding_to(
     if let Some(target) = target {
         bound.set(Arc::new(target));
     }
-    let (attempt, silent_at) = (Mutex::default(), AtomicU64::new(0));
-    let importer = Arc::new(Importer { inner: inner.clone(), name, interface, bound, attempt, silent_at });
+    let (restarts, attempt, silent_at) = (Restarts::default(), Mutex::default(), AtomicU64::new(0));
+    let importer = Importer { inner: inner.clone(), name, interface, bound, restarts, attempt, silent_at };
+    let importer = Arc::new(importer);
     let channel = watched(inner, &importer.interface.name, Arc::new(Shared(importer.clone())));
     Binding::new(channel)
 }
@@ -132,6 +135,10 @@ impl Channel for Shared {
                 None
             }
         }
+    }
+
+    fn on_restart(&self, hook: RestartHook) -> Result<(), CallFailed> {
+        self.0.restarts.set(hook, self.0.bound.get())
     }
 
     fn post(&self, bytes: &[u8]) -> bool {
@@ -341,8 +348,11 @@ impl Importer {
         if let Some(target) = self.bound.get() {
             return Ok(target);
         }
+        self.restarts.check()?;
+        let target = self.inner.bind(&self.name, &self.interface, avoid, deadline)?;
+        self.restarts.admit(&target)?;
         // Several threads may bind at the same time. All of them use the first binding.
-        Ok(self.bound.set(Arc::new(self.inner.bind(&self.name, &self.interface, avoid, deadline)?)))
+        Ok(self.bound.set(Arc::new(target)))
     }
 
     /// Finds the server to call, for a task, which waits without a thread. Gives up when `over` returns an
@@ -356,6 +366,7 @@ impl Importer {
         if let Some(target) = self.bound.get() {
             return Ok(target);
         }
+        self.restarts.check()?;
         let candidates = self.inner.candidates_later(&self.name, avoid, &over).await?;
         self.ask(candidates)?.wait(over).await
     }
@@ -383,7 +394,8 @@ impl Importer {
         let importer = self.clone();
         let bind = async move {
             let target = importer.inner.bind_later(&importer.name, &importer.interface, candidates).await;
-            answering.find(target.map(|target| importer.bound.set(Arc::new(target))));
+            let admitted = target.and_then(|target| importer.restarts.admit(&target).map(|()| target));
+            answering.find(admitted.map(|target| importer.bound.set(Arc::new(target))));
         };
         let spawned = Tasks::spawn(&self.inner, None, Box::pin(bind));
         spawned.map_err(|why| CallFailed::local("starting a thread", why))?;

@@ -7,7 +7,7 @@ use super::Inner;
 use crate::env::{Env, Time};
 use crate::exchange::Exchanges;
 use crate::intercept::{self, Interceptors, Outcome};
-use crate::stub::{Call, Channel, OpenCall, PendingCall, Reply, Sink};
+use crate::stub::{Call, Channel, OpenCall, PendingCall, Reply, RestartHook, Sink};
 use crate::wait::{ReadyList, WaitPoint};
 use crate::{CallFailed, context};
 
@@ -97,6 +97,10 @@ impl Channel for Watched {
         };
         let call = watch.tell_end(procedure, since, sink, |sink| self.channel.open(call, sink))?;
         Some(Box::new(WatchedStream { watch: watch.clone(), procedure, since, call }))
+    }
+
+    fn on_restart(&self, hook: RestartHook) -> Result<(), CallFailed> {
+        self.channel.on_restart(hook)
     }
 
     fn post(&self, bytes: &[u8]) -> bool {
