@@ -155,6 +155,13 @@ impl Context {
         self.here()?.1.trace
     }
 
+    /// Makes this thread serve the call, as a task, until the guard is dropped.
+    #[doc(hidden)]
+    pub fn enter(&self) -> Option<EnteredTask> {
+        let (server, call) = self.here()?;
+        Some(enter_task(server.clone(), *call))
+    }
+
     fn here(&self) -> Option<(&Arc<dyn CallServer>, &Incoming)> {
         match self.0.as_ref()? {
             Served::Here { server, call } => Some((server, call)),

@@ -14,6 +14,7 @@
 //! exchange     what passes inside a call: signals
 //! calls        a set of started calls, from which one thread takes the calls as they end
 //! multi        one call to every member of a group
+//! requests     a server that takes its calls from a queue
 //! retry        what to do after a failed attempt of a call
 //! intercept    the interceptors of calls, which may refuse them
 //! fair         a bounded queue that is fair between hosts
@@ -37,6 +38,7 @@ pub mod intercept;
 pub mod multi;
 #[doc(hidden)]
 pub mod notice;
+pub mod requests;
 #[doc(hidden)]
 pub mod retry;
 #[doc(hidden)]

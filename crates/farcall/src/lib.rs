@@ -66,9 +66,10 @@ pub use farcall_core::{
 };
 #[doc(hidden)]
 pub use farcall_core::{fair, guard};
-use farcall_core::{lock, notice, retry, self_wait, serving, sys, wait, workers};
+use farcall_core::{lock, notice, requests, retry, self_wait, serving, sys, wait, workers};
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
+pub use farcall_core::requests::{Request, Requests};
 pub use farcall_core::stub::Restart;
 pub use runtime::{
     Builder, Export, Runtime, Stopper, export, import, import_all, import_each, import_within,

@@ -13,6 +13,7 @@
 //!             retry_task: a call that must be bound first, or made again
 //! exchanging  a started call whose signals are answered
 //! question    an answer that several callers wait for, such as a binding;  tasks: runs tasks that wait
+//! woken       an executor without threads, for exports whose calls are taken from a queue
 //! watched     interceptors around the channel of an imported interface
 //! ```
 
@@ -33,6 +34,7 @@ mod settings;
 mod started;
 mod tasks;
 mod watched;
+mod woken;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -51,6 +53,7 @@ use crate::env::{Env, SocketOptions};
 use crate::idl::Interface;
 use crate::intercept::Interceptors;
 use crate::multi::{Fixed, Group, Roster};
+use crate::requests::Requests;
 use crate::server::{Server, Task};
 use crate::shm::{Host, Link, Offers, Watcher};
 use crate::stats::Stats;
@@ -291,6 +294,38 @@ impl Runtime {
         executor: impl Fn(Task) + Send + Sync + 'static,
     ) -> crate::Result<Export> {
         Ok(export::export_async(self, name, server, executor)?)
+    }
+
+    /// Exports an interface whose calls are taken from a queue, in whatever order the program chooses. A call may
+    /// be answered later, by another thread, or passed on to another server. As many calls wait as workers and
+    /// queue together allow; further ones are refused as overloaded.
+    ///
+    /// ```no_run
+    /// # #[farcall::interface]
+    /// # pub trait Store { fn get(&self, key: &str) -> farcall::Result<u64>; }
+    /// # fn store() -> std::sync::Arc<dyn Store> { todo!() }
+    /// # fn main() -> farcall::Result<()> {
+    /// # let runtime = farcall::Runtime::builder().build()?;
+    /// let (export, requests) = runtime.export_requests::<dyn Store>("Store")?;
+    /// let server = store();
+    /// std::thread::spawn(move || {
+    ///     while let Some(request) = requests.next() {
+    ///         request.serve(&*server);
+    ///     }
+    /// });
+    /// # drop(export);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`export`](crate::export).
+    pub fn export_requests<T: ?Sized + stub::Interface>(
+        &self,
+        name: &str,
+    ) -> crate::Result<(Export, Requests<T>)> {
+        let (requests, server) = Requests::new();
+        Ok((self.export_async_on(name, server, woken::run)?, requests))
     }
 
     /// Exports an interface from this runtime, as [`export_async`](crate::export_async) does.

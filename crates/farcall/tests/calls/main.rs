@@ -27,6 +27,7 @@ mod over_sockets;
 mod panics;
 mod program_numbers;
 mod refused_tickets;
+mod requests;
 mod restarts;
 mod scatter_gather;
 mod send_times;

@@ -1,0 +1,56 @@
+//! An executor without threads: a task is polled by whoever wakes it.
+
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::{guard, lock, server};
+
+/// A task, and whether a thread polls it.
+struct Woken(Mutex<State>);
+
+struct State {
+    /// `None` while a thread polls the task, and once it has ended.
+    task: Option<server::Task>,
+    polled: bool,
+    /// The task was woken while a thread polled it.
+    again: bool,
+}
+
+/// Polls a task now, and whenever it is woken.
+pub(super) fn run(task: server::Task) {
+    Arc::new(Woken(Mutex::new(State { task: Some(task), polled: false, again: false }))).poll();
+}
+
+impl Woken {
+    fn poll(self: &Arc<Self>) {
+        let mut task = {
+            let mut state = lock(&self.0);
+            state.again = true;
+            if state.polled {
+                return;
+            }
+            state.polled = true;
+            state.again = false;
+            let Some(task) = state.task.take() else { return };
+            task
+        };
+        let waker = Waker::from(self.clone());
+        loop {
+            let polled = guard::run(|| task.as_mut().poll(&mut Context::from_waker(&waker)));
+            if !matches!(polled, Ok(Poll::Pending)) {
+                return guard::run_alone("the drop of a task", || drop(task));
+            }
+            let mut state = lock(&self.0);
+            if !std::mem::take(&mut state.again) {
+                (state.task, state.polled) = (Some(task), false);
+                return;
+            }
+        }
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.poll();
+    }
+}
