@@ -6,9 +6,11 @@
 //! signal     a server raises a signal, and waits for the answer
 //! handler    a caller's handlers answer signals
 //! stream     a result or an argument that consists of items
+//! bulk       bytes of a file, as a stream
 //! local      exchanges within this process
 //! ```
 
+mod bulk;
 mod handler;
 mod local;
 mod scope;
@@ -16,6 +18,7 @@ mod signal;
 mod stream;
 
 pub use farcall_base::Tail;
+pub use bulk::{Bulk, Copied};
 pub use handler::{Answer, Handled, Handler, Handlers, Handling, NO_HANDLERS, resume};
 pub(crate) use local::{LocalExchanges, pair};
 pub use scope::serving;

@@ -60,7 +60,7 @@ pub mod workers;
 pub use bytes::Bytes;
 pub use calls::Calls;
 pub use context::{Cancelled, Context, context};
-pub use exchange::{Answer, Stream, Unwound};
+pub use exchange::{Answer, Bulk, Copied, Stream, Unwound};
 pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
 #[doc(hidden)]
 pub use farcall_base::lock;

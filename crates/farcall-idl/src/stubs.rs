@@ -116,10 +116,10 @@ impl Argument {
     }
 }
 
-/// Returns the parameters of a type that is spelled `…::Stream<…>`.
+/// Returns the parameters of a type that is spelled `…::Stream<…>` or `…::Bulk`.
 fn stream(ty: &Type) -> Option<&PathArguments> {
     let Type::Path(path) = plain(ty) else { return None };
-    path.path.segments.last().filter(|last| last.ident == "Stream").map(|last| &last.arguments)
+    path.path.segments.last().filter(|last| last.ident == "Stream" || last.ident == "Bulk").map(|last| &last.arguments)
 }
 
 /// One argument of a [`Procedure`].

@@ -61,7 +61,7 @@ pub use farcall_macros::include_x;
 pub use farcall_names as names;
 
 pub use farcall_core::{
-    Answer, Bytes, CallFailed, Calls, Cancelled, Context, Error, Exception, Group, Kind, Multi, Never, Pending, Ran,
+    Answer, Bulk, Bytes, CallFailed, Calls, Cancelled, Context, Copied, Error, Exception, Group, Kind, Multi, Never, Pending, Ran,
     Result, ResultExt, Stream, System, Trace, Unwound, Xdr, context, env, exchange, idl, intercept, interface, multi, stub, xdr,
 };
 #[doc(hidden)]

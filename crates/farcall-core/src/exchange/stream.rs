@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use super::{Exchanges, MAX_MESSAGE, Tail, scope};
+use bytes::Bytes;
+
 use crate::stub::{Dispatched, OpenCall, blocking_result, reply};
 use crate::xdr::schema::{Type, Types};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
@@ -55,7 +57,11 @@ const CHUNK: usize = 64 << 10;
 /// # }
 /// ```
 #[must_use = "the items of a stream are sent while its receiver iterates over it"]
-pub struct Stream<T, E = Never>(Source<T, E>);
+pub struct Stream<T, E = Never> {
+    source: Source<T, E>,
+    /// What is left of the last item of a [`Bulk`](super::Bulk) that was read in part.
+    pub(super) rest: Bytes,
+}
 
 enum Source<T, E> {
     /// Items that are made here.
@@ -70,7 +76,11 @@ type Items<T, E> = Box<dyn Iterator<Item = Result<T, E>> + Send>;
 impl<T, E> Stream<T, E> {
     /// Returns a stream of the items of an iterator. An error ends it.
     pub fn new(items: impl IntoIterator<Item = Result<T, E>, IntoIter: Send + 'static>) -> Stream<T, E> {
-        Stream(Source::Made(Box::new(items.into_iter())))
+        Stream::from(Source::Made(Box::new(items.into_iter())))
+    }
+
+    fn from(source: Source<T, E>) -> Stream<T, E> {
+        Stream { source, rest: Bytes::new() }
     }
 
     /// Returns a stream of values, without errors.
@@ -86,12 +96,12 @@ impl<T, E> Stream<T, E> {
     #[doc(hidden)]
     pub fn of_call(call: Box<dyn OpenCall>) -> Stream<T, E> {
         let (exchanges, exchange) = (call.exchanges(), call.stream());
-        Stream(Source::Arrives(Box::new(Arrival::new(exchanges, exchange, Some(call)))))
+        Stream::from(Source::Arrives(Box::new(Arrival::new(exchanges, exchange, Some(call)))))
     }
 
     /// Returns how many items have been taken from a stream that arrives.
     pub fn taken(&self) -> u64 {
-        match &self.0 {
+        match &self.source {
             Source::Arrives(arrival) => arrival.taken,
             Source::Made(_) | Source::Over => 0,
         }
@@ -103,7 +113,7 @@ impl<T, E> Stream<T, E> {
         T: for<'a> Decode<'a> + 'static,
         E: for<'a> Decode<'a> + 'static,
     {
-        match self.0 {
+        match self.source {
             Source::Made(items) => items,
             Source::Arrives(_) | Source::Over => Box::new(self),
         }
@@ -121,7 +131,7 @@ impl<T, E> Stream<T, E> {
 
 impl<T, E> fmt::Debug for Stream<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match &self.0 {
+        let what = match &self.source {
             Source::Made(_) => "made",
             Source::Arrives(_) => "arrives",
             Source::Over => "over",
@@ -134,13 +144,13 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Iterator for Stream<T, E> {
     type Item = Result<T, E>;
 
     fn next(&mut self) -> Option<Result<T, E>> {
-        let next = match &mut self.0 {
+        let next = match &mut self.source {
             Source::Made(items) => items.next(),
             Source::Arrives(arrival) => arrival.next(),
             Source::Over => None,
         };
         if !matches!(next, Some(Ok(_))) {
-            self.0 = Source::Over;
+            self.source = Source::Over;
         }
         next
     }
@@ -278,7 +288,7 @@ impl<'a, T, E> Decode<'a> for Stream<T, E> {
         let Some(exchanges) = scope::exchanges() else {
             return Err(d.error(ErrorKind::Invalid("a stream in a call that carries none".into())));
         };
-        Ok(Stream(Source::Arrives(Box::new(Arrival::new(exchanges, exchange, None)))))
+        Ok(Stream::from(Source::Arrives(Box::new(Arrival::new(exchanges, exchange, None)))))
     }
 }
 

@@ -1,0 +1,186 @@
+//! Bulk: bytes of a file, as a stream (RPC2's side effects; Satyanarayanan & Siegel 1990, section IV).
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use bytes::Bytes;
+
+use super::Stream;
+use crate::xdr::Decode;
+use crate::{CallFailed, Error, Kind, Never, Ran};
+
+/// A result or an argument that consists of bytes, of a file or of memory. One end gives a reader, a file or
+/// bytes; the other reads, or copies to a writer. What an end reads from or writes to does not cross: each end
+/// names its own.
+///
+/// ```
+/// use farcall::{Bulk, Result};
+/// use std::io::Read;
+/// use std::sync::Arc;
+///
+/// #[farcall::interface]
+/// pub trait Files {
+///     fn fetch(&self, name: &str, offset: u64) -> Result<Bulk>;
+///     fn store(&self, name: &str, content: Bulk) -> Result<u64>;
+/// }
+///
+/// struct Server;
+/// impl Files for Server {
+///     fn fetch(&self, _: &str, offset: u64) -> Result<Bulk> {
+///         Ok(Bulk::from_reader(std::io::repeat(7).take(100_000 - offset)))
+///     }
+///     fn store(&self, _: &str, mut content: Bulk) -> Result<u64> {
+///         Ok(content.copy_to(&mut std::io::sink(), u64::MAX).done()?)
+///     }
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let files = farcall::stub::local::<dyn Files>(Arc::new(Server));
+/// let mut bytes = Vec::new();
+/// files.fetch("a", 60_000)?.read_to_end(&mut bytes).expect("it arrives");
+/// assert_eq!(bytes, [7; 40_000]);
+/// assert_eq!(files.store("b", Bulk::from_bytes(bytes))?, 40_000);
+/// # Ok(())
+/// # }
+/// ```
+pub type Bulk<E = Never> = Stream<Bytes, E>;
+
+/// How many bytes an item has, at most.
+const CHUNK: usize = 48 << 10;
+
+/// How far a copy got, and why it went no further.
+#[derive(Debug)]
+#[must_use = "a copy may have failed"]
+pub struct Copied<E = Never> {
+    /// How many bytes were written.
+    pub bytes: u64,
+    /// Why the copy ended, if not because everything was copied.
+    pub failed: Option<Error<E>>,
+}
+
+impl<E> Copied<E> {
+    /// Returns how many bytes were written.
+    ///
+    /// # Errors
+    /// Why the copy went no further.
+    pub fn done(self) -> crate::Result<u64, E> {
+        match self.failed {
+            None => Ok(self.bytes),
+            Some(why) => Err(why),
+        }
+    }
+}
+
+impl<E: 'static> Stream<Bytes, E> {
+    /// Returns what a reader gives, until its end. If the reader fails, the transfer fails.
+    pub fn from_reader(mut reader: impl Read + Send + 'static) -> Bulk<E> {
+        let mut over = false;
+        Stream::new(std::iter::from_fn(move || {
+            if over {
+                return None;
+            }
+            let mut chunk = vec![0; CHUNK];
+            let item = match read_some(&mut reader, &mut chunk) {
+                Ok(0) => None,
+                Ok(len) => {
+                    chunk.truncate(len);
+                    Some(Ok(chunk.into()))
+                }
+                Err(why) => Some(Err(local("reading", why).into())),
+            };
+            over = !matches!(item, Some(Ok(_)));
+            item
+        }))
+    }
+
+    /// Returns the bytes of a file from `offset` on, at most `quota` of them.
+    ///
+    /// # Errors
+    /// When the file cannot be positioned.
+    pub fn from_file(mut file: File, offset: u64, quota: u64) -> io::Result<Bulk<E>> {
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(Stream::from_reader(file.take(quota)))
+    }
+
+    /// Returns bytes of memory.
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Bulk<E> {
+        let mut bytes = bytes.into();
+        Stream::new(std::iter::from_fn(move || {
+            let len = bytes.len().min(CHUNK);
+            (len > 0).then(|| Ok(bytes.split_to(len)))
+        }))
+    }
+
+    /// Writes all bytes to a writer, but no more than `quota`: the transfer fails if there are more.
+    pub fn copy_to(&mut self, writer: &mut dyn Write, quota: u64) -> Copied<E>
+    where
+        E: for<'a> Decode<'a>,
+    {
+        self.copy_with(writer, quota, |_| ())
+    }
+
+    /// Copies as [`copy_to`](Stream::copy_to) does, and tells `progress` how many bytes were written, whenever
+    /// some were.
+    pub fn copy_with(&mut self, writer: &mut dyn Write, quota: u64, mut progress: impl FnMut(u64)) -> Copied<E>
+    where
+        E: for<'a> Decode<'a>,
+    {
+        let mut bytes = 0;
+        loop {
+            let chunk = match self.chunk() {
+                Ok(chunk) if chunk.is_empty() => return Copied { bytes, failed: None },
+                Ok(chunk) => chunk,
+                Err(why) => return Copied { bytes, failed: Some(why) },
+            };
+            let allowed = chunk.slice(..chunk.len().min(usize::try_from(quota - bytes).unwrap_or(usize::MAX)));
+            if let Err(why) = writer.write_all(&allowed) {
+                return Copied { bytes, failed: Some(local("writing", why).into()) };
+            }
+            bytes += allowed.len() as u64;
+            progress(bytes);
+            if allowed.len() < chunk.len() {
+                let why = format!("more than {quota} bytes");
+                let failed = Some(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why).into());
+                return Copied { bytes, failed };
+            }
+        }
+    }
+
+    /// Takes the next bytes; none if there are no more.
+    fn chunk(&mut self) -> crate::Result<Bytes, E>
+    where
+        E: for<'a> Decode<'a>,
+    {
+        if !self.rest.is_empty() {
+            return Ok(std::mem::take(&mut self.rest));
+        }
+        // Nobody sends an item of no bytes, but a peer may.
+        self.find(|item| item.as_ref().map_or(true, |chunk| !chunk.is_empty())).unwrap_or(Ok(Bytes::new()))
+    }
+}
+
+/// Blocks until bytes arrive.
+impl<E: for<'a> Decode<'a> + std::fmt::Debug + Send + Sync + 'static> Read for Stream<Bytes, E> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut chunk = self.chunk().map_err(io::Error::other)?;
+        let len = chunk.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&chunk.split_to(len));
+        self.rest = chunk;
+        Ok(len)
+    }
+}
+
+/// Reads once, however often that is interrupted.
+fn read_some(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match reader.read(buffer) {
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+/// The failure of a transfer whose file, at this end, could not be used.
+fn local(doing: &str, why: io::Error) -> CallFailed {
+    CallFailed::local(doing, why).but_ran(Ran::Yes)
+}
