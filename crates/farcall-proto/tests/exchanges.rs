@@ -62,8 +62,13 @@ fn kept(pair: &Pair) -> usize {
     pair.server.kept_for(pair.from.ip()).exchanges
 }
 
+/// Returns the frames of each datagram, without those that probe for larger datagrams or tell of them.
 fn kinds(datagrams: &[Datagram]) -> Vec<Vec<u8>> {
-    datagrams.iter().map(|datagram| frames_of(datagram)).collect()
+    const ASIDE: [u8; 4] = [0x00, 0x16, 0x17, 0x80];
+    let of = |datagram: &Datagram| -> Vec<u8> {
+        frames_of(datagram).into_iter().filter(|kind| !ASIDE.contains(kind)).collect()
+    };
+    datagrams.iter().map(of).filter(|kinds| !kinds.is_empty()).collect()
 }
 
 /// Makes the next call, and sees that nothing is kept of the exchanges of the one before.
@@ -162,7 +167,8 @@ fn a_data_that_credit_shows_to_be_lost_is_sent_again_at_once() {
     let credit = pair.sent();
     pair.receive(&credit);
     let again = pair.answered();
-    assert_eq!((kinds(&again), again[0].len()), (vec![vec![DATA]], sent[0].len()));
+    assert_eq!(kinds(&again), [[DATA]]);
+    assert!(again.iter().any(|datagram| datagram.len() == sent[0].len()), "no more than what was lost");
     pair.hear(&again);
     assert_eq!(client_takes(&mut pair, id, 2), Some((all, true)));
     carry(&mut pair);

@@ -173,6 +173,10 @@ impl Conversation {
         data: &Data<'_>,
         sink: &mut dyn FnMut(Event<'_>),
     ) {
+        // A stream of full datagrams is as good a reason for larger ones as a long result.
+        if data.bytes.len() >= self.mtu.datagram / 2 {
+            self.mtu.want(now);
+        }
         let Some(activity) = self.talking(now, position) else {
             return self.answer_over(position, data);
         };
