@@ -160,7 +160,12 @@ impl Inflow {
     /// Moves at most `most` bytes that have arrived in order to the end of `into`.
     pub fn take(&mut self, into: &mut Vec<u8>, most: usize) -> usize {
         let len = self.ready.len().min(most);
-        into.extend(self.ready.drain(..len));
+        // (Two copies of memory: to drain byte by byte took a fifth of the time of a bulk transfer.)
+        let (first, second) = self.ready.as_slices();
+        let split = len.min(first.len());
+        into.extend_from_slice(&first[..split]);
+        into.extend_from_slice(&second[..len - split]);
+        self.ready.drain(..len);
         self.taken += len as u64;
         if self.ready.is_empty() {
             self.ready = VecDeque::new();
