@@ -18,6 +18,8 @@ mod raw_stream;
 mod raw_udp;
 mod signals;
 mod streams;
+#[cfg(target_os = "linux")]
+mod transfers;
 
 use std::path::PathBuf;
 
@@ -47,6 +49,8 @@ const PEERS: &[(&str, Source)] = &[
     ("farcall-resumed", Source::Here),
     ("farcall-unwound", Source::Here),
     ("farcall-stream", Source::Here),
+    ("farcall-bulk", Source::Here),
+    ("raw-sendfile", Source::Here),
     ("farcall-local", Source::Here),
     ("farcall-direct", Source::Here),
     ("farcall-onc-udp", Source::Here),
@@ -79,6 +83,10 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "farcall-resumed" => Box::new(signals::Signal::Resumed),
         "farcall-unwound" => Box::new(signals::Signal::Unwound),
         "farcall-stream" => Box::new(streams::Items),
+        #[cfg(target_os = "linux")]
+        "farcall-bulk" => Box::new(transfers::Transfer::Farcall),
+        #[cfg(target_os = "linux")]
+        "raw-sendfile" => Box::new(transfers::Transfer::Sendfile),
         "farcall-local" => Box::new(in_process::InProcess::Stub),
         "farcall-direct" => Box::new(in_process::InProcess::Direct),
         "raw-unconnected" => Box::new(raw_udp::RawUdp { connected: false }),
