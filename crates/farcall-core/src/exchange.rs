@@ -17,12 +17,12 @@ mod scope;
 mod signal;
 mod stream;
 
-pub use farcall_base::Tail;
 pub use bulk::{Bulk, Copied};
+pub use farcall_base::Tail;
 pub use handler::{Answer, Handled, Handler, Handlers, Handling, NO_HANDLERS, resume};
 pub(crate) use local::{LocalExchanges, pair};
-pub use scope::serving;
 pub(crate) use scope::enter;
+pub use scope::serving;
 pub use signal::{Signal, SignalId, Unwound, raise};
 pub use stream::{SendStream, Sent, Stream, encode_stream, serve_stream};
 

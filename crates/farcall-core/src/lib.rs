@@ -60,8 +60,8 @@ pub mod workers;
 pub use bytes::Bytes;
 pub use calls::Calls;
 pub use context::{Cancelled, Context, context};
-pub use exchange::{Answer, Bulk, Copied, Stream, Unwound};
 pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
+pub use exchange::{Answer, Bulk, Copied, Stream, Unwound};
 #[doc(hidden)]
 pub use farcall_base::lock;
 pub use farcall_base::{CallKey, Failure, Kind, Ran, Time, Trace};

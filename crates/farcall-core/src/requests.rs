@@ -67,7 +67,10 @@ impl<T: ?Sized + Interface> Requests<T> {
 
     /// Takes the call that has waited longest among those that `filter` accepts by their procedure and context,
     /// and waits for one. Returns `None` once the export has ended.
-    pub fn next_where(&self, mut filter: impl FnMut(&'static Procedure, &Context) -> bool) -> Option<Request<T>> {
+    pub fn next_where(
+        &self,
+        mut filter: impl FnMut(&'static Procedure, &Context) -> bool,
+    ) -> Option<Request<T>> {
         let mut state = lock(&self.queue.state);
         loop {
             let mut accepts = |call: &Arrived| filter(call.procedure, &call.context);
@@ -123,7 +126,9 @@ impl<T: ?Sized + Interface> Request<T> {
         let dispatched = {
             let _serving = self.call.context.enter();
             let mut arguments = Decoder::new(&self.call.arguments);
-            catch(|| server.dispatch(self.call.procedure.number, &mut arguments, &mut Encoder::new(&mut reply)))
+            catch(|| {
+                server.dispatch(self.call.procedure.number, &mut arguments, &mut Encoder::new(&mut reply))
+            })
         };
         self.call.answer(dispatched, reply);
     }
@@ -134,7 +139,9 @@ impl<T: ?Sized + Interface> Request<T> {
         let call = to.start_encoded(self.call.procedure, &self.call.arguments, self.context().remaining());
         call.wait(&mut |reply| {
             answer = Some(match reply {
-                Reply::Result(mut body) | Reply::ResultOf(mut body, _) => (Dispatched::Result, rest(&mut body)),
+                Reply::Result(mut body) | Reply::ResultOf(mut body, _) => {
+                    (Dispatched::Result, rest(&mut body))
+                }
                 Reply::Exception(mut body) => (Dispatched::Exception, rest(&mut body)),
                 Reply::Failed(why) => (Dispatched::Failed(CallFailed::nested(why)), Vec::new()),
             });

@@ -273,8 +273,9 @@ impl<'a> Decode<'a> for Interface {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, Error> {
         let version = u32::decode(d)?;
         if version != VERSION && version != WITH_SIGNALS {
-            let why =
-                format!("version {version} of the interface model; this program knows {VERSION} and {WITH_SIGNALS}");
+            let why = format!(
+                "version {version} of the interface model; this program knows {VERSION} and {WITH_SIGNALS}"
+            );
             return Err(d.error(ErrorKind::Invalid(why.into())));
         }
         let name = String::decode(d).map_err(|why| why.in_field("Interface", "name"))?;
@@ -289,7 +290,8 @@ impl<'a> Decode<'a> for Interface {
             _ => Vec::new(),
         };
         // The table was checked when it was decoded, but the types that refer to it were not.
-        let roots: Vec<Type> = procedures.iter().chain(&signals).flat_map(Procedure::roots).cloned().collect();
+        let roots: Vec<Type> =
+            procedures.iter().chain(&signals).flat_map(Procedure::roots).cloned().collect();
         types.check(&roots)?;
         Ok(Interface { name, docs, procedures, signals, types })
     }

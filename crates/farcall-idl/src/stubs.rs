@@ -13,9 +13,7 @@ mod user;
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::spanned::Spanned;
-use syn::{
-    Attribute, Block, Expr, ExprLit, Lit, Meta, MetaNameValue, Path, PathArguments, Type, Visibility,
-};
+use syn::{Attribute, Block, Expr, ExprLit, Lit, Meta, MetaNameValue, Path, PathArguments, Type, Visibility};
 
 /// Names that would collide with methods of a user-stub, or with methods that every Rust value has through
 /// the prelude.
@@ -119,7 +117,11 @@ impl Argument {
 /// Returns the parameters of a type that is spelled `…::Stream<…>` or `…::Bulk`.
 fn stream(ty: &Type) -> Option<&PathArguments> {
     let Type::Path(path) = plain(ty) else { return None };
-    path.path.segments.last().filter(|last| last.ident == "Stream" || last.ident == "Bulk").map(|last| &last.arguments)
+    path.path
+        .segments
+        .last()
+        .filter(|last| last.ident == "Stream" || last.ident == "Bulk")
+        .map(|last| &last.arguments)
 }
 
 /// One argument of a [`Procedure`].

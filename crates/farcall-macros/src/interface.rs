@@ -54,7 +54,11 @@ fn read(options: Options, item: ItemTrait) -> Result<Source> {
         refusals.take(check_number(&procedure, &procedures, options.program.is_some()));
         if procedure.has_streams() && (options.asynchronous || options.program.is_some()) {
             let hint = "declare the procedure in an interface without `async`, `program` and `version`";
-            refusals.add(refuse(&procedure.name, "streams pass only between farcall's blocking servers", hint));
+            refusals.add(refuse(
+                &procedure.name,
+                "streams pass only between farcall's blocking servers",
+                hint,
+            ));
         }
         procedures.push(procedure);
     }

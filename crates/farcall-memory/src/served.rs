@@ -53,15 +53,20 @@ impl Served {
                 e.u32(into.len() as u32)
             })
         };
-        self.binding.channel().call(Call { procedure: &READ, within: None, encode: &encode, handlers: &NO_HANDLERS, sending: None }, &mut |reply| {
-            outcome = match reply {
-                Reply::Result(mut result) => {
-                    let bytes = result.bytes().map_err(no_result);
-                    bytes.and_then(|bytes| distribute(bytes, &mut ranges.borrow_mut())).map_err(Error::from)
-                }
-                reply => decode_reply::<(), Refused>(reply),
-            };
-        });
+        self.binding.channel().call(
+            Call { procedure: &READ, within: None, encode: &encode, handlers: &NO_HANDLERS, sending: None },
+            &mut |reply| {
+                outcome = match reply {
+                    Reply::Result(mut result) => {
+                        let bytes = result.bytes().map_err(no_result);
+                        bytes
+                            .and_then(|bytes| distribute(bytes, &mut ranges.borrow_mut()))
+                            .map_err(Error::from)
+                    }
+                    reply => decode_reply::<(), Refused>(reply),
+                };
+            },
+        );
         outcome
     }
 

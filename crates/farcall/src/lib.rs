@@ -60,17 +60,18 @@ pub mod stats;
 pub use farcall_macros::include_x;
 pub use farcall_names as names;
 
+pub use farcall_core::requests::{Request, Requests};
+pub use farcall_core::stub::Restart;
 pub use farcall_core::{
-    Answer, Bulk, Bytes, CallFailed, Calls, Cancelled, Context, Copied, Error, Exception, Group, Kind, Multi, Never, Pending, Ran,
-    Result, ResultExt, Stream, System, Trace, Unwound, Xdr, context, env, exchange, idl, intercept, interface, multi, stub, xdr,
+    Answer, Bulk, Bytes, CallFailed, Calls, Cancelled, Context, Copied, Error, Exception, Group, Kind, Multi,
+    Never, Pending, Ran, Result, ResultExt, Stream, System, Trace, Unwound, Xdr, context, env, exchange, idl,
+    intercept, interface, multi, stub, xdr,
 };
 #[doc(hidden)]
 pub use farcall_core::{fair, guard};
 use farcall_core::{lock, notice, requests, retry, self_wait, serving, sys, wait, workers};
 #[cfg(feature = "tokio")]
 pub use runtime::export_async;
-pub use farcall_core::requests::{Request, Requests};
-pub use farcall_core::stub::Restart;
 pub use runtime::{
     Builder, Export, Runtime, Stopper, export, import, import_all, import_each, import_within,
 };

@@ -91,7 +91,8 @@ fn a_file_arrives_from_an_offset_on() {
             assert!(bytes == all[from..from + len], "{offset}, {quota}: {} bytes", bytes.len());
         }
         let (mut told, mut sink) = (Vec::new(), Vec::new());
-        let copied = files.fetch(0, u64::MAX).unwrap().copy_with(&mut sink, u64::MAX, |bytes| told.push(bytes));
+        let copied =
+            files.fetch(0, u64::MAX).unwrap().copy_with(&mut sink, u64::MAX, |bytes| told.push(bytes));
         assert_eq!((copied.bytes, sink.len(), told.last()), (3_000_001, 3_000_001, Some(&3_000_001)));
         assert!(told.is_sorted() && told.len() > 10 && copied.failed.is_none());
     });

@@ -121,7 +121,12 @@ impl<E: 'static> Stream<Bytes, E> {
 
     /// Copies as [`copy_to`](Stream::copy_to) does, and tells `progress` how many bytes were written, whenever
     /// some were.
-    pub fn copy_with(&mut self, writer: &mut dyn Write, quota: u64, mut progress: impl FnMut(u64)) -> Copied<E>
+    pub fn copy_with(
+        &mut self,
+        writer: &mut dyn Write,
+        quota: u64,
+        mut progress: impl FnMut(u64),
+    ) -> Copied<E>
     where
         E: for<'a> Decode<'a>,
     {
@@ -132,7 +137,8 @@ impl<E: 'static> Stream<Bytes, E> {
                 Ok(chunk) => chunk,
                 Err(why) => return Copied { bytes, failed: Some(why) },
             };
-            let allowed = chunk.slice(..chunk.len().min(usize::try_from(quota - bytes).unwrap_or(usize::MAX)));
+            let allowed =
+                chunk.slice(..chunk.len().min(usize::try_from(quota - bytes).unwrap_or(usize::MAX)));
             if let Err(why) = writer.write_all(&allowed) {
                 return Copied { bytes, failed: Some(local("writing", why).into()) };
             }

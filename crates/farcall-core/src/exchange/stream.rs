@@ -203,7 +203,8 @@ impl Arrival {
         }
         let Some(item) = rest.get(..len) else { return Ok(None) };
         let mut decoder = Decoder::new(item);
-        let value = T::decode(&mut decoder).and_then(|value| decoder.finish().map(|()| value)).map_err(bad)?;
+        let value =
+            T::decode(&mut decoder).and_then(|value| decoder.finish().map(|()| value)).map_err(bad)?;
         self.at += 4 + len;
         Ok(Some(value))
     }

@@ -136,7 +136,8 @@ impl Binding {
 
     fn open<T, E: for<'a> Decode<'a>>(&self, call: Call<'_>) -> Result<Stream<T, E>, E> {
         let mut outcome = None;
-        let open = self.channel.open(call, &mut |reply: Reply<'_>| outcome = Some(decode_reply::<(), E>(reply)));
+        let open =
+            self.channel.open(call, &mut |reply: Reply<'_>| outcome = Some(decode_reply::<(), E>(reply)));
         match (open, outcome) {
             (Some(call), _) => Ok(Stream::of_call(call)),
             (None, Some(Err(why))) => Err(why),
@@ -163,8 +164,7 @@ impl Binding {
         let call = self.prepare(procedure, &encode);
         blocking_result(|sink| {
             let slow = procedure.exchanges || call.within.is_some();
-            if slow || !self.channel.call_briefly(procedure, arguments, &mut |_| false, sink)
-            {
+            if slow || !self.channel.call_briefly(procedure, arguments, &mut |_| false, sink) {
                 self.channel.call(call, sink);
             }
         })

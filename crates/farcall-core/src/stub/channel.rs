@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::exchange::{Exchanges, Handlers, SendStream, Sent};
 use super::restart::RestartHook;
+use crate::exchange::{Exchanges, Handlers, SendStream, Sent};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{self, Decode, Decoder, Encoder};
 use crate::{CallFailed, Error, Kind, Ran, Result, System};

@@ -88,7 +88,11 @@ impl Server {
         let window = self.window(place);
         let ended = self.inside(place, call.activity, true, |exchanges, _| {
             // A user knows the exchanges of a call's arguments before anything arrives in them.
-            if exchanges.is_unheard(exchange) { Some(false) } else { exchanges.take(exchange, into, most, window) }
+            if exchanges.is_unheard(exchange) {
+                Some(false)
+            } else {
+                exchanges.take(exchange, into, most, window)
+            }
         });
         self.queue(place, call.activity);
         ended?

@@ -12,7 +12,7 @@ use super::caller::{Caller, Tools};
 use super::own_call::{OwnCall, deliver};
 use super::peer::PeerState;
 use super::started::Started;
-use super::waiter::{Waiter, Watcher, Wakes};
+use super::waiter::{Waiter, Wakes, Watcher};
 use super::{Endpoint, Peer};
 use crate::exchange::Exchanges;
 use crate::{CallFailed, Ran, lock};
@@ -140,9 +140,7 @@ impl Exchanges for CallExchanges {
     }
 
     fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {
-        self.act(|_, conversation, sink| {
-            conversation.take_from(self.started.id, exchange, into, most, sink)
-        })
+        self.act(|_, conversation, sink| conversation.take_from(self.started.id, exchange, into, most, sink))
     }
 
     fn stop(&self, exchange: u32) {

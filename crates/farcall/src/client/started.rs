@@ -290,7 +290,14 @@ mod tests {
                 deadline: None,
             };
             let encode = |e: &mut Encoder<'_>| e.opaque(&vec![0; len]);
-            let request = CallRequest { procedure: &procedure, deadline: None, trace: None, encode: &encode, handlers: &NO_HANDLERS, sending: None };
+            let request = CallRequest {
+                procedure: &procedure,
+                deadline: None,
+                trace: None,
+                encode: &encode,
+                handlers: &NO_HANDLERS,
+                sending: None,
+            };
             Started::start(&endpoint, &peer, (1, &request), None)
         };
         let half = start(MOST_BYTES / 2).unwrap();

@@ -10,8 +10,8 @@ use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
-use crate::client::{CallExchanges, CallRequest, Started, Taker};
 use super::import::{describe, give};
+use crate::client::{CallExchanges, CallRequest, Started, Taker};
 use crate::env::Env;
 use crate::exchange::{Exchanges, Handling};
 use crate::stub::{Dispatched, Ended, OpenCall, Procedure, Reply, Sink, send_beside};

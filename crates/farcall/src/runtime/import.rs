@@ -13,17 +13,19 @@ use farcall_proto::client::Outcome;
 use farcall_proto::{Failure, Spares, Time};
 
 use super::bind::{Candidate, Target, parse};
+use super::exchanging::{Begun, ExchangingCall, OpenImported};
 use super::question::{Answering, Question};
 use super::restarts::Restarts;
 use super::tasks::Tasks;
 use super::watched::watched;
-use super::exchanging::{Begun, ExchangingCall, OpenImported};
 use super::{Inner, Runtime, bind, bound, started};
-use crate::exchange::NO_HANDLERS;
 use crate::client::{CallRequest, Started};
 use crate::context;
+use crate::exchange::NO_HANDLERS;
 use crate::retry::{Retry, Step};
-use crate::stub::{Binding, Call, Channel, Interface, OpenCall, PendingCall, Procedure, Reply, RestartHook, Sink, no_reply};
+use crate::stub::{
+    Binding, Call, Channel, Interface, OpenCall, PendingCall, Procedure, Reply, RestartHook, Sink, no_reply,
+};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Kind, Ran, builtin, idl, lock};
@@ -171,7 +173,14 @@ impl Importer {
     fn request<'a>(&self, call: &Call<'a>) -> CallRequest<'a> {
         let (inherited, trace) = context::inherited();
         let deadline = sooner(&self.inner, call.within, inherited);
-        CallRequest { procedure: call.procedure, deadline, trace, encode: call.encode, handlers: call.handlers, sending: call.sending }
+        CallRequest {
+            procedure: call.procedure,
+            deadline,
+            trace,
+            encode: call.encode,
+            handlers: call.handlers,
+            sending: call.sending,
+        }
     }
 
     /// Makes a call, and repeats it, perhaps at another server, while it may be repeated.
@@ -213,7 +222,14 @@ impl Importer {
         self.repeat(
             target,
             failure,
-            &CallRequest { procedure, deadline: None, trace: None, encode: &encode, handlers: &NO_HANDLERS, sending: None },
+            &CallRequest {
+                procedure,
+                deadline: None,
+                trace: None,
+                encode: &encode,
+                handlers: &NO_HANDLERS,
+                sending: None,
+            },
             sink,
         );
     }
@@ -304,11 +320,7 @@ impl Importer {
     ///
     /// # Errors
     /// When the call failed before the stream began.
-    fn open(
-        &self,
-        request: &CallRequest<'_>,
-        sink: Sink<'_>,
-    ) -> Result<Option<OpenImported>, CallFailed> {
+    fn open(&self, request: &CallRequest<'_>, sink: Sink<'_>) -> Result<Option<OpenImported>, CallFailed> {
         let mut retry = Retry::default();
         let result = loop {
             let target = match self.target(retry.avoid(), request.deadline) {
@@ -319,8 +331,7 @@ impl Importer {
                 return Err(target.refusal(request.procedure));
             }
             builtin::may_call(target.export, request.procedure.number)?;
-            let started =
-                Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
+            let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
             let call = ExchangingCall::new(&target, started, request);
             let open = OpenImported::new(call, target.clone(), request.procedure);
             open.send_beside(&*self.inner.env)?;

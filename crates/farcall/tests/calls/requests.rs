@@ -37,9 +37,8 @@ fn a_program_takes_calls_in_an_order_of_its_own() {
     let (here, there) = (runtime(), runtime());
     let (export, requests) = there.export_requests::<dyn Work>("Work/a").unwrap();
     let work = here.import::<dyn Work>(&export.url()).unwrap();
-    let calls: Vec<_> = (0..5)
-        .map(|n| if n == 3 { work.start().high(n) } else { work.start().low(n) })
-        .collect();
+    let calls: Vec<_> =
+        (0..5).map(|n| if n == 3 { work.start().high(n) } else { work.start().low(n) }).collect();
     until_waiting(&requests, 5);
     // The one call of `high` first, then the others as they came.
     let mut order = Vec::new();

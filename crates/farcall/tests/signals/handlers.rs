@@ -71,9 +71,8 @@ fn the_nearest_handler_is_asked_first_and_may_pass_on() {
             })
         };
         let outer = store.catching(note("outer", |needed| Answer::Resume(needed + 1)));
-        let inner = outer.catching(note("inner", |needed| {
-            if needed == 5 { Answer::Resume(50) } else { Answer::Pass }
-        }));
+        let inner = outer
+            .catching(note("inner", |needed| if needed == 5 { Answer::Resume(50) } else { Answer::Pass }));
         assert_eq!((inner.put(5), inner.put(7)), (Ok(45), Ok(1)));
         assert_eq!(*asked.lock().unwrap(), ["inner", "inner", "outer"]);
         assert_eq!(outer.put(5), Ok(1));

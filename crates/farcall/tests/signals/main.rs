@@ -6,8 +6,8 @@
 mod common;
 
 mod across_servers;
-mod handlers;
 mod failures;
+mod handlers;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
