@@ -1,37 +1,17 @@
 //! What passes inside a call besides its arguments and its result: the seam between the carriers of calls, and
-//! signals and streams (docs/exchanges.md).
-//!
-//! ```text
-//! scope      the call that this thread serves, as far as its exchanges concern it
-//! signal     a server raises a signal, and waits for the answer
-//! handler    a caller's handlers answer signals
-//! stream     a result or an argument that consists of items
-//! bulk       bytes of a file, as a stream
-//! local      exchanges within this process
-//! ```
+//! the signals and streams of `stub` (docs/exchanges.md).
 
-mod bulk;
-mod handler;
 mod local;
-mod scope;
-mod signal;
-mod stream;
-
-pub use bulk::{Bulk, Copied};
-pub use farcall_base::Tail;
-pub use handler::{Answer, Handled, Handler, Handlers, Handling, NO_HANDLERS, resume};
-pub(crate) use local::{LocalExchanges, pair};
-pub(crate) use scope::enter;
-pub use scope::serving;
-pub use signal::{Signal, SignalId, Unwound, raise};
-pub use stream::{SendStream, Sent, Stream, encode_stream, serve_stream};
 
 use std::task::Waker;
+
+pub use farcall_base::Tail;
+pub(crate) use local::{LocalExchanges, pair};
 
 use crate::{CallFailed, Kind, Ran};
 
 /// The longest question or answer of a signal, in bytes.
-const MAX_MESSAGE: usize = 16 << 20;
+pub(crate) const MAX_MESSAGE: usize = 16 << 20;
 
 /// One end of the exchanges of one call, as the call's carrier offers it. A method returns `None` if the call
 /// has ended or was given up, or if the exchange is over.

@@ -11,7 +11,7 @@
 //! wait         where a thread waits for the ends of several calls
 //! self_wait    refuses calls that would wait for their own thread
 //! stub         what stubs are made of, and the seam below them
-//! exchange     what passes inside a call: signals
+//! exchange     what passes inside a call: the seam between carriers and stubs
 //! calls        a set of started calls, from which one thread takes the calls as they end
 //! multi        one call to every member of a group
 //! requests     a server that takes its calls from a queue
@@ -61,7 +61,6 @@ pub use bytes::Bytes;
 pub use calls::Calls;
 pub use context::{Cancelled, Context, context};
 pub use error::{CallFailed, Error, Exception, Never, Result, ResultExt};
-pub use exchange::{Answer, Bulk, Copied, Stream, Unwound};
 #[doc(hidden)]
 pub use farcall_base::lock;
 pub use farcall_base::{CallKey, Failure, Kind, Ran, Time, Trace};
@@ -71,5 +70,5 @@ pub use farcall_macros::include_x;
 pub use farcall_macros::{Xdr, interface};
 pub use farcall_xdr as xdr;
 pub use multi::{Group, Multi};
-pub use stub::Pending;
+pub use stub::{Answer, Bulk, Copied, Pending, Stream, Unwound};
 pub use system::System;

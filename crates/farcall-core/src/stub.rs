@@ -21,29 +21,54 @@
 
 mod arguments;
 mod binding;
+mod bulk;
 mod channel;
 mod dispatch;
 mod ended;
+mod handlers;
+mod handling;
 mod interface;
 mod local;
 mod members;
 mod pending;
 mod restart;
+mod scope;
+mod sending;
+mod signal;
+mod stream;
 
+pub use arguments::EncodeArguments;
 #[doc(hidden)]
-pub use arguments::argument;
+pub use arguments::{argument, bad_arguments};
 pub use binding::Binding;
-pub use channel::{Call, Channel, EncodeArguments, OpenCall, Origin, PendingCall, Procedure, Reply, Sink};
+pub use bulk::{Bulk, Copied};
+pub use channel::{Call, Channel, OpenCall, Origin, PendingCall, Procedure, Reply, Sink};
 #[doc(hidden)]
-pub use channel::{bad_arguments, decode_reply, no_reply, send_beside};
-pub(crate) use channel::{blocking_result, parking, poll_result};
+pub use channel::{decode_reply, no_reply};
+pub(crate) use channel::{parking, poll_result};
 pub use dispatch::{AsyncDispatched, Dispatched, catch};
 #[doc(hidden)]
 pub use dispatch::{Outcome, arguments, before_the_procedure, panicked, reply, returns, serve};
 #[doc(hidden)]
 pub use ended::Ended;
+#[doc(hidden)]
+pub use handlers::resume;
+pub use handlers::{Answer, Handled, Handler, Handlers, NO_HANDLERS, Unwinding};
+#[doc(hidden)]
+pub use handling::Handling;
 pub use interface::{AsyncServer, Client, Interface, Program};
 pub use local::{local, local_async};
 pub use members::{Member, Members};
 pub use pending::Pending;
 pub use restart::{Restart, RestartHook};
+#[doc(hidden)]
+pub use scope::serving;
+pub use scope::{Signal, SignalId};
+#[doc(hidden)]
+pub use sending::{SendStream, Sent, encode_stream, send_beside};
+pub use signal::Unwound;
+#[doc(hidden)]
+pub use signal::raise;
+pub use stream::Stream;
+#[doc(hidden)]
+pub use stream::serve_stream;

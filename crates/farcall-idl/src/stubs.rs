@@ -5,6 +5,7 @@
 //! model. The generated code relies only on what `farcall::stub` documents.
 
 mod asynchronous;
+mod encode;
 mod server;
 mod signals;
 mod trait_item;

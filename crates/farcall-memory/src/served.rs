@@ -20,7 +20,7 @@ use crate::access::{
 };
 use crate::carrier::Carrier;
 use farcall_core::env::Env;
-use farcall_core::exchange::NO_HANDLERS;
+use farcall_core::stub::NO_HANDLERS;
 use farcall_core::stub::{Binding, Call, Procedure, Reply, Sink, bad_arguments, decode_reply};
 use farcall_core::xdr::{self, Decode, Decoder, Encode, Encoder};
 use farcall_core::{CallFailed, Error, Kind, Pending, Ran};

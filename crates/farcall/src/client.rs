@@ -4,7 +4,7 @@
 //! call             a call whose thread waits for it;  request: what is called
 //! brief            the fast path for a short call while no other thread uses the endpoint
 //! started          a started call, for which no thread waits
-//! exchanges        what passes inside a started call
+//! exchanges        what passes inside a started call;  news: what its caller is to learn of that
 //! gathered         a thread that waits for the first of several started calls
 //! bind             asks servers for an export;  bind_answers: their answers
 //! service          the thread that receives and sends while no caller does
@@ -28,6 +28,7 @@ mod caller;
 mod drive;
 mod exchanges;
 mod gathered;
+mod news;
 mod own_call;
 mod owners;
 mod peer;

@@ -5,13 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::channel::{
-    Call, Channel, EncodeArguments, PendingCall, Procedure, Reply, blocking_result, decode_reply, no_reply,
-};
+use super::arguments::EncodeArguments;
+use super::channel::{Call, Channel, PendingCall, Procedure, Reply, blocking_result, decode_reply, no_reply};
+use super::handlers::{Handler, Handlers};
 use super::pending::Pending;
 use super::restart::Restart;
+use super::stream::Stream;
 use crate::Result;
-use crate::exchange::{Handler, Handlers, Stream};
 use crate::wait::{ReadyList, WaitPoint};
 use crate::xdr::{Decode, Encode, Encoder};
 

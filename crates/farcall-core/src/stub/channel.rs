@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::arguments::EncodeArguments;
+use super::handlers::Handlers;
 use super::restart::RestartHook;
-use crate::exchange::{Exchanges, Handlers, SendStream, Sent};
+use super::sending::SendStream;
+use crate::exchange::Exchanges;
 use crate::wait::{Parking, ReadyList, WaitPoint};
-use crate::xdr::{self, Decode, Decoder, Encoder};
+use crate::xdr::{self, Decode, Decoder};
 use crate::{CallFailed, Error, Kind, Ran, Result, System};
 
 /// The properties of a procedure that its callers and its server need.
@@ -29,9 +32,6 @@ pub struct Procedure {
     /// How long a call may take. A caller may allow less.
     pub deadline: Option<Duration>,
 }
-
-/// Appends a call's arguments to the packet. A channel may call it more than once.
-pub type EncodeArguments<'a> = &'a dyn Fn(&mut Encoder<'_>) -> std::result::Result<(), xdr::Error>;
 
 /// One call on its way to a [`Channel`].
 #[derive(Clone, Copy)]
@@ -175,22 +175,6 @@ pub trait OpenCall: Send {
     fn finish(self: Box<Self>, sink: Sink<'_>);
 }
 
-/// Has a thread send the argument of a call that is a stream, while the caller takes the stream that is the
-/// result.
-pub fn send_beside(
-    env: &dyn crate::env::Env,
-    exchanges: Arc<dyn Exchanges>,
-    sending: Arc<dyn SendStream>,
-) -> std::io::Result<()> {
-    let run = move || loop {
-        let epoch = exchanges.epoch();
-        if sending.send(&*exchanges, &|| false) == Sent::All || exchanges.wait(epoch).is_err() {
-            return;
-        }
-    };
-    env.spawn("farcall-stream", Box::new(run))
-}
-
 /// A call that was started. Dropping it cancels the call.
 pub trait PendingCall: Send {
     /// Blocks until the call has ended.
@@ -307,12 +291,6 @@ fn bad_result(why: xdr::Error, origin: Option<&dyn Origin>) -> CallFailed {
         Some(origin) => origin.about(failed),
         None => failed,
     }
-}
-
-/// Returns the failure of a call whose arguments could not be encoded.
-#[cold]
-pub fn bad_arguments(why: xdr::Error) -> CallFailed {
-    CallFailed::new(Kind::BadArguments, Ran::No).caused_by(why)
 }
 
 /// Returns the failure of a call whose channel broke its contract and passed no reply to the sink.

@@ -7,7 +7,7 @@ use super::binding::Binding;
 use super::channel::Procedure;
 use super::dispatch::{AsyncDispatched, Dispatched};
 use super::members::Members;
-use crate::exchange::Signal;
+use super::scope::Signal;
 use crate::idl;
 use crate::xdr::{Decoder, Encoder};
 

@@ -16,14 +16,18 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
+use super::arguments::bad_arguments;
 use super::binding::Binding;
-use super::channel::{Call, Channel, OpenCall, PendingCall, Reply, Sink, bad_arguments, send_beside};
+use super::channel::{Call, Channel, OpenCall, PendingCall, Reply, Sink};
 use super::dispatch::catch;
 use super::ended::Ended;
+use super::handling::Handling;
 use super::interface::{AsyncServer, Interface};
+use super::scope;
+use super::sending::send_beside;
 use crate::context::enter_near;
 use crate::env::Env as _;
-use crate::exchange::{self, Exchanges, Handling, LocalExchanges};
+use crate::exchange::{self, Exchanges, LocalExchanges};
 use crate::given_up::GivenUp;
 use crate::workers::{Jobs, Refused, Threads};
 use crate::xdr::{Decoder, Encoder};
@@ -285,7 +289,7 @@ impl<T: ?Sized + Interface> Job<T> {
         let ended = {
             let _serving = enter_near(self.given_up.clone());
             let callee = self.callee.clone();
-            let _exchanging = exchange::enter(callee.map(|callee| callee as Arc<dyn Exchanges>));
+            let _exchanging = scope::enter(callee.map(|callee| callee as Arc<dyn Exchanges>));
             execute(&*self.server, self.procedure, arguments)
         };
         let late = {

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use super::sync::{AtomicUsize, Mutex, MutexGuard, Ordering};
 
 /// What a thread sleeps at. It remembers a wake-up until the thread next sleeps.
-pub trait Parker {
+pub trait Parker: Send + Sync {
     /// Wakes the thread.
     fn wake(&self);
 }

@@ -99,7 +99,7 @@ fn dispatch(source: &Source) -> TokenStream {
     match source.signals.is_empty() && !source.procedures.iter().any(Procedure::has_streams) {
         true => body,
         false => quote! {
-            #farcall::exchange::serving(<Self as #farcall::stub::Interface>::signals(), || #body)
+            #farcall::stub::serving(<Self as #farcall::stub::Interface>::signals(), || #body)
         },
     }
 }
@@ -109,11 +109,11 @@ fn signals(source: &Source) -> Option<TokenStream> {
     let farcall = &source.farcall;
     (!source.signals.is_empty()).then(|| {
         quote! {
-            fn signals() -> &'static [#farcall::exchange::Signal] {
-                static SIGNALS: ::std::sync::OnceLock<::std::vec::Vec<#farcall::exchange::Signal>> =
+            fn signals() -> &'static [#farcall::stub::Signal] {
+                static SIGNALS: ::std::sync::OnceLock<::std::vec::Vec<#farcall::stub::Signal>> =
                     ::std::sync::OnceLock::new();
                 SIGNALS.get_or_init(|| {
-                    #farcall::exchange::Signal::all(<Self as #farcall::stub::Interface>::interface())
+                    #farcall::stub::Signal::all(<Self as #farcall::stub::Interface>::interface())
                 })
             }
         }
@@ -203,7 +203,7 @@ fn arm(source: &Source, procedure: &Procedure) -> TokenStream {
     if procedure.result_stream().is_some() {
         return quote! {
             #number => match #farcall::stub::arguments(__arguments, #decode) {
-                ::core::result::Result::Ok(#names) => #farcall::exchange::serve_stream(__reply, #call),
+                ::core::result::Result::Ok(#names) => #farcall::stub::serve_stream(__reply, #call),
                 ::core::result::Result::Err(__why) => #farcall::stub::Dispatched::BadArguments(__why),
             },
         };

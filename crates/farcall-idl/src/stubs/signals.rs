@@ -5,7 +5,8 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 
-use super::{Procedure, Source, user};
+use super::encode::encode;
+use super::{Procedure, Source};
 
 pub(super) fn generate(source: &Source) -> Option<TokenStream> {
     if source.signals.is_empty() {
@@ -55,14 +56,14 @@ fn raises(source: &Source) -> TokenStream {
     );
     let functions = source.signals.iter().enumerate().map(|(index, signal)| {
         let Procedure { attributes, name: signal_name, result, .. } = signal;
-        let (parameters, encode) = (signal.parameters(), user::encode(source, signal));
+        let (parameters, encode) = (signal.parameters(), encode(source, signal));
         quote! {
             #(#attributes)*
             ///
             /// # Errors
             /// When the caller unwinds the call, or nobody catches the signal.
             pub fn #signal_name(#parameters) -> ::core::result::Result<#result, #farcall::Unwound> {
-                #farcall::exchange::raise(&<dyn #name as #farcall::stub::Interface>::signals()[#index], #encode)
+                #farcall::stub::raise(&<dyn #name as #farcall::stub::Interface>::signals()[#index], #encode)
             }
         }
     });
@@ -100,7 +101,7 @@ fn handler(source: &Source) -> TokenStream {
         let (decode, names, passed) = (signal.decode(source), signal.names(), signal.passed());
         let span = Span::call_site().located_at(signal.output.span());
         let method = &signal.name;
-        let answer = quote_spanned!(span=> #farcall::exchange::resume(#handler::#method(&self.0, #passed)));
+        let answer = quote_spanned!(span=> #farcall::stub::resume(#handler::#method(&self.0, #passed)));
         quote! {
             if __signal == __signals[#index].id {
                 let #names = #farcall::stub::arguments(__arguments, #decode)
@@ -118,15 +119,15 @@ fn handler(source: &Source) -> TokenStream {
         #[doc(hidden)]
         struct #adapter<H>(H);
 
-        impl<H: #handler> #farcall::exchange::Handler for #adapter<H> {
+        impl<H: #handler> #farcall::stub::Handler for #adapter<H> {
             fn handle(
                 &self,
-                __signal: #farcall::exchange::SignalId,
+                __signal: #farcall::stub::SignalId,
                 __arguments: &mut #farcall::xdr::Decoder<'_>,
-            ) -> ::core::result::Result<#farcall::exchange::Handled, #farcall::CallFailed> {
+            ) -> ::core::result::Result<#farcall::stub::Handled, #farcall::CallFailed> {
                 let __signals = <dyn #name as #farcall::stub::Interface>::signals();
                 #(#arms)*
-                ::core::result::Result::Ok(#farcall::exchange::Handled::Pass)
+                ::core::result::Result::Ok(#farcall::stub::Handled::Pass)
             }
         }
     }

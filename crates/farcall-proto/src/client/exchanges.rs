@@ -1,5 +1,6 @@
 //! What passes inside calls: the calling end of exchanges (docs/protocol.md, section 5.7).
 
+use super::inside::Inside;
 use super::receive::outcome;
 use super::send::Written;
 use super::slots::{Stage, Want};
@@ -8,46 +9,8 @@ use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Malformed, Position, Status, Writer};
 use crate::{Failure, Ran, Time};
 
-/// The lowest number of an exchange that a client opens.
-const LOWEST: u32 = 1;
-
 /// Calls that are over and of which a server sends more at once; further ones are not answered.
 const MAX_OVER: usize = 64;
-
-/// The exchanges of a call, and its result while others are to come before it.
-#[derive(Debug)]
-pub(super) struct Inside {
-    exchanges: Exchanges,
-    /// How many directions of the server's come before the result.
-    directions: u32,
-    result: Option<(Status, Vec<u8>)>,
-}
-
-impl Inside {
-    pub fn new() -> Box<Inside> {
-        Box::new(Inside { exchanges: Exchanges::new(LOWEST), directions: 0, result: None })
-    }
-
-    /// Notes that the result, of which a fragment has come, comes after so many directions.
-    pub fn expect(&mut self, directions: u32) {
-        self.directions = directions;
-    }
-
-    /// After how many directions the result comes, as far as is known.
-    pub fn directions(&self) -> u32 {
-        self.directions
-    }
-
-    /// Whether the server is not needed any more: all has come, and the user is to take it.
-    pub fn is_complete(&self) -> bool {
-        self.has_result() && self.exchanges.arrived() >= self.directions
-    }
-
-    /// Whether the result has come.
-    pub fn has_result(&self) -> bool {
-        self.result.is_some()
-    }
-}
 
 impl Conversation {
     /// Opens an exchange in a call, and returns its number. `None` if the call has ended or was given up, has

@@ -11,13 +11,14 @@
 //! | `timers.rs` | retransmission, probes, deadlines, giving up |
 //! | `refusals.rs` | ICMP errors of a port at which nobody listens |
 //! | `usual.rs` | what slow procedures usually take |
-//! | `exchanges.rs` | what passes inside calls |
+//! | `exchanges.rs` | what passes inside calls;  `inside.rs`: what is kept for it |
 //! | `lone.rs` | the fast path of a call that has its conversation to itself |
 
 mod evidence;
 mod exchanges;
 #[cfg(feature = "test-scheme")]
 mod handshake;
+mod inside;
 mod lone;
 mod receive;
 mod refusals;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::exchanges::Inside;
+use super::inside::Inside;
 use super::slots::{Stage, UNKNOWN, Want};
 use super::timers::BLACK_HOLE;
 use super::{Conversation, Event, Outcome};

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::exchanges::Inside;
+use super::inside::Inside;
 use super::{Call, CallId};
 use crate::Time;
 use crate::transfer::{Incoming, Outgoing};

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::hosts::Kept;
+use super::inside::Inside;
 use super::receive::{Visit, is_sound};
 use super::work::{GIVEN_UP, Phase, TO_SEND};
 use super::{CallKey, Finish, Server, Transmit, key};
@@ -24,16 +25,6 @@ const SHARE: usize = 64;
 const SHARE_BYTES: usize = 64 << 10;
 const LEAST_SHARE: usize = 4096;
 const LEAST_SHARE_BYTES: usize = 16 << 10;
-
-/// The exchanges of a call.
-#[derive(Debug)]
-pub(super) struct Inside {
-    pub exchanges: Exchanges,
-    /// When they are next looked at, which the server's timers have too.
-    pub timer: Option<Time>,
-    /// Bytes of memory that were counted for the host.
-    pub counted: usize,
-}
 
 /// What a server has of all exchanges.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@
 //! | `handshake.rs` | how both ends agree on a conversation's key |
 //! | `receive.rs` | what each frame from a caller means |
 //! | `arguments.rs` | arguments that arrive in fragments |
-//! | `exchanges.rs` | what passes inside calls |
+//! | `exchanges.rs` | what passes inside calls;  `inside.rs`: what is kept for it |
 //! | `reading.rs` | calls that change nothing |
 //! | `send.rs` | results, their fragments, short answers |
 //! | `hosts.rs` | what peers make the server keep, counted by host |
@@ -32,6 +32,7 @@ mod exports;
 mod handshake;
 mod hosts;
 mod inquiries;
+mod inside;
 mod memory;
 mod more;
 mod reading;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::Insert;
-use super::exchanges::Inside;
+use super::inside::Inside;
 use crate::Time;
 use crate::transfer::{Incoming, Outgoing};
 use crate::wire::{Position, Status};

@@ -11,8 +11,7 @@ use farcall_proto::{Route, Time, route};
 
 use super::awake::LULL;
 use super::caller::Tools;
-use super::exchanges::pass_news;
-use super::own_call::{OwnCall, deliver};
+use super::own_call::{OwnCall, deliver, pass_news};
 use super::owners::Owners;
 use super::peer::PeerState;
 use super::waiter::Waiter;

@@ -1,88 +1,21 @@
 //! The exchanges of a started call, for the thread or task that waits for the call.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Waker;
 
 use farcall_proto::client::{Conversation, Event};
-use farcall_proto::{News, Tail, Time};
+use farcall_proto::{Tail, Time};
 
 use super::caller::{Caller, Tools};
-use super::own_call::{OwnCall, deliver};
+use super::news::CallNews;
+use super::own_call::deliver;
 use super::peer::PeerState;
 use super::started::Started;
-use super::waiter::{Waiter, Wakes, Watcher};
+use super::waiter::Watcher;
 use super::{Endpoint, Peer};
 use crate::exchange::Exchanges;
-use crate::{CallFailed, Ran, lock};
-
-/// What a started call's caller is to learn of its exchanges.
-#[derive(Default)]
-pub(super) struct CallNews {
-    /// How often something has changed.
-    epoch: AtomicU64,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Exchanges that the server has opened, which the caller has not asked for yet.
-    opened: VecDeque<u32>,
-    /// The highest number among all that the server has opened.
-    highest: u32,
-    /// Threads that wait for something to change.
-    waiters: Vec<Arc<Waiter>>,
-}
-
-impl CallNews {
-    /// Notes news about an exchange. Returns the threads to wake.
-    fn note(&self, exchange: u32, news: News, wakes: &mut Wakes) {
-        let mut state = lock(&self.state);
-        if news == News::Came && exchange % 2 == 0 && exchange > state.highest {
-            // Exchanges are opened in order, so those in between are open too.
-            let first = state.highest + 2;
-            state.opened.extend((first..=exchange).step_by(2));
-            state.highest = exchange;
-        }
-        self.epoch.fetch_add(1, Ordering::Release);
-        wakes.waiters.append(&mut state.waiters);
-    }
-
-    /// Notes that the call has ended.
-    pub(super) fn end(&self, wakes: &mut Wakes) {
-        self.epoch.fetch_add(1, Ordering::Release);
-        wakes.waiters.append(&mut lock(&self.state).waiters);
-    }
-}
-
-/// Takes news about exchanges of a conversation to the callers. An exchange of a call whose caller expects
-/// none is declined.
-#[cold]
-pub(super) fn pass_news(
-    peer: &Peer,
-    state: &mut PeerState,
-    mut mine: Option<&mut OwnCall<'_>>,
-    wakes: &mut Wakes,
-) {
-    let PeerState { conversation, owners, .. } = state;
-    while let Some((id, token, exchange, news)) = conversation.next_news() {
-        match owners.started(token) {
-            Some((slot, watcher)) if let Some(of_call) = slot.news() => {
-                of_call.note(exchange, news, wakes);
-                // A task is woken once, and watches again when it polls.
-                wakes.add(if watcher.is_task() { std::mem::take(watcher) } else { watcher.clone() });
-            }
-            _ => {
-                let sink = &mut |event: Event<'_>| {
-                    deliver(peer, owners, event, (&[], None), mine.as_deref_mut(), wakes);
-                };
-                conversation.send_in(id, exchange, &[], Tail::End);
-                conversation.stop_exchange(id, exchange, 0, sink);
-            }
-        }
-    }
-}
+use crate::wait::Parker;
+use crate::{CallFailed, Ran};
 
 /// The caller's end of the exchanges of a started call.
 pub(crate) struct CallExchanges {
@@ -151,7 +84,7 @@ impl Exchanges for CallExchanges {
     }
 
     fn next_opened(&self) -> Option<u32> {
-        let opened = lock(&self.news().state).opened.pop_front()?;
+        let opened = self.news().next_opened()?;
         // What the caller does with it may take long: meanwhile the service thread receives.
         if let Ok(service) = self.endpoint.service() {
             self.endpoint.engage(service);
@@ -160,7 +93,7 @@ impl Exchanges for CallExchanges {
     }
 
     fn epoch(&self) -> u64 {
-        self.news().epoch.load(Ordering::Acquire)
+        self.news().epoch()
     }
 
     fn wait(&self, epoch: u64) -> Result<(), CallFailed> {
@@ -170,14 +103,14 @@ impl Exchanges for CallExchanges {
         let Caller { waiter, tools, .. } = &mut *caller;
         let mut attendance = endpoint.attend(waiter);
         if !attendance.leads() {
-            lock(&self.news().state).waiters.push(waiter.clone());
+            self.news().wait(waiter.clone());
         }
         if !started.is_sent(peer) {
             endpoint.send_unsent(tools);
         }
         attendance.until(tools, endpoint.env.now(), &|| self.epoch() != epoch);
         drop(attendance);
-        lock(&self.news().state).waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+        self.news().wait_no_more(&(waiter.clone() as Arc<dyn Parker>));
         caller.keep();
         Ok(())
     }

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use farcall_proto::client::{CallId, CallProgress, Event, Lone, Outcome};
-use farcall_proto::{Failure, Time};
+use farcall_proto::{Failure, Tail, Time};
 
 use super::Peer;
 use super::owners::{Owner, Owners};
+use super::peer::PeerState;
 use super::waiter::Wakes;
 use crate::env::place;
 use crate::receive_buffers::SharedBuffer;
@@ -163,7 +164,7 @@ pub(super) fn deliver(
                 Some(Owner::Started(slot, watcher)) => {
                     slot.end(outcome, arguments, buffer);
                     if let Some(news) = slot.news() {
-                        news.end(wakes);
+                        wakes.parkers.extend(news.end());
                     }
                     wakes.add(watcher);
                 }
@@ -175,5 +176,33 @@ pub(super) fn deliver(
             Some(Owner::Bind(binds, which)) => binds.end(which, answer, wakes),
             _ => debug_assert!(false, "a bind ended that nobody had begun"),
         },
+    }
+}
+
+/// Takes news about exchanges of a conversation to the callers. An exchange of a call whose caller expects
+/// none is declined.
+#[cold]
+pub(super) fn pass_news(
+    peer: &Peer,
+    state: &mut PeerState,
+    mut mine: Option<&mut OwnCall<'_>>,
+    wakes: &mut Wakes,
+) {
+    let PeerState { conversation, owners, .. } = state;
+    while let Some((id, token, exchange, news)) = conversation.next_news() {
+        match owners.started(token) {
+            Some((slot, watcher)) if let Some(of_call) = slot.news() => {
+                wakes.parkers.extend(of_call.note(exchange, news));
+                // A task is woken once, and watches again when it polls.
+                wakes.add(if watcher.is_task() { std::mem::take(watcher) } else { watcher.clone() });
+            }
+            _ => {
+                let sink = &mut |event: Event<'_>| {
+                    deliver(peer, owners, event, (&[], None), mine.as_deref_mut(), wakes);
+                };
+                conversation.send_in(id, exchange, &[], Tail::End);
+                conversation.stop_exchange(id, exchange, 0, sink);
+            }
+        }
     }
 }

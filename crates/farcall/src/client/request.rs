@@ -5,8 +5,8 @@ use std::sync::Arc;
 use farcall_proto::client::Call;
 use farcall_proto::{Time, Trace};
 
-use crate::exchange::{Handlers, SendStream};
 use crate::stub::{EncodeArguments, Procedure};
+use crate::stub::{Handlers, SendStream};
 
 /// A call to be made. It can be repeated at the same export or at others.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use farcall_proto::client::Outcome;
 use farcall_proto::server::Finish;
 
-use super::exchanges::CallNews;
+use super::news::CallNews;
 use crate::env::place;
 use crate::lock;
 use crate::receive_buffers::SharedBuffer;

@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use crate::System;
     use crate::env::{Env, SocketOptions};
-    use crate::exchange::NO_HANDLERS;
+    use crate::stub::NO_HANDLERS;
     use crate::stub::Procedure;
     use crate::xdr::Encoder;
 

@@ -55,6 +55,8 @@ impl Watcher {
 pub(super) struct Wakes {
     pub(super) waiters: Vec<Arc<Waiter>>,
     pub(super) others: Vec<Watcher>,
+    /// Threads that wait for something to pass inside a call.
+    pub(super) parkers: Vec<Arc<dyn Parker>>,
 }
 
 impl Wakes {
@@ -69,7 +71,7 @@ impl Wakes {
 
     #[inline]
     pub(super) fn run(&mut self) {
-        if !self.waiters.is_empty() || !self.others.is_empty() {
+        if !self.waiters.is_empty() || !self.others.is_empty() || !self.parkers.is_empty() {
             self.wake_all();
         }
     }
@@ -85,6 +87,7 @@ impl Wakes {
 
     fn wake_all(&mut self) {
         self.waiters.drain(..).for_each(|waiter| waiter.wake());
+        self.parkers.drain(..).for_each(|parker| parker.wake());
         for other in self.others.drain(..) {
             match other {
                 // A panic in the user's waker must not unwind the leading thread.

@@ -13,7 +13,8 @@ use super::bind::Target;
 use super::import::{describe, give};
 use crate::client::{CallExchanges, CallRequest, Started, Taker};
 use crate::env::Env;
-use crate::exchange::{Exchanges, Handling};
+use crate::exchange::Exchanges;
+use crate::stub::Handling;
 use crate::stub::{Dispatched, Ended, OpenCall, Procedure, Reply, Sink, send_beside};
 use crate::{CallFailed, Ran, lock};
 

@@ -21,8 +21,8 @@ use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
 use crate::client::{CallRequest, Started};
 use crate::context;
-use crate::exchange::NO_HANDLERS;
 use crate::retry::{Retry, Step};
+use crate::stub::NO_HANDLERS;
 use crate::stub::{
     Binding, Call, Channel, Interface, OpenCall, PendingCall, Procedure, Reply, RestartHook, Sink, no_reply,
 };

@@ -4,9 +4,39 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::{Exchanges, Signal};
-use crate::stub::Dispatched;
-use crate::{CallFailed, Kind, Ran, context};
+use super::dispatch::Dispatched;
+use crate::exchange::Exchanges;
+use crate::{CallFailed, Kind, Ran, context, idl};
+
+/// A signal that an interface declares.
+#[derive(Clone, Copy, Debug)]
+pub struct Signal {
+    /// The name by which it was declared.
+    pub name: &'static str,
+    /// What it is known by on the wire.
+    pub id: SignalId,
+}
+
+/// What a signal is known by on the wire. Two declarations of equal names and types are one signal, whatever
+/// their interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalId {
+    /// A hash of the name.
+    pub name: u64,
+    /// A hash of the types of its arguments and of its result.
+    pub types: u64,
+}
+
+impl Signal {
+    /// Returns the signals of an interface, in the order of their declaration.
+    pub fn all(interface: &'static idl::Interface) -> Vec<Signal> {
+        let signal = |signal: &'static idl::Procedure| Signal {
+            name: &signal.name,
+            id: SignalId { name: signal.name_hash(), types: signal.fingerprint(&interface.types) },
+        };
+        interface.signals.iter().map(signal).collect()
+    }
+}
 
 /// What a thread knows of the call that it serves.
 struct Scope {
@@ -57,7 +87,7 @@ impl Drop for Guard {
 ///
 /// # Errors
 /// When no call is served that may raise it, or the call was unwound already.
-pub(super) fn exchanges_for(signal: super::SignalId) -> Result<Arc<dyn Exchanges>, CallFailed> {
+pub(super) fn exchanges_for(signal: SignalId) -> Result<Arc<dyn Exchanges>, CallFailed> {
     let not = |why: &'static str| CallFailed::new(Kind::Unwound, Ran::Yes).because(why);
     SCOPE.with_borrow_mut(|scope| {
         let scope = scope.as_mut().ok_or_else(|| not("this thread serves no call that may raise signals"))?;

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use bytes::Bytes;
 
-use super::Stream;
+use super::stream::Stream;
 use crate::xdr::Decode;
 use crate::{CallFailed, Error, Kind, Never, Ran};
 

@@ -3,16 +3,16 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use super::{Exchanges, MAX_MESSAGE, Tail, scope};
 use bytes::Bytes;
 
-use crate::stub::{Dispatched, OpenCall, blocking_result, reply};
+use super::channel::{OpenCall, blocking_result};
+use super::dispatch::{Dispatched, reply};
+use super::scope;
+use super::sending::{ARGUMENT, Items, SendStream, Sending, Sent};
+use crate::exchange::{Exchanges, MAX_MESSAGE};
 use crate::xdr::schema::{Type, Types};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
-use crate::{CallFailed, Error, Kind, Never, Ran, Result, lock};
-
-/// The exchange of a call's one argument that is a stream: the first that a client opens.
-pub(crate) const ARGUMENT: u32 = 1;
+use crate::{CallFailed, Kind, Never, Ran, Result};
 
 /// How many bytes are taken at once.
 const CHUNK: usize = 64 << 10;
@@ -59,7 +59,7 @@ const CHUNK: usize = 64 << 10;
 #[must_use = "the items of a stream are sent while its receiver iterates over it"]
 pub struct Stream<T, E = Never> {
     source: Source<T, E>,
-    /// What is left of the last item of a [`Bulk`](super::Bulk) that was read in part.
+    /// What is left of the last item of a [`Bulk`](super::bulk::Bulk) that was read in part.
     pub(super) rest: Bytes,
 }
 
@@ -70,8 +70,6 @@ enum Source<T, E> {
     Arrives(Box<Arrival>),
     Over,
 }
-
-type Items<T, E> = Box<dyn Iterator<Item = Result<T, E>> + Send>;
 
 impl<T, E> Stream<T, E> {
     /// Returns a stream of the items of an iterator. An error ends it.
@@ -125,7 +123,7 @@ impl<T, E> Stream<T, E> {
         T: Encode + for<'a> Decode<'a> + 'static,
         E: for<'a> Decode<'a> + Send + 'static,
     {
-        Arc::new(Mutex::new(Sending::new(self, ARGUMENT, Vec::new())))
+        Arc::new(Mutex::new(Sending::new(self.into_items(), ARGUMENT, Vec::new())))
     }
 }
 
@@ -255,32 +253,6 @@ impl<T: Schema, E> Schema for Stream<T, E> {
     }
 }
 
-/// Encodes the argument of a call that is a stream: the number of its exchange. Called by generated code.
-#[doc(hidden)]
-pub fn encode_stream(e: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error> {
-    ARGUMENT.encode(e)
-}
-
-/// Sends a stream that is an argument of a call, while the caller waits for the call.
-pub trait SendStream: Send + Sync {
-    /// Opens the stream's exchange, the first of the call. Called once.
-    fn open(&self, exchanges: &dyn Exchanges);
-
-    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true.
-    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent;
-}
-
-impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
-    fn open(&self, exchanges: &dyn Exchanges) {
-        let opened = exchanges.open();
-        debug_assert!(opened.is_none_or(|number| number == ARGUMENT), "the first exchange of the call");
-    }
-
-    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
-        lock(self).send(exchanges, pause)
-    }
-}
-
 impl<'a, T, E> Decode<'a> for Stream<T, E> {
     const MIN_SIZE: usize = 4;
 
@@ -291,83 +263,6 @@ impl<'a, T, E> Decode<'a> for Stream<T, E> {
         };
         Ok(Stream::from(Source::Arrives(Box::new(Arrival::new(exchanges, exchange, None)))))
     }
-}
-
-/// Sends the items of a stream in an exchange of a call, a step at a time.
-pub(crate) struct Sending<T, E> {
-    items: Items<T, E>,
-    exchange: u32,
-    /// Encoded items, of which those before `sent` have been sent.
-    bytes: Vec<u8>,
-    sent: usize,
-    /// There are no more items.
-    ended: bool,
-    /// The error that ended the stream.
-    pub error: Option<Error<E>>,
-}
-
-/// Whether there is more to send of a stream.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
-    /// Everything was sent, or the receiver takes no more.
-    All,
-    /// The receiver has no room for the rest, or the sender pauses.
-    Part,
-}
-
-impl<T: Encode, E> Sending<T, E> {
-    /// Prepares to send a stream in an exchange, behind `head`.
-    pub fn new(stream: Stream<T, E>, exchange: u32, head: Vec<u8>) -> Sending<T, E>
-    where
-        T: for<'a> Decode<'a> + 'static,
-        E: for<'a> Decode<'a> + 'static,
-    {
-        let items = stream.into_items();
-        Sending { items, exchange, bytes: head, sent: 0, ended: false, error: None }
-    }
-
-    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true.
-    pub fn send(&mut self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
-        loop {
-            let tail = if self.ended { Tail::End } else { Tail::More };
-            if self.ended || self.sent < self.bytes.len() {
-                let Some(sent) = exchanges.send(self.exchange, &self.bytes[self.sent..], tail) else {
-                    return Sent::All;
-                };
-                self.sent += sent;
-                if self.sent < self.bytes.len() {
-                    return Sent::Part;
-                }
-            }
-            if self.ended {
-                return Sent::All;
-            }
-            if pause() {
-                return Sent::Part;
-            }
-            (self.sent, self.ended) = (0, true);
-            self.bytes.clear();
-            match self.items.next() {
-                None => {}
-                Some(Ok(item)) => match encode_item(&item, &mut self.bytes) {
-                    Ok(()) => self.ended = false,
-                    Err(why) => {
-                        self.bytes.clear();
-                        self.error = Some(CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why).into());
-                    }
-                },
-                Some(Err(why)) => self.error = Some(why),
-            }
-        }
-    }
-}
-
-fn encode_item<T: Encode>(item: &T, bytes: &mut Vec<u8>) -> std::result::Result<(), xdr::Error> {
-    bytes.extend_from_slice(&[0; 4]);
-    item.encode(&mut Encoder::new(bytes))?;
-    let len = (bytes.len() - 4) as u32;
-    bytes[..4].copy_from_slice(&len.to_be_bytes());
-    Ok(())
 }
 
 /// Sends the stream that a procedure has returned, until it ends. The outcome of the call comes behind it.
@@ -386,7 +281,7 @@ where
     let Some(exchanges) = scope::exchanges() else { return failed("the call's carrier has no streams") };
     let Some(exchange) = exchanges.open() else { return failed("the call was given up") };
     // The stream is told from the question of a signal by its first words.
-    let mut sending = Sending::new(stream, exchange, vec![0; 16]);
+    let mut sending = Sending::new(stream.into_items(), exchange, vec![0; 16]);
     loop {
         let epoch = exchanges.epoch();
         if sending.send(&*exchanges, &|| false) == Sent::All {

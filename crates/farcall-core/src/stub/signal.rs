@@ -3,45 +3,16 @@
 
 use std::fmt;
 
-use super::{Exchanges, Tail, scope, send_all, take_all};
-use crate::stub::EncodeArguments;
+use super::arguments::EncodeArguments;
+use super::scope::{self, Signal, SignalId};
+use crate::exchange::{Exchanges, Tail, send_all, take_all};
 use crate::xdr::{Decode, Decoder, Encode, Encoder};
-use crate::{CallFailed, Error, Kind, Ran, idl};
+use crate::{CallFailed, Error, Kind, Ran};
 
 /// How a caller answers a signal, on the wire.
 pub(super) const RESUMED: u32 = 0;
 pub(super) const UNWOUND: u32 = 1;
 pub(super) const UNCAUGHT: u32 = 2;
-
-/// A signal that an interface declares.
-#[derive(Clone, Copy, Debug)]
-pub struct Signal {
-    /// The name by which it was declared.
-    pub name: &'static str,
-    /// What it is known by on the wire.
-    pub id: SignalId,
-}
-
-/// What a signal is known by on the wire. Two declarations of equal names and types are one signal, whatever
-/// their interfaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SignalId {
-    /// A hash of the name.
-    pub name: u64,
-    /// A hash of the types of its arguments and of its result.
-    pub types: u64,
-}
-
-impl Signal {
-    /// Returns the signals of an interface, in the order of their declaration.
-    pub fn all(interface: &'static idl::Interface) -> Vec<Signal> {
-        let signal = |signal: &'static idl::Procedure| Signal {
-            name: &signal.name,
-            id: SignalId { name: signal.name_hash(), types: signal.fingerprint(&interface.types) },
-        };
-        interface.signals.iter().map(signal).collect()
-    }
-}
 
 /// The caller has unwound the call, so that the procedure is to end: `?` passes this on as the failure of the
 /// procedure. What the procedure returns is discarded.

@@ -1,0 +1,69 @@
+//! What the caller of a started call is to learn of the call's exchanges, and the threads that wait for it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use farcall_proto::News;
+
+use crate::lock;
+use crate::wait::Parker;
+
+/// What a started call's caller is to learn of its exchanges.
+#[derive(Default)]
+pub(super) struct CallNews {
+    /// How often something has changed.
+    epoch: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Exchanges that the server has opened, which the caller has not asked for yet.
+    opened: VecDeque<u32>,
+    /// The highest number among all that the server has opened.
+    highest: u32,
+    /// Threads that wait for something to change.
+    waiters: Vec<Arc<dyn Parker>>,
+}
+
+impl CallNews {
+    /// Notes news about an exchange. Returns the threads to wake.
+    pub(super) fn note(&self, exchange: u32, news: News) -> Vec<Arc<dyn Parker>> {
+        let mut state = lock(&self.state);
+        if news == News::Came && exchange % 2 == 0 && exchange > state.highest {
+            // Exchanges are opened in order, so those in between are open too.
+            let first = state.highest + 2;
+            state.opened.extend((first..=exchange).step_by(2));
+            state.highest = exchange;
+        }
+        self.epoch.fetch_add(1, Ordering::Release);
+        std::mem::take(&mut state.waiters)
+    }
+
+    /// Notes that the call has ended. Returns the threads to wake.
+    pub(super) fn end(&self) -> Vec<Arc<dyn Parker>> {
+        self.epoch.fetch_add(1, Ordering::Release);
+        std::mem::take(&mut lock(&self.state).waiters)
+    }
+
+    /// Returns how often something has changed.
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Returns an exchange that the server has opened and that this method has not returned before.
+    pub(super) fn next_opened(&self) -> Option<u32> {
+        lock(&self.state).opened.pop_front()
+    }
+
+    /// Has a thread woken by the next change.
+    pub(super) fn wait(&self, waiter: Arc<dyn Parker>) {
+        lock(&self.state).waiters.push(waiter);
+    }
+
+    /// Forgets a thread that waits no longer.
+    pub(super) fn wait_no_more(&self, waiter: &Arc<dyn Parker>) {
+        lock(&self.state).waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+    }
+}
