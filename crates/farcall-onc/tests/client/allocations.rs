@@ -1,4 +1,4 @@
-//! A small call that a thread waits for allocates nothing at the client.
+//! Tests that a small blocking call allocates no memory at the client.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,7 +12,7 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: passes everything on to the system's allocator.
+// SAFETY: all methods pass their arguments to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
@@ -41,7 +41,7 @@ fn a_small_call_allocates_nothing() {
             Client::builder().auth(AuthSys::new(b"here", 1, 2, &[3]).unwrap()).connect(&address).unwrap();
         let echo = client.bind::<dyn Echo>();
         let call = |n| assert_eq!(echo.next(n).unwrap(), n + 1);
-        // Buffers grow once.
+        // The first calls let buffers grow.
         (0..10).for_each(call);
         let before = ALLOCATIONS.get();
         (0..100).for_each(call);

@@ -1,4 +1,4 @@
-//! A call of all hosts, and hosts that say too much.
+//! Tests of broadcast calls, also with hosts that answer too often.
 
 use std::net::UdpSocket;
 use std::sync::mpsc;
@@ -19,12 +19,12 @@ fn answers_that_do_not_end_are_not_heard_beyond_the_time() {
         let mut buffer = [0; 1000];
         let (len, from) = mapper.recv_from(&mut buffer).unwrap();
         let xid = Call::parse(&buffer[..len]).unwrap().0.xid;
-        // Of version 2: the program's port, and the result as bytes.
+        // The port mapper's reply in version 2: the program's port, and the result as bytes.
         let body = [0, 0, 0, 7, 0, 0, 0, 4, 0, 0, 0, 9];
         let (verifier, outcome) = (OpaqueAuth::NONE, Accepted::Success(&body));
         let mut reply = Vec::new();
         Reply { xid, answer: Answer::Accepted { verifier, outcome } }.write(&mut reply);
-        // As of 100 hosts, all of them there when the first is heard.
+        // Replies of 100 hosts, all of which have arrived when the first is read.
         for _ in 0..100 {
             UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&reply, from).unwrap();
         }
@@ -43,6 +43,6 @@ fn answers_that_do_not_end_are_not_heard_beyond_the_time() {
         Next::Continue
     })
     .unwrap();
-    // None at all if the first came too late.
+    // There are no replies at all if the first came too late.
     assert!(heard <= 1, "{heard}");
 }

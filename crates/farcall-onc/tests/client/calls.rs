@@ -1,4 +1,4 @@
-//! A client against servers that follow a script: what goes well, and every way in which it does not.
+//! Tests of a client against scripted servers: successful calls, and every kind of failure.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
@@ -151,8 +151,8 @@ fn calls_can_be_awaited() {
     });
 }
 
-// Arguments and results that fill every buffer on the way, to a server that reads no call before its last
-// result is gone.
+// Arguments and results fill all buffers between client and server. The server reads no call before it has
+// sent the result of the one before.
 #[test]
 fn neither_side_waits_for_the_other_to_read() {
     let address = tcp(|_, mut stream| stream.serve());
@@ -184,7 +184,7 @@ fn what_is_no_reply_to_us_is_dropped_and_the_wait_goes_on() {
         while let Some(asked) = stream.next() {
             noise(&asked).iter().for_each(|message| stream.send(message));
             stream.send(&asked.result());
-            // And twice, as Debian's rstatd does.
+            // It answers twice, as Debian's rstatd does.
             stream.send(&asked.result());
         }
     });
@@ -222,7 +222,7 @@ fn a_datagram_that_is_not_answered_is_sent_again_by_the_same_identifier() {
     assert_eq!(client(&address).bind::<dyn Echo>().next(1).unwrap(), 2);
     let xids = server.join().unwrap();
     assert!(xids.iter().all(|xid| *xid == xids[0]), "{xids:?}");
-    // A call that was started is sent again though nobody waits for it.
+    // A started call is sent again even if no thread waits for it.
     let (address, server) = serve(3);
     let pending = client(&address).bind::<dyn Echo>().start().next(1);
     let xids = server.join().unwrap();
@@ -276,14 +276,15 @@ fn ours() -> &'static str {
     if UdpSocket::bind("127.0.7.4:0").is_ok() { "127.0.7.4:0" } else { "127.0.0.1:0" }
 }
 
-/// A client whose datagrams only a refusal hastens, and its server's port, which is shut.
+/// Returns a client with long retransmission pauses, which only a refusal shortens, and its server's port,
+/// which is closed.
 fn client_of_a_refused_port() -> (Client, SocketAddr) {
     let port = UdpSocket::bind(ours()).unwrap().local_addr().unwrap();
     let client = Client::builder().retransmit(Duration::from_secs(3600)).patience(None);
     (client.connect(&format!("udp://{port}")).unwrap(), port)
 }
 
-// The datagram that was refused may have been the second copy of one that ran.
+// The refused datagram may have been the second copy of one that ran.
 #[test]
 fn a_refused_port_never_says_that_a_call_did_not_run() {
     let refused = |why: CallFailed| {
@@ -307,7 +308,7 @@ fn a_refused_port_never_says_that_a_call_did_not_run() {
             }))
         });
     });
-    // Its time is over before the refusals are enough.
+    // The deadline passes before there are enough refusals.
     let why = failure(echo.within(Duration::from_millis(50)).next(1));
     assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::Maybe), "{why}");
 }
@@ -317,7 +318,7 @@ fn a_server_that_comes_up_at_a_refused_port_is_tried_again_at_once() {
     for waits in [false, true] {
         let (client, port) = client_of_a_refused_port();
         let echo = client.bind::<dyn Echo>();
-        // Sent, and refused, when this returns.
+        // When this returns, the call was sent and refused.
         let pending = echo.start().next(41);
         let socket = UdpSocket::bind(port).unwrap();
         let server = std::thread::spawn(move || {
@@ -330,7 +331,7 @@ fn a_server_that_comes_up_at_a_refused_port_is_tried_again_at_once() {
             server.join().unwrap();
             continue;
         }
-        // Nobody waits for it: the thread that looks after it hears of the refusal.
+        // No thread waits for the call, so the service thread learns of the refusal.
         server.join().unwrap();
         assert_eq!(pending.wait().unwrap(), 42);
     }
@@ -391,7 +392,7 @@ fn a_connection_with_state_is_not_made_again() {
     assert_eq!(failure(echo.start().again(1).wait()).ran(), Ran::No);
 }
 
-// Row 8: what is left of a reply on the old connection is none of the new one's business.
+// Row 8: the rest of a reply on the old connection must not affect the new one.
 #[test]
 fn half_a_reply_is_forgotten_with_its_connection() {
     let address = tcp(|number, mut stream| {
@@ -409,7 +410,7 @@ fn half_a_reply_is_forgotten_with_its_connection() {
     assert_eq!(echo.next(1).unwrap(), 2);
 }
 
-// How servers in use cut their replies.
+// How existing servers divide their replies into fragments.
 #[test]
 fn replies_in_any_fragments_are_taken() {
     let address = tcp(|_, mut stream| {
@@ -488,7 +489,7 @@ fn each_refusal_has_its_kind_and_did_not_run() {
 #[test]
 fn a_reply_that_cannot_be_read_is_said_to_be_so() {
     let address = tcp(move |_, mut stream| {
-        // A status that there is not; a verifier longer than one may be; a header cut short.
+        // An unknown status, a verifier that is too long, and a truncated header.
         for tail in [
             &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9][..],
             &[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2, 0],
@@ -512,7 +513,8 @@ fn a_reply_that_cannot_be_read_is_said_to_be_so() {
     assert!(why.detail().starts_with(&said), "{why}");
 }
 
-// RFC 5531 section 8.2 and appendix A: given in a verifier, sent until it is rejected.
+// RFC 5531 section 8.2 and appendix A: an AUTH_SHORT is given in a verifier, and the client sends it until it
+// is rejected.
 #[test]
 fn auth_short_stands_for_auth_sys_until_it_is_rejected() {
     let address = tcp(|_, mut stream| {
@@ -588,11 +590,11 @@ fn a_call_that_is_dropped_or_cancelled_leaves_the_connection_usable() {
         assert!(outcome.is_ok() || failure(outcome).kind() == Kind::Cancelled);
     }
     assert_eq!(echo.next(1).unwrap(), 2);
-    // They left in the order in which they were made.
+    // The calls were sent in the order in which they were made.
     assert_eq!(count.load(Ordering::SeqCst), 301);
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Returns pseudo-random numbers, the same for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -602,10 +604,10 @@ impl Random {
     }
 }
 
-// Rows 1 to 3, 6, 7, 12 and 13, as chance mixes them.
+// Rows 1 to 3, 6, 7, 12 and 13, in a random mixture.
 #[test]
 fn whatever_bytes_a_server_sends_each_call_ends() {
-    // The first connection's bytes are of seed 0, the second's of seed 1.
+    // The first connection uses seed 0, the second seed 1.
     let address = tcp(|seed, mut stream| {
         let mut random = Random(seed as u64);
         let Some(asked) = stream.next() else { return };
@@ -633,7 +635,7 @@ fn whatever_bytes_a_server_sends_each_call_ends() {
     }
 }
 
-// Only privileged processes have such a port: elsewhere the system says so.
+// Only privileged processes can bind such a port. Otherwise the system refuses it.
 #[test]
 fn a_client_may_call_from_a_reserved_port() {
     let (told, tell) = mpsc::channel();

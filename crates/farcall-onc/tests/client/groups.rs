@@ -1,5 +1,5 @@
-//! One call to many servers, of which each is reached in another way: ONC RPC over streams and datagrams,
-//! farcall's own protocol, this process.
+//! Tests of group calls whose members are reached in different ways: by ONC RPC over streams and datagrams,
+//! by farcall's own protocol, and within this process.
 
 use std::future::Future;
 use std::sync::{Arc, Condvar, Mutex};
@@ -11,11 +11,11 @@ use farcall::multi::{Fixed, Next, Outcome};
 use farcall::{Group, Kind, Runtime};
 use farcall_onc::{Client, Server};
 
-/// Adds its number. `again` waits, but for number 0, until the others may go on too, as often as that was
-/// said.
+/// `next` adds the member's number. `again` waits until `let_go` was called often enough, except for member
+/// 0, which returns at once.
 struct Adds(u32);
 
-/// How often those that wait were let go.
+/// How often `let_go` was called.
 static ROUNDS: (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
 
 fn let_go() {
@@ -54,7 +54,7 @@ fn client(address: &str) -> EchoClient {
     Client::connect(address).unwrap().bind::<dyn Echo>()
 }
 
-/// What keeps the members alive, and them, with their numbers.
+/// Returns the members with their numbers, and a value that keeps their servers alive.
 fn members() -> (impl Sized, Vec<(EchoClient, u32)>) {
     let runtime = Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
     let servers = [onc(1), onc(2), onc(3)];
@@ -63,7 +63,7 @@ fn members() -> (impl Sized, Vec<(EchoClient, u32)>) {
     let members = vec![
         (client(&format!("tcp://{}", servers[0].tcp().unwrap())), 1),
         (client(&format!("udp://{}", servers[1].udp().unwrap())), 2),
-        // Two members, one connection.
+        // Two members share one connection.
         (shared.bind::<dyn Echo>(), 3),
         (shared.bind::<dyn Echo>(), 3),
         (runtime.import::<dyn Echo>("Echo").unwrap(), 4),
@@ -131,7 +131,8 @@ fn to_stop_early_leaves_every_member_usable_at_once() {
                 if seen < 2 {
                     return Next::Continue;
                 }
-                // Every other time the other replies come meanwhile, for they were asked before.
+                // In every other round the other replies have arrived by now, because the members were called
+                // before.
                 if round % 2 == 0 {
                     members.iter().for_each(|(member, _)| drop(member.null()));
                 }
@@ -162,7 +163,7 @@ fn who_is_slow_keeps_nobody_and_who_is_gone_is_its_own_failure() {
         );
         let_go();
     }
-    // One ends every connection that it gets.
+    // One member ends every connection that it gets.
     members.push((client(&tcp(|_, stream| drop(stream))), 9));
     members.rotate_right(1);
     let all = group(&members).multi().next(0).all();

@@ -1,4 +1,4 @@
-//! A client against servers that follow a script, and the records that it reads.
+//! Tests of a client against scripted servers, and of the records that it reads.
 #![allow(missing_docs)]
 
 #[cfg(target_os = "linux")]

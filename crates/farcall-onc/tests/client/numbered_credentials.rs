@@ -1,5 +1,5 @@
-//! A flavour that numbers what it seals, as RPCSEC_GSS does: each copy of a call has a number of its own (RFC
-//! 2203 section 5.3.3.1).
+//! Tests of a flavour that numbers the messages that it seals, as RPCSEC_GSS does: each copy of a call has a
+//! number of its own (RFC 2203 section 5.3.3.1).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -17,8 +17,8 @@ use farcall_onc::wire::message::{Accepted, Answer};
 
 const FLAVOR: u32 = 0x7777_0001;
 
-/// The credential is a number that no other has; with it stand the arguments, each byte changed by it. The
-/// verifier of a reply is the number of the copy that it answers, and so is the result changed.
+/// The credential is a unique number, and each byte of the arguments is changed by it. The verifier of a
+/// reply is the number of the copy that it answers, and the result is changed by that number.
 #[derive(Default)]
 struct Numbered {
     last: AtomicU64,
@@ -57,13 +57,13 @@ impl Authenticator for Numbered {
     }
 }
 
-/// The number of a call's copy, and its arguments.
+/// Returns the number of a call's copy, and its arguments.
 fn read(asked: &Asked) -> (u64, Vec<u8>) {
     let number = u64::from_be_bytes(asked.credential.1[..].try_into().unwrap());
     (number, asked.arguments.iter().map(|byte| byte ^ number as u8).collect())
 }
 
-/// Answers a call as the copy with that number, with its arguments.
+/// Answers the copy with that number with the call's arguments.
 fn answer(socket: &Datagrams, to: &(Asked, SocketAddr), number: u64) {
     let (asked, from) = to;
     let result: Vec<u8> = read(asked).1.iter().map(|byte| byte ^ number as u8).collect();
@@ -79,11 +79,12 @@ fn client(address: &str, auth: Numbered) -> Client {
 
 #[test]
 fn each_copy_is_sealed_anew_and_the_answer_to_any_of_them_is_believed() {
-    // Waited for from the beginning, and started.
+    // A blocking call, and a started one.
     for started in [false, true] {
         let (address, server) = udp(|socket| {
             let all: Vec<_> = (0..4).map(|_| socket.next()).collect();
-            // The second answers, late; by a number that no copy has it would not be believed.
+            // The reply answers the second copy, and comes late. The client would not accept a number that no
+            // copy has.
             answer(socket, &all[1], read(&all[1].0).0);
             all.into_iter().map(|(asked, _)| (asked.xid, read(&asked))).collect::<Vec<_>>()
         });
@@ -130,7 +131,7 @@ fn a_seal_that_panics_loses_a_copy_and_nothing_else() {
         let sealed = sealed.clone();
         move |socket| {
             let first = socket.next();
-            // Another copy is tried meanwhile, in vain.
+            // The client tries to seal another copy meanwhile, which fails.
             while sealed.last.load(Ordering::SeqCst) < 2 {
                 std::thread::yield_now();
             }

@@ -1,4 +1,4 @@
-//! What a client says of calls that broke, and how it comes by another connection.
+//! Tests of the failures that a client reports when connections break, and of how it connects again.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -35,7 +35,8 @@ impl Place {
     }
 }
 
-/// A server whose first connection has ended after one call when its client hears of it; the second stays.
+/// Returns a server that ends its first connection after one call, before the client notices. Its second
+/// connection stays.
 fn ends_its_first_connection(place: &Place) -> mpsc::Receiver<()> {
     let listener = UnixListener::bind(&place.path).unwrap();
     let (ended, end) = mpsc::channel();
@@ -78,7 +79,7 @@ fn a_call_that_cannot_leave_did_not_run() {
     }
 }
 
-// A Unix socket whose queue is full takes no connection until its server accepts one.
+// A Unix socket whose queue is full accepts no connection until its server has accepted one.
 #[test]
 fn a_full_queue_of_connections_holds_no_call_up_beyond_its_deadline() {
     let place = Place::new();
@@ -98,13 +99,13 @@ fn a_full_queue_of_connections_holds_no_call_up_beyond_its_deadline() {
         assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No), "{why}");
     };
     thread::scope(|scope| {
-        // One that has time waits on; those that have less are not held up by it.
+        // A call with a long deadline keeps waiting. It does not delay calls with shorter deadlines.
         let patient = scope.spawn(|| echo.next(41));
         let others = [scope.spawn(late), scope.spawn(late)];
         others.into_iter().for_each(|other| other.join().unwrap());
         drop(waits);
         scope.spawn(|| {
-            // The one that waits in front, and whichever of ours come.
+            // The connection at the front of the queue, and then those of this test.
             while let Ok((socket, _)) = listener.accept() {
                 let mut stream = Stream::new(socket);
                 if let Some(asked) = stream.next() {
@@ -117,7 +118,7 @@ fn a_full_queue_of_connections_holds_no_call_up_beyond_its_deadline() {
     });
 }
 
-// The first datagram may have been taken, by a server that still knew the short credential.
+// The first datagram may have reached a server that still knew the short credential.
 #[test]
 fn a_rejected_credential_of_a_repeated_call_is_not_tried_again_by_itself() {
     let (address, server) = udp(|socket| {
@@ -128,7 +129,7 @@ fn a_rejected_credential_of_a_repeated_call_is_not_tried_again_by_itself() {
         let mut seen = Vec::new();
         loop {
             let (asked, from) = socket.next();
-            // (On a busy machine the first call is sent again before it is answered.)
+            // On a busy machine the first call may be sent again before it is answered.
             if asked.xid == first.xid {
                 continue;
             }
@@ -156,22 +157,21 @@ fn a_rejected_credential_of_a_repeated_call_is_not_tried_again_by_itself() {
     assert!(seen.iter().filter(|(_, is_short)| !is_short).count() == 1, "{seen:?}");
 }
 
-// What the system then says of a port that is gone may be of any datagram, also of one that a server has
-// taken.
+// The system's report that a port is closed can concern any datagram, even one that a server has received.
 #[test]
 fn datagrams_that_were_sent_before_leave_it_open_what_an_error_is_about() {
     let client =
         |address: &str| Client::builder().retransmit(Duration::from_millis(5)).connect(address).unwrap();
     let refused =
         |why: CallFailed| assert_eq!((why.kind(), why.ran()), (Kind::Unreachable, Ran::Maybe), "{why}");
-    // Sent again for one who started it, and for one who waits.
+    // The call is sent again, both if it was started and if a thread waits for it.
     let (address, server) = udp(|socket| drop((socket.next(), socket.next())));
     let pending = client(&address).bind::<dyn Echo>().start().next(1);
     server.join().unwrap();
     refused(failure(pending.wait()));
     let (address, _server) = udp(|socket| drop((socket.next(), socket.next())));
     refused(failure(client(&address).bind::<dyn Echo>().next(1)));
-    // Sent without a reply to come.
+    // A call that has no reply.
     let (address, server) = udp(|socket| drop(socket.next()));
     let client = client(&address);
     client.one_way().bind::<dyn Echo>().null().unwrap();
@@ -179,14 +179,14 @@ fn datagrams_that_were_sent_before_leave_it_open_what_an_error_is_about() {
     refused(failure(client.bind::<dyn Echo>().next(1)));
 }
 
-/// Half a reply, of which the other half never comes.
+/// Returns half a reply. The other half never comes.
 fn half(asked: &Asked) -> Vec<u8> {
     let reply = asked.result();
     [&(0x8000_0000 | reply.len() as u32).to_be_bytes()[..], &reply[..10]].concat()
 }
 
-/// A server that answers the first call of its first connection with `first`, and then is silent there. Other
-/// connections it serves.
+/// Returns a server that answers the first call of its first connection with `first`, and then is silent
+/// there. It serves other connections.
 fn falls_silent(first: impl Fn(&Asked) -> Vec<u8> + Send + 'static) -> String {
     let mut silent = Vec::new();
     tcp(move |number, mut stream| {
@@ -201,7 +201,7 @@ fn falls_silent(first: impl Fn(&Asked) -> Vec<u8> + Send + 'static) -> String {
 
 const SHORT: Duration = Duration::from_millis(20);
 
-/// Every way to wait for a call.
+/// Makes a call in each of the ways to wait for one.
 fn ways() -> [fn(&EchoClient) -> farcall::Result<u32>; 4] {
     [
         |echo| echo.next(41),
@@ -252,7 +252,7 @@ fn other_calls_under_way_on_a_silent_connection_may_still_be_answered() {
             let (slow, _) = (stream.next().unwrap(), stream.next().unwrap());
             answer.recv().unwrap();
             stream.send(&slow.result());
-            // The client has no further use for it.
+            // The client does not use the old connection any more.
             assert!(stream.next().is_none());
         });
     });

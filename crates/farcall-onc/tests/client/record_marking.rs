@@ -1,4 +1,4 @@
-//! Records as peers cut them, and as they must not.
+//! Tests of records in all fragmentations that peers use, and of invalid records.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use farcall::env::Time;
 
 use farcall_onc::wire::record::{Limits, RecordError, Records, begin, end};
 
-/// A fragment: its mark, then its bytes.
+/// Encodes a fragment: its mark, then its bytes.
 fn fragment(bytes: &[u8], last: bool) -> Vec<u8> {
     let mark = bytes.len() as u32 | if last { 1 << 31 } else { 0 };
     [&mark.to_be_bytes(), bytes].concat()
 }
 
-/// Gives the bytes to `records`, so many at a time, and takes all records out.
+/// Passes the bytes to `records`, a number of them at a time, and takes out all records.
 fn feed(records: &mut Records, bytes: &[u8], step: usize) -> Result<Vec<Vec<u8>>, RecordError> {
     let mut all = Vec::new();
     for mut part in bytes.chunks(step) {
@@ -37,7 +37,7 @@ fn any_fragmentation_gives_the_same_records() {
         let mut bytes = Vec::new();
         for _ in 0..3 {
             message.chunks(size).for_each(|part| bytes.extend(fragment(part, false)));
-            // An empty last fragment is one as well.
+            // An empty last fragment ends the record as well.
             bytes.extend(fragment(&[], true));
         }
         for step in [1, 3, 4, 5, 7, 64, 10_000] {
@@ -74,8 +74,8 @@ fn long_records_come_whole_through_reads_of_any_size() {
     }
 }
 
-// Row 6 of the bad inputs: the cap counts before anything is allocated, whether the fragment is the last or
-// not.
+// Row 6 of the bad inputs: the limit is checked before anything is allocated, whether the fragment is the
+// last or not.
 #[test]
 fn a_length_beyond_the_limit_is_refused_at_its_mark() {
     for mark in [0x7fff_ffffu32, 0xffff_ffff, 0x8400_0001] {
@@ -115,7 +115,7 @@ fn a_record_has_its_time_to_come() {
     let mut records = Records::new(limits);
     let start = Time::default();
     let after = |seconds| start + Duration::from_secs(seconds);
-    // While nothing has come there is nothing to be late.
+    // No record is late while nothing has come.
     records.check(after(0)).unwrap();
     records.check(after(1000)).unwrap();
     feed(&mut records, &fragment(b"slow", true)[..2], 1).unwrap();
@@ -123,7 +123,7 @@ fn a_record_has_its_time_to_come() {
     assert_eq!(records.patience(), Some(after(1061)));
     records.check(after(1061)).unwrap();
     assert_eq!(records.check(after(1062)), Err(RecordError::TooSlow(limits.time)));
-    // What came in time is forgotten.
+    // A record that came in time does not count for the next one's time.
     feed(&mut records, &fragment(b"slow", true)[2..], 1).unwrap();
     assert!(!records.is_partial());
     records.check(after(5000)).unwrap();

@@ -1,4 +1,4 @@
-//! An interface, and servers that follow a script.
+//! An interface, and scripted servers for it.
 #![allow(dead_code)]
 
 use std::io::{Read, Write};
@@ -14,19 +14,19 @@ pub trait Echo {
     /// The null procedure.
     #[procedure(0)]
     fn null(&self) -> farcall::Result<()>;
-    /// The bytes that came.
+    /// Returns its argument.
     #[procedure(1)]
     fn echo(&self, data: &[u8]) -> farcall::Result<Vec<u8>>;
-    /// The number that came; executing it twice does no harm.
+    /// Returns its argument. It is idempotent.
     #[procedure(2)]
     #[idempotent]
     fn again(&self, number: u32) -> farcall::Result<u32>;
-    /// A number more.
+    /// Returns its argument plus one.
     #[procedure(3)]
     fn next(&self, number: u32) -> farcall::Result<u32>;
 }
 
-/// A call as a server has it.
+/// A call that a server has received.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub xid: u32,
@@ -44,7 +44,7 @@ impl Asked {
         Asked { xid: call.xid, procedure: call.procedure, arguments: arguments.to_vec(), credential }
     }
 
-    /// The message that answers it so.
+    /// Encodes this answer to the call.
     pub fn answer(&self, answer: Answer<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         Reply { xid: self.xid, answer }.write(&mut out);
@@ -55,7 +55,7 @@ impl Asked {
         self.answer(Answer::Accepted { verifier: OpaqueAuth::NONE, outcome })
     }
 
-    /// Its result is its arguments, whatever it calls; of `next`, a number more.
+    /// Encodes the usual reply: the result is the arguments; for `next`, the argument plus one.
     pub fn result(&self) -> Vec<u8> {
         if self.procedure == 3 {
             let number = u32::from_be_bytes(self.arguments[..4].try_into().unwrap());
@@ -65,7 +65,7 @@ impl Asked {
     }
 }
 
-/// A server's side of a stream.
+/// The server's end of a stream.
 pub struct Stream<S> {
     pub socket: S,
     records: Records,
@@ -76,7 +76,7 @@ impl<S: Read + Write> Stream<S> {
         Stream { socket, records: Records::new(Limits::default()) }
     }
 
-    /// The next call; none when the client has ended the connection.
+    /// Receives the next call. Returns `None` when the client has ended the connection.
     pub fn next(&mut self) -> Option<Asked> {
         loop {
             if let Some(message) = self.records.next().unwrap() {
@@ -101,7 +101,7 @@ impl<S: Read + Write> Stream<S> {
         let _ = self.socket.write_all(bytes);
     }
 
-    /// Answers all calls, each at once.
+    /// Answers all calls, one after the other.
     pub fn serve(&mut self) {
         while let Some(asked) = self.next() {
             self.send(&asked.result());
@@ -109,7 +109,8 @@ impl<S: Read + Write> Stream<S> {
     }
 }
 
-/// A server of connections: the script gets them one after the other, by their numbers.
+/// Starts a TCP server. It calls the script for one connection after the other, with the connection's number.
+/// Returns the server's address.
 pub fn tcp(mut script: impl FnMut(usize, Stream<TcpStream>) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("tcp://{}", listener.local_addr().unwrap());
@@ -123,7 +124,7 @@ pub fn tcp(mut script: impl FnMut(usize, Stream<TcpStream>) + Send + 'static) ->
     address
 }
 
-/// A server of datagrams.
+/// A server's UDP socket.
 pub struct Datagrams(pub UdpSocket);
 
 impl Datagrams {
@@ -134,7 +135,7 @@ impl Datagrams {
     }
 }
 
-/// Runs a script at a UDP socket; its end can be waited for.
+/// Runs a script at a UDP socket. Returns the socket's address, and a handle to wait for the script's end.
 pub fn udp<T: Send + 'static>(
     script: impl FnOnce(&Datagrams) -> T + Send + 'static,
 ) -> (String, JoinHandle<T>) {

@@ -1,4 +1,5 @@
-// Calls calc.x by the ONC RPC of Debian's libyanfs-java, Sun's WebNFS of 1997: Counterpart udp|tcp HOST PORT says "all is well".
+// Calls calc.x by the ONC RPC of Debian's libyanfs-java, Sun's WebNFS of 1997.
+// Counterpart udp|tcp HOST PORT prints "all is well".
 
 import com.sun.rpc.CredUnix;
 import com.sun.rpc.Rpc;

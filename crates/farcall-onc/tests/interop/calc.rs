@@ -1,4 +1,4 @@
-//! calc.x in Rust as one would write it: a server, and a client that checks one.
+//! calc.x written as a Rust trait: a server, and a client that checks a server.
 
 use std::sync::Arc;
 
@@ -105,13 +105,13 @@ impl Calc for Calculator {
     }
 }
 
-/// A server of ours at a port of each network.
+/// Starts a farcall server of the program, at a port of each network.
 pub fn serve(settings: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Server {
     let builder = Server::builder().program::<dyn Calc>(Arc::new(Calculator));
     settings(at_each(builder)).start().unwrap()
 }
 
-/// Calls each procedure, in each of the ways.
+/// Calls each procedure of a server, in several ways, and checks the results.
 pub fn check(calc: &CalcClient) {
     calc.nothing().unwrap();
     assert_eq!(calc.add(40, 2).unwrap(), 42);

@@ -1,6 +1,6 @@
-/* Calls every procedure of calc.x, and says "all is well" or what is not.
+/* Calls every procedure of calc.x, and prints "all is well" or the check that failed.
  *
- * calc_check udp|tcp|udp6|tcp6 HOST PORT: port 0 asks the host's port mapper. */
+ * calc_check udp|tcp|udp6|tcp6 HOST PORT: with port 0 it asks the host's port mapper. */
 #include "calc.h"
 #include "transport.h"
 

@@ -1,6 +1,6 @@
-/* Serves calc.x, prints its ports, and ends with its standard input.
+/* Serves calc.x. Prints its ports, and ends when its standard input ends.
  *
- * calc_serve [register]: by the host's port mapper it is found too. */
+ * calc_serve [register]: with "register" it also registers with the host's port mapper. */
 #include "calc.h"
 #include "transport.h"
 

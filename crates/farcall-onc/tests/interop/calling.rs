@@ -1,4 +1,4 @@
-//! Our client calls programs in C made by rpcgen, and rpcbind.
+//! Farcall's client calls programs in C made by rpcgen, and rpcbind.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -33,7 +33,7 @@ fn our_client_calls_servers_made_by_rpcgen() {
     }
 }
 
-/// What libtirpc says of what it does not have.
+/// Checks how libtirpc refuses unknown programs, versions and procedures.
 fn refusals(client: &Client) {
     let kind = |calc: CalcClient| {
         let why: farcall::CallFailed = calc.nothing().unwrap_err().into();
@@ -63,11 +63,11 @@ fn rpcbind_is_asked_and_told_in_each_version() {
     for newest in [4, 3, 2] {
         for (rpcbind, network) in &all {
             if newest == 2 && !["udp", "tcp"].contains(network) {
-                // It knows ports of IPv4 only.
+                // This version knows only ports of IPv4.
                 continue;
             }
             let rpcbind = rpcbind.clone().limited_to(newest);
-            // In version 2 it is itself to be found by IPv4 only.
+            // Version 2 of rpcbind itself can be found only over IPv4.
             let (itself, netid, at) = match network.ends_with('6') {
                 true => (4, "tcp6", "[::1]:4321"),
                 false => (2, "tcp", "127.0.0.1:4321"),
@@ -80,7 +80,7 @@ fn rpcbind_is_asked_and_told_in_each_version() {
                 entries.iter().any(|entry| entry.program == 100_000 && entry.netid == netid),
                 "{entries:?}"
             );
-            // Registered over TCP alone, it is found by whichever network one asks.
+            // A program that is registered only over TCP is found over every network.
             let registration = rpcbind.register(program, 1, &[(true, at)]).unwrap();
             assert_eq!(rpcbind.find(program, 1, true).unwrap(), Some(at));
             assert_eq!(rpcbind.find(program, 1, false).unwrap(), None);
@@ -127,7 +127,7 @@ fn our_server_is_found_by_rpcbind_while_it_serves() {
         assert_eq!(run(check.args([network, host, "0"])).as_deref(), Ok("all is well\n"));
         shown("libtirpc, found by rpcbind", network, "serve");
     }
-    // A broadcast's call it makes itself, over UDP.
+    // Rpcbind forwards a broadcast's call over UDP.
     for (version, host) in [(2, "127.0.0.1"), (4, "::1")] {
         let broadcast = Broadcast::of_interface::<dyn Calc>(1).arguments(&(40, 2)).to(host.parse().unwrap());
         let mut heard = Vec::new();

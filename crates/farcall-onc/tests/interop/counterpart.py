@@ -1,7 +1,7 @@
-"""calc.x by the Python of Debian's python3-pyvisa-py, whose ONC RPC is Python's own of 1992: serves and calls.
+"""Serves and calls calc.x by Debian's python3-pyvisa-py, whose ONC RPC module is Python's own of 1992.
 
-counterpart.py serve udp|tcp: prints its port, and ends with its standard input.
-counterpart.py call udp|tcp HOST PORT: says "all is well". Over TCP it sends fragments of 13 bytes.
+counterpart.py serve udp|tcp: prints its port, and ends when its standard input ends.
+counterpart.py call udp|tcp HOST PORT: prints "all is well". Over TCP it sends fragments of 13 bytes.
 """
 
 import os
@@ -65,7 +65,7 @@ def serving(base):
         def handle_6(self):
             self.turn_around()
 
-        # As its own, but for a peer that goes away: its own waits for that one for ever.
+        # Like the base class, except that it ends when the peer has gone; the base class would wait for ever.
         def session(self, connection=None):
             if connection is None:
                 return super().session()

@@ -1,4 +1,4 @@
-//! The programs of a host that has been there for long: rusersd, rstatd, statd and those that call them.
+//! The traditional programs of a Unix host: rusersd, rstatd, statd, and the programs that call them.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex, mpsc};
@@ -13,7 +13,7 @@ use farcall_onc::{Client, Server};
 use crate::is_inside;
 use crate::programs::{self, Daemon, NETWORKS, has, run, shown, skip, until};
 
-/// The host's rpcbind, started; none if it is not installed.
+/// Starts the host's rpcbind. Returns `None` if it is not installed.
 pub fn rpcbind() -> Option<(Daemon, Rpcbind)> {
     let daemon = Daemon::start(Command::new("rpcbind").args(["-f", "-i", "-r"]));
     let Some(daemon) = daemon else {
@@ -38,7 +38,7 @@ fn the_library_routines_ask_the_programs_of_a_host() {
         let users = farcall_onc::import::<dyn RUsers>("127.0.0.1").unwrap();
         assert_eq!(users.number().unwrap() as usize, names.len());
         shown("rusersd", "udp", "call");
-        // The port mapper passes a broadcast on; what it says comes from another port than 111.
+        // The port mapper forwards a broadcast call. Its reply comes from another port than 111.
         let all = Broadcast::of_interface::<dyn RUsers>(1)
             .to([127, 0, 0, 1].into())
             .within(Duration::from_secs(20));
@@ -52,7 +52,7 @@ fn the_library_routines_ask_the_programs_of_a_host() {
         shown("rusersd, by a broadcast through rpcbind", "udp", "call");
     }
     if let Some(_rstatd) = ready(&rpcbind, "rpc.rstatd", 100_001) {
-        // It answers the null call twice.
+        // Rstatd answers the null call twice.
         routines::ping("udp://127.0.0.1", 100_001, 3).unwrap();
         let client = Client::builder().lenient().find("udp://127.0.0.1", 100_001, 3).unwrap();
         let rstat = client.bind::<dyn RStat>();
@@ -67,7 +67,7 @@ fn the_library_routines_ask_the_programs_of_a_host() {
     }
 }
 
-/// A host of ours, with one user.
+/// A farcall server of these programs, for a host with one user.
 struct Host;
 
 impl RUsers for Host {
@@ -113,14 +113,14 @@ impl RStat for Host {
     }
 }
 
-/// As rusersd was before: what Debian's `rusers` asks for.
+/// Version 2 of rusersd, which Debian's `rusers` calls.
 #[farcall::interface(program = 100002, version = 2)]
 trait RUsers2 {
     #[procedure(2)]
     fn names(&self) -> farcall::Result<Vec<User2>>;
 }
 
-/// One who is logged in (`utmpidle`).
+/// A user who is logged in (`utmpidle`).
 #[derive(Clone, Debug, farcall::Xdr)]
 struct User2 {
     line: ByteString,
@@ -137,7 +137,7 @@ impl RUsers2 for Host {
     }
 }
 
-/// Messages to all: rwalld.
+/// Rwalld, which shows a message to all users.
 #[farcall::interface(program = 100008, version = 1)]
 trait RWall {
     #[procedure(2)]
@@ -190,7 +190,7 @@ fn the_programs_that_ask_a_host_ask_ours() {
     }
 }
 
-/// Who is to be told that a host was started anew: statd (the NSM of X/Open's XNFS, chapter 11).
+/// Statd, which tells its clients that a host was restarted (the NSM of X/Open's XNFS, chapter 11).
 #[farcall::interface(program = 100024, version = 1)]
 trait Monitor {
     #[procedure(1)]
@@ -215,7 +215,7 @@ struct Watcher {
     procedure: i32,
 }
 
-/// What statd calls: a lock manager, for nobody else does it watch.
+/// A lock manager, which statd calls. Statd watches hosts only for lock managers.
 #[farcall::interface(program = 100021, version = 4)]
 trait Watching {
     #[procedure(24)]
@@ -266,9 +266,9 @@ fn statd_is_called_and_calls() {
     shown("statd", "udp", "serve");
 }
 
-/// A daemon that has registered; none if it is not installed.
+/// Starts a daemon, and waits until it has registered. Returns `None` if it is not installed.
 fn ready(rpcbind: &Rpcbind, name: &str, program: u32) -> Option<Daemon> {
-    // It goes into the background by itself: what holds it there ends it.
+    // The daemon goes into the background by itself. So it runs in a PID namespace, whose end kills it.
     let script = format!("{name}; exec sleep 1000");
     let held = ["--pid", "--fork", "--kill-child", "sh", "-c", &script];
     if !has(name) {

@@ -1,4 +1,5 @@
-//! An instrument of ours (VXI-11) and those who ask instruments what they are: lxi, and Python's pyvisa.
+//! A farcall server that acts as an instrument (VXI-11), and programs that ask instruments for their
+//! identity: lxi, and Python's pyvisa.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -19,13 +20,13 @@ mod vxi11 {
 
 use vxi11::*;
 
-/// "Operation not supported" and "invalid link identifier" (VXI-11 table B.2).
+/// The errors "operation not supported" and "invalid link identifier" (VXI-11 table B.2).
 const NOT_SUPPORTED: DeviceError = DeviceError { error: 8 };
 const NO_LINK: i32 = 4;
-/// A read ended with the message (table B.3).
+/// The reason why a read ended: the message has ended (VXI-11 table B.3).
 const END: i32 = 4;
 
-/// Keeps what was written to each link until it is read: that is its answer.
+/// Keeps the answer to what was written to each link, until it is read.
 #[derive(Default)]
 struct Instrument(Mutex<HashMap<DeviceLink, Vec<u8>>>);
 

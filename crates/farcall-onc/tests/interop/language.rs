@@ -1,4 +1,4 @@
-//! language.x in Rust: a server that gives back what it is given, and a client that compares.
+//! language.x in Rust: a server that returns its arguments, and a client that compares the results.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub mod x {
 
 use x::*;
 
-/// Gives back what it is given, as the program in C does.
+/// Returns its arguments, as the program in C does.
 pub struct Mirror;
 
 impl LanguageFirst for Mirror {
@@ -114,7 +114,7 @@ impl OtherFirst for Mirror {
     }
 }
 
-/// A server of ours of all three programs' versions, at a port of each network.
+/// Starts a farcall server of all three programs, at a port of each network.
 pub fn serve() -> Server {
     let mirror = Arc::new(Mirror);
     let builder = Server::builder().program::<dyn LanguageFirst>(mirror.clone());
@@ -122,7 +122,7 @@ pub fn serve() -> Server {
     at_each(builder).start().unwrap()
 }
 
-/// Sends values of every type, and compares what comes back.
+/// Sends values of every type, and compares the results with them.
 pub fn check(client: &Client, is_tcp: bool) {
     let first = client.bind::<dyn LanguageFirst>();
     first.nothing().unwrap();
@@ -207,7 +207,7 @@ fn check_arrays(first: &LanguageFirstClient, is_tcp: bool) {
     };
     assert!(first.arrays(&full).unwrap() == full);
     assert_eq!(first.arrays(&Arrays::default()).unwrap(), Arrays::default());
-    // Bytes that are no UTF-8 are a string, too; what C cannot hold in one is a zero.
+    // A string may have bytes that are no UTF-8. Only a zero byte cannot be part of a string in C.
     let text = farcall::xdr::ByteString::from(b"\xc3\xbcber \xff".to_vec());
     assert_eq!(first.text(&text).unwrap(), text);
 }

@@ -1,4 +1,4 @@
-/* Sends values of every type of language.x and compares what comes back, and says "all is well" or what is not.
+/* Sends values of every type of language.x and compares the results. Prints "all is well" or the check that failed.
  *
  * language_check udp|tcp|udp6|tcp6 HOST PORT */
 #include "language.h"

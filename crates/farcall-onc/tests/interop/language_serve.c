@@ -1,4 +1,4 @@
-/* Serves language.x: what comes is sent back, for the most part. Prints its ports, and ends with its standard input. */
+/* Serves language.x: most procedures return their arguments. Prints its ports, and ends when its standard input ends. */
 #include "language.h"
 #include "transport.h"
 
@@ -6,7 +6,7 @@ extern void language_1(struct svc_req *, SVCXPRT *);
 extern void language_2(struct svc_req *, SVCXPRT *);
 extern void other_1(struct svc_req *, SVCXPRT *);
 
-/* The reply is encoded before the arguments are freed. */
+/* The result may share memory with the arguments: they are freed only after the reply was encoded. */
 #define ECHO(type, name)                                  \
     type *name##_1_svc(type given, struct svc_req *request) { \
         static type kept;                                 \

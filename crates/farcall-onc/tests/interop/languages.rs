@@ -1,4 +1,4 @@
-//! Implementations in other languages that Debian has: Python's and Java's.
+//! Tests against Debian's implementations in other languages: Python's and Java's.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,7 +12,7 @@ fn here(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/interop").join(name)
 }
 
-/// The system's own Python, which has the system's packages.
+/// Returns a command for the system's own Python, which has the system's packages.
 pub fn python() -> Option<Command> {
     let mut python = Command::new("/usr/bin/python3");
     let has = Command::new("/usr/bin/python3").args(["-c", "import pyvisa_py.protocols.rpc"]).output();

@@ -1,5 +1,5 @@
-//! Programs that we did not write, over UDP and TCP, IPv4 and IPv6, both ways. table.txt says what is to be
-//! shown of each.
+//! Tests with existing programs, over UDP and TCP, IPv4 and IPv6, in which farcall is the client or the
+//! server. table.txt says what must be shown for each program.
 
 #![cfg(target_os = "linux")]
 
@@ -39,7 +39,7 @@ fn clients_made_by_rpcgen_call_our_servers() {
     }
 }
 
-/// Whether this is the run of `test` in a network of its own.
+/// Returns whether this is the run of `test` in a network namespace of its own.
 fn is_inside(test: &str) -> bool {
     match namespace::enter(test) {
         Ok(inside) => inside,
@@ -60,19 +60,19 @@ fn our_port_mapper_serves_programs_in_c() {
     let all = Server::builder().mapper(&mapper).address("0.0.0.0:111".parse().unwrap());
     let _mapping = all.address("[::]:111".parse().unwrap()).unix(rpcbind::SOCKET).start().unwrap();
     let check = |network, host| run(Command::new(programs.join("calc_check")).args([network, host, "0"]));
-    // A program in C registers, another finds it.
+    // A program in C registers, and another program in C finds it.
     let theirs = Running::start(Command::new(programs.join("calc_serve")).arg("register"));
     for (network, host) in NETWORKS {
         assert_eq!(check(network, host).as_deref(), Ok("all is well\n"), "{network}");
         shown("libtirpc, registering at our port mapper", network, "serve");
     }
-    // Who registers is known only by a Unix socket.
+    // Only over a Unix socket does the mapper know the user who registers.
     let is_theirs = |entry: &rpcbind::protocol::Rpcb| entry.program == 0x2000_0088 && entry.netid == "tcp";
     assert!(mapper.entries().iter().any(|entry| is_theirs(entry) && entry.owner == "superuser"));
     shown("libtirpc, registering at our port mapper", "unix", "serve");
     drop(theirs);
     assert!(!mapper.entries().iter().any(|entry| entry.program == 0x2000_0088), "{:?}", mapper.entries());
-    // One of ours registers, a program in C finds it.
+    // A farcall server registers, and a program in C finds it.
     let ours = calc::serve(|builder| builder.register_at(&mapper));
     for (network, host) in NETWORKS {
         assert_eq!(check(network, host).as_deref(), Ok("all is well\n"), "{network}");
@@ -84,7 +84,7 @@ fn our_port_mapper_serves_programs_in_c() {
     assert!(check("tcp", "127.0.0.1").unwrap_err().contains("Program not registered"));
 }
 
-/// `rpcinfo` understands what the port mapper says, in each version.
+/// Checks that `rpcinfo` understands farcall's port mapper, in each version.
 fn rpcinfo() {
     let ask = |arguments: &[&str]| run(Command::new("rpcinfo").args(arguments));
     let Ok(version_2) = ask(&["-p", "127.0.0.1"]) else { return skip("rpcinfo: it cannot be run") };
@@ -117,7 +117,7 @@ fn rpcinfo() {
     }
 }
 
-/// So does nmap, whose client is its own.
+/// Checks that nmap, which has a client of its own, understands farcall's port mapper.
 fn nmap() {
     for (network, arguments) in [
         ("tcp", &["-p", "111", "127.0.0.1"][..]),

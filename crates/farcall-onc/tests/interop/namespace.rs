@@ -1,17 +1,18 @@
-//! A network of a test's own, in which port 111 is free and nobody else listens.
+//! Runs a test in a network namespace of its own, in which port 111 is free and no other program listens.
 
 use std::env;
 use std::process::Command;
 
-/// Set where a test runs in a network of its own.
+/// Set in the process that runs a test in a network namespace of its own.
 const INSIDE: &str = "FARCALL_ONC_NAMESPACE";
 
-/// Runs this test again in a network of its own, and shows what it printed. True: this is that run.
+/// Runs this test again in a network namespace of its own, and prints its output. Returns true if this is
+/// that second run.
 pub fn enter(test: &str) -> Result<bool, String> {
     if env::var_os(INSIDE).is_some() {
         return Ok(true);
     }
-    // Its own /run too: programs find the port mapper there.
+    // The test gets a `/run` of its own too, because programs find the port mapper there.
     let script = "ip link set lo up && mount -t tmpfs none /run && exec \"$0\" \"$@\"";
     let itself = env::current_exe().map_err(|why| why.to_string())?;
     let probe = Command::new("unshare").args(["-n", "-m", "sh", "-c", script, "true"]).output();

@@ -1,4 +1,5 @@
-//! The programs that tests run: those in C that rpcgen makes, and the host's own; what is said of them.
+//! The programs that the tests run: programs in C made by rpcgen, and the host's own. Also prints what was
+//! shown of them.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
@@ -11,35 +12,36 @@ use std::time::Duration;
 use farcall_onc::Server;
 use farcall_onc::server::{ServerBuilder, Transport};
 
-/// As the system's netconfig calls them, and this host's address in each.
+/// The networks by the names of the system's netconfig, each with this host's address.
 pub const NETWORKS: [(&str, &str); 4] =
     [("udp", "127.0.0.1"), ("tcp", "127.0.0.1"), ("udp6", "::1"), ("tcp6", "::1")];
 
-/// Those that this machine has: some have no IPv6.
+/// Returns the networks that this machine has. Some machines have no IPv6.
 pub fn networks() -> impl Iterator<Item = (&'static str, &'static str)> {
     NETWORKS.into_iter().filter(|(_, host)| TcpListener::bind((*host, 0)).is_ok())
 }
 
-/// A server of ours has a port of each of them.
+/// Makes a farcall server serve a port of each network.
 pub fn at_each(builder: ServerBuilder) -> ServerBuilder {
     let ports =
         networks().map(|(_, host)| SocketAddr::new(host.parse().unwrap(), 0)).collect::<BTreeSet<_>>();
     ports.into_iter().fold(builder, ServerBuilder::address)
 }
 
-/// A cell of the table of who was spoken with (table.txt): over which network, and whether we `call` or
-/// `serve`.
+/// Prints that a cell of table.txt was shown: the counterpart, the network, and whether farcall is the client
+/// (`call`) or the server (`serve`).
 pub fn shown(counterpart: &str, network: &str, role: &str) {
     println!("interop: {counterpart} | {network} | {role}");
 }
 
-/// Says why a test is skipped. Not through the macro: what that prints is shown of failing tests only.
+/// Prints why a test is skipped. Does not use `eprintln!`, whose output is shown only if the test fails.
 pub fn skip(why: &str) {
     use std::io::Write as _;
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// The programs in C, made once: where they are, or a word on why the test is skipped.
+/// Compiles the programs in C, once, and returns their directory. If that is impossible, prints why the test
+/// is skipped.
 pub fn in_c(what: &str) -> Option<&'static Path> {
     static MADE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let made = MADE.get_or_init(make).as_deref();
@@ -70,7 +72,7 @@ fn make() -> Result<PathBuf, String> {
     Ok(out)
 }
 
-/// What a program prints.
+/// Runs a program, and returns its output.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|why| format!("{name} cannot be run: {why}"))?;
@@ -81,7 +83,7 @@ pub fn run(command: &mut Command) -> Result<String, String> {
     Ok(said)
 }
 
-/// Whether the host has a program; if not, the test is skipped.
+/// Returns whether the host has a program. If not, prints that the test is skipped.
 pub fn has(name: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).stdout(Stdio::null()).status();
     let is_there = found.is_ok_and(|found| found.success());
@@ -91,7 +93,7 @@ pub fn has(name: &str) -> bool {
     is_there
 }
 
-/// Where a server of ours is reached over a network.
+/// Returns the port of a farcall server on a network.
 pub fn port(server: &Server, network: &str) -> String {
     let fits = |(transport, address): &&(Transport, SocketAddr)| {
         (*transport == Transport::Udp) == network.starts_with("udp")
@@ -100,14 +102,15 @@ pub fn port(server: &Server, network: &str) -> String {
     server.addresses().iter().find(fits).unwrap().1.port().to_string()
 }
 
-/// An address as our client takes it.
+/// Returns an address in the form that farcall's client takes.
 pub fn address(network: &str, port: &str) -> String {
     let scheme = network.trim_end_matches('6');
     let host = if network.ends_with('6') { "[::1]" } else { "127.0.0.1" };
     format!("{scheme}://{host}:{port}")
 }
 
-/// A program that ends with its standard input, when it is dropped; and the first line that it printed.
+/// A running program, with the first line that it printed. The program ends when its standard input ends,
+/// which happens when this is dropped.
 pub struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -115,7 +118,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it, and waits for its first line.
+    /// Starts a program, and waits for its first line.
     pub fn start(command: &mut Command) -> Running {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();
@@ -123,7 +126,7 @@ impl Running {
         Running { stdin: child.stdin.take(), child, first }
     }
 
-    /// The ports that it printed, in the order of [`NETWORKS`].
+    /// Returns the ports that the program printed, in the order of [`NETWORKS`].
     pub fn ports(&self) -> Vec<&str> {
         let ports: Vec<&str> =
             self.first.split_whitespace().filter(|word| word.parse::<u16>().is_ok()).collect();
@@ -143,7 +146,7 @@ impl Drop for Running {
 pub struct Daemon(Child);
 
 impl Daemon {
-    /// Starts it, if it is installed.
+    /// Starts a program, if it is installed.
     pub fn start(command: &mut Command) -> Option<Daemon> {
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok().map(Daemon)
     }
@@ -156,7 +159,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Tries until it succeeds: a program says nothing when it is ready.
+/// Repeats an attempt until it succeeds, because programs do not report when they are ready.
 pub fn until<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     let over = std::time::Instant::now() + Duration::from_secs(20);
     loop {

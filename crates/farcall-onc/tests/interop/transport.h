@@ -1,4 +1,4 @@
-/* How the programs in C reach one another: UDP and TCP, IPv4 and IPv6, at a port that is given or by the host's port mapper. */
+/* How the programs in C connect: over UDP or TCP, IPv4 or IPv6, to a given port or by the host's port mapper. */
 #include <arpa/inet.h>
 #include <netconfig.h>
 #include <netdb.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Networks as the system's netconfig calls them. */
+/* The networks by the names of the system's netconfig. */
 static char *const networks[] = {"udp", "tcp", "udp6", "tcp6"};
 
 static struct addrinfo *address_of(const char *netid, const char *host, const char *port) {
@@ -19,7 +19,7 @@ static struct addrinfo *address_of(const char *netid, const char *host, const ch
     return found;
 }
 
-/* Port 0 asks the port mapper of the host. */
+/* Connects to a server. With port 0 it asks the host's port mapper. */
 static CLIENT *connect_to(char *netid, char *host, char *port, rpcprog_t program, rpcvers_t version) {
     struct addrinfo *found = address_of(netid, host, port);
     struct netconfig *network = getnetconfigent(netid);
@@ -31,7 +31,7 @@ static CLIENT *connect_to(char *netid, char *host, char *port, rpcprog_t program
     return clnt_tli_create(RPC_ANYFD, network, &at, program, version, 0, 0);
 }
 
-/* A version of a program, and what serves it. */
+/* A version of a program, and the function that serves it. */
 struct version {
     rpcprog_t program;
     rpcvers_t version;
@@ -40,7 +40,7 @@ struct version {
 
 static struct version *served;
 
-/* Serves at a port of this host alone, which it gives; 0 where there is no such network. */
+/* Serves at a loopback port, and returns the port. Returns 0 if the host lacks the network. */
 static int serve_on(char *netid, int registered) {
     struct addrinfo *found = address_of(netid, strchr(netid, '6') == NULL ? "127.0.0.1" : "::1", "0");
     struct netconfig *network = getnetconfigent(netid);
@@ -59,7 +59,7 @@ static int serve_on(char *netid, int registered) {
             fprintf(stderr, "cannot register on %s\n", netid);
             exit(1);
         }
-    struct sockaddr_in6 at; /* The port stands in the same place of both. */
+    struct sockaddr_in6 at; /* The port is at the same place in sockaddr_in and sockaddr_in6. */
     socklen_t length = sizeof at;
     return getsockname(fd, (struct sockaddr *)&at, &length) == 0 ? ntohs(at.sin6_port) : 0;
 }
@@ -73,7 +73,7 @@ static void *await_end(void *unused) {
     exit(0);
 }
 
-/* Prints the port of each network, serves, and ends with its standard input. The last of the versions is all zero. */
+/* Prints the port of each network, and serves until standard input ends. An entry of zeros ends `versions`. */
 static int serve(struct version *versions, int registered) {
     served = versions;
     if (registered)

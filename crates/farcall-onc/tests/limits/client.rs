@@ -1,4 +1,4 @@
-//! A process that has no descriptors left goes on with the connections that it has.
+//! A client whose process has no descriptors left continues to use its connections.
 
 use crate::common::{Echo, Stream};
 use farcall::Calls;
@@ -20,7 +20,7 @@ fn calls_are_gathered_where_the_system_has_no_descriptor_left() {
     while let Some((n, result)) = calls.wait() {
         assert_eq!(result.unwrap(), n + 1);
     }
-    // As soon as there are some, calls that nobody waits for are looked after.
+    // As soon as there are descriptors again, started calls that no thread waits for are served.
     setrlimit(Resource::Nofile, former).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert_eq!(runtime.block_on(echo.start().next(7)).unwrap(), 8);

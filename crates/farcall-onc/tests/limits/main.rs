@@ -1,6 +1,6 @@
-//! Clients and servers whose process has no descriptor left.
+//! Tests of clients and servers whose process has no descriptors left.
 //!
-//! The limit is of the whole process, so one test at a time changes it.
+//! The limit concerns the whole process, so only one test at a time changes it.
 #![allow(missing_docs)]
 #![cfg(target_os = "linux")]
 
@@ -11,7 +11,7 @@ mod server;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whoever changes the limit holds this.
+/// Locks the limit for a test that changes it.
 fn limit() -> MutexGuard<'static, ()> {
     static LIMIT: Mutex<()> = Mutex::new(());
     LIMIT.lock().unwrap_or_else(PoisonError::into_inner)

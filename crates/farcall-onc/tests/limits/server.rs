@@ -1,4 +1,4 @@
-//! A server whose process has no file left for a connection.
+//! A server whose process has no descriptor left for a further connection.
 
 use std::fs::{self, File};
 use std::sync::Arc;
@@ -28,7 +28,8 @@ fn a_connection_for_which_there_is_no_file_is_taken_when_there_is_one() {
     let connect = || Client::connect(&format!("tcp://{}", server.tcp().unwrap())).unwrap().bind::<dyn Echo>();
     let first = connect();
     assert_eq!(first.twice(1).unwrap(), 2);
-    // What waits to be taken has its file already; no other is to be had.
+    // One descriptor is left, for the client's end of the second connection. The server gets none to accept
+    // it.
     let limit = getrlimit(Resource::Nofile);
     let most = fs::read_dir("/proc/self/fd")
         .unwrap()
@@ -38,7 +39,7 @@ fn a_connection_for_which_there_is_no_file_is_taken_when_there_is_one() {
     taken.pop();
     let second = connect();
     let call = std::thread::spawn(move || (second.twice(2).unwrap(), second));
-    // Those that have theirs are served meanwhile.
+    // Accepted connections are served meanwhile.
     (0..100).for_each(|n| assert_eq!(first.twice(n).unwrap(), 2 * n));
     assert_eq!(server.connections(), 1);
     drop(taken);

@@ -1,4 +1,4 @@
-//! What one host may make a server hold, and that others are served beside it.
+//! Tests of what one host can make a server hold, and that other hosts are served meanwhile.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use crate::calc::*;
 use crate::calls::{Game, Table};
 
-/// A connection from another host: loopback has many.
+/// Returns a connection from another host. Loopback has many addresses, and each counts as a host.
 fn from_afar(server: &Server, host: u8) -> Stream<TcpStream> {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&socket, &SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, host)), 0)).unwrap();
@@ -23,17 +23,18 @@ fn from_afar(server: &Server, host: u8) -> Stream<TcpStream> {
     Stream(stream)
 }
 
-/// The server answers.
+/// Checks that the server answers.
 fn is_served(stream: &mut Stream<TcpStream>) {
     assert_eq!(success(&stream.ask(&call(9, 1, &[40, 2]))), (9, words(&[42])));
 }
 
 const MIB: usize = 1 << 20;
-/// What the servers here may hold.
+/// The memory limit of the servers in these tests, in bytes.
 const BUDGET: usize = 8 * MIB;
-/// How many threads they have.
+/// The number of their workers.
 const THREADS: usize = 4;
-/// Besides, each thread that reads may hold one record for a moment, in a buffer of twice its length.
+/// The most bytes that they hold. Besides the limit, each reading thread can hold one record for a moment, in
+/// a buffer of twice its length.
 const MOST: usize = BUDGET + THREADS * 2 * MIB;
 
 #[test]
@@ -68,12 +69,12 @@ fn replies_that_nobody_reads_cost_the_connections_of_their_host_and_nobody_else(
     let mut attackers = Vec::new();
     for xid in 0..8 {
         let mut attacker = from_afar(&server, 2);
-        // More than the system takes in and the server may hold.
+        // A longer reply than the sockets' buffers and the server's memory can hold.
         attacker.send(&call(xid, 12, &[32 << 20]));
         attackers.push(attacker);
         is_served(&mut tcp(&server));
     }
-    // What had left is there.
+    // The client can read what was sent before the connection was closed.
     let mut came = Vec::new();
     let end = attackers[0].0.read_to_end(&mut came).map_err(|why| why.kind());
     assert!(matches!(end, Ok(_) | Err(ErrorKind::ConnectionReset)), "{end:?}");
@@ -88,7 +89,7 @@ fn replies_to_no_call_cost_the_connections_of_their_host_and_nobody_else() {
     let of =
         |builder: farcall_onc::server::ServerBuilder| builder.program::<dyn Game>(std::sync::Arc::new(Table));
     let (server, _) = serve_with(|builder| of(builder).records(limits).memory(BUDGET).workers(THREADS));
-    // The server is made to call this client once.
+    // Makes the server call this client once.
     let call_back = |stream: &mut Stream<TcpStream>, xid| {
         let mut play = call(xid, 1, &[1]);
         play[12..20].copy_from_slice(&words(&[0x2000_0078, 1]));
@@ -100,7 +101,7 @@ fn replies_to_no_call_cost_the_connections_of_their_host_and_nobody_else() {
     let mut honest = tcp(&server);
     call_back(&mut honest, 100);
     let mut nonsense = words(&[77, 1, 0, 0, 0, 0]);
-    // Each connection's receive buffer takes as much in any case.
+    // As long as the receive buffer that each connection has in any case.
     nonsense.resize(8 << 10, 7);
     let mut attackers: Vec<_> = (0..8).map(|_| from_afar(&server, 2)).collect();
     attackers.iter_mut().zip(0..).for_each(|(attacker, xid)| call_back(attacker, xid));
@@ -121,7 +122,7 @@ fn who_has_most_connections_gives_one_up_for_another_host() {
     let (server, calculator) = serve_with(|builder| builder.connections(4));
     let mut attackers: Vec<_> = (0..4).map(|_| from_afar(&server, 2)).collect();
     for (attacker, xid) in attackers.iter_mut().zip(1..) {
-        // None is idle.
+        // No connection is idle.
         attacker.send(&call(xid, 13, &[]));
         calculator.await_begun(xid);
     }
@@ -130,7 +131,7 @@ fn who_has_most_connections_gives_one_up_for_another_host() {
     let mut third = from_afar(&server, 3);
     is_served(&mut third);
     assert_eq!(server.connections(), 4);
-    // Who has most has to wait itself.
+    // A new connection of the host with most has to wait.
     let mut waits = from_afar(&server, 2);
     waits.send(&call(99, 1, &[1, 1]));
     is_served(&mut honest);
@@ -144,7 +145,7 @@ fn of_many_that_wait_for_room_those_of_other_hosts_stay() {
     let (server, _) = serve_with(|builder| builder.connections(2));
     let mut first = [from_afar(&server, 2), from_afar(&server, 3)];
     first.iter_mut().for_each(is_served);
-    // Each host has one: another has to wait.
+    // Each host has one connection: a further one has to wait.
     let mut honest = from_afar(&server, 3);
     honest.send(&call(1, 1, &[1, 1]));
     let mut many: Vec<_> = (0..100).map(|_| from_afar(&server, 2)).collect();
@@ -178,7 +179,7 @@ fn one_host_leaves_threads_for_the_calls_of_others() {
     }
 }
 
-/// A socket of another host, by which calls are sent.
+/// Returns a socket that sends calls from another host.
 fn datagrams_from_afar(server: &Server, host: u8) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::new(127, 0, 0, host), 0)).unwrap();
     socket.connect(server.udp().unwrap()).unwrap();
@@ -186,7 +187,7 @@ fn datagrams_from_afar(server: &Server, host: u8) -> UdpSocket {
     socket
 }
 
-/// The next reply.
+/// Returns the identifier and the result of the next reply.
 fn datagram(socket: &UdpSocket) -> (u32, Vec<u8>) {
     let mut reply = [0; 1024];
     let len = socket.recv(&mut reply).expect("a reply should come");
@@ -214,7 +215,7 @@ fn one_host_leaves_threads_for_the_calls_of_others_over_udp() {
     calculator.await_begun(8);
     calculator.open();
     assert_eq!(datagram(&other).0, 7);
-    // Calls that were put aside get their turn.
+    // The calls that were put aside are served too.
     let mut xids: Vec<u32> = (0..MANY).map(|_| datagram(&attacker).0).collect();
     xids.sort_unstable();
     assert!(xids.into_iter().eq(100..100 + MANY));

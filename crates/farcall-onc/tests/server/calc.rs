@@ -1,4 +1,4 @@
-//! The program that is served in these tests, and raw messages to it.
+//! The program that the servers of these tests serve, and clients that exchange raw messages with it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -20,10 +20,10 @@ pub trait Calc {
     #[procedure(2)]
     #[idempotent]
     fn echo(&self, data: &[u8]) -> farcall::Result<farcall::Bytes>;
-    /// How often it has run.
+    /// Counts its runs, and returns their number.
     #[procedure(3)]
     fn count(&self) -> farcall::Result<u64>;
-    /// Returns once the gate is open.
+    /// Waits until the gate is open.
     #[procedure(4)]
     fn wait(&self) -> farcall::Result<u32>;
     #[procedure(5)]
@@ -42,11 +42,11 @@ pub trait Calc {
     fn fails(&self) -> farcall::Result<()>;
     #[procedure(12)]
     fn bytes(&self, count: u32) -> farcall::Result<farcall::Bytes>;
-    /// As `wait`, and says that it has begun.
+    /// Like `wait`, but idempotent.
     #[procedure(13)]
     #[idempotent]
     fn wait_known(&self) -> farcall::Result<u32>;
-    /// Counts, and says nothing.
+    /// Counts a run like `count`, and suppresses the reply.
     #[procedure(14)]
     fn silent(&self) -> farcall::Result<()>;
     #[procedure(15)]
@@ -98,19 +98,19 @@ impl Program for dyn Calc {
     const VERSION: u32 = 2;
 }
 
-/// The server. Its gate is shut at first.
+/// The implementation of the program. Its gate is shut at first.
 #[derive(Default)]
 pub struct Calculator {
     pub counted: AtomicU64,
     begun: Mutex<u32>,
     open: Mutex<bool>,
     bell: Condvar,
-    /// Goes with the last thread that serves it.
+    /// Dropped together with this, when the last thread of the server has ended.
     served: Mutex<Option<mpsc::Sender<()>>>,
 }
 
 impl Calculator {
-    /// Waits until so many calls of `wait` have begun.
+    /// Waits until `count` calls of `wait` have begun.
     pub fn await_begun(&self, count: u32) {
         let mut begun = self.begun.lock().unwrap();
         while *begun < count {
@@ -118,7 +118,7 @@ impl Calculator {
         }
     }
 
-    /// Waits until `count` has run so often.
+    /// Waits until `count` and `silent` have run that many times together.
     pub fn await_counted(&self, count: u64) {
         let mut begun = self.begun.lock().unwrap();
         while self.counted.load(Ordering::SeqCst) < count {
@@ -126,7 +126,7 @@ impl Calculator {
         }
     }
 
-    /// How many calls of `wait` have begun.
+    /// Returns how many calls of `wait` have begun.
     pub fn begun(&self) -> u32 {
         *self.begun.lock().unwrap()
     }
@@ -223,7 +223,7 @@ impl Calc for Calculator {
     }
 }
 
-/// A server at loopback.
+/// Starts a server at loopback.
 pub fn serve_with(settings: impl FnOnce(ServerBuilder) -> ServerBuilder) -> (Server, Arc<Calculator>) {
     let calculator = Arc::new(Calculator::default());
     let builder =
@@ -235,7 +235,7 @@ pub fn serve() -> (Server, Arc<Calculator>) {
     serve_with(|builder| builder)
 }
 
-/// A call of procedure `procedure`, without credentials.
+/// Encodes a call without credentials.
 pub fn call(xid: u32, procedure: u32, arguments: &[u32]) -> Vec<u8> {
     call_as(xid, procedure, OpaqueAuth::NONE, &words(arguments))
 }
@@ -252,10 +252,10 @@ pub fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// A client that knows nothing but bytes.
+/// A client that sends and receives raw datagrams.
 pub struct Udp(pub UdpSocket);
 
-/// So long nothing comes only if nothing ever will.
+/// If nothing comes for this long, nothing will ever come.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Udp {
@@ -283,15 +283,15 @@ impl Udp {
         self.receive()
     }
 
-    /// What is sent is not answered: what is asked after it is. That it is not answered later, by another of
-    /// the server's threads, [shows at the end](Udp::has_heard_all).
+    /// Checks that a message is not answered, while a call sent after it is. [`Udp::has_heard_all`] checks at
+    /// the end of a test that no other thread of the server has answered it later.
     pub fn is_ignored(&self, message: &[u8]) {
         self.send(message);
         let answer = self.ask(&call(0xfeed, 1, &[1, 2]));
         assert_eq!(success(&answer), (0xfeed, words(&[3])), "{message:?} was answered");
     }
 
-    /// Ends a server, and when none of its threads is left nothing has come that was not received.
+    /// Ends the server, waits until its last thread has ended, and checks that no further reply has come.
     pub fn has_heard_all(&self, server: Server, calculator: Arc<Calculator>) {
         let (served, ended) = mpsc::channel();
         *calculator.served.lock().unwrap() = Some(served);
@@ -337,14 +337,14 @@ impl<S: Read + Write> Stream<S> {
         self.receive()
     }
 
-    /// What is sent is not answered: what is asked after it is.
+    /// Checks that a message is not answered, while a call sent after it is.
     pub fn is_ignored(&mut self, message: &[u8]) {
         self.send(message);
         let answer = self.ask(&call(0xfeed, 1, &[1, 2]));
         assert_eq!(success(&answer), (0xfeed, words(&[3])), "{message:?} was answered");
     }
 
-    /// The server has closed the connection.
+    /// Checks that the server has closed the connection.
     pub fn is_closed(&mut self) {
         let mut byte = [0];
         match self.0.read(&mut byte) {
@@ -355,12 +355,12 @@ impl<S: Read + Write> Stream<S> {
     }
 }
 
-/// A record of one fragment.
+/// Encodes a record of one fragment.
 pub fn record(message: &[u8]) -> Vec<u8> {
     [&(0x8000_0000 | message.len() as u32).to_be_bytes(), message].concat()
 }
 
-/// Identifier and result of a reply that says that all is well.
+/// Returns the identifier and the result of a reply that reports success.
 pub fn success(reply: &[u8]) -> (u32, Vec<u8>) {
     match Reply::parse(reply).unwrap() {
         Reply { xid, answer: Answer::Accepted { outcome: Accepted::Success(result), .. } } => {

@@ -1,4 +1,4 @@
-//! What a server answers, over each transport.
+//! Tests of what a server answers, over each transport.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ fn credentials_that_nobody_knows_are_refused_by_their_kind() {
 #[test]
 fn a_long_procedure_holds_up_nobody() {
     let (server, calculator) = serve();
-    // More of them than threads wait at the sockets, and on the same connection too.
+    // More calls than there are threads wait, at the sockets and on one connection.
     let udp = Udp::to(server.udp().unwrap());
     let (mut busy, mut other) = (tcp(&server), tcp(&server));
     for xid in 0..4 {
@@ -212,7 +212,7 @@ fn many_calls_of_one_connection_are_all_answered() {
     let writer = std::thread::spawn(move || {
         let mut stream = stream;
         for xid in 0..CALLS {
-            // Some are known to be idempotent, some are kept, some are long.
+            // Some of these calls are idempotent, some have replies that are kept, and some are long.
             let message = if xid % 100 == 7 {
                 call(xid, 12, &[30_000])
             } else {
@@ -265,7 +265,7 @@ fn a_dropped_server_leaves_its_port() {
     let start = |at| {
         Server::builder().program::<dyn Calc>(Arc::new(Calculator::default())).address(at).start().unwrap()
     };
-    // An address that no other test's ports are of: one of theirs could be the one that is left for a moment.
+    // An address that no other test uses. Another test could take the port while it is free for a moment.
     let mut server = start("127.0.7.2:0".parse().unwrap());
     let address = server.udp().unwrap();
     for xid in 0..200 {
@@ -312,7 +312,7 @@ fn a_server_calls_its_client_on_the_same_connection() {
     let client = farcall_onc::Client::builder().serve(offers).connect(&address).unwrap();
     let game = client.bind::<dyn Game>();
     assert_eq!(game.play(10).unwrap(), 90);
-    // Several at a time, more than the server has threads.
+    // More calls at a time than the server has threads.
     let games: Vec<_> = (0..8).map(|_| game.start().play(100)).collect();
     games.into_iter().for_each(|game| assert_eq!(game.wait().unwrap(), 9900));
 }
@@ -327,14 +327,14 @@ fn a_client_that_serves_nothing_fails_only_the_call_to_it() {
     let mut play = call(1, 1, &[1]);
     play[12..20].copy_from_slice(&words(&[0x2000_0078, 1]));
     tcp.send(&play);
-    // The call in the other direction.
+    // The server's call to the client.
     let asked = tcp.receive();
     assert_eq!(asked[4..24], words(&[0, 2, 0x2000_0079, 1, 1]));
-    // Calls are served while it is waited for.
+    // The server serves calls while it waits for its own.
     assert_eq!(success(&tcp.ask(&call(2, 1, &[1, 1]))).0, 2);
     tcp.send(&[&asked[..4], &words(&[1, 0, 0, 0, 1])].concat());
     assert_eq!(accepted(&tcp.receive()), Accepted::SystemErr);
-    // Replies to nothing are dropped.
+    // Replies without a call are dropped.
     tcp.send(&words(&[77, 1, 0, 0, 0, 1]));
     assert_eq!(success(&tcp.ask(&call(3, 1, &[1, 1]))).0, 3);
 }
@@ -345,7 +345,7 @@ pub trait Reader {
     fn news(&self, text: &[u8]) -> farcall::Result<()>;
 }
 
-/// Tells its caller as long as that works; how often it did.
+/// Calls its caller back until that fails, and counts the calls.
 struct Tells(std::sync::Mutex<std::sync::mpsc::Sender<u32>>);
 impl Game for Tells {
     fn play(&self, rounds: u32) -> farcall::Result<u32> {
@@ -365,7 +365,7 @@ fn a_client_that_takes_nothing_of_what_it_is_told_is_told_no_more() {
     let mut play = call(1, 1, &[200]);
     play[12..20].copy_from_slice(&words(&[0x2000_0078, 1]));
     tcp.send(&play);
-    // Besides what waits here there is what the system has room for.
+    // Besides the bytes that wait in the server, the sockets' buffers have some.
     let count = heard.recv_timeout(PATIENCE).unwrap();
     assert!((16..100).contains(&count), "{count} MiB");
 }
@@ -380,7 +380,7 @@ fn a_client_that_is_called_back_takes_no_more_than_it_can_hold() {
     let client = farcall_onc::Client::builder().serve(offers).connect(&address).unwrap();
     let mut server = Stream(listener.accept().unwrap().0);
     server.0.set_read_timeout(Some(PATIENCE)).unwrap();
-    // All that execute wait; of the rest so many are kept.
+    // All executing calls wait. Of the others, only the allowed number is kept.
     (0..1024).for_each(|xid| server.send(&call(xid, 4, &[])));
     calculator.await_begun(8);
     for xid in 2000..2100 {
@@ -390,7 +390,7 @@ fn a_client_that_is_called_back_takes_no_more_than_it_can_hold() {
     let mut seen: Vec<u32> = (0..1024).map(|_| success(&server.receive()).0).collect();
     seen.sort_unstable();
     assert!(seen.into_iter().eq(0..1024));
-    // So many bytes.
+    // And only the allowed number of bytes.
     calculator.shut();
     (0..8).for_each(|xid| server.send(&call(xid, 4, &[])));
     calculator.await_begun(1024 + 8);
@@ -410,11 +410,11 @@ fn a_client_that_is_called_back_takes_no_more_than_it_can_hold() {
 
 #[farcall::interface(program = 0x2000_007a, version = 1)]
 pub trait Dive {
-    /// Calls itself so often, and says how deep it came.
+    /// Calls itself up to that depth, and returns the depth that it reached.
     #[procedure(1)]
     fn dive(&self, depth: u32) -> farcall::Result<u32>;
 
-    /// Calls two members of a group, both of which are this server, and says how many gave a result.
+    /// Calls a group whose two members are both this server, and returns how many gave a result.
     #[procedure(2)]
     fn spread(&self) -> farcall::Result<u32>;
 }
@@ -456,7 +456,7 @@ fn procedures_that_call_their_own_server_are_bounded_and_never_all_wait() {
         let dive = client.bind::<dyn Dive>();
         assert_eq!(dive.dive(3).unwrap(), 3);
         assert_eq!(dive.dive(200).unwrap(), 5);
-        // Many at once: each comes as deep as there is room, and back.
+        // Many calls at once: each gets as deep as the limit allows, and returns.
         let dives: Vec<_> = (0..40).map(|_| dive.start().dive(100)).collect();
         dives.into_iter().for_each(|dive| assert!(dive.wait().unwrap() <= 5));
         assert_eq!(dive.dive(200).unwrap(), 5);

@@ -1,5 +1,4 @@
-//! Flavours of authentication: those that have more to say than a credential, AUTH_SHORT, and what a panic of
-//! theirs does.
+//! Tests of flavours of authentication that the user adds, of their panics, and of AUTH_SHORT.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,8 +13,9 @@ use farcall_onc::{AuthSys, Client};
 
 use crate::calc::*;
 
-/// What RPCSEC_GSS does to a message, without its secrets: the credential is a caller and a number that is
-/// another each time, also when a call is sent again; the verifier says the number, and so does the result.
+/// Transforms messages as RPCSEC_GSS does, but without cryptography. The credential is a caller and a number
+/// that differs each time, also when a call is sent again. The reply's verifier and its result contain the
+/// number.
 struct Numbered;
 
 const NUMBERED: Flavor = Flavor(300_001);
@@ -38,7 +38,7 @@ impl Flavour for Numbered {
                 caller: Some((Flavor::SYS, [0; 401].into())),
             },
             _ => Admission::Serve {
-                // They come backwards.
+                // The arguments are reversed.
                 arguments: Cow::Owned(arguments.iter().rev().copied().collect()),
                 verifier,
                 seal: Some(Box::new(Append(number.to_vec(), who == b"bang"))),
@@ -68,7 +68,7 @@ fn message(who: &[u8; 4], number: u32, procedure: u32, arguments: &[u32]) -> Vec
     call_as(1, procedure, OpaqueAuth::new(NUMBERED.0, &body).unwrap(), &arguments)
 }
 
-/// The verifier's number, and what was said.
+/// Returns the verifier's number, and the reply's text.
 fn said(reply: &[u8]) -> (u32, Accepted<'_>) {
     let Answer::Accepted { verifier, outcome } = Reply::parse(reply).unwrap().answer else {
         panic!("it is refused")
@@ -87,7 +87,7 @@ fn a_flavour_reads_arguments_and_seals_results() {
         assert_eq!(said(&udp.ask(&add)), (number, Accepted::Success(&sealed)));
         assert_eq!(said(&tcp.ask(&add)), (number, Accepted::Success(&sealed)));
     }
-    // The flavour has its say in each reply to a call that it took.
+    // The flavour transforms each reply to a call that it admitted.
     assert_eq!(said(&udp.ask(&message(b"nick", 9, 0, &[]))), (9, Accepted::Success(&words(&[9]))));
     assert_eq!(said(&udp.ask(&message(b"nick", 9, 99, &[]))), (9, Accepted::ProcUnavail));
     assert_eq!(said(&udp.ask(&message(b"nick", 9, 1, &[1]))), (9, Accepted::GarbageArgs));
@@ -106,13 +106,13 @@ fn what_is_sent_again_is_known_whatever_its_number_and_its_answer_is_sealed_anew
             (number, Accepted::Success(&words(&[0, 1, number])))
         );
         assert_eq!(said(&udp.ask(&message(b"nick", number, 9, &[]))), (number, Accepted::SystemErr));
-        // What is long stands by itself where nothing is sealed.
+        // A long part is sent without a copy if no flavour seals it.
         let reply = tcp.ask(&message(b"nick", number, 12, &[30_000]));
         let Accepted::Success(result) = said(&reply).1 else { panic!("it failed") };
         assert_eq!((result.len(), &result[30_004..]), (30_008, &number.to_be_bytes()[..]));
     }
     assert_eq!(calculator.counted.load(Ordering::SeqCst), 1);
-    // Another caller's is another call.
+    // An equal call of another caller is another call.
     assert_eq!(said(&udp.ask(&message(b"dick", 1, 3, &[]))), (1, Accepted::Success(&words(&[0, 2, 1]))));
 }
 
@@ -145,7 +145,7 @@ fn sys(uid: u32) -> Vec<u8> {
     body
 }
 
-/// The AUTH_SHORT that a reply gives, and its result.
+/// Returns the AUTH_SHORT in a reply's verifier, and the reply's result.
 fn short(reply: &[u8]) -> (Vec<u8>, Vec<u8>) {
     match Reply::parse(reply).unwrap().answer {
         Answer::Accepted { verifier, outcome: Accepted::Success(result) }
@@ -166,7 +166,7 @@ fn an_auth_short_stands_for_its_auth_sys_while_the_table_has_room() {
         |short: &[u8]| udp.ask(&call_as(2, 8, OpaqueAuth::new(Flavor::SHORT.0, short).unwrap(), &[]));
     let (first, who) = short(&as_sys(1000));
     assert_eq!(short(&as_sys(1000)).0, first);
-    // The procedure sees who calls, and not what stands for it.
+    // The procedure sees the whole credential, not the AUTH_SHORT.
     assert_eq!(success(&as_short(&first)).1, who);
     let (second, _) = short(&as_sys(1001));
     assert_ne!(success(&as_short(&second)).1, who);
@@ -177,7 +177,7 @@ fn an_auth_short_stands_for_its_auth_sys_while_the_table_has_room() {
     for wrong in [&first[..8], &[0; 16], &[]] {
         assert_eq!(rejected(&as_short(wrong)), rejected_cred);
     }
-    // Who says nothing of himself is given nothing, and so is everybody by a server that was not told to.
+    // A call without a credential gets no AUTH_SHORT. A server that is not configured to give any gives none.
     assert_eq!(success(&udp.ask(&call(1, 8, &[]))).1[4..], b"Udp None"[..]);
     let (plain, _) = serve();
     let reply = Udp::to(plain.udp().unwrap()).ask(&call_as(1, 0, OpaqueAuth::new(1, &sys(7)).unwrap(), &[]));
@@ -197,7 +197,7 @@ fn a_call_sent_again_is_known_by_what_its_auth_short_stands_for() {
     assert_eq!((success(&again).1, count), (words(&[0, 1]), words(&[0, 1])));
 }
 
-/// AUTH_SYS, which counts how often an AUTH_SHORT was sent and rejected.
+/// An authenticator for AUTH_SYS that counts how often an AUTH_SHORT was sent and rejected.
 struct Watched {
     sys: AuthSys,
     counts: Arc<Counts>,
@@ -258,7 +258,7 @@ fn a_client_goes_back_to_its_auth_sys_when_the_server_is_another() {
         assert_eq!(calc.who().unwrap(), who);
         assert_eq!(calc.add(2, 3).unwrap(), 5);
         assert_eq!(counts(), (2, 0));
-        // It starts again, and has forgotten what it gave.
+        // The server starts anew, and has forgotten its AUTH_SHORTs.
         drop(server.take());
         server = Some(start(&at));
         let calc = connect();

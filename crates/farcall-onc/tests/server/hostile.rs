@@ -1,4 +1,4 @@
-//! What a server must survive, by the bytes that have broken others.
+//! Tests of hostile input that has broken other servers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use farcall_onc::wire::record::Limits;
 
 use crate::calc::*;
 
-/// What a server answers to this message, over UDP and over TCP.
+/// Returns a server's answers to a message, over UDP and over TCP.
 fn outcomes(message: &[u8]) -> [Vec<u8>; 2] {
     let (server, _) = serve();
     [Udp::to(server.udp().unwrap()).ask(message), tcp(&server).ask(message)]
@@ -61,7 +61,7 @@ fn a_list_of_400_000_nodes_does_not_overflow_the_stack() {
 #[test]
 fn values_in_one_another_are_bounded_in_depth() {
     assert_eq!(success(&outcomes(&call(1, 15, &[1, 1, 0, 0, 0]))[0]), (1, vec![]));
-    // Each the left branch of the last.
+    // Each node is the left branch of the one before.
     is_garbage(15, &[1; 15_000]);
 }
 
@@ -70,7 +70,7 @@ fn arguments_end_with_their_datagram() {
     let (server, _) = serve();
     let udp = Udp::to(server.udp().unwrap());
     assert_eq!(success(&udp.ask(&call(1, 1, &[40, 2]))).1, words(&[42]));
-    // What the last datagram left in the buffer is not this one's.
+    // The rest of an earlier datagram in the buffer must not be read.
     assert_eq!(accepted(&udp.ask(&call(2, 1, &[]))), Accepted::GarbageArgs);
     assert_eq!(accepted(&udp.ask(&call(3, 1, &[40]))), Accepted::GarbageArgs);
 }
@@ -84,7 +84,7 @@ fn a_fragment_that_would_be_too_long_ends_the_connection_before_it_comes() {
         tcp.is_closed();
     }
     let mut tcp = tcp(&server);
-    // Several that together are.
+    // Several short fragments that are too long together.
     let fragment = [&0x000f_fff0_u32.to_be_bytes()[..], &vec![0; 0xf_fff0]].concat();
     let _ = (0..5).try_for_each(|_| tcp.0.write_all(&fragment));
     tcp.is_closed();
@@ -109,19 +109,19 @@ fn any_fragmentation_is_taken() {
         tcp.0.write_all(&cut(each)).unwrap();
         assert_eq!(success(&tcp.receive()), (1, words(&[5])), "fragments of {each}");
     }
-    // Data, and an empty last fragment; empty ones between.
+    // Data and an empty last fragment, and empty fragments between.
     let empty_last =
         [&(message.len() as u32).to_be_bytes()[..], &message, &0x8000_0000_u32.to_be_bytes()].concat();
     tcp.0.write_all(&empty_last).unwrap();
     assert_eq!(success(&tcp.receive()), (1, words(&[5])));
     tcp.0.write_all(&[&[0; 400][..], &record(&message)].concat()).unwrap();
     assert_eq!(success(&tcp.receive()), (1, words(&[5])));
-    // Byte by byte, and two at once.
+    // Two records byte by byte, and both at once.
     record(&message).iter().for_each(|byte| tcp.0.write_all(&[*byte]).unwrap());
     assert_eq!(success(&tcp.receive()), (1, words(&[5])));
     tcp.0.write_all(&record(&message).repeat(2)).unwrap();
     assert_eq!([success(&tcp.receive()).0, success(&tcp.receive()).0], [1, 1]);
-    // Three megabytes to NULL.
+    // Three megabytes of arguments for procedure 0.
     tcp.send(&call_as(9, 0, OpaqueAuth::NONE, &vec![0; 3 << 20]));
     assert_eq!(success(&tcp.receive()), (9, vec![]));
 }
@@ -159,11 +159,12 @@ fn silent_and_slow_connections_are_closed() {
     let time = Duration::from_millis(40);
     let (server, calculator) = serve_with(|builder| builder.idle(time));
     let mut silent = tcp(&server);
-    // (On a busy machine it may be silent for too long itself before it calls: then the next one is to work.)
+    // On a busy machine the test itself may be silent for too long before it calls. Then it tries another
+    // connection.
     let mut working =
         std::iter::repeat_with(|| tcp(&server)).find_map(|tcp| begins_to_work(tcp, &calculator)).unwrap();
     silent.is_closed();
-    // One that waits for its reply is not idle.
+    // A connection that waits for its reply is not idle.
     calculator.open();
     assert_eq!(success(&working.receive()).0, 1);
     working.is_closed();
@@ -173,7 +174,7 @@ fn silent_and_slow_connections_are_closed() {
     slow.is_closed();
 }
 
-/// The connection, if a call of `wait` has begun on it, and not if it was closed before.
+/// Returns a connection on which a call of `wait` has begun, or `None` if the connection was closed before.
 fn begins_to_work(mut tcp: Stream<TcpStream>, calculator: &Calculator) -> Option<Stream<TcpStream>> {
     let _ = tcp.0.write_all(&record(&call(1, 4, &[])));
     tcp.0.set_nonblocking(true).unwrap();
@@ -273,7 +274,7 @@ fn who_does_not_read_its_replies_is_not_read_from() {
     let (server, _) = serve();
     let mut tcp = tcp(&server);
     const CALLS: u32 = 64;
-    // 64 MiB of replies: more than the server keeps, or the sockets.
+    // 64 MiB of replies: more than the server and the sockets can hold.
     (0..CALLS).for_each(|xid| tcp.send(&call(xid, 12, &[1 << 20])));
     let mut reply = vec![0; 4 + 24 + 4 + (1 << 20)];
     for _ in 0..CALLS {
@@ -303,7 +304,7 @@ fn a_port_mapper_passes_nothing_on_unless_it_is_told_to_and_never_to_itself() {
     ask(Mapper::default().forwarding(), 77, false);
 }
 
-/// A message to the port mapper, of this version.
+/// Encodes a message to this version of the port mapper.
 fn to_mapper(version: u32, procedure: u32, credential: OpaqueAuth<'_>, arguments: &[u8]) -> Vec<u8> {
     let mut message = call_as(1, procedure, credential, arguments);
     message[12..20].copy_from_slice(&words(&[100_000, version]));
@@ -343,7 +344,7 @@ fn a_port_mapper_passes_on_only_so_many_calls_at_once() {
     drop(server);
 }
 
-/// Whose address may be forged.
+/// Clients on other machines, whose addresses may be forged.
 const AFAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 700);
 
 #[test]
@@ -357,12 +358,12 @@ fn a_port_mapper_gives_strangers_few_large_answers_however_often_they_ask() {
         let (ran, began) = (calculator.counted.load(Ordering::SeqCst), Instant::now());
         let ask = |transport, from| dispatcher.answer(transport, Some(from), message, &mut Vec::new());
         let answered = (0..400).filter(|_| ask(Transport::Udp, AFAR)).count() as u64;
-        // So many in each second, and the first and the last are not whole.
+        // A limited number of answers in each second. The first and the last second are not whole.
         let most = 20 * (began.elapsed().as_secs() + 2);
         assert!((1..=most).contains(&answered), "version {version}, procedure {procedure}: {answered}");
         let ran = calculator.counted.load(Ordering::SeqCst) - ran;
         assert_eq!(ran, if procedure == 5 { answered } else { 0 });
-        // Who cannot have forged its address, or is near, is answered.
+        // Callers over TCP, whose addresses are not forged, and callers on this host are answered.
         assert!(ask(Transport::Tcp, AFAR) && ask(Transport::Udp, "127.0.0.1:700".parse().unwrap()));
     }
     drop(server);

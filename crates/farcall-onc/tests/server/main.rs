@@ -1,4 +1,4 @@
-//! A server, as clients see it that know nothing but bytes.
+//! Tests of a server by clients that exchange raw messages with it.
 
 #![cfg(target_os = "linux")]
 

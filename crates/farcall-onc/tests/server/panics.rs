@@ -1,4 +1,5 @@
-//! The user's code panics wherever a server, or a client, runs it: the next call is served all the same.
+//! Tests in which the user's code panics wherever a server or a client runs it. The next call must be served
+//! all the same.
 
 #[path = "../../../farcall/tests/common/explosives.rs"]
 mod explosives;
@@ -20,7 +21,7 @@ pub trait Mine {
     fn give(&self, how: u32) -> farcall::Result<Fragile>;
     #[procedure(4)]
     fn take(&self, value: Fragile) -> farcall::Result<()>;
-    /// The drop of what they belong to panics.
+    /// Returns bytes whose owner panics when it is dropped.
     #[procedure(5)]
     fn bytes(&self, len: u32) -> farcall::Result<Bytes>;
     /// Fails with a cause whose drop panics.
@@ -58,7 +59,7 @@ impl Mine for Mines {
 }
 
 fn served() -> (Server, [MineClient; 2]) {
-    // A thread that is lost is missed.
+    // With one worker, the test notices if a thread is lost.
     let server = Server::builder().program::<dyn Mine>(Arc::new(Mines)).workers(1);
     let server = server.address("127.0.0.1:0".parse().unwrap()).start().unwrap();
     let addresses = [format!("tcp://{}", server.tcp().unwrap()), format!("udp://{}", server.udp().unwrap())];
@@ -81,7 +82,7 @@ fn whatever_panics_in_a_server_the_next_call_is_served() {
             mine.fail().unwrap_err();
             assert_eq!(mine.ping().unwrap(), 7);
             for len in [10, 60_000] {
-                // Short ones are copied, and dropped where the procedure runs.
+                // Short results are copied, and their owner is dropped where the procedure runs.
                 let _ = mine.bytes(len);
                 assert_eq!(mine.ping().unwrap(), 7);
             }

@@ -1,4 +1,4 @@
-//! A server at all addresses of a host that has several.
+//! Tests of a server at all addresses of a host that has several.
 
 use std::env;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use farcall_onc::rpcbind::Mapper;
 
 use crate::calc::*;
 
-/// Set where the test runs in a network of its own.
+/// Set in the process that runs the test in a network namespace of its own.
 const INSIDE: &str = "FARCALL_ONC_SEVERAL_ADDRESSES";
 const NAME: &str = "several_addresses::a_server_with_several_addresses_answers_from_the_one_that_was_asked";
 
@@ -27,14 +27,14 @@ fn a_server_with_several_addresses_answers_from_the_one_that_was_asked() {
         let port = server.udp().unwrap().port();
         for (from, to) in [(one, other), (other, one), (one, one)] {
             let socket = UdpSocket::bind(format!("{from}:0")).unwrap();
-            // Who is connected takes nothing from another address.
+            // A connected socket accepts datagrams only from the address to which it is connected.
             socket.connect(format!("{to}:{port}")).unwrap();
             socket.set_read_timeout(Some(PATIENCE)).unwrap();
             let udp = Udp(socket);
             assert_eq!(success(&udp.ask(&call(1, 1, &[40, 2]))), (1, words(&[42])), "{from} asks {to}");
-            // One whose parts are sent from where they stand.
+            // A reply with a part that is sent without a copy.
             assert_eq!(success(&udp.ask(&call(2, 12, &[30_000]))).1.len(), 30_004, "{from} asks {to}");
-            // The port mapper.
+            // The port mapper answers from the right address too.
             let mut message = call(3, 0, &[]);
             message[12..20].copy_from_slice(&words(&[100_000, 2]));
             assert_eq!(success(&udp.ask(&message)), (3, vec![]), "{from} asks {to}");
@@ -42,9 +42,9 @@ fn a_server_with_several_addresses_answers_from_the_one_that_was_asked() {
     }
 }
 
-/// Runs the test again in a network of its own, where the host has two addresses of each family. It waits
-/// until the system has added the routes of the IPv6 addresses, which comes some time after the addresses;
-/// until then datagrams would be lost.
+/// Runs the test again in a network namespace of its own, where the host has two addresses of each family. It
+/// waits until the system has added the routes of the IPv6 addresses, which comes some time after the
+/// addresses; until then datagrams would be lost.
 fn run_again() {
     let script = "ip link set lo up && for at in 10.77.0.1/32 10.77.0.2/32 fd77::1/128 fd77::2/128; \
         do ip addr add $at dev lo nodad || exit; done; \
@@ -57,7 +57,7 @@ fn run_again() {
     };
     let probe = network().arg("true").output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
-        // Not by `eprintln!`, which the harness swallows.
+        // Not by `eprintln!`, whose output the test harness captures.
         let _ = writeln!(std::io::stderr(), "skipped: {NAME}: no network of its own");
         return;
     }

@@ -1,4 +1,4 @@
-//! Calls that are sent again: what must not run twice does not.
+//! Tests of calls that are sent again: procedures that must not run twice run once.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ fn a_datagram_that_comes_twice_runs_once() {
     assert_eq!(udp.ask(&call(1, 3, &[])), first);
     assert_eq!(success(&udp.ask(&call(2, 3, &[]))).1, words(&[0, 2]));
     assert_eq!(udp.ask(&call(1, 3, &[])), first);
-    // Somebody else's call of the same identifier; the same one's by another credential.
+    // Calls with the same identifier from another client, and from the same client with another credential.
     assert_eq!(success(&Udp::to(server.udp().unwrap()).ask(&call(1, 3, &[]))).1, words(&[0, 3]));
     let mut body = Vec::new();
     Sys::new(1, b"ebbets", 1000, 100, &[]).unwrap().write(&mut body);
@@ -57,13 +57,13 @@ fn a_call_sent_again_over_another_connection_runs_once() {
     let mut first = tcp(&server);
     first.send(&call(1, 4, &[]));
     calculator.await_begun(1);
-    // It breaks before the reply.
+    // The connection breaks before the reply.
     drop(first);
     let mut second = tcp(&server);
     second.send(&call(1, 4, &[]));
     assert_eq!(success(&second.ask(&call(2, 1, &[1, 1]))).0, 2);
     calculator.open();
-    // While it ran it was dropped; the client sends once more, until it is answered.
+    // The server drops the repetition while the call runs. So the client sends it until it is answered.
     let mut third = tcp(&server);
     third.0.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     let mut mark = [0; 4];
@@ -81,7 +81,7 @@ fn a_call_sent_again_over_another_connection_runs_once() {
 fn who_closed_in_order_and_comes_back_with_the_same_identifier_is_somebody_else() {
     let (server, _) = serve();
     for runs in 1..4 {
-        // There are clients that begin with the same identifier each time.
+        // Some clients begin with the same identifier each time they start.
         let mut tcp = tcp(&server);
         assert_eq!(success(&tcp.ask(&call(1, 3, &[]))).1, words(&[0, runs]));
         tcp.0.shutdown(std::net::Shutdown::Write).unwrap();
@@ -109,10 +109,10 @@ fn two_processes_of_a_host_that_call_alike_are_two() {
     let (mut first, mut second) = (tcp(&server), tcp(&server));
     assert_eq!(success(&first.ask(&call(1, 3, &[]))).1, words(&[0, 1]));
     assert_eq!(success(&second.ask(&call(1, 3, &[]))).1, words(&[0, 2]));
-    // Each is told again what it was told.
+    // Each client gets its own reply again.
     assert_eq!(success(&first.ask(&call(1, 3, &[]))).1, words(&[0, 1]));
     assert_eq!(success(&second.ask(&call(1, 3, &[]))).1, words(&[0, 2]));
-    // So they are while the first one's call runs.
+    // They count as two clients also while the first client's call runs.
     first.send(&call(2, 4, &[]));
     calculator.await_begun(1);
     second.send(&call(2, 4, &[]));
@@ -128,7 +128,7 @@ fn a_call_sent_again_after_a_reset_is_answered_and_does_not_run() {
         let mut first = tcp(&server);
         first.send(&call(runs, 3, &[]));
         calculator.await_counted(runs.into());
-        // It ends with its reply unread: the server's side is reset.
+        // The client closes with its reply unread, which resets the server's end.
         first.0.peek(&mut [0]).unwrap();
         drop(first);
         // Events of two connections have no order between them. So the test waits until the server has let go
@@ -178,7 +178,7 @@ fn a_call_passed_on_is_counted_each_time_it_comes() {
         assert_eq!(success(&udp.ask(&call_it(PROGRAM))).1, words(&[port, 8, 0, runs]));
     }
     assert_eq!(calculator.counted.load(Ordering::SeqCst), 2);
-    // What is not passed on is met with silence each time.
+    // A call that is not forwarded is never answered.
     (0..3).for_each(|_| udp.is_ignored(&call_it(77)));
     udp.has_heard_all(server, calculator);
 }
