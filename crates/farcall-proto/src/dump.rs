@@ -13,7 +13,9 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::scheme::{Direction, Scheme};
-use crate::wire::{self, Bind, Ended, Frame, Frames, Handshake, Header, Position, Ticket, Welcome};
+use crate::wire::{
+    self, Bind, Credit, Data, Ended, Frame, Frames, Handshake, Header, Position, Ticket, Welcome,
+};
 
 /// A datagram that was taken apart.
 #[derive(Debug)]
@@ -166,26 +168,36 @@ fn text(frame: &Frame<'_>) -> String {
         Frame::MtuProbe(size) => format!("MTU-PROBE {size}"),
         Frame::MtuEcho(size) => format!("MTU-ECHO {size}"),
         Frame::Post(export, bytes) => format!("POST export {export:016x}: {} bytes", bytes.len()),
-        Frame::Data(position, d) => format!(
-            "DATA {} {} bytes from {}{}{}{}",
-            name(*position),
-            d.bytes.len(),
-            d.offset,
-            if d.end { ", the last" } else { "" },
-            if d.has_all { ", has all" } else { "" },
-            if d.ask { ", asks" } else { "" }
-        ),
-        Frame::Credit(position, c) => format!(
-            "CREDIT {} through {}, limit {}, beyond {:?}{}",
-            name(*position),
-            c.select.extent.through,
-            c.select.extent.limit,
-            c.select.ranges().collect::<Vec<_>>(),
-            if c.all { ", needs no more" } else { "" }
-        ),
+        Frame::Data(position, d) => data(*position, d),
+        Frame::Credit(position, c) => credit(*position, c),
         Frame::Stop(position, reason) => format!("STOP {}, reason {reason}", name(*position)),
         Frame::Ack(ack) => format!("ACK below {}, datagrams of {}", ack.low, ack.datagram),
     }
+}
+
+/// The text of a DATA.
+fn data(position: Position, d: &Data<'_>) -> String {
+    format!(
+        "DATA {} {} bytes from {}{}{}{}",
+        name(position),
+        d.bytes.len(),
+        d.offset,
+        if d.end { ", the last" } else { "" },
+        if d.has_all { ", has all" } else { "" },
+        if d.ask { ", asks" } else { "" }
+    )
+}
+
+/// The text of a CREDIT.
+fn credit(position: Position, c: &Credit<'_>) -> String {
+    format!(
+        "CREDIT {} through {}, limit {}, beyond {:?}{}",
+        name(position),
+        c.select.extent.through,
+        c.select.extent.limit,
+        c.select.ranges().collect::<Vec<_>>(),
+        if c.all { ", needs no more" } else { "" }
+    )
 }
 
 /// The text of a BIND.

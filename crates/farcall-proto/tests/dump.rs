@@ -23,6 +23,24 @@ fn welcome(refused: u32, ended: u32, more: &[u32]) -> Vec<u8> {
     frame(WELCOME, 0, &[&head.concat()[..], &[ended, 0, 0, 1_500_000_000], more].concat())
 }
 
+/// Returns the frames of exchanges, with their lines.
+fn of_exchanges() -> Vec<(Vec<u8>, String)> {
+    vec![
+        (frame_about(RESULT, 8, 1, 9, &[0, 3, 5]), "RESULT 1.9 Result, after 3 directions: 4 bytes".into()),
+        (frame(DATA, 0, &[1, 5, 0, 9, 0, 8, 7]), "DATA 1.9/5 4 bytes from 8".into()),
+        (frame(DATA, 7, &[1, 5, 0, 9, 0, 8]), "DATA 1.9/5 0 bytes from 8, the last, has all, asks".into()),
+        (
+            frame(CREDIT, 0, &[1, 5, 0, 9, 0, 8, 0, 100, 0, 3, 4, 8]),
+            "CREDIT 1.9/5 through 8, limit 100, beyond [(12, 16)]".into(),
+        ),
+        (
+            frame(CREDIT, 2, &[1, 5, 0, 9, 0, 8, 0, 8, 0, 3]),
+            "CREDIT 1.9/5 through 8, limit 8, beyond [], needs no more".into(),
+        ),
+        (frame(STOP, 0, &[1, 5, 0, 9, 7]), "STOP 1.9/5, reason 7".into()),
+    ]
+}
+
 #[test]
 fn every_frame_is_a_line() {
     let bind = |words: &[u32]| frame(BIND, 0, &[&[0, 7, 0, 9, 0x0001_0001, 3, 2, 0][..], words].concat());
@@ -79,20 +97,9 @@ fn every_frame_is_a_line() {
         (frame(MTU_PROBE, 0, &[1452]), "MTU-PROBE 1452".into()),
         (frame(MTU_ECHO, 0, &[1452]), "MTU-ECHO 1452".into()),
         (frame(POST, 0, &[0, EXPORT as u32, 5, 6]), "POST export 000000000000004d: 8 bytes".into()),
-        (frame_about(RESULT, 8, 1, 9, &[0, 3, 5]), "RESULT 1.9 Result, after 3 directions: 4 bytes".into()),
-        (frame(DATA, 0, &[1, 5, 0, 9, 0, 8, 7]), "DATA 1.9/5 4 bytes from 8".into()),
-        (frame(DATA, 7, &[1, 5, 0, 9, 0, 8]), "DATA 1.9/5 0 bytes from 8, the last, has all, asks".into()),
-        (
-            frame(CREDIT, 0, &[1, 5, 0, 9, 0, 8, 0, 100, 0, 3, 4, 8]),
-            "CREDIT 1.9/5 through 8, limit 100, beyond [(12, 16)]".into(),
-        ),
-        (
-            frame(CREDIT, 2, &[1, 5, 0, 9, 0, 8, 0, 8, 0, 3]),
-            "CREDIT 1.9/5 through 8, limit 8, beyond [], needs no more".into(),
-        ),
-        (frame(STOP, 0, &[1, 5, 0, 9, 7]), "STOP 1.9/5, reason 7".into()),
         (frame(ACK, 0, &[0, 9, 1200]), "ACK below 9, datagrams of 1200".into()),
     ];
+    let cases: Vec<_> = cases.into_iter().chain(of_exchanges()).collect();
     let mut all = vec![frame(PADDING, 0, &[1])];
     for (frame, line) in &cases {
         all.push(frame.clone());

@@ -153,6 +153,7 @@ impl ::farcall::stub::Interface for dyn Clock {
             idempotent: false,
             blocking: false,
             uncancelled: false,
+            exchanges: false,
             deadline: ::core::option::Option::None,
         },
     ];

@@ -300,6 +300,7 @@ impl ::farcall::stub::Interface for dyn Store {
             idempotent: true,
             blocking: false,
             uncancelled: false,
+            exchanges: false,
             deadline: ::core::option::Option::Some(
                 ::core::time::Duration::from_millis(500u64),
             ),
@@ -310,6 +311,7 @@ impl ::farcall::stub::Interface for dyn Store {
             idempotent: false,
             blocking: true,
             uncancelled: false,
+            exchanges: false,
             deadline: ::core::option::Option::None,
         },
         ::farcall::stub::Procedure {
@@ -318,6 +320,7 @@ impl ::farcall::stub::Interface for dyn Store {
             idempotent: false,
             blocking: false,
             uncancelled: false,
+            exchanges: false,
             deadline: ::core::option::Option::None,
         },
     ];

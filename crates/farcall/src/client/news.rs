@@ -31,7 +31,7 @@ impl CallNews {
     /// Notes news about an exchange. Returns the threads to wake.
     pub(super) fn note(&self, exchange: u32, news: News) -> Vec<Arc<dyn Parker>> {
         let mut state = lock(&self.state);
-        if news == News::Came && exchange % 2 == 0 && exchange > state.highest {
+        if news == News::Came && exchange.is_multiple_of(2) && exchange > state.highest {
             // Exchanges are opened in order, so those in between are open too.
             let first = state.highest + 2;
             state.opened.extend((first..=exchange).step_by(2));
