@@ -1,5 +1,5 @@
 //! What passes inside a call besides its arguments and its result: the seam between the carriers of calls, and
-//! the signals and streams of `stub` (docs/exchanges.md).
+//! the signals and streams of `stub` (docs/inside-a-call.md).
 
 mod local;
 

@@ -138,6 +138,44 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///   procedure's future. Without the attribute the future is dropped. (A server of plain functions can ask
 ///   `context().cancelled()`.)
 /// - `#[deadline(ms = n)]`: the most time that a call may take, unless its caller sets a shorter deadline.
+/// - `#[signal]`: a procedure may raise it in a call, and the caller answers it. It returns its value alone, and
+///   no server implements it. `StoreSignals` raises it, and `StoreClient::catching` takes a `StoreHandler`:
+///
+/// ```
+/// # use std::sync::Arc;
+/// use farcall::{Answer, Result};
+///
+/// #[farcall::interface]
+/// pub trait Store {
+///     fn put(&self, bytes: u64) -> Result<u64>;
+///     #[signal]
+///     fn low_space(&self, needed: u64) -> u64;
+/// }
+///
+/// struct Server;
+/// impl Store for Server {
+///     fn put(&self, bytes: u64) -> Result<u64> {
+///         let freed = StoreSignals::low_space(bytes)?;
+///         Ok(freed - bytes)
+///     }
+/// }
+///
+/// struct Frees;
+/// impl StoreHandler for Frees {
+///     fn low_space(&self, needed: u64) -> Answer<u64> {
+///         if needed > 100 { Answer::unwind(Result::<u64>::Ok(0)) } else { Answer::Resume(needed + 1) }
+///     }
+/// }
+///
+/// # fn main() -> Result<()> {
+/// let store = farcall::stub::local::<dyn Store>(Arc::new(Server)).catching(Frees);
+/// assert_eq!((store.put(5)?, store.put(500)?), (1, 0));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// **A stream**: the result or one argument, or both, may be a `farcall::Stream<T>` or a `farcall::Bulk`, whose items
+/// arrive while the call is open.
 ///
 /// **On an argument**: `#[xdr(max = n)]` sets the most bytes of a string or opaque data, or the most elements
 /// of a list.
