@@ -37,6 +37,12 @@ pub use spares::Spares;
 pub use ticket::Holder;
 pub use wire::{Fingerprint, MAX_NAME, Route, VERSION, route};
 
+/// The address of what an option holds, or 0: whether any of several is there is one comparison then.
+#[inline(always)]
+fn address<T>(held: &Option<Box<T>>) -> usize {
+    held.as_deref().map_or(0, |held| std::ptr::from_ref(held).addr())
+}
+
 /// Procedures with these numbers and greater ones access memory: whoever receives their calls executes them.
 pub const ACCESSES: u32 = 0xffff_4000;
 

@@ -8,10 +8,10 @@ macro_rules! mutants {
         pub enum Rule { $($(#[$doc])* $name,)* }
 
         impl Rule {
-            /// Every rule that can be broken.
+            /// Every rule that can be broken on purpose.
             pub const ALL: &'static [Rule] = &[$(Rule::$name,)*];
 
-            /// Returns the name of the rule for the simulator's option `--break`.
+            /// Returns the name of the rule, by which the simulator's option `--break` selects it.
             pub fn name(self) -> &'static str {
                 match self { $(Rule::$name => $text,)* }
             }
@@ -140,6 +140,34 @@ mutants! {
     DepartedLate = "departed-late",
     /// The simulation restores an older snapshot of a server than it tells its checks.
     SnapshotTooOld = "snapshot-too-old",
+    /// The sender of a direction ignores how far its receiver lets it go.
+    CreditIgnored = "credit-ignored",
+    /// A result is delivered before the items that come before it.
+    ResultEarly = "result-before-items",
+    /// A server keeps the exchanges of a call that its caller gave up.
+    ExchangesKept = "exchanges-kept",
+    /// The receiver of a direction does not acknowledge its end.
+    EndUnacknowledged = "end-not-acknowledged",
+    /// A failure says that a call did not run, although something came in its exchanges.
+    TouchedSaysNo = "touched-says-no",
+    /// The bytes of a DATA that comes again are delivered again.
+    DataTwice = "data-delivered-twice",
+    /// A STOP is not sent again when nothing answers it.
+    StopOnce = "stop-not-repeated",
+}
+
+impl Rule {
+    /// The rules of exchanges. The simulator's calls have no exchanges, so it does not notice when they are
+    /// broken; the tests of the protocol do.
+    pub const OF_EXCHANGES: &'static [Rule] = &[
+        Rule::CreditIgnored,
+        Rule::ResultEarly,
+        Rule::ExchangesKept,
+        Rule::EndUnacknowledged,
+        Rule::TouchedSaysNo,
+        Rule::DataTwice,
+        Rule::StopOnce,
+    ];
 }
 
 /// The fault that a configuration has, if any.

@@ -7,7 +7,7 @@ use super::slots::{Stage, Want};
 use super::{CallId, Conversation, Event, Outcome};
 use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Malformed, Position, Status, Writer};
-use crate::{Failure, Ran, Time};
+use crate::{Failure, Ran, Rule, Time};
 
 /// Calls that are over and of which a server sends more at once; further ones are not answered.
 const MAX_OVER: usize = 64;
@@ -17,11 +17,12 @@ impl Conversation {
     /// its result, or has 64 open exchanges of this end already. The server hears of the exchange when
     /// something is sent in it.
     pub fn open_exchange(&mut self, id: CallId) -> Option<u32> {
+        let mutant = self.config.mutant;
         let slot = self.slots.find(id)?;
         if matches!(slot.stage, Stage::Cancelling { .. }) {
             return None;
         }
-        let inside = slot.inside.get_or_insert_with(Inside::new);
+        let inside = slot.inside.get_or_insert_with(|| Inside::new(mutant));
         if inside.has_result() { None } else { inside.exchanges.open() }
     }
 
@@ -143,7 +144,8 @@ impl Conversation {
         let Some(activity) = self.talking(now, position) else {
             return self.answer_over(position, data);
         };
-        self.slots.at_mut(activity).inside.get_or_insert_with(Inside::new);
+        let mutant = self.config.mutant;
+        self.slots.at_mut(activity).inside.get_or_insert_with(|| Inside::new(mutant));
         let result = self.inside(now, activity, |exchanges, way| {
             exchanges.on_data(number, position, data, usize::MAX, way)
         });
@@ -163,7 +165,8 @@ impl Conversation {
     #[cold]
     pub(super) fn on_stop(&mut self, now: Time, position: Position, reason: u32) {
         let Some(activity) = self.talking(now, position) else { return };
-        self.slots.at_mut(activity).inside.get_or_insert_with(Inside::new);
+        let mutant = self.config.mutant;
+        self.slots.at_mut(activity).inside.get_or_insert_with(|| Inside::new(mutant));
         let result =
             self.inside(now, activity, |exchanges, way| exchanges.on_stop(position, reason, usize::MAX, way));
         self.note_news(activity, position, result);
@@ -215,7 +218,8 @@ impl Conversation {
             return self.end(activity, outcome, sink);
         }
         slot.stage = Stage::Running;
-        let inside = slot.inside.get_or_insert_with(Inside::new);
+        let mutant = self.config.mutant;
+        let inside = slot.inside.get_or_insert_with(|| Inside::new(mutant));
         if inside.has_result() {
             return self.answered(now, activity);
         }
@@ -230,12 +234,15 @@ impl Conversation {
     fn deliver(&mut self, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let Some(inside) = slot.inside.as_deref_mut() else { return };
-        if inside.exchanges.received < inside.directions {
+        let early = self.config.mutant.breaks(Rule::ResultEarly);
+        if inside.exchanges.received < inside.directions && !early {
             return;
         }
         let Some((status, bytes)) = inside.result.take() else { return };
         let call = Position::of_call(activity, slot.sequence);
-        self.transfers.completed.extend(inside.exchanges.owed(call));
+        if !self.config.mutant.breaks(Rule::EndUnacknowledged) {
+            self.transfers.completed.extend(inside.exchanges.owed(call));
+        }
         let outcome = self.never_no(activity, outcome(status, bytes.into()));
         self.end(activity, outcome, sink);
     }
@@ -244,7 +251,11 @@ impl Conversation {
     pub(super) fn never_no<'o>(&self, activity: u32, outcome: Outcome<'o>) -> Outcome<'o> {
         let inside = self.slots.at(activity).inside.as_deref();
         match outcome {
-            Outcome::Failed(why) if why.ran == Ran::No && inside.is_some_and(|i| i.exchanges.touched) => {
+            Outcome::Failed(why)
+                if why.ran == Ran::No
+                    && inside.is_some_and(|i| i.exchanges.touched)
+                    && !self.config.mutant.breaks(Rule::TouchedSaysNo) =>
+            {
                 Outcome::Failed(Failure { ran: Ran::Maybe, ..why })
             }
             outcome => outcome,
@@ -274,7 +285,7 @@ impl Conversation {
         let touched = self.is_touched(activity);
         self.end_inside(activity);
         if touched {
-            let mut left = Inside::new();
+            let mut left = Inside::new(self.config.mutant);
             left.exchanges.touched = true;
             self.slots.at_mut(activity).inside = Some(left);
         }

@@ -1,5 +1,6 @@
 //! What the calling end keeps for a call in which something passes besides its arguments and its result.
 
+use crate::Mutant;
 use crate::exchange::Exchanges;
 use crate::wire::Status;
 
@@ -16,8 +17,8 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    pub fn new() -> Box<Inside> {
-        Box::new(Inside { exchanges: Exchanges::new(LOWEST), directions: 0, result: None })
+    pub fn new(mutant: Mutant) -> Box<Inside> {
+        Box::new(Inside { exchanges: Exchanges::new(LOWEST, mutant), directions: 0, result: None })
     }
 
     /// Notes that the result, of which a fragment has come, comes after so many directions.

@@ -512,13 +512,8 @@ impl Conversation {
         }
         let told = slot.stage == (Stage::Cancelling { silent: true });
         self.slots.newest_ended = self.slots.newest_ended.max(slot.sequence);
-        if let Some(sending) = self.slots.close(activity) {
-            self.path.in_flight -= sending.in_flight;
-            self.wake_next();
-        }
-        let slot = self.slots.at_mut(activity);
-        if slot.inside.is_some() {
-            self.end_inside(activity);
+        if self.slots.close(activity) {
+            self.drop_parts(activity);
         }
         let arguments = &mut self.slots.at_mut(activity).args;
         if !told {
@@ -530,6 +525,18 @@ impl Conversation {
         if room > SHORT_BUFFER && (room > SPARE_BYTES || room * (activity as usize + 1) > ALL_SPARE_BYTES) {
             self.config.spares.give(std::mem::take(arguments));
         }
+    }
+}
+
+impl Conversation {
+    /// Drops the fragments and the exchanges of a call that has ended.
+    #[cold]
+    fn drop_parts(&mut self, activity: u32) {
+        if let Some(sending) = self.slots.at_mut(activity).sending.take() {
+            self.path.in_flight -= sending.in_flight;
+            self.wake_next();
+        }
+        self.end_inside(activity);
     }
 }
 

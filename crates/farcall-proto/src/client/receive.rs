@@ -225,7 +225,7 @@ impl Conversation {
             _ => slot.stage = Stage::Running,
         }
         if head.directions > 0 {
-            let inside = slot.inside.get_or_insert_with(Inside::new);
+            let inside = slot.inside.get_or_insert_with(|| Inside::new(self.config.mutant));
             inside.expect(head.directions);
             if inside.has_result() {
                 self.transfers.completed.push((head.position, fragment.total.into()));

@@ -180,12 +180,19 @@ impl Conversation {
     }
 
     /// Writes what an activity wants to send.
+    #[inline]
     fn write_wants(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
-        let window = self.window(now);
-        let slot = self.slots.at_mut(activity);
-        if slot.wants == Want::CALL {
+        if self.slots.at(activity).wants == Want::CALL {
             return self.write_call(now, activity, writer);
         }
+        self.write_many_wants(now, activity, writer)
+    }
+
+    /// Writes what an activity wants to send besides a call, or instead of one.
+    #[inline(never)]
+    fn write_many_wants(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
+        let window = self.window(now);
+        let slot = self.slots.at_mut(activity);
         let position = Position::of_call(activity, slot.sequence);
         let pull = slot.wants.has(Want::PULL);
         if slot.wants.has(Want::SELECT) || pull {
@@ -233,7 +240,7 @@ impl Conversation {
     }
 
     /// Writes the whole call, or its next fragment.
-    #[inline]
+    #[inline(always)]
     fn write_call(&mut self, now: Time, activity: u32, writer: &mut Writer<'_>) -> Written {
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);

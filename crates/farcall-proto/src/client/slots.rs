@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::inside::Inside;
 use super::{Call, CallId};
-use crate::Time;
 use crate::transfer::{Incoming, Outgoing};
 use crate::wire::{CallHead, Meta, Position, Status};
+use crate::{Time, address};
 
 const NONE: u32 = u32::MAX;
 
@@ -222,9 +222,10 @@ impl Slots {
         true
     }
 
-    /// Puts an activity back into the pool. Returns the fragments that were being sent; the arguments stay.
+    /// Puts an activity back into the pool. The arguments stay. Returns whether there were fragments to be sent,
+    /// or exchanges; they stay, too.
     #[inline(always)]
-    pub fn close(&mut self, activity: u32) -> Option<Box<Outgoing>> {
+    pub fn close(&mut self, activity: u32) -> bool {
         let slot = &mut self.all[activity as usize];
         debug_assert_ne!(slot.stage, Stage::Free);
         slot.stage = Stage::Free;
@@ -233,7 +234,7 @@ impl Slots {
             slot.receiving = None;
         }
         slot.wants = Want::NONE;
-        let sending = slot.sending.take();
+        let parts = address(&slot.sending) | address(&slot.inside) != 0;
         let (prev, next) = (slot.prev, std::mem::replace(&mut slot.next, self.free));
         self.free = activity;
         self.outstanding -= 1;
@@ -245,7 +246,7 @@ impl Slots {
             NONE => self.newest = prev,
             _ => self.all[next as usize].prev = prev,
         }
-        sending
+        parts
     }
 
     /// Returns the argument buffer of the activity that the next call will get.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Data, END_LEN, Extent};
+use crate::{Mutant, Rule};
 
 /// Pieces beyond the first gap that a receiver keeps; bytes that would need more are dropped.
 const MAX_PIECES: usize = 256;
@@ -43,6 +44,7 @@ pub(super) struct Inflow {
     closed: bool,
     /// It was counted among the directions that were received.
     pub counted: bool,
+    mutant: Mutant,
 }
 
 impl Default for Inflow {
@@ -64,11 +66,17 @@ impl Default for Inflow {
             tells_stop: false,
             closed: false,
             counted: false,
+            mutant: Mutant::NONE,
         }
     }
 }
 
 impl Inflow {
+    /// Nothing has arrived yet.
+    pub fn new(mutant: Mutant) -> Inflow {
+        Inflow { mutant, ..Inflow::default() }
+    }
+
     /// Takes in what came in datagram `number`. No more than `most` bytes are to be held; what is beyond is
     /// dropped as if it were lost. Returns whether there is more for the user.
     pub fn receive(&mut self, number: u64, data: &Data<'_>, most: usize) -> bool {
@@ -119,7 +127,8 @@ impl Inflow {
         if start > self.through() {
             return bytes.len() <= room && self.put_ahead(start, bytes);
         }
-        let new = bytes.get((self.through() - start) as usize..).unwrap_or_default();
+        let known = if self.mutant.breaks(Rule::DataTwice) { 0 } else { self.through() - start };
+        let new = bytes.get(known as usize..).unwrap_or_default();
         let fits = new.len().min(room & !3);
         self.ready.extend(&new[..fits]);
         while let Some(first) =
@@ -258,7 +267,8 @@ impl Inflow {
 
     /// What a CREDIT says besides the ranges.
     pub fn extent(&self) -> Extent {
-        let end = if self.is_complete() { END_LEN } else { 0 };
+        let told = self.is_complete() && !self.mutant.breaks(Rule::EndUnacknowledged);
+        let end = if told { END_LEN } else { 0 };
         Extent { through: self.through() + end, limit: self.limit, largest: self.largest }
     }
 

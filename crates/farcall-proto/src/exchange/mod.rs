@@ -12,7 +12,7 @@ mod outflow;
 use crate::path::Path;
 use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Credit, Data, Malformed, Position, Writer};
-use crate::{BASE_DATAGRAM, Time};
+use crate::{BASE_DATAGRAM, Mutant, Rule, Time};
 pub use farcall_base::Tail;
 use inflow::Inflow;
 use outflow::{Outflow, Written};
@@ -94,11 +94,13 @@ pub(crate) struct Exchanges {
     pub stuck: bool,
     /// The call has its result, so the other end opens no exchange any more.
     concluded: bool,
+    mutant: Mutant,
 }
 
 #[derive(Debug, Default)]
 struct Exchange {
     number: u32,
+    mutant: Mutant,
     inflow: Inflow,
     outflow: Outflow,
     /// The direction of this end is among those that were begun.
@@ -110,7 +112,7 @@ struct Exchange {
 
 impl Exchanges {
     /// No exchange yet, at the end whose lowest number is `lowest`.
-    pub fn new(lowest: u32) -> Exchanges {
+    pub fn new(lowest: u32, mutant: Mutant) -> Exchanges {
         Exchanges {
             open: Vec::new(),
             lowest,
@@ -123,6 +125,7 @@ impl Exchanges {
             turn: 0,
             stuck: false,
             concluded: false,
+            mutant,
         }
     }
 
@@ -277,7 +280,8 @@ impl Exchanges {
             self.stuck |= exchange.outflow.is_stuck();
             if exchange.stop_due.is_some_and(|due| due <= now) {
                 exchange.stop_due = None;
-                exchange.inflow.tells_stop = exchange.inflow.stopping().is_some();
+                let repeats = !exchange.mutant.breaks(Rule::StopOnce);
+                exchange.inflow.tells_stop = repeats && exchange.inflow.stopping().is_some();
             }
         }
     }
@@ -380,7 +384,9 @@ impl Exchanges {
 
     fn insert(&mut self, number: u32) {
         let place = self.open.partition_point(|exchange| exchange.number < number);
-        self.open.insert(place, Exchange { number, ..Exchange::default() });
+        let mutant = self.mutant;
+        let (inflow, outflow) = (Inflow::new(mutant), Outflow::new(mutant));
+        self.open.insert(place, Exchange { number, mutant, inflow, outflow, ..Exchange::default() });
     }
 
     /// The other end sends in an exchange that is over here: it is to hear that nothing more is needed.
@@ -423,7 +429,8 @@ impl Exchange {
             self.stop_due = Some(now.plus(self.stop_interval));
         }
         // A DATA that follows says that all has come.
-        let (credits, has_all) = (self.inflow.credit_due(), self.inflow.has_all());
+        let credits = self.inflow.credit_due();
+        let has_all = self.inflow.has_all() && !self.mutant.breaks(Rule::EndUnacknowledged);
         if credits {
             if !writer.fits(CREDIT_ROOM) {
                 return Written::Full;

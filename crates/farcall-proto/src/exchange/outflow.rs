@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Tail, Way};
-use crate::Time;
 use crate::transfer::{Next, Outgoing};
 use crate::wire::{Credit, Data, Position, Writer};
+use crate::{Mutant, Rule, Time};
 
 /// The longest time between two tries, in nanoseconds.
 const MOST_INTERVAL: u64 = 1_000_000_000;
@@ -53,6 +53,7 @@ pub(super) struct Outflow {
     vain: u8,
     /// The receiver is to be asked for credit by an empty DATA.
     asks: bool,
+    mutant: Mutant,
 }
 
 impl Default for Outflow {
@@ -69,17 +70,24 @@ impl Default for Outflow {
             interval: 0,
             vain: 0,
             asks: false,
+            mutant: Mutant::NONE,
         }
     }
 }
 
 impl Outflow {
+    /// Nothing is sent yet.
+    pub fn new(mutant: Mutant) -> Outflow {
+        Outflow { mutant, ..Outflow::default() }
+    }
+
     /// How many bytes the user may add: no more than the receiver and our own window let us keep.
     pub fn room(&self, window: u64) -> usize {
         if self.ended {
             return 0;
         }
-        let limit = self.sending.limit().min(self.base + window) & !3;
+        let granted = if self.mutant.breaks(Rule::CreditIgnored) { u64::MAX } else { self.sending.limit() };
+        let limit = granted.min(self.base + window) & !3;
         limit.saturating_sub(self.sending.added()) as usize
     }
 

@@ -48,7 +48,12 @@ struct Side {
 
 impl Side {
     fn new(lowest: u32) -> Side {
-        Side { exchanges: Exchanges::new(lowest), path: Path::default(), number: 1, users: BTreeMap::new() }
+        Side {
+            exchanges: Exchanges::new(lowest, Mutant::NONE),
+            path: Path::default(),
+            number: 1,
+            users: BTreeMap::new(),
+        }
     }
 
     fn split(&mut self) -> (&mut Exchanges, Way<'_>) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::hosts::Kept;
 use super::inside::Inside;
 use super::receive::{Visit, is_sound};
-use super::work::{GIVEN_UP, Phase, TO_SEND};
-use super::{CallKey, Finish, Server, Transmit, key};
+use super::work::{EXCHANGES, GIVEN_UP, Phase, TO_SEND};
+use super::{CallKey, Server, Transmit, key};
 use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Frame, Malformed, Position, Writer};
 use crate::{BASE_DATAGRAM, Time, nanos};
@@ -157,8 +157,9 @@ impl Server {
         let patience = more.path.round_trip.patience(least, most);
         let work = more.activities.work_mut(activity)?;
         if work.inside.is_none() && makes {
-            let exchanges = Exchanges::new(LOWEST);
+            let exchanges = Exchanges::new(LOWEST, self.config.mutant);
             work.inside = Some(Box::new(Inside { exchanges, timer: None, counted: 0 }));
+            work.marks |= EXCHANGES;
         }
         let inside = work.inside.as_deref_mut()?;
         let mut way = Way { path: &mut more.path, number, datagram, window, patience, again: 0 };
@@ -167,12 +168,23 @@ impl Server {
         let memory = inside.exchanges.memory();
         let counted = std::mem::replace(&mut inside.counted, memory);
         let due = inside.exchanges.due();
-        if let Some(timer) = std::mem::replace(&mut inside.timer, due) {
-            self.all_inside.timers.remove(&(timer, conversation, activity));
-        }
-        self.all_inside.timers.extend(due.map(|due| (due, conversation, activity)));
+        let former = std::mem::replace(&mut inside.timer, due);
         more.recount(&mut self.hosts, Kept::Exchanges, counted, memory);
+        self.move_timer(former, due, (conversation, activity));
         Some(done)
+    }
+
+    /// Replaces the time at which a call's exchanges are looked at.
+    fn move_timer(&mut self, former: Option<Time>, due: Option<Time>, (conversation, activity): (u64, u32)) {
+        if former == due {
+            return;
+        }
+        let timers = &mut self.all_inside.timers;
+        if let Some(former) = former {
+            timers.remove(&(former, conversation, activity));
+        }
+        timers.extend(due.map(|due| (due, conversation, activity)));
+        self.set_timer();
     }
 
     /// How many bytes a direction of a client may hold. While memory is short, it is little for the host that
@@ -302,9 +314,7 @@ impl Server {
         };
         more.path.in_flight -= inside.exchanges.in_flight();
         more.recount(&mut self.hosts, Kept::Exchanges, inside.counted, 0);
-        if let Some(timer) = inside.timer {
-            self.all_inside.timers.remove(&(timer, conversation, activity));
-        }
+        self.move_timer(inside.timer, None, (conversation, activity));
         self.wake_next(place);
     }
 
@@ -318,25 +328,17 @@ impl Server {
         self.forget_if_over(place, activity);
     }
 
-    /// Takes the outcome of a call with exchanges: what they send ends, and the outcome comes after it.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn conclude_inside(
-        &mut self,
-        now: Time,
-        place: usize,
-        call: CallKey,
-        finish: Finish,
-        payload: &mut Vec<u8>,
-        inserted: usize,
-    ) -> Option<(Option<usize>, Option<Transmit>)> {
-        self.inside(place, call.activity, false, |exchanges, way| exchanges.conclude(way));
-        if let Some(work) = self.existing_work(place, call.activity) {
-            work.marks |= TO_SEND;
-        }
-        // (It was counted as finished already.)
-        self.unfinished += 1;
-        self.conclude(now, call, finish, payload, (inserted, &mut []))
+    /// Ends what the exchanges of a call send, because the call has its outcome, which is to come after it.
+    /// Returns whether the call had exchanges that had not ended so.
+    pub(super) fn conclude_inside(&mut self, place: usize, activity: u32) -> bool {
+        let Some(work) = self.existing_work(place, activity).filter(|work| work.marks & EXCHANGES != 0)
+        else {
+            return false;
+        };
+        work.marks &= !EXCHANGES;
+        work.marks |= if work.inside.is_some() { TO_SEND } else { 0 };
+        self.inside(place, activity, false, |exchanges, way| exchanges.conclude(way));
+        true
     }
 
     /// Writes what the exchanges of a call have to send, and its result if that is to follow them and fits.
@@ -388,7 +390,14 @@ impl Server {
             && due <= now
         {
             self.all_inside.timers.pop_first();
+            self.set_timer();
             let Some(place) = self.table.find(conversation) else { continue };
+            // (The entry is gone, so that the same time counts as another one.)
+            if let Some(inside) = self.existing_work(place, activity).and_then(|work| work.inside.as_mut())
+                && inside.timer == Some(due)
+            {
+                inside.timer = None;
+            }
             self.inside(place, activity, false, |exchanges, way| exchanges.look(now, way));
             self.queue(place, activity);
         }

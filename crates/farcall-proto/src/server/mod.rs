@@ -218,6 +218,8 @@ pub struct Server {
     /// What is kept for each host, and the calls that have [`Work`].
     hosts: Hosts,
     sweep: Sweep,
+    /// The earliest time at which something is to be done.
+    timer: Option<Time>,
     all_inside: AllInside,
     spare: Spare,
     /// Whether every new call is refused.
@@ -320,6 +322,7 @@ impl Server {
             sending: Sending::default(),
             hosts,
             sweep: Sweep { due: None, looked: now, awake: now, forsaken: Vec::new() },
+            timer: None,
             all_inside: AllInside::default(),
             spare: Spare::default(),
             draining: false,
@@ -371,10 +374,18 @@ impl Server {
 
     /// Returns when [`Server::handle_timeout`] wants to be called; `None` if nothing is held.
     pub fn timeout(&self) -> Option<Time> {
-        match self.all_inside.timers.first() {
-            None => self.sweep.due,
-            Some((due, ..)) => Some(self.sweep.due.map_or(*due, |sweep| sweep.min(*due))),
-        }
+        self.timer
+    }
+
+    /// Notes that the time of the next sweep, or of exchanges, has changed.
+    fn set_timer(&mut self) {
+        let first = self.all_inside.timers.first().map(|(due, ..)| *due);
+        self.timer = self.sweep.due.into_iter().chain(first).min();
+    }
+
+    fn set_sweep(&mut self, due: Option<Time>) {
+        self.sweep.due = due;
+        self.set_timer();
     }
 
     /// Returns the number of conversations.

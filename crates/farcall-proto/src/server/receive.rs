@@ -643,7 +643,7 @@ impl Server {
 
     fn make_work(&mut self, now: Time, place: usize, activity: u32) {
         if self.sweep.due.is_none() {
-            self.sweep.due = Some(now + self.config.hold.min(limit(PATIENCE)));
+            self.set_sweep(Some(now + self.config.hold.min(limit(PATIENCE))));
         }
         let Server { table, hosts, .. } = self;
         let entry = table.at_mut(place);

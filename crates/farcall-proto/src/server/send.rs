@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::hosts::{HostName, Kept};
 use super::more::More;
-use super::work::{GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, TO_SEND, Work};
+use super::work::{EXCHANGES, GIVEN_UP, Last, PROMISED, Phase, TO_SELECT, TO_SEND, Work};
 use super::{CallKey, Finish, Insert, Server, Transmit};
 use crate::scheme::{Direction, Scheme, Seal};
 use crate::transfer::Next;
@@ -118,18 +118,16 @@ impl Server {
             && work.phase == Phase::Running
             && work.position.sequence == key.sequence
         {
-            if work.inside.is_some() && work.marks & TO_SEND == 0 {
-                return self.conclude_inside(now, place, key, finish, payload, inserted);
-            }
             let len = payload.len() + inserted;
             let fits = len.is_multiple_of(4) && u32::try_from(len).is_ok();
             // The result of a call that was given up is dropped: the procedure may have returned it because
             // it was told so.
-            let wanted = work.marks & GIVEN_UP == 0 || self.config.mutant.breaks(Rule::LateResult);
+            let unwanted = if self.config.mutant.breaks(Rule::LateResult) { 0 } else { GIVEN_UP };
+            let wanted = work.marks & (unwanted | EXCHANGES) == 0;
             let status = match finish {
                 Finish::Result if fits && wanted => Status::Result,
                 Finish::Exception if fits && wanted => Status::Exception,
-                finish => return self.conclude_failed(now, place, key, finish, payload, out),
+                finish => return self.conclude_rarely(now, place, key, finish, payload, (inserted, out)),
             };
             work.hold(now, status, payload);
             let promised = work.marks & PROMISED != 0;
@@ -170,17 +168,22 @@ impl Server {
         None
     }
 
-    /// Ends a call that failed, was refused, or has a result that cannot be sent.
+    /// Ends a call that failed, was refused, has exchanges, or has a result that cannot be sent.
     #[cold]
-    fn conclude_failed(
+    fn conclude_rarely(
         &mut self,
         now: Time,
         place: usize,
         key: CallKey,
         finish: Finish,
         payload: &mut Vec<u8>,
-        out: &mut [u8],
+        (inserted, out): (usize, &mut [u8]),
     ) -> Option<(Option<usize>, Option<Transmit>)> {
+        if self.conclude_inside(place, key.activity) {
+            // (It was counted as finished already.)
+            self.unfinished += 1;
+            return self.conclude(now, key, finish, payload, (inserted, &mut []));
+        }
         let given_up = self.existing_work(place, key.activity).is_some_and(|work| work.marks & GIVEN_UP != 0);
         let failure = match finish {
             Finish::Failed(failure) if given_up && failure.ran != Ran::No => {
@@ -596,6 +599,15 @@ impl Work {
         let Phase::Done(status) = self.phase else {
             return false;
         };
+        if self.inside.is_some() {
+            return self.write_last(status, writer);
+        }
+        writer.result(&ResultHead { position: self.position, status, directions: 0 }, &self.payload)
+    }
+
+    /// Writes the whole result of a call with exchanges, if it fits.
+    #[cold]
+    fn write_last(&self, status: Status, writer: &mut Writer<'_>) -> bool {
         let head = ResultHead { position: self.position, status, directions: self.directions() };
         writer.result(&head, &self.payload)
     }

@@ -56,7 +56,7 @@ impl Server {
         }
         // A margin, because `heard` may be two units late.
         let due = now + limit(patience) + 2 * UNIT;
-        self.sweep.due = self.sweep.due.map(|at| at.min(due));
+        self.set_sweep(self.sweep.due.map(|at| at.min(due)));
     }
 
     /// Nobody waits for the end of the activity's call, and it is to go on.

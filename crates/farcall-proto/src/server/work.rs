@@ -101,6 +101,9 @@ pub(super) const TO_SELECT: u8 = 8;
 /// The result of a call with exchanges is to be sent behind what they send.
 pub(super) const TO_SEND: u8 = 32;
 
+/// The call has exchanges, which end when it has its result.
+pub(super) const EXCHANGES: u8 = 64;
+
 /// No caller waits for the call's end, but the call goes on.
 pub(super) const DETACHED: u8 = 16;
 

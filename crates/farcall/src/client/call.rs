@@ -74,13 +74,13 @@ impl Endpoint {
         (export, request): (u64, &CallRequest<'_>),
         tools: &mut Tools,
     ) -> Option<(Time, Time)> {
-        let CallRequest { procedure, deadline: None, trace: None, .. } = *request else {
+        let CallRequest { call, deadline: None, trace: None } = *request else {
             return None;
         };
         let Tools { arguments, out, .. } = tools;
         let (lone, unlisted) = {
             let state = &mut *mine.peer.lock();
-            let lone = state.conversation.start_lone((export, procedure.number), arguments, out)?;
+            let lone = state.conversation.start_lone((export, call.procedure.number), arguments, out)?;
             (lone, !std::mem::replace(&mut state.listed, true))
         };
         if unlisted {
@@ -161,7 +161,7 @@ impl Endpoint {
         }
         arguments.clear();
         arguments.reserve((*usual_arguments).min(LONG_ARGUMENT_BYTES));
-        (request.encode)(&mut Encoder::new(arguments)).map_err(bad_arguments)?;
+        (request.call.encode)(&mut Encoder::new(arguments)).map_err(bad_arguments)?;
         *usual_arguments = arguments.len();
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Keeps the outcome of a call until its caller fetches it.
 
 use std::borrow::Cow;
+use std::mem::ManuallyDrop;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -117,7 +118,25 @@ pub(super) struct ResultSlot {
     kept: Mutex<BufferedOutcome>,
     over: AtomicBool,
     /// What the caller is to learn of the call's exchanges, if it expects any.
-    news: Option<Box<CallNews>>,
+    news: OptionalNews,
+}
+
+/// The news of a call's exchanges, which few calls have.
+#[derive(Default)]
+struct OptionalNews(Option<ManuallyDrop<Box<CallNews>>>);
+
+impl Drop for OptionalNews {
+    #[inline(always)]
+    fn drop(&mut self) {
+        #[cold]
+        #[inline(never)]
+        fn drop_news(news: ManuallyDrop<Box<CallNews>>) {
+            drop(ManuallyDrop::into_inner(news));
+        }
+        if let Some(news) = self.0.take() {
+            drop_news(news);
+        }
+    }
 }
 
 /// A function that takes an outcome and, if the call failed, the encoded arguments, with which the call can
@@ -127,13 +146,14 @@ pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
 impl ResultSlot {
     /// A slot for the outcome of a call whose caller expects exchanges.
     pub(super) fn with_news() -> ResultSlot {
-        ResultSlot { news: Some(Box::default()), ..ResultSlot::default() }
+        let news = OptionalNews(Some(ManuallyDrop::new(Box::default())));
+        ResultSlot { news, ..ResultSlot::default() }
     }
 
     /// Returns what the caller is to learn of the call's exchanges, if it expects any.
     #[inline]
     pub(super) fn news(&self) -> Option<&CallNews> {
-        self.news.as_deref()
+        self.news.0.as_deref().map(|news| &**news)
     }
 
     /// The outcome has come.

@@ -56,6 +56,7 @@ impl Started {
     ///
     /// # Errors
     /// As [`Started::start`].
+    #[cold]
     pub(crate) fn start_to_wait(
         endpoint: &Arc<Endpoint>,
         peer: &Arc<Peer>,
@@ -182,6 +183,7 @@ impl Started {
 impl Endpoint {
     /// Starts a call without waiting. The call is sent at once, or queued so that further calls can share its
     /// datagram. It is queued only if there is a service thread, which sends it in time.
+    #[inline(always)]
     pub(super) fn begin_started(
         &self,
         service: Option<&Service>,
@@ -195,7 +197,8 @@ impl Endpoint {
         if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {
             return Err(too_many_bytes());
         }
-        let slot = if request.procedure.exchanges { ResultSlot::with_news() } else { ResultSlot::default() };
+        let slot =
+            if request.call.procedure.exchanges { ResultSlot::with_news() } else { ResultSlot::default() };
         let slot = Arc::new(slot);
         let was_busy = state.owners.any_started();
         let token = state.owners.add(Owner::Started(slot.clone(), watcher));
@@ -269,7 +272,7 @@ mod tests {
     use crate::System;
     use crate::env::{Env, SocketOptions};
     use crate::stub::NO_HANDLERS;
-    use crate::stub::Procedure;
+    use crate::stub::{Call, Procedure};
     use crate::xdr::Encoder;
 
     #[test]
@@ -290,14 +293,9 @@ mod tests {
                 deadline: None,
             };
             let encode = |e: &mut Encoder<'_>| e.opaque(&vec![0; len]);
-            let request = CallRequest {
-                procedure: &procedure,
-                deadline: None,
-                trace: None,
-                encode: &encode,
-                handlers: &NO_HANDLERS,
-                sending: None,
-            };
+            let (procedure, handlers) = (&procedure, &NO_HANDLERS);
+            let call = Call { procedure, within: None, encode: &encode, handlers, sending: None };
+            let request = CallRequest { call: &call, deadline: None, trace: None };
             Started::start(&endpoint, &peer, (1, &request), None)
         };
         let half = start(MOST_BYTES / 2).unwrap();

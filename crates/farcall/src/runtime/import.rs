@@ -170,17 +170,10 @@ impl Importer {
     /// Returns the request of a call that is made now. The deadline and the trace of the call that this
     /// thread serves apply to it too.
     #[inline(always)]
-    fn request<'a>(&self, call: &Call<'a>) -> CallRequest<'a> {
+    fn request<'a>(&self, call: &'a Call<'a>) -> CallRequest<'a> {
         let (inherited, trace) = context::inherited();
         let deadline = sooner(&self.inner, call.within, inherited);
-        CallRequest {
-            procedure: call.procedure,
-            deadline,
-            trace,
-            encode: call.encode,
-            handlers: call.handlers,
-            sending: call.sending,
-        }
+        CallRequest { call, deadline, trace }
     }
 
     /// Makes a call, and repeats it, perhaps at another server, while it may be repeated.
@@ -219,19 +212,8 @@ impl Importer {
     ) {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        self.repeat(
-            target,
-            failure,
-            &CallRequest {
-                procedure,
-                deadline: None,
-                trace: None,
-                encode: &encode,
-                handlers: &NO_HANDLERS,
-                sending: None,
-            },
-            sink,
-        );
+        let call = Call { procedure, within: None, encode: &encode, handlers: &NO_HANDLERS, sending: None };
+        self.repeat(target, failure, &CallRequest { call: &call, deadline: None, trace: None }, sink);
     }
 
     /// Makes a failed call again, while that may help. The caller gets the last failure, and with it whether
@@ -246,7 +228,7 @@ impl Importer {
     ) {
         let mut retry = Retry::default();
         let why = loop {
-            if let Err(why) = self.try_again(&mut retry, &target, failure, request.procedure) {
+            if let Err(why) = self.try_again(&mut retry, &target, failure, request.call.procedure) {
                 break why;
             }
             target = match self.target(retry.avoid(), request.deadline) {
@@ -274,11 +256,11 @@ impl Importer {
         request: &CallRequest<'_>,
         sink: Sink<'_>,
     ) -> Result<Option<Failure>, CallFailed> {
-        if !target.has(request.procedure.number) {
-            return Err(target.refusal(request.procedure));
+        if !target.has(request.call.procedure.number) {
+            return Err(target.refusal(request.call.procedure));
         }
-        builtin::may_call(target.export, request.procedure.number)?;
-        if request.procedure.exchanges {
+        builtin::may_call(target.export, request.call.procedure.number)?;
+        if request.call.procedure.exchanges {
             return self.call_exchanging(target, request, sink);
         }
         let mut failed = None;
@@ -310,7 +292,9 @@ impl Importer {
         call.wait(target, take)?;
         drop(unless_over);
         match failed {
-            Some(failure) if call.is_touched() => Err(describe(failure, request.procedure, target.address)),
+            Some(failure) if call.is_touched() => {
+                Err(describe(failure, request.call.procedure, target.address))
+            }
             failed => Ok(failed),
         }
     }
@@ -327,23 +311,23 @@ impl Importer {
                 Ok(target) => target,
                 Err(why) => break Err(retry.no_server_found(why)),
             };
-            if !target.has(request.procedure.number) {
-                return Err(target.refusal(request.procedure));
+            if !target.has(request.call.procedure.number) {
+                return Err(target.refusal(request.call.procedure));
             }
-            builtin::may_call(target.export, request.procedure.number)?;
+            builtin::may_call(target.export, request.call.procedure.number)?;
             let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
             let call = ExchangingCall::new(&target, started, request);
-            let open = OpenImported::new(call, target.clone(), request.procedure);
+            let open = OpenImported::new(call, target.clone(), request.call.procedure);
             open.send_beside(&*self.inner.env)?;
             let Some(begun) = open.begin(sink)? else { return Ok(None) };
             let failure = match begun {
                 Begun::Streaming => return Ok(Some(open)),
                 Begun::Failed(failure) if open.is_touched() => {
-                    return Err(describe(failure, request.procedure, target.address));
+                    return Err(describe(failure, request.call.procedure, target.address));
                 }
                 Begun::Failed(failure) => failure,
             };
-            if let Err(why) = self.try_again(&mut retry, &target, failure, request.procedure) {
+            if let Err(why) = self.try_again(&mut retry, &target, failure, request.call.procedure) {
                 break Err(why);
             }
         };

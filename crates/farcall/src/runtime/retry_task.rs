@@ -15,8 +15,7 @@ use crate::Trace;
 use crate::client::CallRequest;
 use crate::env::{Event, Time};
 use crate::retry::Retry;
-use crate::stub::Handlers;
-use crate::stub::{Procedure, Reply, Sink, bad_arguments, no_reply};
+use crate::stub::{Call, Handlers, Procedure, Reply, Sink, bad_arguments, no_reply};
 use crate::xdr::Encoder;
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
@@ -40,8 +39,8 @@ impl EncodedCall {
         request: &CallRequest<'_>,
     ) -> Result<EncodedCall, CallFailed> {
         let mut arguments = Vec::new();
-        (request.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
-        let CallRequest { procedure, deadline, trace, handlers, .. } = *request;
+        (request.call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
+        let CallRequest { call: &Call { procedure, handlers, .. }, deadline, trace } = *request;
         let (importer, handlers) = (importer.clone(), handlers.clone());
         Ok(EncodedCall { importer, procedure: *procedure, arguments, deadline, trace, handlers })
     }
@@ -50,14 +49,9 @@ impl EncodedCall {
     pub(super) fn with_request<R>(&self, f: impl FnOnce(&CallRequest<'_>) -> R) -> R {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
-        f(&CallRequest {
-            procedure: &self.procedure,
-            deadline: self.deadline,
-            trace: self.trace,
-            encode: &encode,
-            handlers: &self.handlers,
-            sending: None,
-        })
+        let (procedure, handlers) = (&self.procedure, &self.handlers);
+        let call = Call { procedure, within: None, encode: &encode, handlers, sending: None };
+        f(&CallRequest { call: &call, deadline: self.deadline, trace: self.trace })
     }
 }
 

@@ -23,11 +23,11 @@ impl SentCall {
     /// # Errors
     /// When the call cannot be sent. Then nothing was sent.
     pub(super) fn start(target: &Target, request: &CallRequest<'_>) -> Result<SentCall, CallFailed> {
-        if !target.has(request.procedure.number) {
-            return Err(target.refusal(request.procedure));
+        if !target.has(request.call.procedure.number) {
+            return Err(target.refusal(request.call.procedure));
         }
         let call = (target.export, request);
-        if request.procedure.exchanges {
+        if request.call.procedure.exchanges {
             let started = client::Started::start(&target.endpoint, &target.peer, call, None)?;
             return Ok(SentCall::Exchanging(Arc::new(ExchangingCall::new(target, started, request))));
         }

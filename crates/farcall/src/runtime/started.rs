@@ -15,7 +15,7 @@ use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
 use crate::retry::Retry;
-use crate::stub::Handlers;
+use crate::stub::{Handlers, NO_HANDLERS};
 use crate::stub::{PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Ran, builtin, self_wait};
@@ -25,9 +25,15 @@ struct ImportedCall {
     importer: Arc<Importer>,
     procedure: Called,
     deadline: Option<Time>,
-    trace: Option<Box<Trace>>,
-    handlers: Handlers,
+    rare: Option<Box<Rare>>,
     stage: Stage,
+}
+
+/// What few calls have.
+struct Rare {
+    trace: Option<Trace>,
+    /// The handlers, if the call may have exchanges.
+    handlers: Handlers,
 }
 
 /// The facts about a procedure that are needed after its call has been sent.
@@ -74,12 +80,12 @@ pub(super) fn start_at(
     let target = importer
         .bound
         .first()
-        .filter(|target| is_at(target, wait_point) && target.has(request.procedure.number));
+        .filter(|target| is_at(target, wait_point) && target.has(request.call.procedure.number));
     let Some(target) = target else {
         ready.token(member).mark_ready();
         return start(importer, request);
     };
-    let may_call = builtin::may_call(target.export, request.procedure.number);
+    let may_call = builtin::may_call(target.export, request.call.procedure.number);
     let (call, token) = ((target.export, request), Some(ready.token(member)));
     let start = || client::Started::start(&target.endpoint, &target.peer, call, token);
     match may_call.and_then(|()| start()) {
@@ -128,17 +134,20 @@ impl ImportedCall {
     }
 
     fn new(importer: &Arc<Importer>, request: &CallRequest<'_>, stage: Stage) -> ImportedCall {
-        let CallRequest { procedure, deadline, trace, handlers, .. } = *request;
-        let (procedure, trace) = (Called::new(procedure), trace.map(Box::new));
-        let handlers = handlers.clone();
-        ImportedCall { importer: importer.clone(), procedure, deadline, trace, handlers, stage }
+        let CallRequest { call, deadline, trace } = *request;
+        let rare = (trace.is_some() || call.procedure.exchanges)
+            .then(|| Box::new(Rare { trace, handlers: call.handlers.clone() }));
+        let procedure = Called::new(call.procedure);
+        ImportedCall { importer: importer.clone(), procedure, deadline, rare, stage }
     }
 
     /// Returns the call for another attempt, with the arguments that its first attempt gave back.
     fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
         let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
-        let trace = self.trace.as_deref().copied();
-        let handlers = self.handlers.clone();
+        let (trace, handlers) = match &self.rare {
+            Some(rare) => (rare.trace, rare.handlers.clone()),
+            None => (None, NO_HANDLERS.clone()),
+        };
         EncodedCall { importer, procedure, arguments, deadline: self.deadline, trace, handlers }
     }
 }

@@ -22,7 +22,8 @@ impl Link {
         let Some(claim) = Claim::new(&self.caller) else { return Ok(false) };
         let mut scratch = Scratch::take();
         let mut long = Long::new(self, request.deadline);
-        (request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long)).map_err(bad_arguments)?;
+        (request.call.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut long))
+            .map_err(bad_arguments)?;
         let sent = long
             .finish(&scratch.bytes)
             .and_then(|rest| self.send(claim, (export, request), rest, long.ring.as_mut()));

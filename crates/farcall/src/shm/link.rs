@@ -160,7 +160,7 @@ impl Link {
         if ring.is_some() {
             self.long.store(true, Ordering::Relaxed);
         }
-        let call = Call { export, procedure: request.procedure.number, within, trace };
+        let call = Call { export, procedure: request.call.procedure.number, within, trace };
         Ok(self.caller.call(claim.keep(), &call, arguments, ring))
     }
 

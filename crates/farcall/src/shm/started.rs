@@ -45,7 +45,8 @@ impl Started {
         let Some(claim) = Claim::new(&link.caller) else { return Ok(None) };
         let mut scratch = Scratch::take();
         let mut kept = Kept::new(link);
-        (request.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept)).map_err(bad_arguments)?;
+        (request.call.encode)(&mut Encoder::with_spill(&mut scratch.bytes, &mut kept))
+            .map_err(bad_arguments)?;
         let Ok(rest) = kept.finish(&scratch.bytes) else { return Ok(None) };
         let id = link.send(claim, (export, request), rest, kept.long.ring.as_mut())?;
         let (ring, arguments) = (kept.held(), kept.bytes);
