@@ -43,6 +43,38 @@ fn survives_the_wire() {
 }
 
 #[test]
+fn an_interface_with_signals_has_a_version_of_its_own() {
+    let version = |interface: &Interface| to_vec(interface).unwrap()[..4].to_vec();
+    assert_eq!(version(&tree()), [0, 0, 0, 1]);
+    let mut asking = tree();
+    asking.signal("full").docs("No room.").argument::<Node>("node").argument::<u64>("bytes").result::<u64>();
+    asking.signal("note").argument::<String>("text");
+    assert_eq!(version(&asking), [0, 0, 0, 2]);
+    let packet = to_vec(&asking).unwrap();
+    assert_eq!(from_slice::<Interface>(&packet).unwrap(), asking);
+    for length in 0..packet.len() {
+        assert!(from_slice::<Interface>(&packet[..length]).is_err(), "{length}");
+    }
+    // A program that does not know signals cannot be told of them.
+    let mut old = packet.clone();
+    old[3] = 1;
+    assert!(from_slice::<Interface>(&old).is_err());
+    // A signal may not refer to a type that the table does not have.
+    asking.types = farcall_xdr::schema::Types::new();
+    asking.procedures.clear();
+    assert!(from_slice::<Interface>(&to_vec(&asking).unwrap()).is_err());
+}
+
+#[test]
+fn signals_are_not_compared_with_procedures() {
+    let mut asking = tree();
+    asking.signal("get").argument::<u64>("bytes");
+    assert_eq!(asking.fingerprints(), tree().fingerprints());
+    assert_eq!(asking.by_name("get").unwrap().number, 1);
+    assert_eq!(asking.signals[0].name_hash(), asking.procedures[0].name_hash());
+}
+
+#[test]
 fn a_fingerprint_has_the_name_and_whether_the_number_is_pinned() {
     let mut interface = Interface::new("Store");
     interface.procedure(1, "get");

@@ -1,6 +1,6 @@
 //! Reads a `#[signal]`: what a procedure may raise in a call, and its caller's handler answers.
 
-use farcall_idl::stubs::Procedure;
+use farcall_idl::stubs::{Argument, Procedure};
 use syn::{Attribute, Meta, Result, ReturnType, TraitItemFn};
 
 use super::attributes::Options;
@@ -34,7 +34,7 @@ pub fn read(method: TraitItemFn, options: &Options, earlier: &[Procedure]) -> Re
         attrs.into_iter().filter_map(|attribute| refusals.take(kept(attribute)).flatten()).collect();
     let arguments =
         sig.inputs.into_iter().filter_map(|input| refusals.take(read_argument(input).transpose()?));
-    let arguments = arguments.collect();
+    let arguments: Vec<Argument> = arguments.collect();
     let result = match sig.output {
         ReturnType::Default => syn::parse_quote!(()),
         ReturnType::Type(_, written) => *written,
@@ -45,7 +45,7 @@ pub fn read(method: TraitItemFn, options: &Options, earlier: &[Procedure]) -> Re
     } else {
         refusals.take(types::check_result(&result));
     }
-    refusals.finish(Procedure {
+    let signal = Procedure {
         attributes,
         name: sig.ident,
         number: 0,
@@ -59,7 +59,12 @@ pub fn read(method: TraitItemFn, options: &Options, earlier: &[Procedure]) -> Re
         uncancelled: false,
         deadline_ms: None,
         body: None,
-    })
+    };
+    if signal.has_streams() {
+        let hint = "raise the signal once for each item, or make the stream an argument of the procedure";
+        refusals.add(refuse(&signal.name, "no streams pass in a signal", hint));
+    }
+    refusals.finish(signal)
 }
 
 /// Returns an attribute that stays on the generated functions; `None` for `#[signal]` itself.

@@ -101,3 +101,71 @@ fn only_the_null_procedure_of_a_program_has_number_0_and_a_body() {
     let told = refusal(quote!(), null);
     assert!(told.contains("not how it is done"), "{told}");
 }
+
+#[test]
+fn signals_and_streams() {
+    let item = quote! {
+        pub trait Log {
+            /// Sends the entries from `from` on.
+            fn entries(&self, from: u64) -> farcall::Result<farcall::Stream<Entry, Truncated>, Truncated>;
+            fn append(&self, topic: &str, entries: farcall::Stream<Entry>) -> farcall::Result<u64>;
+            /// The log is full. The answer is how many entries may be dropped.
+            #[signal]
+            fn full(&self, entries: u64, topic: &str) -> u64;
+            #[signal]
+            fn note(&self, text: &str);
+        }
+    };
+    expands_to("log", quote!(), item);
+}
+
+#[test]
+fn a_signal_is_what_a_handler_can_answer() {
+    let told = |options, signal: proc_macro2::TokenStream| refusal(options, quote!(trait Bad { #signal }));
+    let cases = [
+        (quote!(), quote!(#[signal] fn full(&self) -> u64 { 1 }), "a signal has no body"),
+        (quote!(), quote!(#[signal] fn full(&self) -> farcall::Result<u64>;), "answers by a value"),
+        (quote!(), quote!(#[signal] fn full(&self) -> farcall::Result<u64, Full>;), "answers by a value"),
+        (quote!(), quote!(#[signal(3)] fn full(&self) -> u64;), "takes no arguments"),
+        (quote!(), quote!(#[signal] #[idempotent] fn full(&self);), "unknown attribute on a signal"),
+        (quote!(), quote!(#[signal] fn full(&self) -> &str;), "a result is owned"),
+        (quote!(), quote!(#[signal] fn start(&self);), "`start` is taken"),
+        (quote!(), quote!(#[signal] fn full(&self); #[signal] fn full(&self);), "two signals `full`"),
+        (quote!(), quote!(#[signal] fn full(&self, items: farcall::Stream<u64>);), "no streams"),
+        (quote!(), quote!(#[signal] fn full(&self) -> farcall::Stream<u64>;), "no streams"),
+        (quote!(program = 7, version = 1), quote!(#[signal] fn full(&self);), "ONC RPC carries no signals"),
+        (quote!(async), quote!(#[signal] fn full(&self);), "cannot raise signals yet"),
+    ];
+    for (options, signal, part) in cases {
+        let told = told(options, signal);
+        assert!(told.contains(part), "`{part}` is not in: {told}");
+    }
+}
+
+#[test]
+fn a_procedure_has_one_argument_stream_and_a_server_that_can_send_it() {
+    let stream = quote!(
+        trait Streams {
+            fn sum(&self, numbers: farcall::Stream<u64>) -> farcall::Result<u64>;
+        }
+    );
+    let result = quote!(
+        trait Streams {
+            fn below(&self, limit: u64) -> farcall::Result<farcall::Stream<u64>>;
+        }
+    );
+    assert!(expand(quote!(), stream.clone()).is_ok());
+    for item in [stream, result] {
+        for options in [quote!(async), quote!(program = 7, version = 1)] {
+            let told = refusal(options, item.clone());
+            assert!(told.contains("only between farcall's blocking servers"), "{told}");
+        }
+    }
+    let two = quote!(
+        trait Streams {
+            fn join(&self, left: farcall::Stream<u64>, right: farcall::Stream<u64>) -> farcall::Result<()>;
+        }
+    );
+    let told = refusal(quote!(), two);
+    assert!(told.contains("one argument that is a stream"), "{told}");
+}

@@ -1,0 +1,360 @@
+pub trait Log: ::core::marker::Send + ::core::marker::Sync + 'static {
+    /// Sends the entries from `from` on.
+    fn entries(
+        &self,
+        from: u64,
+    ) -> farcall::Result<farcall::Stream<Entry, Truncated>, Truncated>;
+    fn append(
+        &self,
+        topic: &str,
+        entries: farcall::Stream<Entry>,
+    ) -> farcall::Result<u64>;
+}
+/** The user-stub of [`Log`]: implements it by calling the server that it is bound to.
+
+Cheap to clone; clones share the binding, and any number of threads may call at once.*/
+#[derive(Clone, Debug)]
+pub struct LogClient {
+    binding: ::farcall::stub::Binding,
+}
+impl LogClient {
+    /// Returns the same binding with a deadline for every call through it. Of this deadline and those of
+    /// the procedure and the calling context, the earliest counts.
+    #[must_use = "the stub that it is called on keeps its own deadline"]
+    pub fn within(&self, deadline: ::core::time::Duration) -> Self {
+        Self {
+            binding: self.binding.within(deadline),
+        }
+    }
+    /// The same binding with a handler that answers the signals raised in its calls. Handlers that are added later
+    /// are asked first.
+    #[must_use = "the stub that it is called on keeps its own handlers"]
+    pub fn catching(&self, handler: impl LogHandler) -> Self {
+        Self {
+            binding: self.binding.catching(__LogHandling(handler)),
+        }
+    }
+    /// The procedures of [`Log`] as calls that are started and not yet waited for: each gives a [`Pending`](farcall::Pending).
+    pub fn start(&self) -> LogStart<'_> {
+        LogStart { binding: &self.binding }
+    }
+    /// Returns the binding of the stub.
+    pub fn binding(&self) -> &::farcall::stub::Binding {
+        &self.binding
+    }
+}
+impl ::core::convert::From<::farcall::stub::Binding> for LogClient {
+    fn from(binding: ::farcall::stub::Binding) -> Self {
+        Self { binding }
+    }
+}
+impl ::farcall::stub::Client for LogClient {
+    type Multi<M> = LogMulti<M>;
+    type Prepare = LogPrepare;
+    fn binding(&self) -> &::farcall::stub::Binding {
+        &self.binding
+    }
+    fn multi<M>(members: ::farcall::multi::Members) -> LogMulti<M> {
+        LogMulti {
+            members,
+            kind: ::core::marker::PhantomData,
+        }
+    }
+}
+#[allow(deprecated)]
+impl Log for LogClient {
+    fn entries(
+        &self,
+        from: u64,
+    ) -> farcall::Result<farcall::Stream<Entry, Truncated>, Truncated> {
+        self.binding
+            .call_stream(
+                &<dyn Log as ::farcall::stub::Interface>::PROCEDURES[0usize],
+                &|__arguments| {
+                    ::farcall::stub::argument(
+                        "entries",
+                        "from",
+                        ::farcall::xdr::Encode::encode(&from, __arguments),
+                    )?;
+                    ::core::result::Result::Ok(())
+                },
+            )
+    }
+    fn append(
+        &self,
+        topic: &str,
+        entries: farcall::Stream<Entry>,
+    ) -> farcall::Result<u64> {
+        self.binding
+            .call_sending(
+                &<dyn Log as ::farcall::stub::Interface>::PROCEDURES[1usize],
+                &|__arguments| {
+                    ::farcall::stub::argument(
+                        "append",
+                        "topic",
+                        ::farcall::xdr::Encode::encode(topic, __arguments),
+                    )?;
+                    ::farcall::stub::encode_stream(__arguments)?;
+                    ::core::result::Result::Ok(())
+                },
+                entries,
+            )
+    }
+}
+/// Starts calls of [`Log`] without waiting for them; made by [`LogClient::start`].
+#[derive(Clone, Copy, Debug)]
+pub struct LogStart<'a> {
+    binding: &'a ::farcall::stub::Binding,
+}
+impl LogStart<'_> {}
+/// Calls every member of a group of [`Log`]s; made by [`Group::multi`](farcall::Group::multi).
+#[derive(Clone, Debug)]
+pub struct LogMulti<M> {
+    members: ::farcall::multi::Members,
+    kind: ::core::marker::PhantomData<fn() -> M>,
+}
+impl<M> LogMulti<M> {}
+/// Encodes calls of [`Log`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogPrepare;
+impl LogPrepare {}
+#[allow(deprecated, unused_mut)]
+impl ::farcall::stub::Interface for dyn Log {
+    type Client = LogClient;
+    const NAME: &'static str = "Log";
+    const PROCEDURES: &'static [::farcall::stub::Procedure] = &[
+        ::farcall::stub::Procedure {
+            number: 1u32,
+            name: "entries",
+            idempotent: false,
+            blocking: true,
+            uncancelled: false,
+            exchanges: true,
+            deadline: ::core::option::Option::None,
+        },
+        ::farcall::stub::Procedure {
+            number: 2u32,
+            name: "append",
+            idempotent: false,
+            blocking: true,
+            uncancelled: false,
+            exchanges: true,
+            deadline: ::core::option::Option::None,
+        },
+    ];
+    fn signals() -> &'static [::farcall::stub::Signal] {
+        static SIGNALS: ::std::sync::OnceLock<
+            ::std::vec::Vec<::farcall::stub::Signal>,
+        > = ::std::sync::OnceLock::new();
+        SIGNALS
+            .get_or_init(|| {
+                ::farcall::stub::Signal::all(
+                    <Self as ::farcall::stub::Interface>::interface(),
+                )
+            })
+    }
+    fn interface() -> &'static ::farcall::idl::Interface {
+        static INTERFACE: ::std::sync::OnceLock<::farcall::idl::Interface> = ::std::sync::OnceLock::new();
+        INTERFACE
+            .get_or_init(|| {
+                let mut __interface = ::farcall::idl::Interface::new("Log");
+                __interface
+                    .procedure(1u32, "entries")
+                    .docs("Sends the entries from `from` on.")
+                    .argument::<u64>("from")
+                    .result::<farcall::Stream<Entry, Truncated>>()
+                    .exception::<Truncated>();
+                __interface
+                    .procedure(2u32, "append")
+                    .argument::<::std::string::String>("topic")
+                    .argument::<farcall::Stream<Entry>>("entries")
+                    .result::<u64>();
+                __interface
+                    .signal("full")
+                    .docs(
+                        "The log is full. The answer is how many entries may be dropped.",
+                    )
+                    .argument::<u64>("entries")
+                    .argument::<::std::string::String>("topic")
+                    .result::<u64>();
+                __interface
+                    .signal("note")
+                    .argument::<::std::string::String>("text")
+                    .result::<()>();
+                __interface
+            })
+    }
+    fn dispatch(
+        &self,
+        __procedure: u32,
+        __arguments: &mut ::farcall::xdr::Decoder<'_>,
+        __reply: &mut ::farcall::xdr::Encoder<'_>,
+    ) -> ::farcall::stub::Dispatched {
+        ::farcall::stub::serving(
+            <Self as ::farcall::stub::Interface>::signals(),
+            || match __procedure {
+                1u32 => {
+                    match ::farcall::stub::arguments(
+                        __arguments,
+                        |__arguments| ::core::result::Result::Ok((
+                            ::farcall::stub::argument(
+                                "entries",
+                                "from",
+                                <u64 as ::farcall::xdr::Decode>::decode(__arguments),
+                            )?,
+                        )),
+                    ) {
+                        ::core::result::Result::Ok((from,)) => {
+                            ::farcall::stub::serve_stream(
+                                __reply,
+                                <Self as Log>::entries(self, from),
+                            )
+                        }
+                        ::core::result::Result::Err(__why) => {
+                            ::farcall::stub::Dispatched::BadArguments(__why)
+                        }
+                    }
+                }
+                2u32 => {
+                    ::farcall::stub::serve::<
+                        _,
+                        u64,
+                        ::farcall::Never,
+                    >(
+                        __arguments,
+                        __reply,
+                        |__arguments| ::core::result::Result::Ok((
+                            ::farcall::stub::argument(
+                                "append",
+                                "topic",
+                                <&str as ::farcall::xdr::Decode>::decode(__arguments),
+                            )?,
+                            ::farcall::stub::argument(
+                                "append",
+                                "entries",
+                                <farcall::Stream<
+                                    Entry,
+                                > as ::farcall::xdr::Decode>::decode(__arguments),
+                            )?,
+                        )),
+                        |(topic, entries)| <Self as Log>::append(self, topic, entries),
+                    )
+                }
+                _ => ::farcall::stub::Dispatched::NoSuchProcedure,
+            },
+        )
+    }
+}
+const _: () = {
+    ::farcall::stub::returns::<
+        farcall::Result<farcall::Stream<Entry, Truncated>, Truncated>,
+        farcall::Stream<Entry, Truncated>,
+        Truncated,
+    >();
+    ::farcall::stub::returns::<farcall::Result<u64>, u64, ::farcall::Never>();
+};
+/** Raises the signals of [`Log`] in the call that the calling thread serves. Each waits until the caller
+resumes it with a value, or unwinds the call.*/
+#[derive(Clone, Copy, Debug)]
+pub enum LogSignals {}
+impl LogSignals {
+    /// The log is full. The answer is how many entries may be dropped.
+    ///
+    /// # Errors
+    /// When the caller unwinds the call, or nobody catches the signal.
+    pub fn full(
+        entries: u64,
+        topic: &str,
+    ) -> ::core::result::Result<u64, ::farcall::Unwound> {
+        ::farcall::stub::raise(
+            &<dyn Log as ::farcall::stub::Interface>::signals()[0usize],
+            &|__arguments| {
+                ::farcall::stub::argument(
+                    "full",
+                    "entries",
+                    ::farcall::xdr::Encode::encode(&entries, __arguments),
+                )?;
+                ::farcall::stub::argument(
+                    "full",
+                    "topic",
+                    ::farcall::xdr::Encode::encode(topic, __arguments),
+                )?;
+                ::core::result::Result::Ok(())
+            },
+        )
+    }
+    ///
+    /// # Errors
+    /// When the caller unwinds the call, or nobody catches the signal.
+    pub fn note(text: &str) -> ::core::result::Result<(), ::farcall::Unwound> {
+        ::farcall::stub::raise(
+            &<dyn Log as ::farcall::stub::Interface>::signals()[1usize],
+            &|__arguments| {
+                ::farcall::stub::argument(
+                    "note",
+                    "text",
+                    ::farcall::xdr::Encode::encode(text, __arguments),
+                )?;
+                ::core::result::Result::Ok(())
+            },
+        )
+    }
+}
+/** Answers the signals of [`Log`]. A signal whose method is not implemented passes on to the next handler
+outwards.*/
+pub trait LogHandler: ::core::marker::Send + ::core::marker::Sync + 'static {
+    /// The log is full. The answer is how many entries may be dropped.
+    #[allow(unused_variables)]
+    fn full(&self, entries: u64, topic: &str) -> ::farcall::Answer<u64> {
+        ::farcall::Answer::Pass
+    }
+    #[allow(unused_variables)]
+    fn note(&self, text: &str) -> ::farcall::Answer<()> {
+        ::farcall::Answer::Pass
+    }
+}
+#[doc(hidden)]
+struct __LogHandling<H>(H);
+impl<H: LogHandler> ::farcall::stub::Handler for __LogHandling<H> {
+    fn handle(
+        &self,
+        __signal: ::farcall::stub::SignalId,
+        __arguments: &mut ::farcall::xdr::Decoder<'_>,
+    ) -> ::core::result::Result<::farcall::stub::Handled, ::farcall::CallFailed> {
+        let __signals = <dyn Log as ::farcall::stub::Interface>::signals();
+        if __signal == __signals[0usize].id {
+            let (entries, topic) = ::farcall::stub::arguments(
+                    __arguments,
+                    |__arguments| ::core::result::Result::Ok((
+                        ::farcall::stub::argument(
+                            "full",
+                            "entries",
+                            <u64 as ::farcall::xdr::Decode>::decode(__arguments),
+                        )?,
+                        ::farcall::stub::argument(
+                            "full",
+                            "topic",
+                            <&str as ::farcall::xdr::Decode>::decode(__arguments),
+                        )?,
+                    )),
+                )
+                .map_err(::farcall::stub::bad_arguments)?;
+            return ::farcall::stub::resume(LogHandler::full(&self.0, entries, topic));
+        }
+        if __signal == __signals[1usize].id {
+            let (text,) = ::farcall::stub::arguments(
+                    __arguments,
+                    |__arguments| ::core::result::Result::Ok((
+                        ::farcall::stub::argument(
+                            "note",
+                            "text",
+                            <&str as ::farcall::xdr::Decode>::decode(__arguments),
+                        )?,
+                    )),
+                )
+                .map_err(::farcall::stub::bad_arguments)?;
+            return ::farcall::stub::resume(LogHandler::note(&self.0, text));
+        }
+        ::core::result::Result::Ok(::farcall::stub::Handled::Pass)
+    }
+}
