@@ -147,15 +147,3 @@ fn a_later_version_may_say_more_of_a_procedure() {
     let why = from_slice::<Interface>(&packet).unwrap_err();
     assert!(why.to_string().contains("version 3"), "{why}");
 }
-
-#[test]
-fn signals_make_the_second_version_of_the_encoding() {
-    let mut one = Interface::new("One");
-    one.procedure(1, "p").result::<u32>();
-    assert_eq!(to_vec(&one).unwrap()[..4], [0, 0, 0, 1]);
-    one.signal("low_space").docs("Room is needed.").argument::<u64>("needed").result::<u64>();
-    let packet = to_vec(&one).unwrap();
-    assert_eq!(packet[..4], [0, 0, 0, 2]);
-    assert_eq!(from_slice::<Interface>(&packet).unwrap(), one);
-    assert!(from_slice::<Interface>(&packet[..packet.len() - 4]).is_err());
-}
