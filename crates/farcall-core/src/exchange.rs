@@ -31,6 +31,15 @@ pub trait Exchanges: Send + Sync {
     /// Takes no more of what the other end sends in an exchange.
     fn stop(&self, exchange: u32);
 
+    /// Sends what waits at this end of earlier bytes of an exchange. Returns whether nothing waits any more:
+    /// the direction can be ended only then.
+    fn flush(&self, _exchange: u32) -> Option<bool> {
+        Some(true)
+    }
+
+    /// Gives the call up, as its caller.
+    fn give_up(&self) {}
+
     /// Returns an exchange that the other end has opened and that this method has not returned before.
     fn next_opened(&self) -> Option<u32>;
 

@@ -68,7 +68,7 @@ pub use scope::{Signal, SignalId};
 pub use sending::{SendStream, Sent, encode_stream, send_beside};
 pub use signal::Unwound;
 #[doc(hidden)]
-pub use signal::raise;
+pub use signal::{UNCAUGHT, raise};
 pub use stream::Stream;
 #[doc(hidden)]
 pub use stream::serve_stream;

@@ -421,7 +421,7 @@ impl Server {
         core.cancelled.insert(key);
         self.any_cancelled.store(true, Ordering::Release);
         core.accessor.woken.append(&mut self.notices.take(key));
-        core.tell(key);
+        core.tell_given_up(key);
     }
 
     /// Forgets that a call was given up, because the call has ended.

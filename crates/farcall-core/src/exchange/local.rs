@@ -139,6 +139,10 @@ impl Exchanges for LocalExchanges {
         self.tell(state);
     }
 
+    fn give_up(&self) {
+        self.end_all();
+    }
+
     fn next_opened(&self) -> Option<u32> {
         lock(&self.shared.state).unheard[self.end].pop_front()
     }

@@ -25,6 +25,8 @@ pub struct Handling {
     pub touched: bool,
     /// Sends the argument that is a stream; `None` if there is none, or all of it was sent.
     sending: Option<Arc<dyn SendStream>>,
+    /// The argument that is a stream, which may fail.
+    argument: Option<Arc<dyn SendStream>>,
 }
 
 impl fmt::Debug for Handling {
@@ -36,7 +38,8 @@ impl fmt::Debug for Handling {
 impl Handling {
     /// Answers the signals of a call by these handlers, and sends its argument that is a stream.
     pub fn new(handlers: &Handlers, sending: Option<&Arc<dyn SendStream>>) -> Handling {
-        Handling { handlers: handlers.clone(), sending: sending.cloned(), ..Handling::default() }
+        let (sending, argument) = (sending.cloned(), sending.cloned());
+        Handling { handlers: handlers.clone(), sending, argument, ..Handling::default() }
     }
 
     /// Opens the exchange of the argument that is a stream, before anything else is opened in the call.
@@ -113,16 +116,20 @@ impl Handling {
         send_all(exchanges, exchange, &answer, Tail::Question)
     }
 
-    /// Passes the outcome of a handler that has unwound the call to the sink. Returns false if none has: then
-    /// the call's own outcome counts.
+    /// Passes the outcome of a handler that has unwound the call, or the failure of the argument that is a
+    /// stream, to the sink. Returns false if there is none: then the call's own outcome counts.
     pub fn leave(&mut self, sink: Sink<'_>) -> bool {
         let Some(outcome) = self.take_outcome() else { return false };
         outcome.deliver(sink);
         true
     }
 
-    /// Returns the outcome of a handler that has unwound the call, once.
+    /// Returns the outcome of a handler that has unwound the call, or the failure of the argument that is a
+    /// stream, once.
     pub fn take_outcome(&mut self) -> Option<Ended> {
-        self.unwinding.take().map(|Unwinding { dispatched, reply }| Ended { dispatched, reply })
+        let failure = || Some(Ended::failed(self.argument.as_ref()?.take_failure()?));
+        let unwound =
+            self.unwinding.take().map(|Unwinding { dispatched, reply }| Ended { dispatched, reply });
+        unwound.or_else(failure)
     }
 }

@@ -393,6 +393,8 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
 
     fn detach(mut self: Box<Self>) {
         self.detached = true;
+        // Nobody answers signals any more.
+        self.inside.iter().for_each(|(exchanges, _)| exchanges.end_all());
     }
 }
 

@@ -24,8 +24,12 @@ pub trait SendStream: Send + Sync {
     /// Opens the stream's exchange, the first of the call. Called once.
     fn open(&self, exchanges: &dyn Exchanges);
 
-    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true.
+    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true. If the
+    /// iterator of the stream ends by an error, gives up the call.
     fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent;
+
+    /// Returns, once, why the stream ended by an error.
+    fn take_failure(&self) -> Option<CallFailed>;
 }
 
 impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
@@ -35,13 +39,41 @@ impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
     }
 
     fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
-        lock(self).send(exchanges, pause)
+        let mut sending = lock(self);
+        let sent = sending.send(exchanges, pause);
+        let failed = sending.error.is_some();
+        let unneeded = if sent == Sent::All { sending.items.take() } else { None };
+        drop(sending);
+        // The drop of an iterator is the user's code.
+        drop(unneeded);
+        if failed {
+            exchanges.give_up();
+        }
+        sent
+    }
+
+    fn take_failure(&self) -> Option<CallFailed> {
+        let mut sending = self.lock().unwrap_or_else(|poisoned| {
+            self.clear_poison();
+            let mut sending = poisoned.into_inner();
+            let why = CallFailed::new(Kind::BadArguments, Ran::Maybe);
+            sending.error = Some(why.because("the iterator of a stream panicked").into());
+            sending
+        });
+        Some(match sending.error.take()? {
+            Error::CallFailed(why) => why.but_ran(Ran::Maybe),
+            Error::Declared(_) => {
+                let why = CallFailed::new(Kind::BadArguments, Ran::Maybe);
+                why.because("a stream that is an argument ended by an exception")
+            }
+        })
     }
 }
 
 /// Sends the items of a stream in an exchange of a call, a step at a time.
 pub(crate) struct Sending<T, E> {
-    items: Items<T, E>,
+    /// `None` once nothing more is to be sent of an argument.
+    items: Option<Items<T, E>>,
     exchange: u32,
     /// Encoded items, of which those before `sent` have been sent.
     bytes: Vec<u8>,
@@ -50,6 +82,8 @@ pub(crate) struct Sending<T, E> {
     ended: bool,
     /// The error that ended the stream.
     pub error: Option<Error<E>>,
+    /// The call was given up, or the receiver takes no more.
+    pub cut: bool,
 }
 
 /// Whether there is more to send of a stream.
@@ -64,16 +98,28 @@ pub enum Sent {
 impl<T: Encode, E> Sending<T, E> {
     /// Prepares to send a stream in an exchange, behind `head`.
     pub fn new(items: Items<T, E>, exchange: u32, head: Vec<u8>) -> Sending<T, E> {
-        Sending { items, exchange, bytes: head, sent: 0, ended: false, error: None }
+        let items = Some(items);
+        Sending { items, exchange, bytes: head, sent: 0, ended: false, error: None, cut: false }
     }
 
     /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true.
     pub fn send(&mut self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
         loop {
+            if self.ended {
+                // An argument that ends by an error must not look as if it were complete.
+                if self.exchange == ARGUMENT && self.error.is_some() {
+                    return Sent::All;
+                }
+                match exchanges.flush(self.exchange) {
+                    Some(true) => {}
+                    Some(false) => return Sent::Part,
+                    None => return self.cut(),
+                }
+            }
             let tail = if self.ended { Tail::End } else { Tail::More };
             if self.ended || self.sent < self.bytes.len() {
                 let Some(sent) = exchanges.send(self.exchange, &self.bytes[self.sent..], tail) else {
-                    return Sent::All;
+                    return self.cut();
                 };
                 self.sent += sent;
                 if self.sent < self.bytes.len() {
@@ -88,18 +134,25 @@ impl<T: Encode, E> Sending<T, E> {
             }
             (self.sent, self.ended) = (0, true);
             self.bytes.clear();
-            match self.items.next() {
+            match self.items.as_mut().and_then(Iterator::next) {
                 None => {}
                 Some(Ok(item)) => match encode_item(&item, &mut self.bytes) {
                     Ok(()) => self.ended = false,
                     Err(why) => {
                         self.bytes.clear();
-                        self.error = Some(CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why).into());
+                        let kind =
+                            if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
+                        self.error = Some(CallFailed::new(kind, Ran::Yes).caused_by(why).into());
                     }
                 },
                 Some(Err(why)) => self.error = Some(why),
             }
         }
+    }
+
+    fn cut(&mut self) -> Sent {
+        self.cut = true;
+        Sent::All
     }
 }
 
@@ -118,9 +171,24 @@ pub fn send_beside(
     exchanges: Arc<dyn Exchanges>,
     sending: Arc<dyn SendStream>,
 ) -> std::io::Result<()> {
+    /// Gives the call up if its stream was not sent, because the thread must not wait or the iterator panicked.
+    struct UnlessSent(Arc<dyn Exchanges>, bool);
+    impl Drop for UnlessSent {
+        fn drop(&mut self) {
+            if !self.1 {
+                self.0.give_up();
+            }
+        }
+    }
+    let mut unless_sent = UnlessSent(exchanges, false);
     let run = move || loop {
+        let exchanges = &unless_sent.0;
         let epoch = exchanges.epoch();
-        if sending.send(&*exchanges, &|| false) == Sent::All || exchanges.wait(epoch).is_err() {
+        if sending.send(&**exchanges, &|| false) == Sent::All {
+            unless_sent.1 = true;
+            return;
+        }
+        if exchanges.wait(epoch).is_err() {
             return;
         }
     };

@@ -5,14 +5,15 @@ use std::fmt;
 
 use super::arguments::EncodeArguments;
 use super::scope::{self, Signal, SignalId};
-use crate::exchange::{Exchanges, Tail, send_all, take_all};
+use crate::exchange::{Exchanges, Tail, over, send_all, take_all};
 use crate::xdr::{Decode, Decoder, Encode, Encoder};
 use crate::{CallFailed, Error, Kind, Ran};
 
 /// How a caller answers a signal, on the wire.
 pub(super) const RESUMED: u32 = 0;
 pub(super) const UNWOUND: u32 = 1;
-pub(super) const UNCAUGHT: u32 = 2;
+/// The answer to a signal that no handler catches.
+pub const UNCAUGHT: u32 = 2;
 
 /// The caller has unwound the call, so that the procedure is to end: `?` passes this on as the failure of the
 /// procedure. What the procedure returns is discarded.
@@ -92,8 +93,7 @@ pub(super) fn pass_on(signal: SignalId, arguments: &[u8]) -> Result<Vec<u8>, Cal
 
 /// Sends the question of a signal, and returns the answer.
 fn ask(exchanges: &dyn Exchanges, signal: SignalId, arguments: &[u8]) -> Result<Vec<u8>, CallFailed> {
-    let too_many = || CallFailed::new(Kind::Overloaded, Ran::Yes).because("64 signals are raised already");
-    let exchange = exchanges.open().ok_or_else(too_many)?;
+    let exchange = exchanges.open().ok_or_else(over)?;
     let mut question = Vec::with_capacity(16 + arguments.len());
     let head = (signal.name, signal.types).encode(&mut Encoder::new(&mut question));
     debug_assert!(head.is_ok(), "two integers");

@@ -9,10 +9,10 @@ use super::channel::{OpenCall, blocking_result};
 use super::dispatch::{Dispatched, reply};
 use super::scope;
 use super::sending::{ARGUMENT, Items, SendStream, Sending, Sent};
-use crate::exchange::{Exchanges, MAX_MESSAGE};
+use crate::exchange::{Exchanges, MAX_MESSAGE, over};
 use crate::xdr::schema::{Type, Types};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder, ErrorKind, Schema};
-use crate::{CallFailed, Kind, Never, Ran, Result};
+use crate::{CallFailed, Error, Kind, Never, Ran, Result};
 
 /// How many bytes are taken at once.
 const CHUNK: usize = 64 << 10;
@@ -163,6 +163,8 @@ struct Arrival {
     at: usize,
     /// All bytes have been taken.
     ended: bool,
+    /// The call has ended or was given up, perhaps before all bytes had arrived.
+    cut: bool,
     taken: u64,
     /// The call whose result it is.
     call: Option<Box<dyn OpenCall>>,
@@ -170,7 +172,8 @@ struct Arrival {
 
 impl Arrival {
     fn new(exchanges: Arc<dyn Exchanges>, exchange: u32, call: Option<Box<dyn OpenCall>>) -> Arrival {
-        Arrival { exchanges, exchange, bytes: Vec::new(), at: 0, ended: false, taken: 0, call }
+        let bytes = Vec::new();
+        Arrival { exchanges, exchange, bytes, at: 0, ended: false, cut: false, taken: 0, call }
     }
 
     fn next<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(&mut self) -> Option<Result<T, E>> {
@@ -218,22 +221,32 @@ impl Arrival {
                 call.answer_signals();
             }
             match self.exchanges.take(self.exchange, &mut self.bytes, CHUNK) {
-                // The call's own end tells why.
-                None => self.ended = true,
+                None => (self.ended, self.cut) = (true, true),
                 Some(ended) => self.ended = ended,
             }
             if self.ended || self.bytes.len() > before {
                 return Ok(());
             }
-            self.exchanges.wait(epoch)?;
+            self.exchanges.wait(epoch).map_err(|why| why.but_ran(Ran::Maybe))?;
         }
     }
 
     /// Waits until the call has ended whose result the stream is. A failure or an exception is the last item.
+    /// An argument of a call that was given up ends by a failure, because there may have been more items.
     fn end<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>>(&mut self) -> Option<Result<T, E>> {
-        let call = self.call.take()?;
+        let Some(call) = self.call.take() else {
+            let failed = std::mem::take(&mut self.cut).then(over).or_else(|| self.torn(Kind::BadArguments));
+            return failed.map(|why| Err(why.into()));
+        };
+        // The end of the call tells why a stream was cut.
         let outcome: Result<(), E> = blocking_result(|sink| call.finish(sink));
-        outcome.err().map(Err)
+        outcome.err().or_else(|| self.torn(Kind::BadResult).map(Error::from)).map(Err)
+    }
+
+    /// Returns the failure of a stream that has ended within an item.
+    fn torn(&self, kind: Kind) -> Option<CallFailed> {
+        let why = || CallFailed::new(kind, Ran::Yes).because("a stream ends within an item");
+        (self.at < self.bytes.len()).then(why)
     }
 }
 
@@ -288,10 +301,12 @@ where
             break;
         }
         if let Err(why) = exchanges.wait(epoch) {
-            return Dispatched::Failed(why);
+            return Dispatched::Failed(why.but_ran(Ran::Yes));
         }
     }
     match sending.error.take() {
+        // The caller must not take what has arrived for the whole stream.
+        None if sending.cut => Dispatched::Failed(over()),
         None => reply::<(), E>(encoder, Ok(())),
         Some(why) => reply::<(), E>(encoder, Err(why)),
     }

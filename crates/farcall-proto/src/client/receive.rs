@@ -232,12 +232,12 @@ impl Conversation {
                 return self.answered(now, activity);
             }
         }
-        let (status, incoming) = slot.receiving.get_or_insert_with(|| {
+        let (status, incoming) = &mut **slot.receiving.get_or_insert_with(|| {
             // A result as long as the last one is expected, and may get its whole buffer at once.
             let len = fragment.total as usize;
             let buffer = self.config.spares.take(now, len);
             let buffer = buffer.unwrap_or_else(|| Vec::with_capacity(len.min(self.transfers.usual_result)));
-            (head.status, Box::new(Incoming::new(fragment.total, buffer, window, widest)))
+            Box::new((head.status, Incoming::new(fragment.total, buffer, window, widest)))
         });
         let taken = match *status == head.status {
             true => incoming.take(header.number, fragment, bytes),
@@ -259,7 +259,7 @@ impl Conversation {
     /// Ends a call whose last fragment has arrived. The server holds a large result, so it is told at once.
     fn finish_result(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
-        let Some((status, incoming)) = slot.receiving.take() else {
+        let Some((status, incoming)) = slot.receiving.take().map(|receiving| *receiving) else {
             return;
         };
         let position = Position::of_call(activity, slot.sequence);

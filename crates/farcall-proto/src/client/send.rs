@@ -201,7 +201,7 @@ impl Conversation {
             }
             slot.wants.take(Want::SELECT);
             slot.wants.take(Want::PULL);
-            if let Some((_, incoming)) = &mut slot.receiving {
+            if let Some((_, incoming)) = slot.receiving.as_deref_mut() {
                 incoming.grant(window);
                 writer.select(position, pull, incoming.extent(), incoming.beyond());
                 incoming.acknowledged();

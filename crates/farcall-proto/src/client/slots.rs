@@ -81,7 +81,7 @@ pub(super) struct Slot {
     /// The fragments of the arguments, if there is more than one.
     pub sending: Option<Box<Outgoing>>,
     /// The fragments of the result, if there is more than one, and the status that the result has.
-    pub receiving: Option<(Status, Box<Incoming>)>,
+    pub receiving: Option<Box<(Status, Incoming)>>,
     /// What passes inside the call.
     pub inside: Option<Box<Inside>>,
     pub timing: Timing,

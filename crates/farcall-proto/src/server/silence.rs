@@ -76,7 +76,10 @@ impl Server {
         let (conversation, more) = (entry.id, entry.more.as_mut()?);
         let limit = limit(more.client_patience.unwrap_or(PATIENCE));
         let work = more.activities.work_mut(activity).filter(|work| work.phase == Phase::Running)?;
-        if work.marks & (DETACHED | GIVEN_UP) != 0 || mutant.breaks(Rule::SilenceIgnored) {
+        // A detached call goes on without its client, unless something passes inside: that needs the client.
+        let goes_on =
+            work.marks & DETACHED != 0 && work.inside.as_ref().is_none_or(|i| i.exchanges.is_empty());
+        if goes_on || work.marks & GIVEN_UP != 0 || mutant.breaks(Rule::SilenceIgnored) {
             return None;
         }
         let since = if mutant.breaks(Rule::KeepAliveIgnored) { work.since } else { heard.max(work.since) };

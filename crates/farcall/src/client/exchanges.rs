@@ -33,6 +33,14 @@ impl CallExchanges {
         self.started.slot.news().expect("the call was started with exchanges")
     }
 
+    /// Has the service thread receive while this thread runs the user's code, a handler or the iterator of a
+    /// stream, which may take long.
+    fn engage_service(&self) {
+        if let Ok(service) = self.endpoint.service() {
+            self.endpoint.engage(service);
+        }
+    }
+
     /// Acts on the conversation, and sends what is ready then.
     fn act<R>(
         &self,
@@ -65,6 +73,7 @@ impl CallExchanges {
 
 impl Exchanges for CallExchanges {
     fn open(&self) -> Option<u32> {
+        self.engage_service();
         self.peer.lock().conversation.open_exchange(self.started.id)
     }
 
@@ -83,12 +92,13 @@ impl Exchanges for CallExchanges {
         });
     }
 
+    fn give_up(&self) {
+        self.started.cancel(&self.endpoint, &self.peer);
+    }
+
     fn next_opened(&self) -> Option<u32> {
         let opened = self.news().next_opened()?;
-        // What the caller does with it may take long: meanwhile the service thread receives.
-        if let Ok(service) = self.endpoint.service() {
-            self.endpoint.engage(service);
-        }
+        self.engage_service();
         Some(opened)
     }
 

@@ -25,6 +25,8 @@ struct State {
     highest: u32,
     /// Threads that wait for something to change.
     waiters: Vec<Arc<dyn Parker>>,
+    /// No caller answers signals: the call was detached.
+    declines: bool,
 }
 
 impl CallNews {
@@ -39,6 +41,18 @@ impl CallNews {
         }
         self.epoch.fetch_add(1, Ordering::Release);
         std::mem::take(&mut state.waiters)
+    }
+
+    /// Notes that no caller answers signals any more. Returns the exchanges to decline.
+    pub(super) fn decline(&self) -> VecDeque<u32> {
+        let mut state = lock(&self.state);
+        state.declines = true;
+        std::mem::take(&mut state.opened)
+    }
+
+    /// Whether no caller answers signals.
+    pub(super) fn declines(&self) -> bool {
+        lock(&self.state).declines
     }
 
     /// Notes that the call has ended. Returns the threads to wake.

@@ -4,15 +4,17 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use farcall_proto::client::{CallId, CallProgress, Event, Lone, Outcome};
+use farcall_proto::client::{CallId, CallProgress, Conversation, Event, Lone, Outcome};
 use farcall_proto::{Failure, Tail, Time};
 
 use super::Peer;
+use super::news::CallNews;
 use super::owners::{Owner, Owners};
 use super::peer::PeerState;
 use super::waiter::Wakes;
 use crate::env::place;
 use crate::receive_buffers::SharedBuffer;
+use crate::stub::UNCAUGHT;
 
 /// A function that takes an outcome.
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>);
@@ -191,7 +193,7 @@ pub(super) fn pass_news(
     let PeerState { conversation, owners, .. } = state;
     while let Some((id, token, exchange, news)) = conversation.next_news() {
         match owners.started(token) {
-            Some((slot, watcher)) if let Some(of_call) = slot.news() => {
+            Some((slot, watcher)) if let Some(of_call) = slot.news().filter(|news| !news.declines()) => {
                 wakes.parkers.extend(of_call.note(exchange, news));
                 // A task is woken once, and watches again when it polls.
                 wakes.add(if watcher.is_task() { std::mem::take(watcher) } else { watcher.clone() });
@@ -200,9 +202,28 @@ pub(super) fn pass_news(
                 let sink = &mut |event: Event<'_>| {
                     deliver(peer, owners, event, (&[], None), mine.as_deref_mut(), wakes);
                 };
-                conversation.send_in(id, exchange, &[], Tail::End);
-                conversation.stop_exchange(id, exchange, 0, sink);
+                decline(conversation, id, exchange, sink);
             }
         }
     }
+}
+
+/// Declines an exchange that nobody expects. The server sees that no handler catches its signal.
+fn decline(conversation: &mut Conversation, id: CallId, exchange: u32, sink: &mut dyn FnMut(Event<'_>)) {
+    conversation.send_in(id, exchange, &UNCAUGHT.to_be_bytes(), Tail::End);
+    conversation.stop_exchange(id, exchange, 0, sink);
+}
+
+/// Declines the exchanges that the server has opened in a call, and those that it will open, because the call
+/// is detached.
+#[cold]
+pub(super) fn decline_all(
+    peer: &Peer,
+    state: &mut PeerState,
+    (id, news): (CallId, &CallNews),
+    wakes: &mut Wakes,
+) {
+    let PeerState { conversation, owners, .. } = state;
+    let sink = &mut |event: Event<'_>| deliver(peer, owners, event, (&[], None), None, wakes);
+    news.decline().into_iter().for_each(|exchange| decline(conversation, id, exchange, sink));
 }

@@ -14,7 +14,7 @@ use crate::lock;
 use crate::receive_buffers::SharedBuffer;
 
 /// The longest body, in bytes, that is kept in the outcome itself. Longer bodies are kept in a buffer.
-const MAX_INLINE_BYTES: usize = 64;
+const MAX_INLINE_BYTES: usize = 56;
 
 /// The shortest body, in bytes, that stays in the receive buffer. Copying a shorter body is cheaper.
 const MIN_SHARED_BYTES: usize = 1 << 10;

@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 use farcall_proto::client::{CallId, CallProgress};
 
 use super::caller::{Caller, Tools};
+use super::news::CallNews;
+use super::own_call::decline_all;
 use super::owners::Owner;
 use super::request::CallRequest;
 use super::result_slot::{ResultSlot, Taker};
@@ -152,8 +154,11 @@ impl Started {
         if self.slot.is_over() || endpoint.check_process().is_err() {
             return;
         }
+        if let Some(news) = self.slot.news() {
+            self.decline_exchanges(endpoint, peer, news);
+        }
         peer.lock().conversation.detach(self.id, later);
-        if !later {
+        if !later || self.slot.news().is_some() {
             let mut caller = Caller::take(&endpoint.env);
             let timer = endpoint.flush(endpoint.env.now(), peer, &mut caller.tools.out);
             endpoint.set_timer(timer);
@@ -164,6 +169,20 @@ impl Started {
         if let Ok(service) = endpoint.service() {
             endpoint.engage(service);
         }
+    }
+
+    /// Has the server's signals in the call find no handler, from now on.
+    #[cold]
+    fn decline_exchanges(&self, endpoint: &Endpoint, peer: &Peer, news: &CallNews) {
+        let mut caller = Caller::take(&endpoint.env);
+        {
+            let state = &mut *peer.lock();
+            let was_busy = state.owners.any_started();
+            decline_all(peer, state, (self.id, news), &mut caller.tools.wakes);
+            endpoint.count_busy(was_busy, &state.owners);
+        }
+        endpoint.wake(&mut caller.tools);
+        caller.keep();
     }
 
     /// Asks the server to give the call up.

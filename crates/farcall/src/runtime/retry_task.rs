@@ -160,6 +160,10 @@ impl RetryTask {
         let mut ended = None;
         let waited = poll_fn(|context| {
             let taker = &mut |outcome: Outcome<'_>, _: &[u8]| ended = Some(outcome.into_owned());
+            if call.procedure.exchanges {
+                // Handlers are the user's code, and may wait for other tasks.
+                return Tasks::run_blocking(&call.importer.inner, || started.poll(target, context, taker));
+            }
             started.poll(target, context, taker)
         });
         waited.await?;

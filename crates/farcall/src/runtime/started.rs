@@ -80,7 +80,9 @@ pub(super) fn start_at(
     let target = importer
         .bound
         .first()
-        .filter(|target| is_at(target, wait_point) && target.has(request.call.procedure.number));
+        .filter(|target| is_at(target, wait_point) && target.has(request.call.procedure.number))
+        // The thread that waits must poll such a call, because it answers the signals.
+        .filter(|_| !request.call.procedure.exchanges);
     let Some(target) = target else {
         ready.token(member).mark_ready();
         return start(importer, request);
@@ -163,9 +165,11 @@ impl PendingCall for ImportedCall {
                 let mut taker = |outcome: Outcome<'_>, arguments: &[u8]| {
                     failed = give_or_keep(&target, outcome, arguments, sink)
                 };
+                let unless_over = CancelUnlessOver(&started, &target);
                 if let Err(why) = started.wait(&target, &mut taker) {
                     return sink(Reply::Failed(why));
                 }
+                drop(unless_over);
                 let Some((failure, arguments)) = failed else { return };
                 if started.is_touched() {
                     let procedure = self.procedure.procedure();
@@ -308,6 +312,16 @@ impl ImportedCall {
 impl Drop for ImportedCall {
     fn drop(&mut self) {
         self.cancel();
+    }
+}
+
+/// Cancels a call that has not ended when its thread leaves it, because a handler panicked or the thread must
+/// not wait.
+struct CancelUnlessOver<'a>(&'a SentCall, &'a Target);
+
+impl Drop for CancelUnlessOver<'_> {
+    fn drop(&mut self) {
+        self.0.cancel(self.1);
     }
 }
 

@@ -79,6 +79,15 @@ impl Core {
         Some(sent)
     }
 
+    /// Tells a procedure that its call was given up. Nothing more waits in its outbox: the next item that it
+    /// sends is refused.
+    pub(super) fn tell_given_up(&mut self, key: CallKey) {
+        if let Some(news) = self.exchanging.get(&key) {
+            *lock(&news.outbox) = Outbox::default();
+        }
+        self.tell(key);
+    }
+
     /// Wakes the threads and tasks that wait in exchanges of a call, because something has changed.
     pub(super) fn tell(&mut self, key: CallKey) {
         let Some(news) = self.exchanging.get(&key) else { return };
@@ -166,15 +175,14 @@ impl Exchanges for ServedExchanges {
         if tail == Tail::More && !self.is_over() && self.put_in_outbox(exchange, bytes) {
             return Some(bytes.len());
         }
-        loop {
-            let epoch = self.epoch();
-            let sent = self.act(|core| core.send_in(self.key, exchange, bytes, tail))?;
-            // The end comes behind all that waits.
-            if tail == Tail::More || !self.has_outbox(exchange) {
-                return Some(sent);
-            }
-            self.wait(epoch).ok()?;
+        self.act(|core| core.send_in(self.key, exchange, bytes, tail))
+    }
+
+    fn flush(&self, exchange: u32) -> Option<bool> {
+        if self.has_outbox(exchange) {
+            self.act(|core| core.send_in(self.key, exchange, &[], Tail::More))?;
         }
+        Some(!self.has_outbox(exchange))
     }
 
     fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {

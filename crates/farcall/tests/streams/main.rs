@@ -1,6 +1,7 @@
 //! Streams: results and arguments that consist of items.
 #![allow(missing_docs)]
 
+mod failures;
 #[path = "../common/lossy.rs"]
 mod lossy;
 
@@ -23,6 +24,12 @@ pub trait Numbers {
     fn watch(&self) -> Result<Stream<u64>>;
     /// Asks the caller for each number that it sends.
     fn asked(&self, times: u64) -> Result<Stream<u64>>;
+    /// Takes the numbers, and tells the test how many there were and how the stream ended.
+    fn tell(&self, numbers: Stream<u64>) -> Result<u64>;
+    /// Keeps the stream, and returns.
+    fn keep(&self, numbers: Stream<u64>) -> Result<()>;
+    /// Sends numbers at a slow pace, and counts those that it makes after its call was given up.
+    fn drip(&self) -> Result<Stream<u64>>;
     fn null(&self) -> Result<()>;
     #[signal]
     fn which(&self, time: u64) -> u64;
@@ -37,7 +44,19 @@ pub struct Odd {
 pub struct Server {
     /// How many items the server has made.
     made: Arc<AtomicU64>,
+    /// How many items of arguments it has taken.
+    taken: Arc<AtomicU64>,
     watched: Mutex<Option<mpsc::Receiver<u64>>>,
+    told: Mutex<Option<mpsc::Sender<Told>>>,
+    kept: Mutex<Option<Stream<u64>>>,
+}
+
+/// What a server has seen of a stream.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Item(u64),
+    End,
+    Failed(Kind),
 }
 
 impl Numbers for Server {
@@ -78,6 +97,39 @@ impl Numbers for Server {
 
     fn asked(&self, times: u64) -> Result<Stream<u64>> {
         Ok(Stream::new((0..times).map(|time| Ok(NumbersSignals::which(time)?))))
+    }
+
+    fn tell(&self, numbers: Stream<u64>) -> Result<u64> {
+        let told = self.told.lock().unwrap().clone().expect("a channel of the test");
+        let mut taken = 0;
+        for number in numbers {
+            let (what, ended) = match &number {
+                Ok(number) => (Told::Item(*number), None),
+                Err(why) => (Told::Failed(failure(why).kind()), Some(why.clone())),
+            };
+            let _ = told.send(what);
+            self.taken.fetch_add(1, Ordering::SeqCst);
+            if let Some(why) = ended {
+                return Err(why);
+            }
+            taken += 1;
+        }
+        let _ = told.send(Told::End);
+        Ok(taken)
+    }
+
+    fn keep(&self, numbers: Stream<u64>) -> Result<()> {
+        *self.kept.lock().unwrap() = Some(numbers);
+        Ok(())
+    }
+
+    fn drip(&self) -> Result<Stream<u64>> {
+        let made = self.made.clone();
+        made.store(0, Ordering::SeqCst);
+        let items = (0..).inspect(|_| (0..200).for_each(|_| std::hint::spin_loop()));
+        Ok(Stream::of(items.take_while(move |_| {
+            !farcall::context().is_cancelled() || made.fetch_add(1, Ordering::SeqCst) < 1_000
+        })))
     }
 
     fn null(&self) -> Result<()> {

@@ -1,0 +1,231 @@
+//! Streams that do not come to their end: no receiver takes a part for the whole.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use super::*;
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Has the server tell what it sees of a stream.
+fn told(server: &Server) -> mpsc::Receiver<Told> {
+    let (send, told) = mpsc::channel();
+    *server.told.lock().unwrap() = Some(send);
+    told
+}
+
+/// Takes what the server saw until the end of a stream.
+fn end_of(told: &mpsc::Receiver<Told>) -> (Vec<u64>, Told) {
+    let mut items = Vec::new();
+    loop {
+        match told.recv_timeout(LONG).expect("the stream ends for the server") {
+            Told::Item(item) => items.push(item),
+            end => return (items, end),
+        }
+    }
+}
+
+/// Returns an iterator without items, which ends when the server has taken this many of the ones before.
+fn once_taken(server: &Server, count: u64) -> impl Iterator<Item = u64> + Send + 'static {
+    let taken = server.taken.clone();
+    std::iter::from_fn(move || {
+        while taken.load(Ordering::SeqCst) < count {
+            std::thread::yield_now();
+        }
+        None
+    })
+}
+
+#[test]
+fn an_argument_that_ends_by_an_error_is_not_complete_and_fails_the_call() {
+    everywhere(|numbers, server| {
+        let told = told(server);
+        assert_eq!(numbers.tell(Stream::of(0..3)).unwrap(), 3);
+        assert_eq!(end_of(&told), (vec![0, 1, 2], Told::End));
+        let items = (0..3).chain(once_taken(server, 4)).map(Ok).chain([Err(failed().into())]);
+        let why = numbers.tell(Stream::new(items)).unwrap_err();
+        assert_eq!((failure(&why).kind(), why.ran()), (Kind::NotPermitted, Ran::Maybe), "{why}");
+        let (_, end) = end_of(&told);
+        assert_eq!(end, Told::Failed(Kind::Cancelled));
+        assert_eq!(numbers.null(), Ok(()));
+    });
+}
+
+#[test]
+fn an_argument_whose_iterator_panics_is_not_complete() {
+    everywhere(|numbers, server| {
+        let told = told(server);
+        let items = (0..3).chain(once_taken(server, 1)).chain(3..5);
+        let items = items.inspect(|n| assert!(*n < 3, "of the test"));
+        let panicked = catch_unwind(AssertUnwindSafe(|| numbers.tell(Stream::of(items))));
+        assert!(panicked.is_err());
+        assert_eq!(end_of(&told).1, Told::Failed(Kind::Cancelled));
+        assert_eq!(numbers.null(), Ok(()));
+    });
+}
+
+#[test]
+fn an_argument_of_a_call_whose_deadline_passes_is_not_complete() {
+    let names = farcall::names::Memory::new();
+    let runtime = || farcall::Runtime::builder().registry(names.clone()).build().unwrap();
+    let (here, there) = (runtime(), runtime());
+    let server = Arc::new(Server::default());
+    let told = told(&server);
+    let _export = there.export::<dyn Numbers>("Numbers/a", server).unwrap();
+    let numbers = here.import::<dyn Numbers>("Numbers/a").unwrap().within(Duration::from_millis(100));
+    let (send, items) = mpsc::channel::<u64>();
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| numbers.tell(Stream::of(items)));
+        send.send(7).unwrap();
+        let (_, end) = end_of(&told);
+        assert!(matches!(end, Told::Failed(_)), "{end:?}");
+        drop(send);
+        // Which end notices the deadline first decides what the caller hears.
+        let why = call.join().unwrap().unwrap_err();
+        assert!(matches!(failure(&why).kind(), Kind::Deadline | Kind::Nested), "{why}");
+    });
+}
+
+#[test]
+fn an_iterator_may_wait_for_what_the_server_does_with_its_items() {
+    everywhere(|numbers, server| {
+        let told = told(server);
+        // Each item is made when the server has taken the one before.
+        let mut next = 0;
+        let items = std::iter::from_fn(move || {
+            if next > 0 {
+                assert_eq!(told.recv_timeout(LONG), Ok(Told::Item(next - 1)));
+            }
+            next += 1;
+            (next <= 50).then_some(next - 1)
+        });
+        assert_eq!(numbers.tell(Stream::of(items)).unwrap(), 50);
+    });
+}
+
+/// Returns the error of a call, which may come before the stream that is its result or in place of an item.
+fn error_of(stream: Result<Stream<u64>>) -> farcall::Error {
+    let error = |mut stream: Stream<u64>| stream.find_map(Result::err).expect("a failure is the last item");
+    stream.map_or_else(|why| why, error)
+}
+
+#[test]
+fn an_argument_that_fails_ends_the_stream_of_the_result_too() {
+    everywhere(|numbers, _| {
+        let items = (0..3).map(Ok).chain([Err(failed().into())]);
+        let why = error_of(numbers.doubled(Stream::new(items)));
+        assert_eq!(failure(&why).kind(), Kind::NotPermitted, "{why}");
+        let items = (0..5).inspect(|n| assert!(*n < 3, "of the test"));
+        let why = error_of(numbers.doubled(Stream::of(items)));
+        assert_eq!(failure(&why).kind(), Kind::BadArguments, "{why}");
+        assert_eq!(numbers.null(), Ok(()));
+    });
+}
+
+#[test]
+fn a_server_that_stops_while_it_sends_does_not_end_the_stream_as_complete() {
+    let names = farcall::names::Memory::new();
+    let runtime = || farcall::Runtime::builder().registry(names.clone()).build().unwrap();
+    let here = runtime();
+    for _ in 0..5 {
+        let there = runtime();
+        let export = there.export::<dyn Numbers>("Numbers/a", Arc::new(Server::default())).unwrap();
+        let numbers = here.import::<dyn Numbers>("Numbers/a").unwrap().within(Duration::from_secs(1));
+        let mut below = numbers.below(1_000_000).unwrap();
+        assert_eq!(below.next().unwrap().unwrap(), 0);
+        drop((export, there));
+        assert!(below.any(|item| item.is_err()), "{} items", 1_000_000);
+    }
+}
+
+#[test]
+fn a_stream_that_may_not_wait_for_its_end_fails() {
+    let names = farcall::names::Memory::new();
+    let runtime = || farcall::Runtime::builder().registry(names.clone());
+    let (here, there) = (runtime().build().unwrap(), runtime().workers(1).threads(2).build().unwrap());
+    let _export = there.export::<dyn Numbers>("Numbers/a", Arc::new(Server::default())).unwrap();
+    let numbers = here.import::<dyn Numbers>("Numbers/a").unwrap();
+    let mut waits = numbers.below(1_000_000).unwrap();
+    assert_eq!(waits.next().unwrap().unwrap(), 0);
+    for _ in 0..20 {
+        let Ok(below) = numbers.below(10) else { continue };
+        let all: Result<Vec<u64>> = below.collect();
+        assert!(all.as_ref().map_or(true, |all| all.len() == 10), "{all:?}");
+    }
+    drop(waits);
+    // A thread of the server is free again when it has heard of the cancel.
+    while numbers.null().is_err() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_server_may_keep_a_stream_that_its_call_does_not_outlive() {
+    let names = farcall::names::Memory::new();
+    let runtime = || farcall::Runtime::builder().registry(names.clone()).build().unwrap();
+    let (here, there) = (runtime(), runtime());
+    let server = Arc::new(Server::default());
+    let export = there.export::<dyn Numbers>("Numbers/a", server.clone()).unwrap();
+    let numbers = here.import::<dyn Numbers>("Numbers/a").unwrap();
+    numbers.keep(Stream::of(0..100_000)).unwrap();
+    let why = server.kept.lock().unwrap().as_mut().unwrap().find_map(Result::err);
+    assert_eq!(failure(&why.expect("there were more")).kind(), Kind::Cancelled);
+    numbers.keep(Stream::of(0..100_000)).unwrap();
+    // The export drops the server, and the server drops the stream.
+    drop(server);
+    drop(export);
+    assert!(numbers.null().is_err());
+}
+
+#[test]
+fn a_stream_outlives_the_runtime_of_its_caller_or_fails() {
+    let names = farcall::names::Memory::new();
+    let runtime = || farcall::Runtime::builder().registry(names.clone()).build().unwrap();
+    let (here, there) = (runtime(), runtime());
+    let _export = there.export::<dyn Numbers>("Numbers/a", Arc::new(Server::default())).unwrap();
+    let numbers = here.import::<dyn Numbers>("Numbers/a").unwrap();
+    let mut below = numbers.below(20_000).unwrap();
+    assert_eq!(below.next().unwrap().unwrap(), 0);
+    drop((numbers, here));
+    let rest: Result<Vec<u64>> = below.collect();
+    assert!(rest.as_ref().map_or(true, |rest| rest.len() == 19_999), "{:?}", rest.map(|rest| rest.len()));
+}
+
+#[test]
+fn a_server_learns_with_its_next_item_that_nobody_takes_them() {
+    let names = farcall::names::Memory::new();
+    let runtime = || farcall::Runtime::builder().registry(names.clone()).build().unwrap();
+    let (here, there) = (runtime(), runtime());
+    let server = Arc::new(Server::default());
+    let _export = there.export::<dyn Numbers>("Numbers/a", server.clone()).unwrap();
+    let numbers = here.import::<dyn Numbers>("Numbers/a").unwrap();
+    for _ in 0..50 {
+        let mut drip = numbers.drip().unwrap();
+        assert_eq!(drip.by_ref().take(100).filter(Result::is_ok).count(), 100);
+        drop(drip);
+        // The iterator holds the counter, too, until it is dropped.
+        while Arc::strong_count(&server.made) > 1 {
+            std::thread::yield_now();
+        }
+        let made = server.made.load(Ordering::SeqCst);
+        assert!(made <= 2, "{made} items for nobody");
+    }
+}
+
+#[test]
+fn an_iterator_is_dropped_when_its_receiver_takes_no_more() {
+    everywhere(|numbers, server| {
+        let told = told(server);
+        let (held, was_dropped) = mpsc::channel::<()>();
+        let items = (1..=5).inspect(move |_| {
+            let _ = &held;
+        });
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| numbers.tell(Stream::of(items)));
+            assert_eq!(was_dropped.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
+            assert_eq!(call.join().unwrap().unwrap(), 5);
+        });
+        assert_eq!(end_of(&told).1, Told::End);
+    });
+}
