@@ -146,8 +146,8 @@ fn text(frame: &Frame<'_>) -> String {
                 bytes(part)
             )
         }
-        Frame::Result(head, part) => {
-            let behind = match head.directions {
+        Frame::Result(head, directions, part) => {
+            let behind = match directions {
                 0 => String::new(),
                 directions => format!(", after {directions} directions"),
             };

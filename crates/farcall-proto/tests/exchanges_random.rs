@@ -593,6 +593,9 @@ impl Run {
             }
             for key in cancelled {
                 self.give_up(key);
+                let (opened, mut into) = (self.server.open_exchange(key), Vec::new());
+                let taken = self.server.take_from(key, 1, &mut into, 1);
+                assert_eq!((opened, taken), (None, None), "exchanges of a call that was given up");
             }
         }
     }
@@ -666,7 +669,28 @@ impl Run {
             }
         }
         self.act_at_server();
+        self.check_credit();
         self.transmit();
+    }
+
+    /// Checks that no user could send more than its receiver's user lets it: twelve thousand bytes, or five
+    /// times as many as were taken.
+    fn check_credit(&self) {
+        for called in self.clients.iter().flat_map(|client| &client.calls) {
+            let (token, called) = called;
+            let Some(executed) = self.executed.get(token) else { continue };
+            for exchange in called.users.keys().chain(executed.users.keys()) {
+                let ends = [called.users.get(exchange), executed.users.get(exchange)];
+                for [from, to] in [[ends[0], ends[1]], [ends[1], ends[0]]] {
+                    let (sent, taken) = (from.map_or(0, |user| user.sent), to.map_or(0, |user| user.taken));
+                    let most = taken + (4 * taken).max(12_000);
+                    assert!(
+                        sent <= most,
+                        "call {token}, exchange {exchange}: {sent} bytes were sent of {most}"
+                    );
+                }
+            }
+        }
     }
 
     fn advance(&mut self) -> bool {
@@ -747,4 +771,22 @@ fn run_all(runs: u64, mutant: Mutant) {
 #[test]
 fn bytes_arrive_in_order_results_come_after_them_and_nothing_is_kept() {
     run_all(RUNS, Mutant::NONE);
+}
+
+/// Whether a run with this fault fails.
+#[cfg(feature = "mutants")]
+fn is_noticed(mutant: Mutant) -> bool {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    (0..RUNS).any(|seed| catch_unwind(AssertUnwindSafe(|| Run::new(seed, mutant).go())).is_err())
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_broken_rule_of_exchanges_is_noticed() {
+    // The failures are expected, so their messages are not shown.
+    std::panic::set_hook(Box::new(|_| {}));
+    let unnoticed = farcall_proto::Rule::OF_EXCHANGES.iter().filter(|rule| !is_noticed(Mutant::of(**rule)));
+    let names: Vec<_> = unnoticed.map(|rule| rule.name()).collect();
+    drop(std::panic::take_hook());
+    assert!(names.is_empty(), "not noticed: {names:?}");
 }

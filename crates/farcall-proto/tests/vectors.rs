@@ -337,7 +337,7 @@ fn restarted() -> String {
 /// Frames of exchanges.
 fn exchanges() -> String {
     let mut s = Script::new("10.0.0.1:1000");
-    s.title("frames of exchanges (no end of ours sends them yet)");
+    s.title("frames of exchanges");
     let frame = |kind: u8, flags: u8, words: &[u32]| {
         let len = (4 * words.len() as u16).to_be_bytes();
         let body = words.iter().flat_map(|word| word.to_be_bytes());

@@ -214,7 +214,7 @@ impl Conversation {
     ) {
         let slot = self.slots.at_mut(activity);
         if matches!(slot.stage, Stage::Cancelling { .. }) {
-            let outcome = self.never_no(activity, outcome(status, bytes.into()));
+            let outcome = self.last_outcome(activity, status, bytes);
             return self.end(activity, outcome, sink);
         }
         slot.stage = Stage::Running;
@@ -243,21 +243,23 @@ impl Conversation {
         if !self.config.mutant.breaks(Rule::EndUnacknowledged) {
             self.transfers.completed.extend(inside.exchanges.owed(call));
         }
-        let outcome = self.never_no(activity, outcome(status, bytes.into()));
+        let outcome = self.last_outcome(activity, status, bytes);
         self.end(activity, outcome, sink);
     }
 
     /// A call of which something was taken was executed, whatever its server says.
-    pub(super) fn never_no<'o>(&self, activity: u32, outcome: Outcome<'o>) -> Outcome<'o> {
-        let inside = self.slots.at(activity).inside.as_deref();
-        match outcome {
-            Outcome::Failed(why)
-                if why.ran == Ran::No
-                    && inside.is_some_and(|i| i.exchanges.touched)
-                    && !self.config.mutant.breaks(Rule::TouchedSaysNo) =>
-            {
-                Outcome::Failed(Failure { ran: Ran::Maybe, ..why })
-            }
+    pub(super) fn never_no(&self, activity: u32, why: Failure) -> Failure {
+        let says_no = self.config.mutant.breaks(Rule::TouchedSaysNo);
+        if why.ran == Ran::No && self.is_touched(activity) && !says_no {
+            return Failure { ran: Ran::Maybe, ..why };
+        }
+        why
+    }
+
+    /// Returns the outcome of a call with exchanges.
+    fn last_outcome(&self, activity: u32, status: Status, bytes: Vec<u8>) -> Outcome<'static> {
+        match outcome(status, bytes.into()) {
+            Outcome::Failed(why) => Outcome::Failed(self.never_no(activity, why)),
             outcome => outcome,
         }
     }

@@ -9,7 +9,7 @@ use super::{Conversation, Event, Outcome};
 use crate::scheme::{Direction, Scheme};
 use crate::transfer::{Incoming, Taken};
 use crate::wire::{
-    self, Fragment, Frame, Frames, Header, Malformed, Position, Progress, ResultHead, Select, Status,
+    self, Fragment, Frame, Frames, Header, Malformed, Part, Position, Progress, ResultHead, Select, Status,
 };
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
@@ -86,17 +86,11 @@ impl Conversation {
                 let Ok((head, part)) = result else { return self.reject() };
                 self.session.heard(arrival.now);
                 match part.fragment {
-                    None if head.directions > 0 => {
-                        if let Some(activity) = self.current(head.position) {
-                            let result = (head.status, part.bytes.to_vec());
-                            self.hold_result(arrival.now, activity, result, head.directions, arrival.sink);
-                        }
-                    }
                     None => {
                         let outcome = outcome(head.status, part.bytes.into());
                         self.on_result(arrival.now, head.position, outcome, arrival.sink);
                     }
-                    Some(fragment) => self.on_result_fragment(arrival, &head, fragment, part.bytes),
+                    Some(fragment) => self.on_result_fragment(arrival, &head, 0, fragment, part.bytes),
                 }
                 continue;
             }
@@ -105,6 +99,24 @@ impl Conversation {
                 Ok(None) => {}
                 Err(Malformed) => return self.reject(),
             }
+        }
+    }
+
+    /// Acts on a result, or a fragment of one, that comes after directions of exchanges.
+    #[cold]
+    fn on_last_result(
+        &mut self,
+        arrival: &mut Arrival<'_>,
+        head: &ResultHead,
+        directions: u32,
+        part: &Part<'_>,
+    ) {
+        if let Some(fragment) = part.fragment {
+            return self.on_result_fragment(arrival, head, directions, fragment, part.bytes);
+        }
+        if let Some(activity) = self.current(head.position) {
+            let result = (head.status, part.bytes.to_vec());
+            self.hold_result(arrival.now, activity, result, directions, arrival.sink);
         }
     }
 
@@ -119,6 +131,9 @@ impl Conversation {
         match frame {
             Frame::State(position, progress) if ours => self.on_state(arrival, position, progress),
             Frame::Select(position, select) if ours => self.on_select(now, position, &select),
+            Frame::Result(head, directions, part) if ours => {
+                self.on_last_result(arrival, &head, directions, &part)
+            }
             Frame::Data(position, data) if ours => {
                 self.on_data(now, arrival.header.number, position, &data, arrival.sink)
             }
@@ -176,14 +191,21 @@ impl Conversation {
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         self.note_company(now, activity);
         let outcome = match outcome {
-            // The server says only that the call never runs. The client knows why: the caller gave it up.
-            Outcome::Failed(why) if cancelling && (why.kind, why.ran) == (Kind::Other, Ran::No) => {
-                self.never_no(activity, Outcome::Failed(Failure::new(Kind::Cancelled, Ran::No)))
-            }
-            Outcome::Failed(why) => self.never_no(activity, Outcome::Failed(why)),
+            Outcome::Failed(why) => Outcome::Failed(self.explain(activity, why, cancelling)),
             outcome => outcome,
         };
         self.end(activity, outcome, sink);
+    }
+
+    /// Returns what the caller is told for a failure that the server has sent.
+    #[cold]
+    fn explain(&self, activity: u32, why: Failure, cancelling: bool) -> Failure {
+        let why = match (why.kind, why.ran) {
+            // The server says only that the call never runs. The client knows why: the caller gave it up.
+            (Kind::Other, Ran::No) if cancelling => Failure::new(Kind::Cancelled, Ran::No),
+            _ => why,
+        };
+        self.never_no(activity, why)
     }
 
     /// A call has ended in one datagram. If it was begun by one, too, beside a long message, that is not to
@@ -202,6 +224,7 @@ impl Conversation {
         &mut self,
         Arrival { now, header, sink, .. }: &mut Arrival<'_>,
         head: &ResultHead,
+        directions: u32,
         fragment: Fragment,
         bytes: &[u8],
     ) {
@@ -224,9 +247,9 @@ impl Conversation {
             Stage::Cancelling { .. } => return,
             _ => slot.stage = Stage::Running,
         }
-        if head.directions > 0 {
+        if directions > 0 {
             let inside = slot.inside.get_or_insert_with(|| Inside::new(self.config.mutant));
-            inside.expect(head.directions);
+            inside.expect(directions);
             if inside.has_result() {
                 self.transfers.completed.push((head.position, fragment.total.into()));
                 return self.answered(now, activity);

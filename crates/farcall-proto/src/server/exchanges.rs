@@ -10,7 +10,7 @@ use super::work::{EXCHANGES, GIVEN_UP, Phase, TO_SEND};
 use super::{CallKey, Server, Transmit, key};
 use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Frame, Malformed, Position, Writer};
-use crate::{BASE_DATAGRAM, Time, nanos};
+use crate::{BASE_DATAGRAM, Rule, Time, nanos};
 
 /// The lowest number of an exchange that a server opens.
 const LOWEST: u32 = 2;
@@ -139,7 +139,8 @@ impl Server {
         let place = self.table.find(call.conversation)?;
         let work = self.table.at(place).work(call.activity)?;
         let executes = work.phase == Phase::Running && work.position.sequence == call.sequence;
-        (executes && work.marks & GIVEN_UP == 0).then_some(place)
+        let kept = self.config.mutant.breaks(Rule::ExchangesKept);
+        (executes && (work.marks & GIVEN_UP == 0 || kept)).then_some(place)
     }
 
     /// Acts on exchanges of an activity's call, which are made if there are none and it `makes` them.

@@ -40,7 +40,10 @@ impl Kept {
 }
 
 /// An amount of each kind.
-pub(super) type Amounts = [usize; Kept::ALL.len()];
+pub(super) type Amounts = [usize; PLACES];
+
+/// The length of an array by kind: a power of two, so that an element is found by a shift.
+const PLACES: usize = Kept::ALL.len().next_power_of_two();
 
 /// The name of a host, which pays for what is kept for its callers: an IPv4 address, or an IPv6 /64. The name
 /// is the upper half of the IPv6 address; if that is zero, as for mapped IPv4 addresses, it is the whole
@@ -100,7 +103,7 @@ pub(super) struct Hosts {
     total: Amounts,
     /// The exponent of the unit, a power of two, in which amounts are compared: about a thousandth of the
     /// budget.
-    unit: [u32; Kept::ALL.len()],
+    unit: [u32; PLACES],
     /// Hosts that have at least one unit, ordered by amount.
     order: [BTreeSet<(usize, u32)>; Kept::ALL.len()],
     /// Hosts that have calls, each looked through in its turn, and the number of calls that are left of the
@@ -313,7 +316,7 @@ mod tests {
 
     /// Makes one host for each entry, with that many listed calls. Returns the hosts and their places.
     fn with_calls(many: &[u32]) -> (Hosts, Vec<u32>) {
-        let mut hosts = Hosts::new([1 << 20; Kept::ALL.len()]);
+        let mut hosts = Hosts::new([1 << 20; PLACES]);
         let mut places = Vec::new();
         for (n, calls) in many.iter().enumerate() {
             let place = hosts.enter(HostName::of([1 + n as u64, 0]));

@@ -71,9 +71,7 @@ impl Server {
             _ => return None,
         };
         let mut writer = Writer::new(out, entry.datagram(), entry.target_in(header.scheme));
-        writer.result_by(&ResultHead { position, status: Status::Result, directions: 0 }, |room| {
-            read(reading, room)
-        })?;
+        writer.result_by(&ResultHead { position, status: Status::Result }, |room| read(reading, room))?;
         let coarse = self.coarse(now);
         // The time of a reading may be out of date.
         self.table.at_mut(place).hear_late(coarse, header.scheme);

@@ -504,7 +504,9 @@ impl Server {
                     && work.marks & GIVEN_UP == 0
                 {
                     work.marks |= GIVEN_UP;
-                    self.end_inside(place, position.activity);
+                    if !self.config.mutant.breaks(Rule::ExchangesKept) {
+                        self.end_inside(place, position.activity);
+                    }
                     (visit.sink)(Request::Cancel(key(visit.header.conversation, position)));
                 }
                 self.reply_running(place, position);

@@ -142,11 +142,7 @@ impl Server {
                 }
             } else {
                 let mut writer = Writer::new(out, datagram, target);
-                let head = ResultHead {
-                    position: Position::of_call(key.activity, key.sequence),
-                    status,
-                    directions: 0,
-                };
+                let head = ResultHead { position: Position::of_call(key.activity, key.sequence), status };
                 if writer.result(&head, &work.payload) {
                     write_next(&mut self.sending.queue, key.conversation, more, &mut writer);
                     written = Some(writer.finish(self.numbers.take()));
@@ -348,11 +344,9 @@ impl Server {
         let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
         // (A checksum is computed fastest over bytes in one piece.)
         let apart = target.seal.closes_around() && within.len() >= WORTH;
-        let (head, fragment) = (
-            ResultHead { position: work.position, status, directions },
-            Fragment { total, offset: start as u32, ask },
-        );
-        let at = writer.result_fragment(&head, fragment, [before, within, behind], apart);
+        let (head, fragment) =
+            (ResultHead { position: work.position, status }, Fragment { total, offset: start as u32, ask });
+        let at = writer.result_fragment((&head, directions), fragment, [before, within, behind], apart);
         let insert = bytes.filter(|_| apart).map(|bytes| Insert { at, bytes: bytes.slice(range) });
         self.stats.retransmitted += u64::from(again);
         Some(self.count_sent(to, writer, insert))
@@ -481,7 +475,7 @@ impl Server {
         let mut body = Vec::new();
         let status = wire::write_failure(&failure, &mut body);
         let answer = frames(|writer| {
-            let fits = writer.result(&ResultHead { position, status, directions: 0 }, &body);
+            let fits = writer.result(&ResultHead { position, status }, &body);
             debug_assert!(fits, "a failure is short");
         });
         self.reply_to(place, Answer::Shared(answer));
@@ -602,13 +596,13 @@ impl Work {
         if self.inside.is_some() {
             return self.write_last(status, writer);
         }
-        writer.result(&ResultHead { position: self.position, status, directions: 0 }, &self.payload)
+        writer.result(&ResultHead { position: self.position, status }, &self.payload)
     }
 
     /// Writes the whole result of a call with exchanges, if it fits.
     #[cold]
     fn write_last(&self, status: Status, writer: &mut Writer<'_>) -> bool {
-        let head = ResultHead { position: self.position, status, directions: self.directions() };
-        writer.result(&head, &self.payload)
+        let head = ResultHead { position: self.position, status };
+        writer.result_after(&head, self.directions(), &self.payload)
     }
 }

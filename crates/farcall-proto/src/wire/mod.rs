@@ -40,6 +40,7 @@ use kinds::*;
 pub(crate) use number::{Number, Numbers};
 pub(crate) use part::{Fragment, Part};
 pub(crate) use position::Position;
+use result::DIRECTIONS;
 pub(crate) use result::{RESULT_HEAD, ResultHead, Status, read_failure, write_failure};
 pub(crate) use select::{Credit, Extent, MAX_RANGES, Select};
 pub(crate) use short::{Ack, Progress};
@@ -65,7 +66,8 @@ pub(crate) enum Frame<'a> {
     Stale(Stale),
     Ticket(Ticket<'a>),
     Call(CallHead, Part<'a>),
-    Result(ResultHead, Part<'a>),
+    /// The number says how many directions of exchanges come before the result.
+    Result(ResultHead, u32, Part<'a>),
     Select(Position, Select<'a>),
     Cancel(Position),
     Probe {
@@ -131,10 +133,11 @@ impl<'a> Raw<'a> {
         if self.kind == CALL { Some(CallHead::read(self.flags, self.body)) } else { None }
     }
 
-    /// The result and its bytes; `None` if the frame is no RESULT.
+    /// The result and its bytes; `None` if the frame is no RESULT, or one of a call with exchanges.
     #[inline(always)]
     pub fn result(&self) -> Option<Result<(ResultHead, Part<'a>), Malformed>> {
-        if self.kind == RESULT { Some(ResultHead::read(self.flags, self.body)) } else { None }
+        let usual = self.kind == RESULT && self.flags & DIRECTIONS == 0;
+        if usual { Some(ResultHead::read(self.flags, self.body)) } else { None }
     }
 
     /// The bytes of the frame's body.
@@ -152,7 +155,10 @@ impl<'a> Raw<'a> {
             STALE => Frame::Stale(Stale::read(body)?),
             TICKET => Frame::Ticket(Ticket::read(&mut { body })?),
             CALL => CallHead::read(flags, body).map(|(head, part)| Frame::Call(head, part))?,
-            RESULT => ResultHead::read(flags, body).map(|(head, part)| Frame::Result(head, part))?,
+            RESULT => {
+                let (head, directions, part) = ResultHead::read_any(flags, body)?;
+                Frame::Result(head, directions, part)
+            }
             SELECT => Select::read(flags, body).map(|(position, select)| Frame::Select(position, select))?,
             DATA => Data::read(flags, body).map(|(position, data)| Frame::Data(position, data))?,
             CREDIT => Credit::read(flags, body).map(|(position, credit)| Frame::Credit(position, credit))?,

@@ -7,7 +7,7 @@ use super::{Body, Fragment, Malformed, Part, Position, Reader, Writer, fields, o
 use crate::{Failure, Kind, Ran};
 
 /// The flag of a result that says how many directions of exchanges the server has sent.
-const DIRECTIONS: u8 = 0x08;
+pub(super) const DIRECTIONS: u8 = 0x08;
 
 const RETURNED: u8 = 0;
 const RAISED: u8 = 1;
@@ -32,9 +32,6 @@ pub(crate) enum Status {
 pub(crate) struct ResultHead {
     pub position: Position,
     pub status: Status,
-    /// The number of directions that the server has sent in exchanges of the call. The result comes after
-    /// all of them.
-    pub directions: u32,
 }
 
 impl ResultHead {
@@ -46,13 +43,21 @@ impl ResultHead {
         Some((ResultHead::of(first).ok()?, bytes))
     }
 
+    /// Reads a result of a call without exchanges.
     #[inline(always)]
     pub(super) fn read<'a>(flags: u8, mut r: Reader<'a>) -> Result<(ResultHead, Part<'a>), Malformed> {
-        let mut head = ResultHead::of(r.first()?)?;
-        if flags & DIRECTIONS != 0 {
-            head.directions = r.u32()?;
-        }
+        let head = ResultHead::of(r.first()?)?;
         Ok((head, Part::read(flags, r)?))
+    }
+
+    /// Reads any result, and the number of directions that come before it.
+    pub(super) fn read_any<'a>(
+        flags: u8,
+        mut r: Reader<'a>,
+    ) -> Result<(ResultHead, u32, Part<'a>), Malformed> {
+        let head = ResultHead::of(r.first()?)?;
+        let directions = if flags & DIRECTIONS != 0 { r.u32()? } else { 0 };
+        Ok((head, directions, Part::read(flags, r)?))
     }
 
     #[inline(always)]
@@ -64,7 +69,7 @@ impl ResultHead {
             FAILED => Status::Failed { ran, kind: u16::from_be_bytes([high, low]) },
             _ => return Err(Malformed),
         };
-        Ok(ResultHead { position: Position::of(first), status, directions: 0 })
+        Ok(ResultHead { position: Position::of(first), status })
     }
 }
 
@@ -97,9 +102,19 @@ impl Writer<'_> {
     /// Writes a whole result or exception, if it fits.
     #[inline(always)]
     pub fn result(&mut self, head: &ResultHead, bytes: &[u8]) -> bool {
-        let fits = self.fits(RESULT_HEAD + directions_len(head.directions) + bytes.len());
+        let fits = self.fits(RESULT_HEAD + bytes.len());
         if fits {
             self.result_body(head, 0, bytes.len(), 0).bytes(bytes);
+        }
+        fits
+    }
+
+    /// Writes a whole result or exception that comes after so many directions, if it fits.
+    #[cold]
+    pub fn result_after(&mut self, head: &ResultHead, directions: u32, bytes: &[u8]) -> bool {
+        let fits = self.fits(RESULT_HEAD + directions_len(directions) + bytes.len());
+        if fits {
+            self.body_after(head, directions, 0, bytes.len(), 0).bytes(bytes);
         }
         fits
     }
@@ -123,7 +138,7 @@ impl Writer<'_> {
     /// belong.
     pub fn result_fragment(
         &mut self,
-        head: &ResultHead,
+        (head, directions): (&ResultHead, u32),
         fragment: Fragment,
         [before, within, behind]: [&[u8]; 3],
         apart: bool,
@@ -131,7 +146,7 @@ impl Writer<'_> {
         let (flags, fields) = part::layout(Some(fragment));
         let len = before.len() + within.len() + behind.len();
         let inserted = if apart { within.len() } else { 0 };
-        let mut body = self.result_body(head, flags, fields + len, inserted);
+        let mut body = self.body_after(head, directions, flags, fields + len, inserted);
         part::write_fields(&mut body, Some(fragment));
         body.bytes(before).bytes(if apart { &[] } else { within }).bytes(behind);
         self.len() - behind.len()
@@ -146,15 +161,26 @@ impl Writer<'_> {
             Status::Failed { ran, kind } => (FAILED, ran, kind),
         };
         let [high, low] = u16::to_be_bytes(kind);
-        let directions = directions_len(head.directions);
-        let flags = if directions > 0 { flags | DIRECTIONS } else { flags };
-        let len = RESULT_HEAD + directions + len;
-        let (first, mut body) = self.frame_after::<RESULT_HEAD>(RESULT, flags, len, inserted);
+        let (first, body) = self.frame_after::<RESULT_HEAD>(RESULT, flags, RESULT_HEAD + len, inserted);
         head.position.write(first);
         first[POSITION..].copy_from_slice(&[status, ran, high, low]);
-        if directions > 0 {
-            body.u32(head.directions);
+        body
+    }
+
+    /// Writes the head of a RESULT that comes after so many directions; see [`Writer::result_body`].
+    fn body_after(
+        &mut self,
+        head: &ResultHead,
+        directions: u32,
+        flags: u8,
+        len: usize,
+        inserted: usize,
+    ) -> Body<'_> {
+        if directions == 0 {
+            return self.result_body(head, flags, len, inserted);
         }
+        let mut body = self.result_body(head, flags | DIRECTIONS, 4 + len, inserted);
+        body.u32(directions);
         body
     }
 }

@@ -122,12 +122,12 @@ fn the_fast_readers_of_a_whole_result_agree_with_the_general_reader() {
     let statuses = [Status::Result, Status::Exception, failed];
     for (scheme, status) in SCHEMES.into_iter().flat_map(|scheme| statuses.map(|status| (scheme, status))) {
         let body = b"eight by";
-        let head = ResultHead { position: POSITION, status, directions: 0 };
+        let head = ResultHead { position: POSITION, status };
         let result = written(scheme, 1200, |writer| assert!(writer.result(&head, body)));
         let mut returned = 0;
         for other in std::iter::once(result.clone()).chain(neighbours(&result, scheme)) {
             let expected = match only_frame(&other) {
-                Some((header, Frame::Result(head, part))) if part.fragment.is_none() => {
+                Some((header, Frame::Result(head, 0, part))) if part.fragment.is_none() => {
                     Some((header, head, part.bytes))
                 }
                 _ => None,
@@ -152,7 +152,7 @@ fn the_fast_readers_take_a_call_and_a_result_as_long_as_a_frame_can_be() {
     for (scheme, len) in SCHEMES.into_iter().flat_map(|scheme| [4_000, 65_532].map(|len| (scheme, len))) {
         let bytes = vec![7; len];
         let result = written(scheme, 65_600, |writer| {
-            let head = ResultHead { position: POSITION, status: Status::Result, directions: 0 };
+            let head = ResultHead { position: POSITION, status: Status::Result };
             assert!(writer.result(&head, &bytes[RESULT_HEAD..]));
         });
         let (_, frames) = open(&result, Direction::ToServer, |_| None, true).unwrap();
@@ -170,7 +170,7 @@ fn the_fast_readers_take_a_call_and_a_result_as_long_as_a_frame_can_be() {
 fn a_result_that_is_written_around_its_body_equals_an_ordinary_result() {
     for (scheme, len) in SCHEMES.into_iter().flat_map(|scheme| [0, 4, 40].map(|len| (scheme, len))) {
         let body = &[7; 40][..len];
-        let head = ResultHead { position: POSITION, status: Status::Result, directions: 0 };
+        let head = ResultHead { position: POSITION, status: Status::Result };
         let expected = written(scheme, 1200, |writer| assert!(writer.result(&head, body)));
         let around = written(scheme, 100, |writer| {
             let filled = writer.result_by(&head, |room| {
@@ -226,7 +226,7 @@ fn calls_and_results_fill_their_datagrams_and_are_read_back_with_any_metadata() 
             assert_eq!(writer.call_room(&meta, fragment.is_some()), expected, "{meta:?} {fragment:?}");
         }
     }
-    let head = ResultHead { position: POSITION, status: Status::Exception, directions: 0 };
+    let head = ResultHead { position: POSITION, status: Status::Exception };
     for fragment in fragments() {
         let bytes = vec![7; limit];
         let mut room = 0;
@@ -234,11 +234,13 @@ fn calls_and_results_fill_their_datagrams_and_are_read_back_with_any_metadata() 
             room = if fragment.is_some() { writer.fragment_room(0) } else { writer.room() - RESULT_HEAD };
             match fragment {
                 None => assert!(writer.result(&head, &bytes[..room])),
-                Some(part) => drop(writer.result_fragment(&head, part, [&bytes[..room], &[], &[]], false)),
+                Some(part) => {
+                    drop(writer.result_fragment((&head, 0), part, [&bytes[..room], &[], &[]], false))
+                }
             }
         });
         assert_eq!(result.len(), limit);
-        let Some((_, Frame::Result(read, part))) = only_frame(&result) else { panic!("{fragment:?}") };
+        let Some((_, Frame::Result(read, 0, part))) = only_frame(&result) else { panic!("{fragment:?}") };
         assert_eq!((read.position, read.status), (head.position, head.status));
         assert_eq!((part.fragment, part.bytes), (fragment, &bytes[..room]));
     }

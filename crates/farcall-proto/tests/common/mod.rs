@@ -2,6 +2,7 @@
 //! hands.
 #![allow(dead_code)]
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ pub use farcall_proto::fuzzing::kinds::{
     ACK, BIND, CALL, CANCEL, CHALLENGE, MTU_PROBE, PADDING, PROBE, RESULT, SELECT, STALE, STATE,
 };
 use farcall_proto::server::{CallKey, Export, Finish, Request, Server};
-use farcall_proto::{ClientConfig, Fingerprint, Kind, Ran, ServerConfig, Time};
+use farcall_proto::{ClientConfig, Fingerprint, Kind, Mutant, Ran, ServerConfig, Time};
 
 pub const EXPORT: u64 = 77;
 
@@ -23,6 +24,11 @@ pub enum Told {
     Failed(Kind, Ran),
     Bound(u64),
     NotBound(Kind),
+}
+
+thread_local! {
+    /// The fault that the ends have, if their configurations say nothing of one.
+    pub static MUTANT: Cell<Mutant> = const { Cell::new(Mutant::NONE) };
 }
 
 pub struct Pair {
@@ -52,7 +58,11 @@ impl Pair {
         Pair::with(ClientConfig::default(), ServerConfig::default())
     }
 
-    pub fn with(client: ClientConfig, server: ServerConfig) -> Pair {
+    pub fn with(mut client: ClientConfig, mut server: ServerConfig) -> Pair {
+        let mutant = MUTANT.get();
+        if mutant != Mutant::NONE {
+            (client.mutant, server.mutant) = (mutant, mutant);
+        }
         let now = Time::from_nanos(1_000_000_000);
         let mut pair = Pair {
             now,

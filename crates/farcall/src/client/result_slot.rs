@@ -144,10 +144,10 @@ impl Drop for OptionalNews {
 pub(crate) type Taker<'a> = &'a mut dyn FnMut(Outcome<'_>, &[u8]);
 
 impl ResultSlot {
-    /// A slot for the outcome of a call whose caller expects exchanges.
-    pub(super) fn with_news() -> ResultSlot {
-        let news = OptionalNews(Some(ManuallyDrop::new(Box::default())));
-        ResultSlot { news, ..ResultSlot::default() }
+    /// Makes this the slot of a call whose caller expects exchanges.
+    #[cold]
+    pub(super) fn expect_news(&mut self) {
+        self.news = OptionalNews(Some(ManuallyDrop::new(Box::default())));
     }
 
     /// Returns what the caller is to learn of the call's exchanges, if it expects any.

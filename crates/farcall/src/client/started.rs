@@ -216,9 +216,12 @@ impl Endpoint {
         if !state.conversation.has_room(tools.arguments.len(), MOST_BYTES) {
             return Err(too_many_bytes());
         }
-        let slot =
-            if request.call.procedure.exchanges { ResultSlot::with_news() } else { ResultSlot::default() };
-        let slot = Arc::new(slot);
+        let mut slot = Arc::new(ResultSlot::default());
+        if request.call.procedure.exchanges
+            && let Some(slot) = Arc::get_mut(&mut slot)
+        {
+            slot.expect_news();
+        }
         let was_busy = state.owners.any_started();
         let token = state.owners.add(Owner::Started(slot.clone(), watcher));
         let now = OnceCell::new();

@@ -36,6 +36,13 @@ struct Rare {
     handlers: Handlers,
 }
 
+impl Rare {
+    #[cold]
+    fn new(trace: Option<Trace>, handlers: &Handlers) -> Box<Rare> {
+        Box::new(Rare { trace, handlers: handlers.clone() })
+    }
+}
+
 /// The facts about a procedure that are needed after its call has been sent.
 #[derive(Clone, Copy)]
 struct Called {
@@ -135,10 +142,11 @@ impl ImportedCall {
         }
     }
 
+    #[inline(always)]
     fn new(importer: &Arc<Importer>, request: &CallRequest<'_>, stage: Stage) -> ImportedCall {
         let CallRequest { call, deadline, trace } = *request;
-        let rare = (trace.is_some() || call.procedure.exchanges)
-            .then(|| Box::new(Rare { trace, handlers: call.handlers.clone() }));
+        let is_rare = trace.is_some() || call.procedure.exchanges;
+        let rare = if is_rare { Some(Rare::new(trace, call.handlers)) } else { None };
         let procedure = Called::new(call.procedure);
         ImportedCall { importer: importer.clone(), procedure, deadline, rare, stage }
     }
