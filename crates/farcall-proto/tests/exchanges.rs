@@ -601,3 +601,61 @@ fn what_clients_send_and_nobody_takes_stays_within_the_budget() {
     }
     assert_eq!(server_takes(&mut pair, honest, 1).expect("it is open").0.len(), 12_000);
 }
+
+#[test]
+fn thousands_of_frames_of_one_datagram_cost_no_more_with_many_open_exchanges() {
+    // A datagram of 64 KiB has so many DATA without bytes.
+    const FRAMES: usize = 2_300;
+    let took = |exchanges: u32| {
+        let (mut pair, _, key) = Pair::executing(b"argument");
+        let peer = common::Peer { id: key.conversation, at: pair.from };
+        let sequence = key.sequence as u32;
+        comes(&mut pair, peer, &[data(2 * exchanges - 1, 0, sequence, 0, &[7])]);
+        let frames = vec![data(1, 0, sequence, 0, &[]); FRAMES];
+        let once = |_| {
+            let began = std::time::Instant::now();
+            comes(&mut pair, peer, &frames);
+            began.elapsed()
+        };
+        (0..9).map(once).min().expect("nine runs")
+    };
+    let (one, many) = (took(1), took(128));
+    println!("{FRAMES} frames: {one:?} with one exchange, {many:?} with 128");
+    assert!(many < 4 * one, "{one:?} with one exchange, {many:?} with 128");
+}
+
+#[test]
+fn many_exchanges_in_each_of_thousands_of_calls_stay_within_the_budget() {
+    const BUDGET: usize = 8 << 20;
+    let config = ServerConfig { held_budget: BUDGET, ..ServerConfig::default() };
+    let mut pair = Pair::acquainted_with(ClientConfig::default(), config);
+    let honest = pair.execute(1, b"argument");
+    let harm = join(&mut pair, HARM, 1);
+    let mut most = 0;
+    for activity in 0..3_000 {
+        let sequence = 50 + activity;
+        comes(&mut pair, harm, &[common::fragment(activity, sequence, 8, 0, 8)]);
+        let position = [activity, 255, 0, sequence];
+        comes(&mut pair, harm, &[frame(DATA, 0, &[&position[..], &[0, 0, 7]].concat())]);
+        most = most.max(pair.server.kept_for(HARM.into()).exchanges);
+    }
+    pair.server.audit();
+    assert!(pair.asked.len() > 2_900 && most > BUDGET / 2, "{} calls, {most} bytes", pair.asked.len());
+    assert!(most < 2 * BUDGET, "{most} bytes");
+    // Another host opens exchanges still.
+    let from = common::Peer { id: honest.conversation, at: pair.from };
+    comes(&mut pair, from, &[data(1, 0, honest.sequence as u32, 0, &[7])]);
+    assert_eq!(server_takes(&mut pair, honest, 1), Some((vec![0, 0, 0, 7], false)));
+    // The calls end, and so do their exchanges.
+    for (key, _) in std::mem::take(&mut pair.asked) {
+        pair.finish(key, Finish::Result, b"result..");
+    }
+    pair.server.audit();
+    pair.pass(Duration::from_secs(60));
+    for _ in 0..200 {
+        pair.tick();
+        pair.answered();
+        pair.pass(Duration::from_secs(1));
+    }
+    assert_eq!(pair.server.kept_for(HARM.into()).exchanges, 0);
+}

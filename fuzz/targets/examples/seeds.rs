@@ -14,7 +14,7 @@ use farcall_idl::{Interface, values};
 use farcall_names::{Entry, Fingerprint, Label};
 use farcall_proto::client::CallId;
 use farcall_proto::server::{CallKey, Finish, Request};
-use farcall_proto::{Failure, Kind, Ran, Trace, fuzzing};
+use farcall_proto::{Failure, Kind, Ran, Tail, Trace, fuzzing};
 use farcall_shm::{Hello, TicketHolder, Wants};
 use farcall_xdr::schema::{Type, Types};
 use farcall_xdr::{Decoder, Encode, Encoder, Schema, to_vec};
@@ -168,6 +168,52 @@ impl Play {
         self.both.client.receive(self.both.now, datagram, &mut |_| {});
     }
 
+    /// The server opens an exchange in the oldest unfinished call.
+    fn server_opens(&mut self) {
+        self.server.step(8, &[0, 0, 0]);
+        self.both.server.open_exchange(self.asked[0]).expect("few are open");
+    }
+
+    /// The server sends so many times four bytes in an exchange of that call.
+    fn server_sends(&mut self, exchange: u8, tail: Tail, quarter: u8) {
+        self.server.step(8, &[1, 0, exchange, tail as u8, quarter]);
+        let _ = self.both.server.send_in(self.asked[0], exchange.into(), &filling(quarter), tail);
+    }
+
+    /// The server takes so many times 16 bytes.
+    fn server_takes(&mut self, exchange: u8, most: u8) {
+        self.server.step(8, &[4]).step(8, &[2, 0, exchange, most]);
+        while self.both.server.next_news().is_some() {}
+        self.both.server.take_from(self.asked[0], exchange.into(), &mut Vec::new(), 16 * usize::from(most));
+    }
+
+    fn server_stops(&mut self, exchange: u8) {
+        self.server.step(8, &[3, 0, exchange]);
+        self.both.server.stop_exchange(self.asked[0], exchange.into(), 7);
+    }
+
+    fn client_opens(&mut self, id: CallId) {
+        self.client.step(8, &[3, 0, 0, 0]);
+        self.both.client.open_exchange(id).expect("few are open");
+    }
+
+    fn client_sends(&mut self, id: CallId, exchange: u8, tail: Tail, quarter: u8) {
+        self.client.step(8, &[3, 1, 0, exchange, tail as u8, quarter]);
+        let _ = self.both.client.send_in(id, exchange.into(), &filling(quarter), tail);
+    }
+
+    fn client_takes(&mut self, id: CallId, exchange: u8, most: u8) {
+        self.client.step(8, &[3, 4]).step(8, &[3, 2, 0, exchange, most]);
+        while self.both.client.next_news().is_some() {}
+        let most = 16 * usize::from(most);
+        self.both.client.take_from(id, exchange.into(), &mut Vec::new(), most, &mut |_| {});
+    }
+
+    fn client_stops(&mut self, id: CallId, exchange: u8) {
+        self.client.step(8, &[3, 3, 0, exchange]);
+        self.both.client.stop_exchange(id, exchange.into(), 7, &mut |_| {});
+    }
+
     fn pass(&mut self, power: u8) {
         self.client.step(5, &[power]);
         self.server.step(5, &[power]);
@@ -235,8 +281,64 @@ fn protocol() {
     play.both.client.bind(play.both.now, "Store", 2);
     play.settle();
     play.keep("bind");
+    exchanges();
     moved();
     raw();
+}
+
+/// A signal and its answer; streams both ways, one longer than its credit; directions that are stopped.
+fn exchanges() {
+    let mut play = Play::new();
+    let id = play.start(1, 0);
+    play.call();
+    play.server_opens();
+    play.server_sends(2, Tail::Question, 6);
+    play.answer();
+    play.client_takes(id, 2, 10);
+    play.client_sends(id, 2, Tail::Question, 2);
+    play.call();
+    play.server_takes(2, 10);
+    play.finish(1, Finish::Result);
+    play.settle();
+    play.keep("signal");
+
+    let mut play = Play::new();
+    let id = play.start(1, 0);
+    play.client_opens(id);
+    play.client_sends(id, 1, Tail::End, 140);
+    play.settle();
+    play.server_opens();
+    play.server_sends(2, Tail::More, 255);
+    for _ in 0..4 {
+        play.settle();
+        play.client_takes(id, 2, 255);
+        play.server_takes(1, 255);
+        play.pass(27);
+    }
+    play.server_sends(2, Tail::End, 5);
+    play.finish(130, Finish::Result);
+    for _ in 0..8 {
+        play.settle();
+        play.client_takes(id, 2, 255);
+        play.pass(27);
+    }
+    play.keep("streams");
+
+    let mut play = Play::new();
+    let id = play.start(1, 0);
+    play.client_opens(id);
+    play.client_sends(id, 1, Tail::More, 20);
+    play.call();
+    play.server_opens();
+    play.server_sends(2, Tail::More, 20);
+    play.server_stops(1);
+    play.client_stops(id, 2);
+    play.settle();
+    play.pass(28);
+    play.settle();
+    play.finish(1, Finish::Exception);
+    play.settle();
+    play.keep("stopped_streams");
 }
 
 /// The client is at another address, shows its old ticket, and renews it.

@@ -17,7 +17,7 @@ use crate::script::Script;
 /// | 5 time passes | duration |
 /// | 6 all is sent | |
 /// | 7 datagram without a seal | text |
-/// | 8 other | byte: cancel (and which), bind, or an ICMP error |
+/// | 8 other | byte: cancel (and which), bind, an ICMP error, or of an exchange, byte: open, send, take, stop, or the news (and which call; byte: which exchange) |
 pub fn client(data: &[u8]) {
     let Acquaintance { now, client, .. } = Acquaintance::new();
     let out = vec![0; ROOM];
@@ -80,7 +80,35 @@ impl World {
                 self.waiting.insert(self.token);
                 self.client.bind(self.now, "Store", self.token);
             }
+            3 => self.exchange(script),
             _ => self.client.handle_unreachable(self.now),
+        }
+    }
+
+    /// Does something in an exchange of a call.
+    fn exchange(&mut self, script: &mut Script<'_>) {
+        let step = script.byte() % 5;
+        if step == 4 {
+            while self.client.next_news().is_some() {}
+            return;
+        }
+        let Some(id) = script.pick(&self.calls) else { return };
+        let exchange = u32::from(script.byte());
+        let waiting = &mut self.waiting;
+        let sink = &mut |event: Event<'_>| note(waiting, event);
+        match step {
+            0 => drop(self.client.open_exchange(id)),
+            1 => {
+                let (tail, bytes) = (script.tail(), script.filling());
+                let sent = self.client.send_in(id, exchange, &bytes, tail);
+                assert!(sent.is_none_or(|sent| sent <= bytes.len()));
+            }
+            2 => {
+                let (mut into, most) = (Vec::new(), 16 * usize::from(script.byte()));
+                self.client.take_from(id, exchange, &mut into, most, sink);
+                assert!(into.len() <= most);
+            }
+            _ => self.client.stop_exchange(id, exchange, 7, sink),
         }
     }
 

@@ -59,8 +59,9 @@ const SHARED: usize = farcall_shm::CallMemory::WORDS * size_of::<u64>();
 /// All of them.
 pub const TARGETS: &[Target] = &[
     Target { name: "server_bytes", run: server_bytes, memory_per_byte: 8, memory: 96 * KIB },
-    Target { name: "server", run: server, memory_per_byte: 64, memory: 512 * KIB },
-    Target { name: "client", run: client, memory_per_byte: 64, memory: MIB },
+    Target { name: "server", run: server, memory_per_byte: 64, memory: MIB },
+    // A server may open 128 exchanges in each of 64 calls, by one frame each.
+    Target { name: "client", run: client, memory_per_byte: 64, memory: 8 * MIB },
     Target { name: "trains_to_server", run: trains_to_server, memory_per_byte: 256, memory: 4 * MIB },
     Target { name: "trains_to_caller", run: trains_to_caller, memory_per_byte: 256, memory: 4 * MIB },
     Target { name: "memory_server", run: memory_server, memory_per_byte: 64, memory: SHARED + 256 * KIB },

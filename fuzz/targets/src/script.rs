@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use farcall_proto::Tail;
+
 /// Reads steps.
 pub struct Script<'a> {
     rest: &'a [u8],
@@ -40,6 +42,11 @@ impl<'a> Script<'a> {
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
         let place = usize::from(self.byte());
         items.get(place.checked_rem(items.len())?).copied()
+    }
+
+    /// How a message in an exchange goes on.
+    pub fn tail(&mut self) -> Tail {
+        [Tail::More, Tail::End, Tail::Question][usize::from(self.byte() % 3)]
     }
 
     /// From a nanosecond to half a minute, by powers of two.

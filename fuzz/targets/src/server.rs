@@ -31,7 +31,7 @@ pub fn server_bytes(data: &[u8]) {
 /// | 5 time passes | duration |
 /// | 6 all is sent | |
 /// | 7 datagram without a seal | byte: address; text |
-/// | 8 the export goes, or draining begins | byte: which |
+/// | 8 other | byte: the export goes (254), draining begins (255), or of an exchange: open, send, take, stop, or the news (and which call; byte: which exchange) |
 pub fn server(data: &[u8]) {
     let mut world = World::new();
     let mut script = Script::new(data);
@@ -47,7 +47,7 @@ pub fn server(data: &[u8]) {
             8 => match script.byte() {
                 255 => world.server.drain(),
                 254 => world.server.withdraw(EXPORT),
-                _ => {}
+                step => world.exchange(step, &mut script),
             },
             _ => world.sealed(&mut script),
         }
@@ -138,6 +138,31 @@ impl World {
         }
     }
 
+    /// Does something in an exchange of a call.
+    fn exchange(&mut self, step: u8, script: &mut Script<'_>) {
+        if step % 5 == 4 {
+            while self.server.next_news().is_some() {}
+            return;
+        }
+        let Some(key) = script.pick(&self.open) else { return };
+        let exchange = u32::from(script.byte());
+        match step % 5 {
+            0 => drop(self.server.open_exchange(key)),
+            1 => {
+                let (tail, bytes) = (script.tail(), script.filling());
+                let sent = self.server.send_in(key, exchange, &bytes, tail).unwrap_or(0);
+                assert!(sent <= bytes.len());
+                self.given += sent;
+            }
+            2 => {
+                let (mut into, most) = (Vec::new(), 16 * usize::from(script.byte()));
+                self.server.take_from(key, exchange, &mut into, most);
+                assert!(into.len() <= most.min(self.received), "more than came");
+            }
+            _ => self.server.stop_exchange(key, exchange, 7),
+        }
+    }
+
     fn pass(&mut self, script: &mut Script<'_>) {
         self.now = self.now + script.duration();
         self.server.handle_timeout(self.now);
@@ -194,9 +219,11 @@ impl World {
             self.server.handle_timeout(self.now);
             self.transmit();
             turns += 1;
-            assert!(turns < 100, "idle, and its timer goes on");
+            // What exchanges send to nobody is sent each second, as long as their results are held.
+            assert!(turns < 100 + 64 * self.asked.len(), "idle, and its timer goes on");
         }
         assert_eq!(self.server.held_bytes(), 0, "held for nobody");
+        assert!((0..3).all(|which| self.server.kept_for(address(which).ip()).exchanges == 0), "exchanges");
         assert_eq!(self.server.unfinished(), 0);
     }
 }

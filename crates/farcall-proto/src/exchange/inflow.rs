@@ -98,7 +98,7 @@ impl Inflow {
             return false;
         }
         if self.stopped.is_some() {
-            self.tells_stop |= !data.end;
+            self.tells_stop |= !data.end && !self.mutant.breaks(Rule::StopOnce);
             return data.end && self.stop_at(end);
         }
         let through = self.through();

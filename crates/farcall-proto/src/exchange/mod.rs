@@ -94,6 +94,10 @@ pub(crate) struct Exchanges {
     pub stuck: bool,
     /// The call has its result, so the other end opens no exchange any more.
     concluded: bool,
+    /// Bytes of memory that the open ones hold.
+    held: usize,
+    /// The earliest time at which [`Exchanges::look`] is of use.
+    due: Option<Time>,
     mutant: Mutant,
 }
 
@@ -125,6 +129,8 @@ impl Exchanges {
             turn: 0,
             stuck: false,
             concluded: false,
+            held: 0,
+            due: None,
             mutant,
         }
     }
@@ -144,9 +150,11 @@ impl Exchanges {
     /// behind them is said by `tail`, if all were added. `None` if the exchange is not open, or the direction has
     /// ended, perhaps because the other end takes no more.
     pub fn add(&mut self, number: u32, bytes: &[u8], tail: Tail, window: u32) -> Option<usize> {
-        let exchange = self.find(number)?;
-        let added = exchange.outflow.add(bytes, tail, window.into())?;
-        let begins = exchange.outflow.is_begun() && !std::mem::replace(&mut exchange.begun, true);
+        let (added, begins) = self.act(number, |exchange| {
+            let added = exchange.outflow.add(bytes, tail, window.into())?;
+            let begins = exchange.outflow.is_begun() && !std::mem::replace(&mut exchange.begun, true);
+            Some((added, begins))
+        })??;
         self.directions += u32::from(begins);
         Some(added)
     }
@@ -154,13 +162,12 @@ impl Exchanges {
     /// Moves at most `most` bytes of the other end's direction to the end of `into`. Returns whether all has
     /// been taken, and the direction has ended. `None` if the exchange is not open.
     pub fn take(&mut self, number: u32, into: &mut Vec<u8>, most: usize, window: u32) -> Option<bool> {
-        let inflow = &mut self.find(number)?.inflow;
-        inflow.take(into, most);
-        let window = u64::from(window).min(4 * inflow.taken()).max(INITIAL_WINDOW.into());
-        inflow.grant(window);
-        let ended = inflow.is_over();
-        self.settle();
-        Some(ended)
+        self.act(number, |Exchange { inflow, .. }| {
+            inflow.take(into, most);
+            let window = u64::from(window).min(4 * inflow.taken()).max(INITIAL_WINDOW.into());
+            inflow.grant(window);
+            inflow.is_over()
+        })
     }
 
     /// Whether bytes of this end's direction have not been acknowledged. If so, [`News::Room`] tells when the
@@ -178,10 +185,7 @@ impl Exchanges {
 
     /// Takes no more of the other end's direction.
     pub fn stop(&mut self, number: u32, reason: u32) {
-        if let Some(exchange) = self.find(number) {
-            exchange.inflow.stop(reason);
-        }
-        self.settle();
+        self.act(number, |exchange| exchange.inflow.stop(reason));
     }
 
     /// A DATA came in datagram `number`. A direction is to hold no more than `most` bytes; if that is little,
@@ -195,20 +199,18 @@ impl Exchanges {
         way: &mut Way<'_>,
     ) -> Result<Option<News>, Malformed> {
         self.touched = true;
-        let Some(exchange) = self.find_or_open(position.exchange, most > BASE_DATAGRAM)? else {
-            if self.was_opened(position.exchange) || self.concluded {
-                self.answer(position.exchange, data);
+        self.open_theirs(position.exchange, most > BASE_DATAGRAM)?;
+        let news = self.act(position.exchange, |Exchange { inflow, outflow, .. }| {
+            if data.has_all {
+                outflow.finish(way);
             }
-            return Ok(None);
-        };
-        if data.has_all {
-            exchange.outflow.finish(way);
+            let brought = inflow.receive(number, data, most);
+            brought && !std::mem::replace(&mut inflow.noticed, true)
+        });
+        if news.is_none() && (self.was_opened(position.exchange) || self.concluded) {
+            self.answer(position.exchange, data);
         }
-        let inflow = &mut exchange.inflow;
-        let brought = inflow.receive(number, data, most);
-        let news = brought && !std::mem::replace(&mut inflow.noticed, true);
-        self.settle();
-        Ok(news.then_some(News::Came))
+        Ok(news.unwrap_or(false).then_some(News::Came))
     }
 
     /// A CREDIT came.
@@ -219,12 +221,11 @@ impl Exchanges {
         credit: &Credit<'_>,
         way: &mut Way<'_>,
     ) -> Option<News> {
-        let exchange = self.find(position.exchange)?;
-        exchange.outflow.hear(now, credit, way);
-        let has_room = exchange.outflow.room(way.window.into()) > 0;
-        let told = std::mem::take(&mut exchange.outflow.tells_credit);
-        let news = has_room && std::mem::take(&mut exchange.outflow.wants_room) || told;
-        self.settle();
+        let news = self.act(position.exchange, |Exchange { outflow, .. }| {
+            outflow.hear(now, credit, way);
+            let told = std::mem::take(&mut outflow.tells_credit);
+            outflow.room(way.window.into()) > 0 && std::mem::take(&mut outflow.wants_room) || told
+        })?;
         news.then_some(News::Room)
     }
 
@@ -237,13 +238,12 @@ impl Exchanges {
         way: &mut Way<'_>,
     ) -> Result<Option<News>, Malformed> {
         self.touched = true;
-        let Some(exchange) = self.find_or_open(position.exchange, most > BASE_DATAGRAM)? else {
-            return Ok(None);
-        };
-        if !exchange.outflow.cut(way) {
-            return Ok(None);
-        }
-        self.directions += u32::from(!std::mem::replace(&mut exchange.begun, true));
+        self.open_theirs(position.exchange, most > BASE_DATAGRAM)?;
+        let begins = self.act(position.exchange, |Exchange { outflow, begun, .. }| {
+            outflow.cut(way).then(|| !std::mem::replace(begun, true))
+        });
+        let Some(begins) = begins.flatten() else { return Ok(None) };
+        self.directions += u32::from(begins);
         Ok(Some(News::Stopped(reason)))
     }
 
@@ -263,7 +263,10 @@ impl Exchanges {
                 Written::All => {}
                 Written::Waits => wrote = Wrote::Waits,
                 // It goes on in the next datagram, and asks its receiver for an answer before it has to wait.
-                Written::Full => return Wrote::Part,
+                Written::Full => {
+                    self.due = self.first_due();
+                    return Wrote::Part;
+                }
             }
             self.turn += 1;
         }
@@ -284,11 +287,12 @@ impl Exchanges {
                 exchange.inflow.tells_stop = repeats && exchange.inflow.stopping().is_some();
             }
         }
+        self.settle();
     }
 
     /// The earliest time at which [`Exchanges::look`] is of use.
     pub fn due(&self) -> Option<Time> {
-        self.open.iter().flat_map(|exchange| [exchange.outflow.due, exchange.stop_due]).flatten().min()
+        self.due
     }
 
     /// At a server: the call has its result. What this end sends has ended, and no more is taken.
@@ -339,9 +343,7 @@ impl Exchanges {
 
     /// Bytes of memory that the exchanges hold, those that are not in use yet included.
     pub fn memory(&self) -> usize {
-        let of = |exchange: &Exchange| exchange.inflow.memory() + exchange.outflow.memory();
-        let places = size_of::<Exchanges>() + self.open.capacity() * size_of::<Exchange>();
-        places + self.open.iter().map(of).sum::<usize>()
+        size_of::<Exchanges>() + self.open.capacity() * size_of::<Exchange>() + self.held
     }
 
     fn is_ours(&self, number: u32) -> bool {
@@ -359,27 +361,47 @@ impl Exchanges {
         self.open.binary_search_by_key(&number, |exchange| exchange.number).is_ok()
     }
 
-    fn find(&mut self, number: u32) -> Option<&mut Exchange> {
+    /// Acts on an exchange, if it is open, and forgets it if it is over then. The cost does not depend on how
+    /// many are open, because a datagram can have thousands of frames.
+    fn act<R>(&mut self, number: u32, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
         let place = self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()?;
-        Some(&mut self.open[place])
+        let exchange = &mut self.open[place];
+        let (memory, due) = (exchange.memory(), exchange.due());
+        let done = act(exchange);
+        self.received += u32::from(exchange.counts());
+        let (mut memory_then, mut due_then) = (exchange.memory(), exchange.due());
+        if exchange.is_over() {
+            (memory_then, due_then) = (0, None);
+            self.open.remove(place);
+            self.let_go();
+        }
+        self.held = self.held + memory_then - memory;
+        if due != due_then {
+            let was_first = due.is_some() && due == self.due;
+            self.due = if was_first { self.first_due() } else { self.due.into_iter().chain(due_then).min() };
+        }
+        Some(done)
     }
 
-    /// The exchange of this number, which the other end may just have opened, and those before it.
-    fn find_or_open(&mut self, number: u32, opens: bool) -> Result<Option<&mut Exchange>, Malformed> {
-        if !self.was_opened(number) {
-            if self.is_ours(number) {
-                return Err(Malformed);
-            }
-            let open = self.open.iter().filter(|exchange| !self.is_ours(exchange.number)).count();
-            let more = (number.div_ceil(2) - self.theirs) as usize;
-            if !opens || self.concluded || open + more > MAX_TAKEN {
-                return Ok(None);
-            }
+    /// Opens an exchange of this number, and those before it, if the other end may just have done so.
+    fn open_theirs(&mut self, number: u32, opens: bool) -> Result<(), Malformed> {
+        if self.was_opened(number) {
+            return Ok(());
+        }
+        if self.is_ours(number) {
+            return Err(Malformed);
+        }
+        let more = (number.div_ceil(2) - self.theirs) as usize;
+        if !opens || self.concluded || more > MAX_TAKEN {
+            return Ok(());
+        }
+        let open = self.open.iter().filter(|exchange| !self.is_ours(exchange.number)).count();
+        if open + more <= MAX_TAKEN {
             let first = 3 - self.lowest + 2 * self.theirs;
             (first..=number).step_by(2).for_each(|number| self.insert(number));
             self.theirs = number.div_ceil(2);
         }
-        Ok(self.find(number))
+        Ok(())
     }
 
     fn insert(&mut self, number: u32) {
@@ -399,13 +421,20 @@ impl Exchanges {
 
     /// Counts directions that have come, and forgets exchanges that are over.
     fn settle(&mut self) {
-        for exchange in &mut self.open {
-            let inflow = &mut exchange.inflow;
-            if inflow.is_over() && !std::mem::replace(&mut inflow.counted, true) {
-                self.received += 1;
-            }
-        }
-        self.open.retain(|exchange| !exchange.is_over());
+        let Exchanges { open, received, .. } = self;
+        open.iter_mut().for_each(|exchange| *received += u32::from(exchange.counts()));
+        open.retain(|exchange| !exchange.is_over());
+        self.let_go();
+        self.held = self.open.iter().map(Exchange::memory).sum();
+        self.due = self.first_due();
+    }
+
+    fn first_due(&self) -> Option<Time> {
+        self.open.iter().filter_map(Exchange::due).min()
+    }
+
+    /// Gives memory back when no exchange is open.
+    fn let_go(&mut self) {
         if self.open.is_empty() {
             self.open = Vec::new();
         }
@@ -413,6 +442,19 @@ impl Exchanges {
 }
 
 impl Exchange {
+    /// Whether the other end's direction has now been received.
+    fn counts(&mut self) -> bool {
+        self.inflow.is_over() && !std::mem::replace(&mut self.inflow.counted, true)
+    }
+
+    fn memory(&self) -> usize {
+        self.inflow.memory() + self.outflow.memory()
+    }
+
+    fn due(&self) -> Option<Time> {
+        self.outflow.due.into_iter().chain(self.stop_due).min()
+    }
+
     fn is_over(&self) -> bool {
         self.inflow.is_over() && !self.inflow.credit_due() && self.outflow.is_over()
     }

@@ -189,3 +189,14 @@ fn all_bytes_arrive_in_order_and_everything_ends() {
         run(seed);
     });
 }
+
+#[test]
+fn however_a_direction_is_cut_it_keeps_no_more_than_its_pieces() {
+    let mut inflow = Inflow::default();
+    for offset in (8..12_000).step_by(8) {
+        let data = Data { offset, bytes: &[7; 4], end: false, has_all: false, ask: false };
+        inflow.receive(offset, &data, usize::MAX);
+    }
+    assert_eq!(inflow.beyond().count(), 256);
+    assert!(inflow.memory() <= 256 * (96 + 8), "{} bytes", inflow.memory());
+}
