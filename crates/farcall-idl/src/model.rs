@@ -126,6 +126,16 @@ impl Interface {
         self.procedures.iter().find(|procedure| procedure.number == number)
     }
 
+    /// Returns the signal of this name.
+    pub fn signal_by_name(&self, name: &str) -> Option<&Procedure> {
+        self.signals.iter().find(|signal| signal.name == name)
+    }
+
+    /// Returns whether something may pass inside a call of the procedure, besides its arguments and its result.
+    pub fn has_exchanges(&self, procedure: &Procedure) -> bool {
+        !self.signals.is_empty() || procedure.has_streams()
+    }
+
     /// Returns the part of each procedure's description that a binding compares.
     pub fn fingerprints(&self) -> Vec<Fingerprint> {
         let fingerprint = |procedure: &Procedure| Fingerprint {
@@ -254,8 +264,35 @@ impl Procedure {
         fingerprint(types, &[Type::Tuple(arguments), self.result.clone(), self.exception.clone()])
     }
 
+    /// Returns the type of the result's items, if the result is a stream.
+    pub fn result_stream(&self) -> Option<&Type> {
+        stream_item(&self.result)
+    }
+
+    /// Returns the index of the argument that is a stream, and the type of its items.
+    pub fn argument_stream(&self) -> Option<(usize, &Type)> {
+        let items = self.arguments.iter().map(|argument| stream_item(&argument.ty));
+        items.enumerate().find_map(|(index, item)| Some((index, item?)))
+    }
+
+    /// Returns whether the result or an argument is a stream.
+    pub fn has_streams(&self) -> bool {
+        self.result_stream().is_some() || self.argument_stream().is_some()
+    }
+
     fn roots(&self) -> impl Iterator<Item = &Type> {
         self.arguments.iter().map(|argument| &argument.ty).chain([&self.result, &self.exception])
+    }
+}
+
+/// Returns the type of a stream's items. A stream is described as an item behind opaque data of no bytes.
+pub(crate) fn stream_item(ty: &Type) -> Option<&Type> {
+    match ty {
+        Type::Tuple(parts) => match parts.as_slice() {
+            [Type::Opaque { size: 0 }, item] => Some(item),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -359,6 +396,10 @@ impl fmt::Display for Interface {
                 write!(f, ", within {ms} ms")?;
             }
             writeln!(f)?;
+        }
+        for signal in &self.signals {
+            document(f, "    ", &signal.docs)?;
+            writeln!(f, "    signal {}", one_line(&self.signature(signal)))?;
         }
         write!(f, "}}")
     }

@@ -1,11 +1,16 @@
-//! Writes wire types for people (`string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`), and the numbers of
+//! Writes wire types for people (`string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`, `stream<Entry>`), and the numbers of
 //! programs.
 
 use farcall_xdr::schema::{Type, Types};
 
+use crate::model::stream_item;
+
 /// Returns the type on one line. Structs and unions are written as their names.
 pub fn spell(types: &Types, ty: &Type) -> String {
     let of = |inner: &Type| spell(types, inner);
+    if let Some(item) = stream_item(ty) {
+        return format!("stream<{}>", of(item));
+    }
     match ty {
         Type::Void => "void".into(),
         Type::Bool => "bool".into(),

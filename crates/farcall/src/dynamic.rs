@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builtin::{DESCRIBE, HEALTH};
+use crate::exchange::{self, Handled, Handler, SignalId};
 use crate::idl::{self, Interface};
 use crate::multi::{Members, Multi, Prepared, Roster};
 use crate::runtime::Runtime;
-use crate::stub::{Binding, Procedure};
-use crate::xdr::{self, Decode, Decoder};
+use crate::stub::{Binding, Procedure, bad_arguments};
+use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
+use crate::{Answer, CallFailed, Error, Kind, Ran, Stream};
 
 pub use crate::builtin::{Description, Health};
 
@@ -82,14 +84,106 @@ impl Dynamic {
         &self.description
     }
 
+    /// Returns this binding with a handler that answers the signals raised in its calls. The handler gets the
+    /// signal and its encoded arguments, and resumes the procedure with an encoded value. Handlers that are added
+    /// later are asked first.
+    #[must_use]
+    pub fn catching(
+        &self,
+        answer: impl Fn(&idl::Procedure, &[u8]) -> Answer<Encoded> + Send + Sync + 'static,
+    ) -> Dynamic {
+        let Interface { signals, types, .. } = self.interface();
+        let id = |signal: &idl::Procedure| SignalId { name: signal.name_hash(), types: signal.fingerprint(types) };
+        let signals = signals.iter().map(|signal| (id(signal), signal.clone())).collect();
+        Dynamic { binding: self.binding.catching(Catching { signals, answer }), ..self.clone() }
+    }
+
     /// Calls a procedure with encoded arguments, and returns its encoded result.
     ///
     /// # Errors
-    /// Those of any call. `Declared` holds the encoded exception.
+    /// Those of any call. `Declared` holds the encoded exception. A procedure with streams is not called.
     pub fn call(&self, procedure: &idl::Procedure, arguments: &[u8]) -> crate::Result<Vec<u8>, Vec<u8>> {
-        let outcome =
-            self.binding.call::<Encoded, Encoded>(&stub_procedure(procedure), &|e| e.opaque(arguments));
-        outcome.map(|Encoded(result)| result).map_err(|why| why.map_declared(|Encoded(exception)| exception))
+        if procedure.has_streams() {
+            return Err(wrong_call("an argument or the result is a stream").into());
+        }
+        let called = self.stub_procedure(procedure);
+        plain(self.binding.call::<Encoded, Encoded>(&called, &|e| e.opaque(arguments)))
+    }
+
+    /// Calls a procedure of which one argument is a stream, and returns its encoded result. In the place of the
+    /// stream the encoded arguments have [`STREAM`].
+    ///
+    /// # Errors
+    /// Those of any call. `Declared` holds the encoded exception. Another procedure is not called.
+    pub fn call_sending(
+        &self,
+        procedure: &idl::Procedure,
+        arguments: &[u8],
+        items: Stream<Encoded>,
+    ) -> crate::Result<Vec<u8>, Vec<u8>> {
+        if procedure.argument_stream().is_none() || procedure.result_stream().is_some() {
+            return Err(wrong_call("not one argument alone is a stream").into());
+        }
+        let called = self.stub_procedure(procedure);
+        plain(self.binding.call_sending::<Encoded, Encoded, _, _>(&called, &|e| e.opaque(arguments), items))
+    }
+
+    /// Calls a procedure whose result is a stream, and blocks until the server begins to send it. If one
+    /// argument is a stream, the items are sent as well, and the encoded arguments have [`STREAM`] in its place.
+    ///
+    /// # Errors
+    /// Those of any call. `Declared` holds the encoded exception. Another procedure is not called.
+    pub fn call_stream(
+        &self,
+        procedure: &idl::Procedure,
+        arguments: &[u8],
+        items: Option<Stream<Encoded>>,
+    ) -> crate::Result<Stream<Encoded, Encoded>, Vec<u8>> {
+        if procedure.result_stream().is_none() || procedure.argument_stream().is_some() != items.is_some() {
+            return Err(wrong_call("other parts of the call are streams").into());
+        }
+        let called = self.stub_procedure(procedure);
+        let encode = &|e: &mut Encoder<'_>| e.opaque(arguments);
+        let begun = match items {
+            None => self.binding.call_stream(&called, encode),
+            Some(items) => self.binding.call_both(&called, encode, items),
+        };
+        begun.map_err(|why: Error<Encoded>| why.map_declared(|Encoded(exception)| exception))
+    }
+
+    fn stub_procedure(&self, procedure: &idl::Procedure) -> Procedure {
+        stub_procedure(self.interface(), procedure)
+    }
+}
+
+/// What stands for a stream among encoded arguments: the number of its exchange.
+pub const STREAM: [u8; 4] = [0, 0, 0, 1];
+
+fn plain(outcome: crate::Result<Encoded, Encoded>) -> crate::Result<Vec<u8>, Vec<u8>> {
+    outcome.map(|Encoded(result)| result).map_err(|why| why.map_declared(|Encoded(exception)| exception))
+}
+
+/// Returns the failure of a call by a method that is not for such procedures.
+fn wrong_call(why: &'static str) -> CallFailed {
+    CallFailed::new(Kind::Local, Ran::No).because(why)
+}
+
+/// Answers the signals of a described interface by a function.
+struct Catching<F> {
+    signals: Vec<(SignalId, idl::Procedure)>,
+    answer: F,
+}
+
+impl<F> Handler for Catching<F>
+where
+    F: Fn(&idl::Procedure, &[u8]) -> Answer<Encoded> + Send + Sync + 'static,
+{
+    fn handle(&self, signal: SignalId, arguments: &mut Decoder<'_>) -> Result<Handled, CallFailed> {
+        let Some((_, signal)) = self.signals.iter().find(|(id, _)| *id == signal) else {
+            return Ok(Handled::Pass);
+        };
+        let arguments = arguments.opaque(arguments.remaining()).map_err(bad_arguments)?;
+        exchange::resume((self.answer)(signal, arguments))
     }
 }
 
@@ -154,7 +248,7 @@ impl Instances {
     pub fn multi(&self, procedure: &idl::Procedure, arguments: &[u8]) -> Multi<Encoded, Encoded> {
         Multi::new(
             self.members(),
-            Prepared::of(Cow::Owned(stub_procedure(procedure)), &|e| e.opaque(arguments)),
+            Prepared::of(Cow::Owned(stub_procedure(self.interface(), procedure)), &|e| e.opaque(arguments)),
         )
     }
 }
@@ -165,7 +259,7 @@ impl fmt::Debug for Instances {
     }
 }
 
-fn stub_procedure(procedure: &idl::Procedure) -> Procedure {
+fn stub_procedure(interface: &Interface, procedure: &idl::Procedure) -> Procedure {
     Procedure {
         number: procedure.number,
         name: "the procedure",
@@ -173,7 +267,7 @@ fn stub_procedure(procedure: &idl::Procedure) -> Procedure {
         blocking: procedure.blocking,
         // Only servers use this.
         uncancelled: false,
-        exchanges: false,
+        exchanges: interface.has_exchanges(procedure),
         deadline: procedure.deadline_ms.map(Duration::from_millis),
     }
 }
@@ -222,5 +316,11 @@ pub struct Encoded(pub Vec<u8>);
 impl<'a> Decode<'a> for Encoded {
     fn decode(d: &mut Decoder<'a>) -> Result<Self, xdr::Error> {
         Ok(Encoded(d.opaque(d.remaining())?.to_vec()))
+    }
+}
+
+impl Encode for Encoded {
+    fn encode(&self, e: &mut Encoder<'_>) -> Result<(), xdr::Error> {
+        e.opaque(&self.0)
     }
 }

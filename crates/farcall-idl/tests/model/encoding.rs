@@ -2,7 +2,8 @@
 
 use farcall_idl::{Builder, Interface};
 use farcall_macros::Xdr;
-use farcall_xdr::{from_slice, to_vec};
+use farcall_xdr::schema::Type;
+use farcall_xdr::{Schema, from_slice, to_vec};
 
 #[derive(Xdr)]
 #[xdr(crate = farcall_xdr)]
@@ -63,6 +64,37 @@ fn an_interface_with_signals_has_a_version_of_its_own() {
     asking.types = farcall_xdr::schema::Types::new();
     asking.procedures.clear();
     assert!(from_slice::<Interface>(&to_vec(&asking).unwrap()).is_err());
+}
+
+/// A stream, as `farcall::Stream` describes itself.
+struct Stream;
+
+impl Schema for Stream {
+    fn schema(types: &mut farcall_xdr::schema::Types) -> Type {
+        Type::Tuple(vec![Type::Opaque { size: 0 }, Node::schema(types)])
+    }
+}
+
+#[test]
+fn signals_and_streams_are_shown_and_found() {
+    let mut interface = Interface::new("Log");
+    interface.procedure(1, "entries").argument::<u64>("from").result::<Stream>();
+    interface.procedure(2, "append").argument::<String>("topic").argument::<Stream>("entries").result::<u64>();
+    interface.procedure(3, "null");
+    interface.signal("full").docs("No room.").argument::<u64>("bytes").result::<u64>();
+    assert_eq!(
+        interface.to_string(),
+        "interface Log {\n      1  entries(from: u64) -> stream<Node>\n      \
+         2  append(topic: string<>, entries: stream<Node>) -> u64\n      3  null()\n    \
+         /// No room.\n    signal full(bytes: u64) -> u64\n}"
+    );
+    let [entries, append, null] = &interface.procedures[..] else { unreachable!() };
+    assert!(matches!(entries.result_stream(), Some(Type::Named(_))) && entries.argument_stream().is_none());
+    assert!(matches!(append.argument_stream(), Some((1, Type::Named(_)))) && append.result_stream().is_none());
+    assert!(entries.has_streams() && append.has_streams() && !null.has_streams());
+    assert!(interface.has_exchanges(null) && interface.signal_by_name("full").is_some());
+    interface.signals.clear();
+    assert!(!interface.has_exchanges(null) && interface.has_exchanges(append));
 }
 
 #[test]
