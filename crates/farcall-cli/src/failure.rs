@@ -211,6 +211,9 @@ fn hint(kind: Kind) -> Option<&'static str> {
             "the server runs, but no longer offers this; `farcall names` lists what is exported"
         }
         Kind::NoSuchProcedure => "`farcall describe NAME` lists the procedures",
+        Kind::Unwound => {
+            "`farcall call --on SIGNAL=VALUE` answers a signal, and `farcall describe NAME` lists them"
+        }
         Kind::Overloaded => "try again later; it did no harm",
         Kind::Mismatch => "one side is older than the other; `farcall check` says what differs",
         Kind::Registry => "FARCALL_REGISTRY names the registry's directory",

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builtin::{DESCRIBE, HEALTH};
-use crate::exchange::{self, Handled, Handler, SignalId};
+
 use crate::idl::{self, Interface};
 use crate::multi::{Members, Multi, Prepared, Roster};
 use crate::runtime::Runtime;
-use crate::stub::{Binding, Procedure, bad_arguments};
+use crate::stub::{self, Binding, Handled, Handler, Procedure, SignalId, bad_arguments};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 use crate::{Answer, CallFailed, Error, Kind, Ran, Stream};
 
@@ -93,7 +93,8 @@ impl Dynamic {
         answer: impl Fn(&idl::Procedure, &[u8]) -> Answer<Encoded> + Send + Sync + 'static,
     ) -> Dynamic {
         let Interface { signals, types, .. } = self.interface();
-        let id = |signal: &idl::Procedure| SignalId { name: signal.name_hash(), types: signal.fingerprint(types) };
+        let id =
+            |signal: &idl::Procedure| SignalId { name: signal.name_hash(), types: signal.fingerprint(types) };
         let signals = signals.iter().map(|signal| (id(signal), signal.clone())).collect();
         Dynamic { binding: self.binding.catching(Catching { signals, answer }), ..self.clone() }
     }
@@ -183,7 +184,7 @@ where
             return Ok(Handled::Pass);
         };
         let arguments = arguments.opaque(arguments.remaining()).map_err(bad_arguments)?;
-        exchange::resume((self.answer)(signal, arguments))
+        stub::resume((self.answer)(signal, arguments))
     }
 }
 

@@ -1,12 +1,15 @@
 //! `farcall call`: calls any procedure of any exporter, with JSON.
 
+mod signals;
+mod streams;
+
 use std::io::{BufRead, BufWriter, Read, Write};
 
 use clap::{Args, ValueHint};
-use farcall::Error;
-use farcall::dynamic::Dynamic;
+use farcall::dynamic::{Dynamic, Encoded};
 use farcall::xdr::schema::{Type, Types};
 use farcall::xdr::{Decoder, Encoder};
+use farcall::{Error, Stream};
 use farcall_idl::values::{Question, Subject};
 use farcall_idl::x::Version;
 use farcall_idl::{Interface, Procedure, values};
@@ -18,11 +21,17 @@ use crate::output::{Output, say, say_json};
 use crate::remote::Deadline;
 use crate::text::printable_json;
 use crate::x_file;
+use signals::{Answers, On};
+use streams::{LINES, Prepared, Trouble, as_lists};
 
 /// Call a procedure of any exporter, or of a server of ONC RPC, with JSON
 ///
 /// The exporter describes its interface, so no source is needed. The command prints the result as JSON. It prints a
 /// declared exception as {"exception": …}, with exit code 3. `farcall describe NAME` lists the procedures.
+///
+/// A stream that is the result is printed as a line of JSON for each item. An argument that is a stream is an array,
+/// or "-" for the lines of standard input. The server may raise signals in the call: --on answers them; others are
+/// asked about on a terminal, and unwind the call elsewhere.
 ///
 /// A server of ONC RPC does not describe itself. Its address is followed by an .x file, or by the name of a protocol
 /// that needs none: nfs3, mount, rpcbind, vxi11. The address is tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, or a
@@ -62,6 +71,10 @@ pub struct Call {
     #[arg(long, value_name = "PATH=VALUE")]
     expect: Vec<Question>,
 
+    /// Answer SIGNAL with VALUE, which is JSON, or `unwind`, which ends the call; may be repeated
+    #[arg(long, value_name = "SIGNAL=VALUE")]
+    on: Vec<On>,
+
     #[command(flatten)]
     deadline: Deadline,
 
@@ -87,8 +100,11 @@ impl Call {
             return show(output, &example(exporter.interface(), procedure)?);
         }
         let called = Called { command: self, procedure, interface: exporter.interface(), version: None };
+        called.check_streams()?;
         let first = if self.batch { None } else { Some(called.encoded(arguments)?) };
-        called.run(&exporter, first, output)
+        let stdin_is_free = first.as_ref().is_some_and(|first| arguments != LINES && !first.reads_lines());
+        let answers = Answers::new(exporter.interface(), &self.on, stdin_is_free)?;
+        called.run(&answers.of(&exporter), first, output)
     }
 
     /// Calls a procedure of a server of ONC RPC. The words of the command are an address, a definition, a
@@ -112,6 +128,9 @@ impl Call {
         // The definition is checked before any host is asked for the server.
         let called =
             Called { command: self, procedure, interface: &version.spelled, version: Some(&version) };
+        if !self.on.is_empty() {
+            return Err(Failure::usage("ONC RPC has no signals"));
+        }
         let first = if self.batch { None } else { Some(called.encoded(arguments)?) };
         let server = self.manner.bind(&self.name, &version, &self.deadline)?;
         called.run(&server, first, output)
@@ -133,19 +152,38 @@ struct Called<'a> {
 }
 
 impl Called<'_> {
-    fn encoded(&self, arguments: &str) -> Outcome<Vec<u8>> {
-        let also = self.version.map(|version| &version.interface);
-        encoded(self.interface, also, self.procedure, arguments)
+    /// Refuses what is not done with streams.
+    fn check_streams(&self) -> Outcome {
+        let Called { command, procedure, .. } = self;
+        if command.batch && procedure.has_streams() {
+            return Err(Failure::usage("--batch calls no procedure with streams"));
+        }
+        let judges = !command.fail.is_empty() || !command.expect.is_empty();
+        if judges && procedure.result_stream().is_some() {
+            return Err(Failure::usage("--fail and --expect judge no result that is a stream"));
+        }
+        Ok(())
+    }
+
+    fn encoded(&self, arguments: &str) -> Outcome<Prepared> {
+        match self.procedure.argument_stream().filter(|_| self.version.is_none()) {
+            Some((index, _)) => streams::prepare(self.interface, self.procedure, index, arguments),
+            None => {
+                let also = self.version.map(|version| &version.interface);
+                let bytes = encoded(self.interface, also, self.procedure, arguments)?;
+                Ok(Prepared { bytes, items: None })
+            }
+        }
     }
 
     /// Calls once with these arguments, or with those of each line of standard input.
-    fn run(&self, exporter: &Dynamic, arguments: Option<Vec<u8>>, output: &Output) -> Outcome {
+    fn run(&self, exporter: &Dynamic, arguments: Option<Prepared>, output: &Output) -> Outcome {
         let exporter = match self.command.deadline.within {
             Some(deadline) => &exporter.within(deadline),
             None => exporter,
         };
         if let Some(arguments) = arguments {
-            return self.call(exporter, &arguments, output);
+            return self.call(exporter, arguments, output);
         }
         let mut input = std::io::stdin().lock();
         let mut worst: Option<Failure> = None;
@@ -166,7 +204,7 @@ impl Called<'_> {
                 "-" => Err(Failure::usage(STDIN)),
                 line => self.encoded(line),
             };
-            if let Err(why) = arguments.and_then(|arguments| self.call(exporter, &arguments, output)) {
+            if let Err(why) = arguments.and_then(|arguments| self.call(exporter, arguments, output)) {
                 if why.is_broken_pipe() {
                     return Err(why);
                 }
@@ -179,10 +217,25 @@ impl Called<'_> {
         }
     }
 
-    fn call(&self, exporter: &Dynamic, arguments: &[u8], output: &Output) -> Outcome {
-        let Called { procedure, .. } = self;
+    fn call(&self, exporter: &Dynamic, arguments: Prepared, output: &Output) -> Outcome {
+        let Called { procedure, interface, .. } = self;
         let is_onc = self.version.is_some();
-        match exporter.call(procedure, arguments) {
+        let trouble = Trouble::default();
+        let items = arguments.items.map(|items| items.stream(interface, procedure, &trouble));
+        if !is_onc && let Some(item) = procedure.result_stream() {
+            let begun = exporter.call_stream(procedure, &arguments.bytes, items);
+            let printed = match begun {
+                Ok(stream) => self.print_items(item, stream, output),
+                Err(why) => self.failed(why, output),
+            };
+            return trouble.take().and(printed);
+        }
+        let outcome = match items {
+            None => exporter.call(procedure, &arguments.bytes),
+            Some(items) => exporter.call_sending(procedure, &arguments.bytes, items),
+        };
+        trouble.take()?;
+        match outcome {
             Ok(result) => {
                 let judged = self.judge(&result).and_then(|judgement| {
                     let around = if self.command.batch { Some("result") } else { None };
@@ -202,13 +255,32 @@ impl Called<'_> {
                     Err(why) => Err(why),
                 }
             }
-            Err(Error::Declared(exception)) => {
+            Err(why) => self.failed(why, output),
+        }
+    }
+
+    /// Prints an exception, or returns the failure of the call.
+    fn failed(&self, why: Error<Vec<u8>>, output: &Output) -> Outcome {
+        let Called { procedure, .. } = self;
+        match why {
+            Error::Declared(exception) => {
                 self.print(&procedure.exception, &exception, Some("exception"), None, output)?;
                 Err(Failure::exception())
             }
-            Err(Error::CallFailed(why)) if is_onc => Err(onc::failed(why).about(&procedure.name)),
-            Err(Error::CallFailed(why)) => Err(why.into()),
+            Error::CallFailed(why) if self.version.is_some() => Err(onc::failed(why).about(&procedure.name)),
+            Error::CallFailed(why) => Err(why.into()),
         }
+    }
+
+    /// Prints the items of a stream as they arrive, each on a line.
+    fn print_items(&self, item: &Type, stream: Stream<Encoded, Encoded>, output: &Output) -> Outcome {
+        for next in stream {
+            match next {
+                Ok(Encoded(bytes)) => self.print(item, &bytes, None, None, output)?,
+                Err(why) => return self.failed(why.map_declared(|Encoded(exception)| exception), output),
+            }
+        }
+        Ok(())
     }
 
     /// Returns the first assertion that the result does not meet.
@@ -245,7 +317,7 @@ impl Called<'_> {
         judgement: Option<&str>,
         output: &Output,
     ) -> Outcome {
-        let one_line = output.is_json() || self.command.batch;
+        let one_line = output.is_json() || self.command.batch || self.procedure.result_stream().is_some();
         let layout = values::Layout { pretty: !one_line && around.is_none(), text: printable_json };
         let mut out = BufWriter::new(std::io::stdout().lock());
         // The head is written together with the first part of the value, once it is known that the value can
@@ -293,28 +365,45 @@ pub fn encoded(
     procedure: &Procedure,
     arguments: &str,
 ) -> Outcome<Vec<u8>> {
-    let wrong = |why: String| {
-        let example = values::example(interface, procedure).map(|example| format!(", such as '{example}'"));
-        let hint = interface.signature(procedure) + &example.unwrap_or_default();
-        Failure::usage(format!("the arguments of {}: {why}", procedure.name)).hint(hint)
-    };
-    let text = match arguments {
-        "-" => std::io::read_to_string(std::io::stdin())?,
+    let encoded = json_of(arguments).and_then(|value| encode(interface, also, procedure, &value));
+    encoded.map_err(|why| wrong(interface, procedure, &why))
+}
+
+/// Returns the failure for arguments that are not those of the procedure.
+fn wrong(interface: &Interface, procedure: &Procedure, why: &str) -> Failure {
+    let example = values::example(interface, &as_lists(procedure));
+    let example = example.map(|example| format!(", such as '{example}'"));
+    let hint = interface.signature(procedure) + &example.unwrap_or_default();
+    Failure::usage(format!("the arguments of {}: {why}", procedure.name)).hint(hint)
+}
+
+/// Parses the JSON that a user wrote, or that standard input holds.
+fn json_of(text: &str) -> Result<Value, String> {
+    let text = match text {
+        LINES => std::io::read_to_string(std::io::stdin()).map_err(|why| why.to_string())?,
         text => text.to_owned(),
     };
-    let arguments: Value = serde_json::from_str(&text).map_err(|why| wrong(why.to_string()))?;
+    serde_json::from_str(&text).map_err(|why| why.to_string())
+}
+
+fn encode(
+    interface: &Interface,
+    also: Option<&Interface>,
+    procedure: &Procedure,
+    arguments: &Value,
+) -> Result<Vec<u8>, String> {
     let mut encoded = Vec::new();
     let read = |path: &str| std::fs::read(path).map_err(|why| format!("{path}: {why}"));
     let settings = values::Settings { files: Some(&read), also };
     let mut out = Encoder::new(&mut encoded);
-    values::encode_arguments_with(interface, procedure, &arguments, settings, &mut out)
-        .map_err(|why| wrong(why.to_string()))?;
+    values::encode_arguments_with(interface, procedure, arguments, settings, &mut out)
+        .map_err(|why| why.to_string())?;
     Ok(encoded)
 }
 
 /// Prints example arguments.
 fn example(interface: &Interface, procedure: &Procedure) -> Outcome<Value> {
-    values::example(interface, procedure)
+    values::example(interface, &as_lists(procedure))
         .map_err(|why| Failure::new(format!("there is no example of {}: {why}", procedure.name)))
 }
 

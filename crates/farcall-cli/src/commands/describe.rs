@@ -60,6 +60,7 @@ fn interface_as_json(interface: &Interface, model: &[u8]) -> Value {
         "interface": interface.name,
         "docs": interface.docs,
         "procedures": interface.procedures.iter().map(|procedure| procedure_as_json(interface, procedure)).collect::<Vec<_>>(),
+        "signals": interface.signals.iter().map(|signal| signal_as_json(interface, signal)).collect::<Vec<_>>(),
         "model": BASE64_STANDARD.encode(model),
     })
 }
@@ -76,6 +77,10 @@ fn procedure_as_json(interface: &Interface, procedure: &Procedure) -> Value {
         "pinned": procedure.pinned,
         "fingerprint": format!("{:016x}", procedure.fingerprint(&interface.types)),
     })
+}
+
+fn signal_as_json(interface: &Interface, signal: &Procedure) -> Value {
+    json!({ "name": signal.name, "signature": interface.signature(signal), "docs": signal.docs })
 }
 
 fn as_text(description: &Description) -> String {

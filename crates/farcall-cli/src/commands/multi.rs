@@ -52,6 +52,11 @@ impl Multi {
         let instances = Instances::import(&runtime_within(self.within)?, &self.name)?;
         let interface = instances.interface();
         let procedure = procedure(interface, &self.procedure)?;
+        if procedure.has_streams() {
+            return Err(Failure::usage(
+                "a procedure with streams is called at one server, by `farcall call`",
+            ));
+        }
         let arguments = encoded(interface, None, procedure, &self.arguments)?;
         let mut calls = instances.multi(procedure, &arguments);
         if let Some(within) = self.within {

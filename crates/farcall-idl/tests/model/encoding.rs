@@ -79,7 +79,11 @@ impl Schema for Stream {
 fn signals_and_streams_are_shown_and_found() {
     let mut interface = Interface::new("Log");
     interface.procedure(1, "entries").argument::<u64>("from").result::<Stream>();
-    interface.procedure(2, "append").argument::<String>("topic").argument::<Stream>("entries").result::<u64>();
+    interface
+        .procedure(2, "append")
+        .argument::<String>("topic")
+        .argument::<Stream>("entries")
+        .result::<u64>();
     interface.procedure(3, "null");
     interface.signal("full").docs("No room.").argument::<u64>("bytes").result::<u64>();
     assert_eq!(
@@ -90,7 +94,9 @@ fn signals_and_streams_are_shown_and_found() {
     );
     let [entries, append, null] = &interface.procedures[..] else { unreachable!() };
     assert!(matches!(entries.result_stream(), Some(Type::Named(_))) && entries.argument_stream().is_none());
-    assert!(matches!(append.argument_stream(), Some((1, Type::Named(_)))) && append.result_stream().is_none());
+    assert!(
+        matches!(append.argument_stream(), Some((1, Type::Named(_)))) && append.result_stream().is_none()
+    );
     assert!(entries.has_streams() && append.has_streams() && !null.has_streams());
     assert!(interface.has_exchanges(null) && interface.signal_by_name("full").is_some());
     interface.signals.clear();

@@ -173,9 +173,11 @@ impl Exchanges {
     /// Whether bytes of this end's direction have not been acknowledged. If so, [`News::Room`] tells when the
     /// other end next says what has arrived.
     pub fn awaits_credit(&mut self, number: u32) -> bool {
-        let Some(exchange) = self.find(number) else { return false };
-        exchange.outflow.tells_credit = exchange.outflow.awaits_credit();
-        exchange.outflow.tells_credit
+        let awaits = self.act(number, |Exchange { outflow, .. }| {
+            outflow.tells_credit = outflow.awaits_credit();
+            outflow.tells_credit
+        });
+        awaits.unwrap_or(false)
     }
 
     /// Whether nothing of an exchange that the other end opens has arrived yet.
