@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use crate::spell::stream_item;
 use farcall_xdr::schema::{Type, Types, fingerprint, name_hash};
 use farcall_xdr::{Decode, Decoder, Encode, Encoder, Error, ErrorKind, Schema};
 
@@ -282,17 +283,6 @@ impl Procedure {
 
     fn roots(&self) -> impl Iterator<Item = &Type> {
         self.arguments.iter().map(|argument| &argument.ty).chain([&self.result, &self.exception])
-    }
-}
-
-/// Returns the type of a stream's items. A stream is described as an item behind opaque data of no bytes.
-pub(crate) fn stream_item(ty: &Type) -> Option<&Type> {
-    match ty {
-        Type::Tuple(parts) => match parts.as_slice() {
-            [Type::Opaque { size: 0 }, item] => Some(item),
-            _ => None,
-        },
-        _ => None,
     }
 }
 

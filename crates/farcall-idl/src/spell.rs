@@ -3,8 +3,6 @@
 
 use farcall_xdr::schema::{Type, Types};
 
-use crate::model::stream_item;
-
 /// Returns the type on one line. Structs and unions are written as their names.
 pub fn spell(types: &Types, ty: &Type) -> String {
     let of = |inner: &Type| spell(types, inner);
@@ -52,5 +50,16 @@ fn most(max: u32) -> String {
     match max {
         u32::MAX => "<>".into(),
         max => format!("<{max}>"),
+    }
+}
+
+/// Returns the type of a stream's items. A stream is described as an item behind opaque data of no bytes.
+pub(crate) fn stream_item(ty: &Type) -> Option<&Type> {
+    match ty {
+        Type::Tuple(parts) => match parts.as_slice() {
+            [Type::Opaque { size: 0 }, item] => Some(item),
+            _ => None,
+        },
+        _ => None,
     }
 }
