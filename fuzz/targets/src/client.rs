@@ -143,12 +143,25 @@ impl World {
         }
     }
 
+    /// Takes nothing of what passes inside calls. A result waits until its user has taken that, or has stopped it.
+    fn stop(&mut self) {
+        const MAX_OPEN: u32 = 256;
+        let waiting = &mut self.waiting;
+        for id in &self.calls {
+            for exchange in 1..=MAX_OPEN {
+                self.client.stop_exchange(*id, exchange, 0, &mut |event| note(waiting, event));
+            }
+        }
+    }
+
     /// Nobody answers any more: in the end everybody has been told.
     fn end(mut self) {
+        self.stop();
         self.transmit();
         let mut turns = 0;
         while let Some(due) = self.client.timeout() {
             self.pass(self.now.max(due));
+            self.stop();
             self.transmit();
             turns += 1;
             assert!(turns < 2000 + 50 * self.token, "idle, and its timer goes on");
