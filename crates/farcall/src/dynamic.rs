@@ -277,7 +277,7 @@ fn stub_procedure(interface: &Interface, procedure: &idl::Procedure) -> Procedur
 ///
 /// # Errors
 /// When no server exports the name, none answers, or the exporter does not describe itself. The last is
-/// [`Kind::NoSuchProcedure`](crate::Kind::NoSuchProcedure).
+/// [`Kind::NoSuchProcedure`].
 pub fn describe(runtime: &Runtime, name: &str) -> crate::Result<Description> {
     runtime.binding(name, Cow::Owned(Interface::new("")))?.call(&DESCRIBE, &|_| Ok(()))
 }

@@ -41,7 +41,7 @@ pub struct Call<'a> {
     /// How long the call may take: the earlier of the procedure's and the import's deadline. The channel also
     /// obeys the deadline of the call that the calling thread serves.
     pub within: Option<Duration>,
-    /// Writes the arguments. If this fails, the call fails with [`bad_arguments`].
+    /// Writes the arguments. If this fails, the call fails with [`bad_arguments`](super::bad_arguments).
     pub encode: EncodeArguments<'a>,
     /// Answers the signals that are raised in the call.
     pub handlers: &'a Handlers,
