@@ -272,6 +272,30 @@ fn a_result_that_comes_first_waits_for_the_items() {
 }
 
 #[test]
+fn a_result_that_waits_for_its_items_does_not_go_with_that_of_another_call() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    let other = pair.execute(2, b"argument");
+    pair.server.open_exchange(key);
+    pair.server.send_in(key, 2, b"item", Tail::More);
+    let (mut out, mut sent) = (vec![0; 65_536], Vec::new());
+    for key in [key, other] {
+        let result = &mut b"result..".to_vec();
+        let written = pair.server.finish(pair.now, key, Finish::Result, result, &mut out);
+        sent.extend(written.map(|written| out[..written.len].to_vec()));
+    }
+    assert_eq!(kinds(&sent), [[RESULT]], "of the other call");
+    pair.hear(&sent);
+    assert_eq!(pair.told, [(2, Told::Result(b"result..".to_vec()))]);
+    let items = pair.answered();
+    assert_eq!(kinds(&items), [[DATA, RESULT]]);
+    pair.hear(&items);
+    assert_eq!(client_takes(&mut pair, id, 2), Some((b"item".to_vec(), true)));
+    assert_eq!(pair.told.pop(), Some((1, Told::Result(b"result..".to_vec()))));
+    carry(&mut pair);
+    nothing_is_kept(&mut pair);
+}
+
+#[test]
 fn a_client_sends_inside_a_call_and_the_result_ends_it() {
     let mut pair = Pair::acquainted();
     let id = pair.start(1, b"argument");

@@ -368,7 +368,7 @@ impl Server {
             more.path.wait(activity, &mut work.waiting);
         }
         let due = work.marks & TO_SEND != 0 && work.outgoing.is_none();
-        let sent = due && work.write(&mut writer);
+        let sent = due && work.write_last(&mut writer);
         work.marks &= if sent || work.outgoing.is_some() { !TO_SEND } else { !0 };
         if writer.len() == begins {
             if due {

@@ -587,21 +587,21 @@ impl Work {
         self.since = now;
     }
 
-    /// Writes the whole result, if it is there and fits.
+    /// Writes the whole result, if it is there and fits, and need not follow what exchanges send.
     #[inline(always)]
-    pub(super) fn write(&self, writer: &mut Writer<'_>) -> bool {
+    fn write(&self, writer: &mut Writer<'_>) -> bool {
         let Phase::Done(status) = self.phase else {
             return false;
         };
-        if self.inside.is_some() {
-            return self.write_last(status, writer);
-        }
-        writer.result(&ResultHead { position: self.position, status }, &self.payload)
+        let alone = self.inside.is_none();
+        alone && writer.result(&ResultHead { position: self.position, status }, &self.payload)
     }
 
-    /// Writes the whole result of a call with exchanges, if it fits.
-    #[cold]
-    fn write_last(&self, status: Status, writer: &mut Writer<'_>) -> bool {
+    /// Writes the whole result of a call with exchanges, if it is there and fits.
+    pub(super) fn write_last(&self, writer: &mut Writer<'_>) -> bool {
+        let Phase::Done(status) = self.phase else {
+            return false;
+        };
         let head = ResultHead { position: self.position, status };
         writer.result_after(&head, self.directions(), &self.payload)
     }
