@@ -1,16 +1,14 @@
-//! What passes inside a call besides its arguments and its result: the seam between the carriers of calls, and
-//! the signals and streams of `stub` (docs/inside-a-call.md).
+//! What passes inside a call besides its arguments and its result: the seam between the carriers of calls,
+//! and the signals and streams of `stub` (docs/inside-a-call.md).
 
 mod local;
-
-use std::task::Waker;
 
 pub use farcall_base::Tail;
 pub(crate) use local::{LocalExchanges, pair};
 
 use crate::{CallFailed, Kind, Ran};
 
-/// The longest question or answer of a signal, in bytes.
+/// The longest question or answer of a signal, and the longest item of a stream, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 16 << 20;
 
 /// One end of the exchanges of one call, as the call's carrier offers it. A method returns `None` if the call
@@ -43,8 +41,8 @@ pub trait Exchanges: Send + Sync {
     /// Returns an exchange that the other end has opened and that this method has not returned before.
     fn next_opened(&self) -> Option<u32>;
 
-    /// Returns a number that changes whenever something may have changed: bytes have arrived, there is room to
-    /// send, the other end takes no more, or the call has ended or was given up.
+    /// Returns a number that changes whenever something may have changed: bytes have arrived, there is room
+    /// to send, the other end takes no more, or the call has ended or was given up.
     fn epoch(&self) -> u64;
 
     /// Blocks until [`Exchanges::epoch`] differs from `epoch`.
@@ -52,10 +50,6 @@ pub trait Exchanges: Send + Sync {
     /// # Errors
     /// When this thread must not wait.
     fn wait(&self, epoch: u64) -> Result<(), CallFailed>;
-
-    /// Has the waker woken, in place of an earlier one, when [`Exchanges::epoch`] changes. The caller looks at
-    /// the epoch afterwards, because it may have changed before.
-    fn watch(&self, waker: &Waker);
 }
 
 /// Sends all bytes in an exchange, and waits for room where there is none.

@@ -1,5 +1,5 @@
 //! A server that takes its calls from a queue, in an order of its own choice, and answers them when it likes
-//! (RPC2's GETREQUEST; Satyanarayanan & Siegel 1990, section III).
+//! (RPC2's GETREQUEST; Satyanarayanan & Siegel 1990, section IV).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,7 +9,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{self, Poll, Waker};
 
-use crate::stub::{AsyncDispatched, AsyncServer, Binding, Dispatched, Interface, Procedure, Reply, catch};
+use crate::stub::{
+    AsyncDispatched, AsyncServer, Binding, Dispatched, Interface, Procedure, Reply, catch, no_reply,
+};
 use crate::xdr::{Decoder, Encoder};
 use crate::{CallFailed, Context, Kind, Ran, context, guard, lock};
 
@@ -27,7 +29,10 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
+    /// In the order in which they arrived.
     waiting: VecDeque<Arrived>,
+    /// How many calls have arrived.
+    arrived: u64,
     /// No more calls come.
     closed: bool,
 }
@@ -39,6 +44,8 @@ pub struct Request<T: ?Sized> {
 }
 
 struct Arrived {
+    /// How many calls arrived before it.
+    serial: u64,
     procedure: &'static Procedure,
     arguments: Vec<u8>,
     context: Context,
@@ -65,23 +72,38 @@ impl<T: ?Sized + Interface> Requests<T> {
         self.next_where(|_, _| true)
     }
 
-    /// Takes the call that has waited longest among those that `filter` accepts by their procedure and context,
-    /// and waits for one. Returns `None` once the export has ended.
+    /// Takes the call that has waited longest among those that `filter` accepts by their procedure and
+    /// context, and waits for one. Returns `None` once the export has ended.
+    ///
+    /// Each call that arrives has `filter` asked again about all calls that wait. The filter may block: calls
+    /// arrive meanwhile, and other threads take theirs. A call that it accepts is passed over if another
+    /// thread has taken it, or its caller has given it up, in the meantime.
     pub fn next_where(
         &self,
         mut filter: impl FnMut(&'static Procedure, &Context) -> bool,
     ) -> Option<Request<T>> {
+        let mut asked = 0;
         let mut state = lock(&self.queue.state);
         loop {
-            let mut accepts = |call: &Arrived| filter(call.procedure, &call.context);
-            if let Some(place) = state.waiting.iter().position(&mut accepts) {
-                let call = state.waiting.remove(place)?;
-                return Some(Request { call, interface: PhantomData });
-            }
-            if state.closed {
+            let place = state.waiting.partition_point(|call| call.serial < asked);
+            if let Some(call) = state.waiting.get(place) {
+                let (serial, procedure, context) = (call.serial, call.procedure, call.context.clone());
+                // The filter is the user's code, and the threads that receive calls need the lock.
+                drop(state);
+                let accepted = filter(procedure, &context);
+                drop(context);
+                state = lock(&self.queue.state);
+                let place = state.waiting.binary_search_by_key(&serial, |call| call.serial);
+                if let Some(call) = place.ok().filter(|_| accepted).and_then(|at| state.waiting.remove(at)) {
+                    return Some(Request { call, interface: PhantomData });
+                }
+                asked = serial + 1;
+            } else if state.closed {
                 return None;
+            } else {
+                state = self.queue.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                asked = 0;
             }
-            state = self.queue.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -143,10 +165,14 @@ impl<T: ?Sized + Interface> Request<T> {
                     (Dispatched::Result, rest(&mut body))
                 }
                 Reply::Exception(mut body) => (Dispatched::Exception, rest(&mut body)),
-                Reply::Failed(why) => (Dispatched::Failed(CallFailed::nested(why)), Vec::new()),
+                Reply::Failed(why) => {
+                    // Nothing ran here, so the call ran if the other server ran it.
+                    let ran = why.ran();
+                    (Dispatched::Failed(CallFailed::nested(why).but_ran(ran)), Vec::new())
+                }
             });
         });
-        let (dispatched, reply) = answer.unwrap_or_else(|| (unanswered(), Vec::new()));
+        let (dispatched, reply) = answer.unwrap_or_else(|| (Dispatched::Failed(no_reply()), Vec::new()));
         self.call.answer(dispatched, reply);
     }
 
@@ -237,8 +263,10 @@ impl Future for Waiting {
         let former = std::mem::replace(&mut lock(&self.answer).waker, waker);
         drop(former);
         if let Some((procedure, arguments)) = self.begun.take() {
-            let call = Arrived { procedure, arguments, context: context(), answer: self.answer.clone() };
+            let (context, answer) = (context(), self.answer.clone());
             let mut state = lock(&self.queue.state);
+            let call = Arrived { serial: state.arrived, procedure, arguments, context, answer };
+            state.arrived += 1;
             if state.closed {
                 drop(state);
                 drop(call);

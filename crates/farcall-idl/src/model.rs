@@ -132,7 +132,8 @@ impl Interface {
         self.signals.iter().find(|signal| signal.name == name)
     }
 
-    /// Returns whether something may pass inside a call of the procedure, besides its arguments and its result.
+    /// Returns whether something may pass inside a call of the procedure, besides its arguments and its
+    /// result.
     pub fn has_exchanges(&self, procedure: &Procedure) -> bool {
         !self.signals.is_empty() || procedure.has_streams()
     }

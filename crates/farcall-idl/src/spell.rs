@@ -1,5 +1,5 @@
-//! Writes wire types for people (`string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`, `stream<Entry>`), and the numbers of
-//! programs.
+//! Writes wire types for people (`string<255>`, `opaque<>`, `u64[4]`, `Entry?`, `Entry*`, `stream<Entry>`),
+//! and the numbers of programs.
 
 use farcall_xdr::schema::{Type, Types};
 

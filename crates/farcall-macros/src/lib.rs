@@ -138,8 +138,9 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///   procedure's future. Without the attribute the future is dropped. (A server of plain functions can ask
 ///   `context().cancelled()`.)
 /// - `#[deadline(ms = n)]`: the most time that a call may take, unless its caller sets a shorter deadline.
-/// - `#[signal]`: a procedure may raise it in a call, and the caller answers it. It returns its value alone, and
-///   no server implements it. `StoreSignals` raises it, and `StoreClient::catching` takes a `StoreHandler`:
+/// - `#[signal]`: a procedure may raise it in a call, and the caller answers it. It returns its value alone,
+///   and no server implements it. `StoreSignals` raises it, and `StoreClient::catching` takes a
+///   `StoreHandler`:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -174,8 +175,8 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 /// # }
 /// ```
 ///
-/// **A stream**: the result or one argument, or both, may be a `farcall::Stream<T>` or a `farcall::Bulk`, whose items
-/// arrive while the call is open.
+/// **A stream**: the result or one argument, or both, may be a `farcall::Stream<T>` or a `farcall::Bulk`,
+/// whose items arrive while the call is open.
 ///
 /// **On an argument**: `#[xdr(max = n)]` sets the most bytes of a string or opaque data, or the most elements
 /// of a list.

@@ -2,8 +2,9 @@
 //!
 //! A run has one or two clients and a server. Calls are made at once in several activities; in each call both
 //! ends open exchanges, send in them and take from them. Datagrams are lost, come twice and out of order;
-//! calls are cancelled or have deadlines; a server restarts, or a client vanishes. What each end of an exchange
-//! does is computed from the run's seed, the call and the exchange, so both ends know what to expect.
+//! calls are cancelled or have deadlines; a server restarts, or a client vanishes. What each end of an
+//! exchange does is computed from the run's seed, the call and the exchange, so both ends know what to
+//! expect.
 //!
 //! A seed that fails is printed. `FARCALL_SEED=n` runs it alone.
 
@@ -505,7 +506,7 @@ impl Run {
                             || taken == *sent;
                         assert!(
                             complete,
-                            "call {token}, exchange {exchange}: {taken} of {sent} bytes came before the result"
+                            "call {token}, exchange {exchange}: {taken} of {sent} bytes before the result"
                         );
                     }
                 }
@@ -742,7 +743,8 @@ impl Run {
                 break;
             }
         }
-        // (The server repeats what a client that has vanished was to get: a window a second until it gives up.)
+        // (The server repeats what a client that has vanished was to get: a window a second until it gives
+        // up.)
         assert!(self.datagrams < 2_000, "{} datagrams when all calls had ended", self.datagrams);
         for client in &self.clients {
             let kept = self.server.kept_for(client.at.ip());

@@ -79,8 +79,8 @@ pub enum Type {
     },
     /// Optional data (section 4.19).
     Optional(Box<Type>),
-    /// A linked list: an integer 1 before each element, and an integer 0 at the end. In RFC 4506 it is optional
-    /// data (section 4.19): a struct whose last field is again optional data of the same type.
+    /// A linked list: an integer 1 before each element, and an integer 0 at the end. In RFC 4506 it is
+    /// optional data (section 4.19): a struct whose last field is again optional data of the same type.
     Chain(Box<Type>),
     /// A struct (section 4.14) without a name, whose fields have no names.
     Tuple(Vec<Type>),

@@ -85,8 +85,8 @@ impl Dynamic {
     }
 
     /// Returns this binding with a handler that answers the signals raised in its calls. The handler gets the
-    /// signal and its encoded arguments, and resumes the procedure with an encoded value. Handlers that are added
-    /// later are asked first.
+    /// signal and its encoded arguments, and resumes the procedure with an encoded value. Handlers that are
+    /// added later are asked first.
     #[must_use]
     pub fn catching(
         &self,
@@ -111,8 +111,8 @@ impl Dynamic {
         plain(self.binding.call::<Encoded, Encoded>(&called, &|e| e.opaque(arguments)))
     }
 
-    /// Calls a procedure of which one argument is a stream, and returns its encoded result. In the place of the
-    /// stream the encoded arguments have [`STREAM`].
+    /// Calls a procedure of which one argument is a stream, and returns its encoded result. In the place of
+    /// the stream the encoded arguments have [`STREAM`].
     ///
     /// # Errors
     /// Those of any call. `Declared` holds the encoded exception. Another procedure is not called.
@@ -130,7 +130,8 @@ impl Dynamic {
     }
 
     /// Calls a procedure whose result is a stream, and blocks until the server begins to send it. If one
-    /// argument is a stream, the items are sent as well, and the encoded arguments have [`STREAM`] in its place.
+    /// argument is a stream, the items are sent as well, and the encoded arguments have [`STREAM`] in its
+    /// place.
     ///
     /// # Errors
     /// Those of any call. `Declared` holds the encoded exception. Another procedure is not called.

@@ -296,21 +296,21 @@ impl Runtime {
         Ok(export::export_async(self, name, server, executor)?)
     }
 
-    /// Exports an interface whose calls are taken from a queue, in whatever order the program chooses. A call may
-    /// be answered later, by another thread, or passed on to another server. As many calls wait as workers and
-    /// queue together allow; further ones are refused as overloaded.
+    /// Exports an interface whose calls are taken from a queue, in whatever order the program chooses. A call
+    /// may be answered later, by another thread, or passed on to another server. As many calls wait as
+    /// workers and queue together allow; further ones are refused as overloaded.
     ///
     /// ```no_run
     /// # #[farcall::interface]
     /// # pub trait Store { fn get(&self, key: &str) -> farcall::Result<u64>; }
-    /// # fn store() -> std::sync::Arc<dyn Store> { todo!() }
+    /// # struct Server;
+    /// # impl Store for Server { fn get(&self, _: &str) -> farcall::Result<u64> { Ok(1) } }
     /// # fn main() -> farcall::Result<()> {
     /// # let runtime = farcall::Runtime::builder().build()?;
     /// let (export, requests) = runtime.export_requests::<dyn Store>("Store")?;
-    /// let server = store();
     /// std::thread::spawn(move || {
     ///     while let Some(request) = requests.next() {
-    ///         request.serve(&*server);
+    ///         request.serve(&Server);
     ///     }
     /// });
     /// # drop(export);

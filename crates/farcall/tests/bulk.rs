@@ -67,8 +67,8 @@ fn server() -> Arc<Server> {
     Arc::new(Server { file, kept: Mutex::default() })
 }
 
-/// Runs a test with a server that is called through the network, through one that loses datagrams, and with one
-/// in this process.
+/// Runs a test with a server that is called through the network, through one that loses datagrams, and with
+/// one in this process.
 fn everywhere(test: impl Fn(&FilesClient, &Server)) {
     let runtime = || farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
     let (here, there, ours) = (runtime(), runtime(), server());

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use farcall_base::take_front;
+
 use super::{Exchanges, Tail};
 use crate::{CallFailed, guard, lock, serving};
 
@@ -67,6 +69,14 @@ impl LocalExchanges {
         own.into_iter().for_each(wake);
     }
 
+    /// Has the waker woken, in place of an earlier one, by the next change. The caller looks at the epoch
+    /// afterwards, because it may have changed before.
+    pub(crate) fn watch(&self, waker: &Waker) {
+        let waker = Some(waker.clone());
+        let former = std::mem::replace(&mut lock(&self.shared.state).wakers[self.end], waker);
+        drop(former);
+    }
+
     /// Wakes the threads of the other end that wait.
     fn tell(&self, mut state: MutexGuard<'_, State>) {
         state.epochs[1 - self.end] += 1;
@@ -120,7 +130,7 @@ impl Exchanges for LocalExchanges {
             return None;
         }
         let len = theirs.bytes.len().min(most);
-        into.extend(theirs.bytes.drain(..len));
+        take_front(&mut theirs.bytes, len, into);
         let all = theirs.ended && theirs.bytes.is_empty();
         if all && directions[self.end].ended {
             state.exchanges.remove(&exchange);
@@ -158,12 +168,6 @@ impl Exchanges for LocalExchanges {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
-    }
-
-    fn watch(&self, waker: &Waker) {
-        let waker = Some(waker.clone());
-        let former = std::mem::replace(&mut lock(&self.shared.state).wakers[self.end], waker);
-        drop(former);
     }
 }
 

@@ -45,8 +45,9 @@ impl Binding {
 
     /// Has every call of the import, from all clones and threads, fail as
     /// [`Kind::ServerRestarted`](crate::Kind::ServerRestarted) once another server has taken the place of the
-    /// present one, until the application accepts that by [`Restart::accept`]. The failure says truly whether the
-    /// call ran. `hook` is called once for each such server, by the thread that found it, whose call fails, too.
+    /// present one, until the application accepts that by [`Restart::accept`]. The failure says truly whether
+    /// the call ran. `hook` is called once for each such server, by the thread that found it, whose call
+    /// fails, too.
     ///
     /// By default an import is bound to whichever server has the name now, and calls that did not run are
     /// repeated there: most clients keep no state at a server. A client that keeps some, such as a lock or a
@@ -117,8 +118,8 @@ impl Binding {
         self.open(self.prepare(procedure, encode))
     }
 
-    /// Calls a procedure whose result is a stream, and of which one argument is a stream, and blocks until the
-    /// server begins to send.
+    /// Calls a procedure whose result is a stream, and of which one argument is a stream, and blocks until
+    /// the server begins to send.
     pub fn call_both<T, E, I, F>(
         &self,
         procedure: &Procedure,

@@ -10,8 +10,8 @@ use crate::xdr::Decode;
 use crate::{CallFailed, Error, Kind, Never, Ran};
 
 /// A result or an argument that consists of bytes, of a file or of memory. One end gives a reader, a file or
-/// bytes; the other reads, or copies to a writer. What an end reads from or writes to does not cross: each end
-/// names its own.
+/// bytes; the other reads, or copies to a writer. What an end reads from or writes to does not cross: each
+/// end names its own.
 ///
 /// ```
 /// use farcall::{Bulk, Result};
@@ -119,8 +119,8 @@ impl<E: 'static> Stream<Bytes, E> {
         self.copy_with(writer, quota, |_| ())
     }
 
-    /// Copies as [`copy_to`](Stream::copy_to) does, and tells `progress` how many bytes were written, whenever
-    /// some were.
+    /// Copies as [`copy_to`](Stream::copy_to) does, and tells `progress` how many bytes were written,
+    /// whenever some were.
     pub fn copy_with(
         &mut self,
         writer: &mut dyn Write,

@@ -128,6 +128,16 @@ pub fn reply<T: Encode, E: Encode>(encoder: &mut Encoder<'_>, outcome: Result<T,
     encoded.map_or_else(Dispatched::BadResult, |()| end)
 }
 
+/// Encodes an outcome as [`reply`] does, but leaves a failure as it is: it is not nested in another.
+pub(super) fn encoded<T: Encode, E: Encode>(outcome: Result<T, E>) -> (Dispatched, Vec<u8>) {
+    let mut bytes = Vec::new();
+    let dispatched = match outcome {
+        Err(Error::CallFailed(why)) => Dispatched::Failed(why),
+        outcome => reply(&mut Encoder::new(&mut bytes), outcome),
+    };
+    (dispatched, bytes)
+}
+
 /// Implemented by `farcall::Result` alone, so that the compiler explains a procedure with another return
 /// type.
 #[doc(hidden)]

@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::channel::{PendingCall, Reply, Sink, no_reply};
-use super::dispatch::{Dispatched, reply as reply_of};
-use crate::xdr::{Decoder, Encode, Encoder};
-use crate::{CallFailed, Error};
+use super::dispatch::{Dispatched, encoded};
+use crate::CallFailed;
+use crate::xdr::{Decoder, Encode};
 
 /// How a call ended, and its encoded reply.
 pub struct Ended {
@@ -18,11 +18,7 @@ pub struct Ended {
 impl Ended {
     /// Encodes an outcome. A failure stays as it is: it is not nested in another.
     pub fn of<T: Encode, E: Encode>(outcome: crate::Result<T, E>) -> Ended {
-        let mut reply = Vec::new();
-        let dispatched = match outcome {
-            Err(Error::CallFailed(why)) => Dispatched::Failed(why),
-            outcome => reply_of(&mut Encoder::new(&mut reply), outcome),
-        };
+        let (dispatched, reply) = encoded(outcome);
         Ended { dispatched, reply: reply.into() }
     }
 

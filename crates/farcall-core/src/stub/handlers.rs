@@ -6,11 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::arguments::bad_arguments;
-use super::dispatch::{Dispatched, reply};
+use super::dispatch::{Dispatched, encoded};
 use super::scope::SignalId;
 use super::signal::pass_on;
 use crate::xdr::{Decoder, Encode, Encoder};
-use crate::{CallFailed, Error, Kind};
+use crate::{CallFailed, Kind};
 
 /// How a handler answers a signal.
 #[derive(Debug)]
@@ -25,16 +25,11 @@ pub enum Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// Unwinds the call. Its caller leaves with this outcome, which must be one of the procedure that was
-    /// called: a result and an exception of its types, or a failure.
+    /// Unwinds the call. Its caller leaves with this outcome, which must be an outcome of the procedure that
+    /// was called: a result or an exception of its types, or a failure.
     pub fn unwind<R: Encode, E: Encode>(outcome: crate::Result<R, E>) -> Answer<T> {
-        let mut bytes = Vec::new();
-        let dispatched = match outcome {
-            // A failure stays as it is: it is not nested in another.
-            Err(Error::CallFailed(why)) => Dispatched::Failed(why),
-            outcome => reply(&mut Encoder::new(&mut bytes), outcome),
-        };
-        Answer::Unwind(Unwinding { dispatched, reply: bytes.into() })
+        let (dispatched, reply) = encoded(outcome);
+        Answer::Unwind(Unwinding { dispatched, reply: reply.into() })
     }
 }
 

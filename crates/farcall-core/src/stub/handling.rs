@@ -1,4 +1,5 @@
-//! What a caller does inside a call while it waits: it answers signals, and sends its argument that is a stream.
+//! What a caller does inside a call while it waits: it answers signals, and sends its argument that is a
+//! stream.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,12 +22,12 @@ pub struct Handling {
     unwinding: Option<Unwinding>,
     /// The exchange in which the server sends the stream that is the call's result, once it has begun to.
     pub stream: Option<u32>,
-    /// Whether anything was answered.
+    /// Whether the call is not to be repeated: a handler ran, or the argument that is a stream was begun.
     pub touched: bool,
-    /// Sends the argument that is a stream; `None` if there is none, or all of it was sent.
-    sending: Option<Arc<dyn SendStream>>,
-    /// The argument that is a stream, which may fail.
+    /// The argument that is a stream, if there is one.
     argument: Option<Arc<dyn SendStream>>,
+    /// Whether this thread sends it, and has not sent all of it.
+    sends: bool,
 }
 
 impl fmt::Debug for Handling {
@@ -37,20 +38,20 @@ impl fmt::Debug for Handling {
 
 impl Handling {
     /// Answers the signals of a call by these handlers, and sends its argument that is a stream.
-    pub fn new(handlers: &Handlers, sending: Option<&Arc<dyn SendStream>>) -> Handling {
-        let (sending, argument) = (sending.cloned(), sending.cloned());
-        Handling { handlers: handlers.clone(), sending, argument, ..Handling::default() }
+    pub fn new(handlers: &Handlers, argument: Option<&Arc<dyn SendStream>>) -> Handling {
+        let (argument, sends) = (argument.cloned(), argument.is_some());
+        Handling { handlers: handlers.clone(), argument, sends, ..Handling::default() }
     }
 
     /// Opens the exchange of the argument that is a stream, before anything else is opened in the call.
     pub fn begin(&self, exchanges: &dyn Exchanges) {
-        if let Some(sending) = &self.sending {
-            sending.open(exchanges);
+        if let Some(argument) = &self.argument {
+            argument.open(exchanges);
         }
     }
 
-    /// Answers signals and sends the argument that is a stream, until `over` returns true, or the server begins
-    /// to send the stream that is the call's result.
+    /// Answers signals and sends the argument that is a stream, until `over` returns true, or the server
+    /// begins to send the stream that is the call's result.
     ///
     /// # Errors
     /// When this thread must not wait.
@@ -63,11 +64,9 @@ impl Handling {
             if is_over || self.stream.is_some() {
                 return Ok(());
             }
-            if let Some(sending) = &self.sending {
+            if let Some(argument) = self.argument.as_ref().filter(|_| self.sends) {
                 self.touched = true;
-                if sending.send(exchanges, &|| exchanges.epoch() != epoch) == Sent::All {
-                    self.sending = None;
-                }
+                self.sends = argument.send(exchanges, &|| exchanges.epoch() != epoch) != Sent::All;
             }
             exchanges.wait(epoch)?;
         }
@@ -75,12 +74,13 @@ impl Handling {
 
     /// Takes over the argument that is a stream, for another thread to send.
     pub fn take_argument(&mut self) -> Option<Arc<dyn SendStream>> {
-        let sending = self.sending.take();
-        self.touched |= sending.is_some();
-        sending
+        let taken = self.argument.as_ref().filter(|_| self.sends).cloned();
+        (self.sends, self.touched) = (false, self.touched || taken.is_some());
+        taken
     }
 
-    /// Answers all signals that have arrived. No lock may be held: handlers are the user's code.
+    /// Answers all signals that have arrived. The caller holds no lock that receiving needs, because handlers
+    /// are the user's code.
     pub fn answer_all(&mut self, exchanges: &dyn Exchanges) {
         while let Some(exchange) = exchanges.next_opened() {
             self.touched = true;

@@ -1,8 +1,8 @@
 //! The in-process channel: the same stubs, encoding and decoding included, without a network.
 //!
 //! A call runs on its caller's thread. A started call runs on a thread of the channel, or on the thread that
-//! waits for it, if that thread is first. Threads of the channel end when they have been idle for 10 s. A call
-//! in which something may pass besides arguments and result has a thread of its own.
+//! waits for it, if that thread is first. Threads of the channel end when they have been idle for 10 s. A
+//! call in which something may pass besides arguments and result has a thread of its own.
 //!
 //! Deadlines are not enforced here: no message can be lost, and a caller cannot leave a procedure that runs
 //! on its own thread. A started call that is cancelled ends at once, as through a network, and its procedure

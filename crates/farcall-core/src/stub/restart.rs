@@ -25,8 +25,8 @@ impl Restart {
         self.was
     }
 
-    /// Returns the address of the server that has taken its place. The two are equal if the server was restarted
-    /// at its address.
+    /// Returns the address of the server that has taken its place. The two are equal if the server was
+    /// restarted at its address.
     pub fn is(&self) -> SocketAddr {
         self.is
     }

@@ -44,8 +44,8 @@ struct Scope {
     signals: &'static [Signal],
     /// The call's exchanges, once they were asked for.
     exchanges: Option<Arc<dyn Exchanges>>,
-    /// Whether the caller has unwound the call.
-    unwound: bool,
+    /// Why the call is to end, once its caller has unwound it.
+    unwound: Option<CallFailed>,
 }
 
 impl Scope {
@@ -64,14 +64,14 @@ thread_local! {
     static NEAR: RefCell<Option<Arc<dyn Exchanges>>> = const { RefCell::new(None) };
 }
 
-/// Executes a call of an interface with signals or streams. A call that was unwound fails so, whatever its
-/// procedure returned. Called by generated server-stubs.
+/// Executes a call of an interface with signals or streams. A call that was unwound fails as
+/// [`Kind::Unwound`], whatever its procedure returned. Called by generated server-stubs.
 pub fn serving(signals: &'static [Signal], dispatch: impl FnOnce() -> Dispatched) -> Dispatched {
-    let guard = Guard(SCOPE.replace(Some(Scope { signals, exchanges: None, unwound: false })));
+    let guard = Guard(SCOPE.replace(Some(Scope { signals, exchanges: None, unwound: None })));
     let dispatched = dispatch();
-    let unwound = SCOPE.with_borrow(|scope| scope.as_ref().is_some_and(|scope| scope.unwound));
+    let unwound = SCOPE.with_borrow_mut(|scope| scope.as_mut().and_then(|scope| scope.unwound.take()));
     drop(guard);
-    if unwound { Dispatched::Failed(CallFailed::new(Kind::Unwound, Ran::Yes)) } else { dispatched }
+    unwound.map_or(dispatched, Dispatched::Failed)
 }
 
 /// Restores the scope of the call that the thread served before.
@@ -83,7 +83,8 @@ impl Drop for Guard {
     }
 }
 
-/// Returns the exchanges of the call that this thread serves, in which it may raise a signal of this identity.
+/// Returns the exchanges of the call that this thread serves, in which it may raise a signal of this
+/// identity.
 ///
 /// # Errors
 /// When no call is served that may raise it, or the call was unwound already.
@@ -94,8 +95,8 @@ pub(super) fn exchanges_for(signal: SignalId) -> Result<Arc<dyn Exchanges>, Call
         if !scope.signals.iter().any(|declared| declared.id == signal) {
             return Err(not("the interface of the call that is served does not declare the signal"));
         }
-        if scope.unwound {
-            return Err(not("the caller has unwound the call"));
+        if let Some(why) = &scope.unwound {
+            return Err(why.clone());
         }
         scope.exchanges().ok_or_else(|| not("the call's carrier has no exchanges"))
     })
@@ -106,9 +107,16 @@ pub(super) fn exchanges() -> Option<Arc<dyn Exchanges>> {
     SCOPE.with_borrow_mut(|scope| scope.as_mut()?.exchanges())
 }
 
-/// Notes that the caller has unwound the call that this thread serves.
-pub(super) fn unwind() {
-    SCOPE.with_borrow_mut(|scope| scope.iter_mut().for_each(|scope| scope.unwound = true));
+/// Notes that the call that this thread serves is to end, because its caller answered a signal so. Returns
+/// the failure of the call.
+pub(super) fn unwind(signal: SignalId, why: &str) -> CallFailed {
+    SCOPE.with_borrow_mut(|scope| {
+        let declared = scope.as_ref().and_then(|scope| scope.signals.iter().find(|known| known.id == signal));
+        let name = declared.map_or("", |known| known.name);
+        let failure = CallFailed::new(Kind::Unwound, Ran::Yes).because(format!("signal `{name}`: {why}"));
+        scope.iter_mut().for_each(|scope| scope.unwound = Some(failure.clone()));
+        failure
+    })
 }
 
 /// Records that this thread serves a call of this process with these exchanges, until the guard is dropped.

@@ -1,6 +1,6 @@
 //! Sends a stream in an exchange of a call: its items, encoded, one behind the other.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 
 use crate::env::Env;
 use crate::exchange::{Exchanges, Tail};
@@ -28,7 +28,7 @@ pub trait SendStream: Send + Sync {
     /// iterator of the stream ends by an error, gives up the call.
     fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent;
 
-    /// Returns, once, why the stream ended by an error.
+    /// Returns, once, why the stream ended by an error. Does not wait for a thread that sends the stream.
     fn take_failure(&self) -> Option<CallFailed>;
 }
 
@@ -53,13 +53,18 @@ impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
     }
 
     fn take_failure(&self) -> Option<CallFailed> {
-        let mut sending = self.lock().unwrap_or_else(|poisoned| {
-            self.clear_poison();
-            let mut sending = poisoned.into_inner();
-            let why = CallFailed::new(Kind::BadArguments, Ran::Maybe);
-            sending.error = Some(why.because("the iterator of a stream panicked").into());
-            sending
-        });
+        let mut sending = match self.try_lock() {
+            Ok(sending) => sending,
+            // Another thread waits for the iterator, perhaps for ever. So the stream has not failed.
+            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::Poisoned(poisoned)) => {
+                self.clear_poison();
+                let mut sending = poisoned.into_inner();
+                let why = CallFailed::new(Kind::BadArguments, Ran::Maybe);
+                sending.error = Some(why.because("the iterator of a stream panicked").into());
+                sending
+            }
+        };
         Some(match sending.error.take()? {
             Error::CallFailed(why) => why.but_ran(Ran::Maybe),
             Error::Declared(_) => {
@@ -171,7 +176,8 @@ pub fn send_beside(
     exchanges: Arc<dyn Exchanges>,
     sending: Arc<dyn SendStream>,
 ) -> std::io::Result<()> {
-    /// Gives the call up if its stream was not sent, because the thread must not wait or the iterator panicked.
+    /// Gives the call up if its stream was not sent, because the thread must not wait or the iterator
+    /// panicked.
     struct UnlessSent(Arc<dyn Exchanges>, bool);
     impl Drop for UnlessSent {
         fn drop(&mut self) {

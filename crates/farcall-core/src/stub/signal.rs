@@ -1,12 +1,12 @@
-//! A server raises a signal inside a call, and waits until the caller's handler resumes or unwinds it (Birrell &
-//! Nelson 1984, section 3.4).
+//! A server raises a signal inside a call, and waits until the caller's handler resumes or unwinds it
+//! (Birrell & Nelson 1984, section 3.4).
 
 use std::fmt;
 
 use super::arguments::EncodeArguments;
 use super::scope::{self, Signal, SignalId};
 use crate::exchange::{Exchanges, Tail, over, send_all, take_all};
-use crate::xdr::{Decode, Decoder, Encode, Encoder};
+use crate::xdr::{self, Decode, Encode, Encoder};
 use crate::{CallFailed, Error, Kind, Ran};
 
 /// How a caller answers a signal, on the wire.
@@ -51,8 +51,8 @@ impl From<Unwound> for CallFailed {
     }
 }
 
-/// Raises a signal in the call that this thread serves, and waits for the caller's answer. Called by generated
-/// code.
+/// Raises a signal in the call that this thread serves, and waits for the caller's answer. Called by
+/// generated code.
 ///
 /// # Errors
 /// When the caller unwinds the call, or nobody catches the signal, or the call has been given up.
@@ -60,34 +60,22 @@ pub fn raise<T: for<'a> Decode<'a>>(signal: &Signal, encode: EncodeArguments<'_>
     let mut arguments = Vec::new();
     encode(&mut Encoder::new(&mut arguments))
         .map_err(|why| Unwound(CallFailed::new(Kind::BadArguments, Ran::Yes).caused_by(why)))?;
-    let value = pass_on(signal.id, &arguments).map_err(|why| Unwound(about(signal.name, why)))?;
-    let mut decoder = Decoder::new(&value);
-    let decoded = T::decode(&mut decoder).and_then(|value| decoder.finish().map(|()| value));
-    decoded.map_err(|why| Unwound(CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why)))
-}
-
-fn about(name: &str, why: CallFailed) -> CallFailed {
-    let detail = format!("signal `{name}`: {}", why.detail());
-    CallFailed::new(why.kind(), why.ran()).because(detail)
+    let value = pass_on(signal.id, &arguments).map_err(Unwound)?;
+    xdr::from_slice(&value).map_err(|why| Unwound(CallFailed::new(Kind::BadResult, Ran::Yes).caused_by(why)))
 }
 
 /// Raises a signal with encoded arguments in the call that this thread serves. Returns the encoded value that
 /// it was resumed with.
 ///
 /// # Errors
-/// As [`raise`].
+/// When the caller unwinds the call, or nobody catches the signal, or the call has been given up.
 pub(super) fn pass_on(signal: SignalId, arguments: &[u8]) -> Result<Vec<u8>, CallFailed> {
     let exchanges = scope::exchanges_for(signal)?;
     let answer = ask(&*exchanges, signal, arguments)?;
-    let unwound = |why: &'static str| {
-        scope::unwind();
-        CallFailed::new(Kind::Unwound, Ran::Yes).because(why)
-    };
-    let mut decoder = Decoder::new(&answer);
-    match u32::decode(&mut decoder) {
-        Ok(RESUMED) => Ok(answer[4..].to_vec()),
-        Ok(UNWOUND) => Err(unwound("the caller has unwound the call")),
-        _ => Err(unwound("no handler caught it")),
+    match answer.split_first_chunk().map(|(head, value)| (u32::from_be_bytes(*head), value)) {
+        Some((RESUMED, value)) => Ok(value.to_vec()),
+        Some((UNWOUND, _)) => Err(scope::unwind(signal, "the caller has unwound the call")),
+        _ => Err(scope::unwind(signal, "no handler caught it")),
     }
 }
 

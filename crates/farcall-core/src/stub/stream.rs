@@ -203,9 +203,7 @@ impl Arrival {
             return Err(CallFailed::new(Kind::TooLarge, Ran::Yes).because(why));
         }
         let Some(item) = rest.get(..len) else { return Ok(None) };
-        let mut decoder = Decoder::new(item);
-        let value =
-            T::decode(&mut decoder).and_then(|value| decoder.finish().map(|()| value)).map_err(bad)?;
+        let value = xdr::from_slice(item).map_err(bad)?;
         self.at += 4 + len;
         Ok(Some(value))
     }
@@ -258,8 +256,8 @@ impl Drop for Arrival {
     }
 }
 
-/// A stream crosses as the number of its exchange. Its description is that of an item behind opaque data of no
-/// bytes, so that it is not taken for an item.
+/// A stream crosses as the number of its exchange. Its description is that of an item behind opaque data of
+/// no bytes, so that it is not taken for an item.
 impl<T: Schema, E> Schema for Stream<T, E> {
     fn schema(types: &mut Types) -> Type {
         Type::Tuple(vec![Type::Opaque { size: 0 }, T::schema(types)])

@@ -33,8 +33,8 @@ pub(super) fn catching(source: &Source) -> Option<TokenStream> {
     }
     let (handler, adapter) = (source.handler_name(), adapter_name(source));
     Some(quote! {
-        /// The same binding with a handler that answers the signals raised in its calls. Handlers that are added later
-        /// are asked first.
+        /// Returns the same binding with a handler that answers the signals raised in its calls. Handlers that are
+        /// added later are asked first.
         #[must_use = "the stub that it is called on keeps its own handlers"]
         pub fn catching(&self, handler: impl #handler) -> Self {
             Self { binding: self.binding.catching(#adapter(handler)) }
@@ -51,8 +51,8 @@ fn raises(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let signals = format_ident!("{name}Signals");
     let about = format!(
-        " Raises the signals of [`{name}`] in the call that the calling thread serves. Each waits until the caller\n\
-         resumes it with a value, or unwinds the call."
+        " Raises the signals of [`{name}`] in the call that the calling thread serves. Each waits until the\n\
+         caller resumes it with a value, or unwinds the call."
     );
     let functions = source.signals.iter().enumerate().map(|(index, signal)| {
         let Procedure { attributes, name: signal_name, result, .. } = signal;
@@ -83,8 +83,8 @@ fn handler(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let (handler, adapter) = (source.handler_name(), adapter_name(source));
     let about = format!(
-        " Answers the signals of [`{name}`]. A signal whose method is not implemented passes on to the next handler\n\
-         outwards."
+        " Answers the signals of [`{name}`]. A signal whose method is not implemented passes on to the next\n\
+         handler outwards."
     );
     let methods = source.signals.iter().map(|signal| {
         let Procedure { attributes, name, result, .. } = signal;

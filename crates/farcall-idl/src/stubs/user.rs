@@ -74,8 +74,8 @@ fn client(source: &Source) -> TokenStream {
         }
 
         impl #client {
-            /// Returns the same binding with a deadline for every call through it. Of this deadline and those of
-            /// the procedure and the calling context, the earliest counts.
+            /// Returns the same binding with a deadline for every call through it. Of this deadline and those
+            /// of the procedure and the calling context, the earliest counts.
             #[must_use = "the stub that it is called on keeps its own deadline"]
             pub fn within(&self, deadline: ::core::time::Duration) -> Self {
                 Self { binding: self.binding.within(deadline) }
@@ -222,8 +222,8 @@ fn prepare(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates a method for each procedure without streams, with the type and the body that `of` returns. `about` is the
-/// method's documentation, before and after the procedure's name.
+/// Generates a method for each procedure without streams, with the type and the body that `of` returns.
+/// `about` is the method's documentation, before and after the procedure's name.
 fn methods(
     source: &Source,
     [before, after]: [&str; 2],

@@ -18,16 +18,16 @@ pub struct LogClient {
     binding: ::farcall::stub::Binding,
 }
 impl LogClient {
-    /// Returns the same binding with a deadline for every call through it. Of this deadline and those of
-    /// the procedure and the calling context, the earliest counts.
+    /// Returns the same binding with a deadline for every call through it. Of this deadline and those
+    /// of the procedure and the calling context, the earliest counts.
     #[must_use = "the stub that it is called on keeps its own deadline"]
     pub fn within(&self, deadline: ::core::time::Duration) -> Self {
         Self {
             binding: self.binding.within(deadline),
         }
     }
-    /// The same binding with a handler that answers the signals raised in its calls. Handlers that are added later
-    /// are asked first.
+    /// Returns the same binding with a handler that answers the signals raised in its calls. Handlers that are
+    /// added later are asked first.
     #[must_use = "the stub that it is called on keeps its own handlers"]
     pub fn catching(&self, handler: impl LogHandler) -> Self {
         Self {
@@ -253,8 +253,8 @@ const _: () = {
     >();
     ::farcall::stub::returns::<farcall::Result<u64>, u64, ::farcall::Never>();
 };
-/** Raises the signals of [`Log`] in the call that the calling thread serves. Each waits until the caller
-resumes it with a value, or unwinds the call.*/
+/** Raises the signals of [`Log`] in the call that the calling thread serves. Each waits until the
+caller resumes it with a value, or unwinds the call.*/
 #[derive(Clone, Copy, Debug)]
 pub enum LogSignals {}
 impl LogSignals {
@@ -300,8 +300,8 @@ impl LogSignals {
         )
     }
 }
-/** Answers the signals of [`Log`]. A signal whose method is not implemented passes on to the next handler
-outwards.*/
+/** Answers the signals of [`Log`]. A signal whose method is not implemented passes on to the next
+handler outwards.*/
 pub trait LogHandler: ::core::marker::Send + ::core::marker::Sync + 'static {
     /// The log is full. The answer is how many entries may be dropped.
     #[allow(unused_variables)]

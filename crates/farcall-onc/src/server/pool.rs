@@ -64,8 +64,8 @@ pub(crate) struct Workers {
     limit: usize,
     stopped: AtomicBool,
     state: Mutex<State>,
-    /// Notified while the server stops, when a thread has left a point or begun to execute there, and when the
-    /// watchdog has ended.
+    /// Notified while the server stops, when a thread has left a point or begun to execute there, and when
+    /// the watchdog has ended.
     changed: Condition,
     watchdog: Arc<dyn Event>,
     /// Whether the watchdog will call [`ReceivePoint::check_timeouts`] by itself.

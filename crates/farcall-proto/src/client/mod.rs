@@ -219,8 +219,8 @@ struct Transfers {
     usual_result: usize,
     /// Bytes of the long arguments of calls that have not ended.
     long_arguments: usize,
-    /// Long results that have arrived, and directions of exchanges of which nothing more is needed, with their
-    /// lengths. The server is told of them even if nothing else is sent.
+    /// Long results that have arrived, and directions of exchanges of which nothing more is needed, with
+    /// their lengths. The server is told of them even if nothing else is sent.
     completed: Vec<(Position, u64)>,
 }
 

@@ -222,8 +222,8 @@ impl Slots {
         true
     }
 
-    /// Puts an activity back into the pool. The arguments stay. Returns whether there were fragments to be sent,
-    /// or exchanges; they stay, too.
+    /// Puts an activity back into the pool. The arguments stay. Returns whether there were fragments to be
+    /// sent, or exchanges; they stay, too.
     #[inline(always)]
     pub fn close(&mut self, activity: u32) -> bool {
         let slot = &mut self.all[activity as usize];

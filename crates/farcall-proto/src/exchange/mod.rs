@@ -147,8 +147,8 @@ impl Exchanges {
     }
 
     /// Adds bytes to this end's direction, as many as there is room for, and returns how many. What comes
-    /// behind them is said by `tail`, if all were added. `None` if the exchange is not open, or the direction has
-    /// ended, perhaps because the other end takes no more.
+    /// behind them is said by `tail`, if all were added. `None` if the exchange is not open, or the direction
+    /// has ended, perhaps because the other end takes no more.
     pub fn add(&mut self, number: u32, bytes: &[u8], tail: Tail, window: u32) -> Option<usize> {
         let (added, begins) = self.act(number, |exchange| {
             let added = exchange.outflow.add(bytes, tail, window.into())?;
@@ -363,8 +363,8 @@ impl Exchanges {
         self.open.binary_search_by_key(&number, |exchange| exchange.number).is_ok()
     }
 
-    /// Acts on an exchange, if it is open, and forgets it if it is over then. The cost does not depend on how
-    /// many are open, because a datagram can have thousands of frames.
+    /// Acts on an exchange, if it is open, and forgets it if it is over then. A datagram can have thousands of
+    /// frames, so this looks at the other exchanges only when the one that was due first no longer is.
     fn act<R>(&mut self, number: u32, act: impl FnOnce(&mut Exchange) -> R) -> Option<R> {
         let place = self.open.binary_search_by_key(&number, |exchange| exchange.number).ok()?;
         let exchange = &mut self.open[place];
@@ -432,6 +432,8 @@ impl Exchanges {
     }
 
     fn first_due(&self) -> Option<Time> {
+        #[cfg(test)]
+        tests::LOOKED_AT.set(tests::LOOKED_AT.get() + self.open.len());
         self.open.iter().filter_map(Exchange::due).min()
     }
 

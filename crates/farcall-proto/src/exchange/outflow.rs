@@ -92,8 +92,8 @@ impl Outflow {
     }
 
     /// Adds bytes, as many as there is room for, and ends the direction behind them if `tail` says so and all
-    /// were added. Returns how many were; `None` if the direction has ended, perhaps because the receiver takes
-    /// no more.
+    /// were added. Returns how many were; `None` if the direction has ended, perhaps because the receiver
+    /// takes no more.
     pub fn add(&mut self, bytes: &[u8], tail: Tail, window: u64) -> Option<usize> {
         debug_assert!(bytes.len().is_multiple_of(4), "a direction has fours of bytes");
         if self.ended {
@@ -247,7 +247,8 @@ impl Outflow {
         }
     }
 
-    /// Whether few bytes wait for more to share a datagram with, until those under way are acknowledged (RFC 896).
+    /// Whether few bytes wait for more to share a datagram with, until those under way are acknowledged (RFC
+    /// 896).
     fn holds_back(&self, wanted: usize, way: &Way<'_>) -> bool {
         !self.ended && !self.sending.has_lost() && self.sending.in_flight > 0 && wanted < way.datagram - HEADS
     }

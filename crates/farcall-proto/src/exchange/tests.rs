@@ -1,5 +1,6 @@
 //! Two ends of one call's exchanges, joined by queues that lose, repeat and reorder datagrams.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::*;
@@ -9,6 +10,11 @@ use crate::wire::{Frame, Frames, Target};
 const CALL: Position = Position { activity: 3, exchange: 0, sequence: 9 };
 const WINDOW: u32 = 100_000;
 const PATIENCE: u64 = 20_000_000;
+
+thread_local! {
+    /// How many exchanges this thread has looked at to find the one that is due first.
+    pub(super) static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
+}
 
 struct Random(u64);
 
@@ -199,4 +205,22 @@ fn however_a_direction_is_cut_it_keeps_no_more_than_its_pieces() {
     }
     assert_eq!(inflow.beyond().count(), 256);
     assert!(inflow.memory() <= 256 * (96 + 8), "{} bytes", inflow.memory());
+}
+
+#[test]
+fn a_frame_without_news_costs_no_more_with_many_open_exchanges() {
+    // A datagram of 64 KiB has so many DATA without bytes.
+    const FRAMES: u64 = 2_300;
+    let mut side = Side::new(2);
+    let (exchanges, mut way) = side.split();
+    let mut comes = |number, exchange, bytes| {
+        let data = Data { offset: 0, bytes, end: false, has_all: false, ask: false };
+        exchanges.on_data(number, Position { exchange, ..CALL }, &data, usize::MAX, &mut way)
+    };
+    comes(1, 255, &[7; 4]).unwrap();
+    LOOKED_AT.set(0);
+    for number in 0..FRAMES {
+        comes(3 + number, 1, &[]).unwrap();
+    }
+    assert!(LOOKED_AT.get() < 128, "{} exchanges looked at", LOOKED_AT.get());
 }

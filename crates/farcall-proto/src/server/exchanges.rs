@@ -57,8 +57,8 @@ impl Server {
         added?
     }
 
-    /// Whether bytes that were sent in an exchange have not been acknowledged. If so, [`News::Room`] tells when the client
-    /// next says what has arrived.
+    /// Whether bytes that were sent in an exchange have not been acknowledged. If so, [`News::Room`] tells
+    /// when the client next says what has arrived.
     pub fn awaits_credit(&mut self, call: CallKey, exchange: u32) -> bool {
         let Some(place) = self.executing(call) else { return false };
         let act = |exchanges: &mut Exchanges, _: &mut Way<'_>| exchanges.awaits_credit(exchange);
@@ -189,8 +189,8 @@ impl Server {
     }
 
     /// How many bytes a direction of a client may hold. While memory is short, it is little for the host that
-    /// has most, and for each that has more than its share. Beyond twice the budget, hosts that have more than
-    /// their least share get nothing.
+    /// has most, and for each that has more than its share. Beyond twice the budget, hosts that have more
+    /// than their least share get nothing.
     fn most_held(&self, place: usize) -> usize {
         let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Exchanges));
         let Some(more) = self.table.at(place).more.as_ref().filter(|_| total > budget) else {
@@ -249,7 +249,8 @@ impl Server {
         self.wake_next(place);
     }
 
-    /// A frame came of a call that is over or was given up. Whoever sends more is told so, as by a PROBE.
+    /// Acts on a frame of a call that is over or was given up. A client that still sends in the call is told how
+    /// the call ended, as if it had sent a PROBE.
     fn on_late_data(&mut self, visit: &mut Visit<'_>, place: usize, call: Position, frame: &Frame<'_>) {
         if matches!(frame, Frame::Data(..) | Frame::Stop(..)) {
             self.on_probe(visit, place, call);

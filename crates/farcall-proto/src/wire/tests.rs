@@ -377,7 +377,8 @@ fn a_frame_that_breaks_the_specification_is_malformed() {
         (0x19, 0, vec![], Err(Malformed)),
         (RESULT, 8, vec![0, 0, 0, 1, 0, 5], said),
         (RESULT, 8, vec![0, 0, 0, 1, 0], Err(Malformed)),
-        // DATA without an exchange, from an offset that is no multiple of four, and from one that is too large.
+        // DATA without an exchange, from an offset that is no multiple of four, and from one that is too
+        // large.
         (DATA, 0, vec![0, 2, 0, 1, 0, 8], said),
         (DATA, 0, vec![0, 2, 0, 1, 0], Err(Malformed)),
         (DATA, 0, vec![0, 0, 0, 1, 0, 8], Err(Malformed)),

@@ -41,6 +41,12 @@ impl CallExchanges {
         }
     }
 
+    /// Has the waker woken, in place of an earlier one, when something changes or the call ends.
+    pub(crate) fn watch(&self, waker: &Waker) {
+        self.started.watch(&self.endpoint, &self.peer, Watcher::Task(waker.clone()));
+        self.endpoint.hasten();
+    }
+
     /// Acts on the conversation, and sends what is ready then.
     fn act<R>(
         &self,
@@ -123,10 +129,5 @@ impl Exchanges for CallExchanges {
         self.news().wait_no_more(&(waiter.clone() as Arc<dyn Parker>));
         caller.keep();
         Ok(())
-    }
-
-    fn watch(&self, waker: &Waker) {
-        self.started.watch(&self.endpoint, &self.peer, Watcher::Task(waker.clone()));
-        self.endpoint.hasten();
     }
 }

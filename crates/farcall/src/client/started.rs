@@ -57,7 +57,7 @@ impl Started {
     /// Starts a call whose thread waits for it at once. No other thread looks after the call meanwhile.
     ///
     /// # Errors
-    /// As [`Started::start`].
+    /// When the call fails at once. Then nothing was sent.
     #[cold]
     pub(crate) fn start_to_wait(
         endpoint: &Arc<Endpoint>,

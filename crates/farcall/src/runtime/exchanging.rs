@@ -1,8 +1,7 @@
-//! A started call in which something passes besides its arguments and its result: the thread or task that waits
-//! for it answers its signals, and sends and takes its streams.
+//! A started call in which something passes besides its arguments and its result: the thread or task that
+//! waits for it answers its signals, and sends and takes its streams.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -14,8 +13,7 @@ use super::import::{describe, give};
 use crate::client::{CallExchanges, CallRequest, Started, Taker};
 use crate::env::Env;
 use crate::exchange::Exchanges;
-use crate::stub::Handling;
-use crate::stub::{Dispatched, Ended, OpenCall, Procedure, Reply, Sink, send_beside};
+use crate::stub::{Dispatched, Ended, Handling, OpenCall, Procedure, Reply, Sink, send_beside};
 use crate::{CallFailed, Ran, lock};
 
 /// A started call whose signals are answered.
@@ -24,8 +22,6 @@ pub(super) struct ExchangingCall {
     exchanges: Arc<CallExchanges>,
     /// Held while handlers run, which only the thread or task does that waits for the call.
     handling: Mutex<Handling>,
-    /// Whether a handler ran. Then the call is not repeated.
-    touched: AtomicBool,
 }
 
 impl ExchangingCall {
@@ -33,21 +29,18 @@ impl ExchangingCall {
         let exchanges = Arc::new(CallExchanges::new(&target.endpoint, &target.peer, &started));
         let handling = Handling::new(request.call.handlers, request.call.sending);
         handling.begin(&*exchanges);
-        ExchangingCall { started, exchanges, handling: Mutex::new(handling), touched: AtomicBool::new(false) }
+        ExchangingCall { started, exchanges, handling: Mutex::new(handling) }
     }
 
-    /// Whether a handler ran. Then the call is not repeated.
+    /// Whether the call, which has ended, is not to be repeated.
     pub(super) fn is_touched(&self) -> bool {
-        self.touched.load(Ordering::Relaxed)
+        lock(&self.handling).touched
     }
 
     /// Blocks until the call has ended, or the server begins to send the stream that is its result. Answers
     /// the call's signals and sends its argument that is a stream.
     fn attend(&self) -> Result<(), CallFailed> {
-        let mut handling = lock(&self.handling);
-        let attended = handling.attend(&*self.exchanges, &|| self.started.is_over());
-        self.touched.store(handling.touched, Ordering::Relaxed);
-        attended
+        lock(&self.handling).attend(&*self.exchanges, &|| self.started.is_over())
     }
 
     /// Blocks until the call has ended, and answers its signals.
@@ -74,9 +67,7 @@ impl ExchangingCall {
 
     /// Answers the signals that have arrived, in this thread.
     pub(super) fn answer_all(&self) {
-        let mut handling = lock(&self.handling);
-        handling.answer_all(&*self.exchanges);
-        self.touched.store(handling.touched, Ordering::Relaxed);
+        lock(&self.handling).answer_all(&*self.exchanges);
     }
 
     /// Gives the outcome of a handler that has unwound the call. Returns false if none has.
@@ -123,7 +114,6 @@ impl OpenImported {
     /// Has a thread send the argument that is a stream, if there is one.
     pub(super) fn send_beside(&self, env: &dyn Env) -> Result<(), CallFailed> {
         let Some(sending) = lock(&self.call.handling).take_argument() else { return Ok(()) };
-        self.call.touched.store(true, Ordering::Relaxed);
         let sent = send_beside(env, self.call.exchanges.clone(), sending);
         sent.map_err(|why| CallFailed::local("starting a thread", why).but_ran(Ran::Maybe))
     }

@@ -22,9 +22,9 @@ use super::{Inner, Runtime, bind, bound, started};
 use crate::client::{CallRequest, Started};
 use crate::context;
 use crate::retry::{Retry, Step};
-use crate::stub::NO_HANDLERS;
 use crate::stub::{
-    Binding, Call, Channel, Interface, OpenCall, PendingCall, Procedure, Reply, RestartHook, Sink, no_reply,
+    Binding, Call, Channel, Interface, NO_HANDLERS, OpenCall, PendingCall, Procedure, Reply, RestartHook,
+    Sink, no_reply,
 };
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{Decoder, Encoder};
@@ -275,8 +275,8 @@ impl Importer {
         Ok(failed)
     }
 
-    /// Makes one attempt of a call in which something may pass besides its arguments and its result. A call is
-    /// not attempted again once a handler of its caller ran.
+    /// Makes one attempt of a call in which something may pass besides its arguments and its result. A call
+    /// is not attempted again once a handler of its caller ran.
     #[inline(never)]
     fn call_exchanging(
         &self,
@@ -300,7 +300,8 @@ impl Importer {
     }
 
     /// Makes a call whose result is a stream, and waits until the server begins to send it. A call that ended
-    /// before gives its reply to the sink. The call is repeated only while nothing was sent or answered in it.
+    /// before gives its reply to the sink. The call is repeated only while nothing was sent or answered in
+    /// it.
     ///
     /// # Errors
     /// When the call failed before the stream began.
@@ -389,7 +390,9 @@ impl Importer {
         let importer = self.clone();
         let bind = async move {
             let target = importer.inner.bind_later(&importer.name, &importer.interface, candidates).await;
-            let admitted = target.and_then(|target| importer.restarts.admit(&target).map(|()| target));
+            let admitted = target.and_then(|target| {
+                Tasks::run_blocking(&importer.inner, || importer.restarts.admit(&target)).map(|()| target)
+            });
             answering.find(admitted.map(|target| importer.bound.set(Arc::new(target))));
         };
         let spawned = Tasks::spawn(&self.inner, None, Box::pin(bind));

@@ -1,5 +1,6 @@
-//! Whether an import may be bound to another server than before: an application that keeps state at its server
-//! must accept that first (Birrell & Nelson 1984, section 2.4, notes that a binding breaks by a crash).
+//! Whether an import may be bound to another server than before. A binding breaks when its server crashes
+//! (Birrell & Nelson 1984, section 2.3); an application that keeps state at the server must know before it
+//! goes on.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -19,8 +20,8 @@ pub(super) struct Restarts {
 struct State {
     /// The server that the import was bound to last.
     known: Option<Server>,
-    /// Whether another server was found, which the application has not accepted.
-    refused: bool,
+    /// Another server, which was found and which the application has not accepted.
+    found: Option<Server>,
 }
 
 /// A server: the export's number, which no other export has, and its address.
@@ -32,19 +33,21 @@ impl Restarts {
     /// # Errors
     /// When a hook was set before.
     pub(super) fn set(&self, hook: RestartHook, bound: Option<Arc<Target>>) -> Result<(), CallFailed> {
-        lock(&self.state).known = bound.map(|target| (target.export, target.address));
-        let set = self.hook.set(hook);
-        set.map_err(|_| CallFailed::new(Kind::Local, Ran::No).because("the import has a hook for restarts"))
+        let mut state = lock(&self.state);
+        let why = "the import has a hook for restarts";
+        self.hook.set(hook).map_err(|_| CallFailed::new(Kind::Local, Ran::No).because(why))?;
+        state.known = bound.map(|target| (target.export, target.address));
+        Ok(())
     }
 
-    /// Fails while the application has not accepted another server.
+    /// Fails while the application has not accepted another server that was found.
     pub(super) fn check(&self) -> Result<(), CallFailed> {
-        let refused = self.hook.get().is_some() && lock(&self.state).refused;
+        let refused = self.hook.get().is_some() && lock(&self.state).found.is_some();
         if refused { Err(restarted()) } else { Ok(()) }
     }
 
-    /// Lets the import be bound to a server, if it is the one from before. If it is another one, the hook is
-    /// told, once.
+    /// Lets the import be bound to a server, if it is the one from before. If it is another one, tells the
+    /// hook, once. The hook is the user's code, and may block.
     ///
     /// # Errors
     /// When it is another server.
@@ -57,14 +60,21 @@ impl Restarts {
             if known == now {
                 return Ok(());
             }
-            if std::mem::replace(&mut state.refused, true) {
+            if state.found.is_some() {
                 return Err(restarted());
             }
+            state.found = Some(now);
             known
         };
         let state = self.state.clone();
-        let accept = Arc::new(move || *lock(&state) = State::default());
-        let restart = Restart::new(was.1, target.address, accept);
+        // A restart that is kept may be accepted when yet another server has been found: not that one.
+        let accept = move || {
+            let mut state = lock(&state);
+            if state.found.take_if(|found| *found == now).is_some() {
+                state.known = Some(now);
+            }
+        };
+        let restart = Restart::new(was.1, target.address, Arc::new(accept));
         guard::run_alone("a hook for restarts", || hook(restart));
         Err(restarted())
     }

@@ -15,8 +15,7 @@ use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
 use crate::retry::Retry;
-use crate::stub::{Handlers, NO_HANDLERS};
-use crate::stub::{PendingCall, Procedure, Reply, Sink};
+use crate::stub::{Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Ran, builtin, self_wait};
 

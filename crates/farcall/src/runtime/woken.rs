@@ -1,38 +1,36 @@
-//! An executor without threads: a task is polled by whoever wakes it.
+//! An executor without threads of its own: the thread that wakes a task polls it.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::{guard, lock, server};
 
-/// A task, and whether a thread polls it.
+/// A task, unless a thread polls it at the moment.
 struct Woken(Mutex<State>);
 
 struct State {
     /// `None` while a thread polls the task, and once it has ended.
     task: Option<server::Task>,
-    polled: bool,
     /// The task was woken while a thread polled it.
     again: bool,
 }
 
 /// Polls a task now, and whenever it is woken.
 pub(super) fn run(task: server::Task) {
-    Arc::new(Woken(Mutex::new(State { task: Some(task), polled: false, again: false }))).poll();
+    Arc::new(Woken(Mutex::new(State { task: Some(task), again: false }))).poll();
 }
 
 impl Woken {
     fn poll(self: &Arc<Self>) {
         let mut task = {
             let mut state = lock(&self.0);
-            state.again = true;
-            if state.polled {
-                return;
+            match state.task.take() {
+                Some(task) => task,
+                None => {
+                    state.again = true;
+                    return;
+                }
             }
-            state.polled = true;
-            state.again = false;
-            let Some(task) = state.task.take() else { return };
-            task
         };
         let waker = Waker::from(self.clone());
         loop {
@@ -42,7 +40,7 @@ impl Woken {
             }
             let mut state = lock(&self.0);
             if !std::mem::take(&mut state.again) {
-                (state.task, state.polled) = (Some(task), false);
+                state.task = Some(task);
                 return;
             }
         }

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
 
 use farcall_proto::server::CallKey;
 use farcall_proto::{Tail, Time};
@@ -24,12 +23,13 @@ pub(super) type Exchanging = HashMap<CallKey, Arc<CallNews>>;
 pub(super) struct CallNews {
     /// How often something has changed.
     epoch: AtomicU64,
-    waiting: Mutex<Waiting>,
+    /// The threads that wait for something to change.
+    waiting: Mutex<Vec<Arc<dyn Event>>>,
     outbox: Mutex<Outbox>,
 }
 
-/// Small items that wait until what was sent before is acknowledged, and then share datagrams (RFC 896). Without
-/// it each item would take the server's lock.
+/// Small items that wait until what was sent before is acknowledged, and then share datagrams (RFC 896).
+/// Without it each item would take the server's lock.
 #[derive(Default)]
 struct Outbox {
     /// The exchange that the items are sent in; 0 if nothing of it is under way, so that nothing waits.
@@ -40,26 +40,23 @@ struct Outbox {
 /// The most bytes that wait in an outbox.
 const MAX_OUTBOX: usize = 32 << 10;
 
-/// Who waits for something to change.
-#[derive(Default)]
-struct Waiting {
-    threads: Vec<Arc<dyn Event>>,
-    task: Option<Waker>,
-}
-
 impl Core {
-    /// Takes news about exchanges to the procedures that they concern. Their threads are woken at once, which
-    /// costs no more than to remember them; tasks later, because wakers are the user's code.
+    /// Takes news about exchanges to the procedures that they concern, and sends what waited for an
+    /// acknowledgement.
     #[cold]
     pub(super) fn pass_news(&mut self) {
         while let Some((key, exchange, _)) = self.protocol.next_news() {
-            self.send_in(key, exchange, &[], Tail::More);
+            let Some(news) = self.exchanging.get(&key) else { continue };
+            let waits = lock(&news.outbox).exchange == exchange;
+            if waits {
+                self.send_in(key, exchange, &[], Tail::More);
+            }
             self.tell(key);
         }
     }
 
-    /// Sends what waits in the outbox of an exchange, and then `bytes`. Returns how many of `bytes` were sent:
-    /// none while anything waits.
+    /// Sends what waits in the outbox of an exchange, and then `bytes`. Returns how many of `bytes` were
+    /// sent: none while anything waits.
     fn send_in(&mut self, key: CallKey, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
         let news = self.exchanging.get(&key)?;
         let outbox = &mut *lock(&news.outbox);
@@ -88,13 +85,11 @@ impl Core {
         self.tell(key);
     }
 
-    /// Wakes the threads and tasks that wait in exchanges of a call, because something has changed.
+    /// Wakes the threads that wait in exchanges of a call, because something has changed.
     pub(super) fn tell(&mut self, key: CallKey) {
         let Some(news) = self.exchanging.get(&key) else { return };
         news.epoch.fetch_add(1, Ordering::Release);
-        let Waiting { threads, task } = std::mem::take(&mut *lock(&news.waiting));
-        threads.iter().for_each(|event| event.set());
-        self.accessor.woken.extend(task);
+        std::mem::take(&mut *lock(&news.waiting)).iter().for_each(|event| event.set());
     }
 }
 
@@ -122,7 +117,8 @@ struct ServedExchanges {
 }
 
 impl ServedExchanges {
-    /// Acts on the protocol, and sends what is ready then. Does nothing once the caller's deadline has passed.
+    /// Acts on the protocol, and sends what is ready then. Does nothing once the caller's deadline has
+    /// passed.
     fn act<R>(&self, act: impl FnOnce(&mut Core) -> Option<R>) -> Option<R> {
         let server = &self.server;
         if self.is_over() {
@@ -209,22 +205,16 @@ impl Exchanges for ServedExchanges {
         let _waiting = serving::try_wait_guard()?;
         let event = EVENT.take().unwrap_or_else(|| self.server.env.event());
         loop {
-            lock(&self.news.waiting).threads.push(event.clone());
-            // Whoever changed the number before has not seen the event.
+            lock(&self.news.waiting).push(event.clone());
+            // The number may have changed before the event was there.
             if self.epoch() != epoch || self.is_over() {
                 break;
             }
             event.wait(self.deadline.map(|deadline| deadline.since(self.server.now())));
         }
-        lock(&self.news.waiting).threads.retain(|other| !Arc::ptr_eq(other, &event));
+        lock(&self.news.waiting).retain(|other| !Arc::ptr_eq(other, &event));
         EVENT.set(Some(event));
         Ok(())
-    }
-
-    fn watch(&self, waker: &Waker) {
-        let waker = Some(waker.clone());
-        let former = std::mem::replace(&mut lock(&self.news.waiting).task, waker);
-        drop(former);
     }
 }
 

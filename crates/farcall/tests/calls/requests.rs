@@ -80,6 +80,52 @@ fn a_call_is_answered_later_by_another_thread_or_at_another_server() {
     let fifth = work.start().low(1);
     drop(requests.next().unwrap());
     assert_eq!(fifth.wait().unwrap_err().ran(), Ran::No, "it was dropped without an answer");
+    drop(other);
+    let sixth = work.start().low(1);
+    requests.next().unwrap().pass_on(farcall::stub::Client::binding(&behind));
+    let why = sixth.wait().unwrap_err();
+    let why = why.call_failed().map(|why| (why.kind(), why.ran()));
+    assert_eq!(why, Some((Kind::Nested, Ran::No)), "neither server ran it");
+}
+
+#[test]
+fn a_filter_may_wait_until_another_call_arrives() {
+    let (here, there) = (runtime(), runtime());
+    let (export, requests) = there.export_requests::<dyn Work>("Work/a").unwrap();
+    let work = here.import::<dyn Work>(&export.url()).unwrap();
+    let first = work.start().low(1);
+    let mut second = None;
+    let request = requests.next_where(|procedure, _| {
+        if second.is_none() {
+            second = Some(work.start().high(2));
+            until_waiting(&requests, 2);
+        }
+        procedure.name == "high"
+    });
+    request.unwrap().serve(&Server);
+    assert_eq!(second.unwrap().wait().unwrap_err().declared(), Some(&"no 2".to_string()));
+    requests.next().unwrap().serve(&Server);
+    assert_eq!(first.wait(), Ok(2));
+}
+
+#[test]
+fn a_call_that_is_taken_while_a_filter_looks_at_it_is_passed_over() {
+    let (here, there) = (runtime(), runtime());
+    let (export, requests) = there.export_requests::<dyn Work>("Work/a").unwrap();
+    let work = here.import::<dyn Work>(&export.url()).unwrap();
+    let (first, second) = (work.start().low(1), work.start().low(2));
+    until_waiting(&requests, 2);
+    let mut taken = None;
+    let request = requests.next_where(|_, _| {
+        if taken.is_none() {
+            taken = requests.next();
+        }
+        true
+    });
+    request.unwrap().serve(&Server);
+    assert_eq!(second.wait(), Ok(3));
+    taken.unwrap().serve(&Server);
+    assert_eq!(first.wait(), Ok(2));
 }
 
 #[test]

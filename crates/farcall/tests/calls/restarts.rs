@@ -68,8 +68,29 @@ fn every_call_fails_from_a_restart_until_the_application_accepts_it() {
     drop(second);
     let _third = server(&names, 3);
     assert!(lease.holds().is_err() && lease.holds().is_err());
+    restarts[0].accept();
+    let failed = lease.holds();
+    assert_eq!(kind(&failed), Some((Kind::ServerRestarted, Ran::No)), "the second server was accepted");
     told.lock().unwrap()[1].accept();
     assert_eq!(lease.holds(), Ok(3));
+}
+
+#[test]
+fn a_second_hook_is_refused_and_changes_nothing() {
+    let names = Memory::new();
+    let (here, first) = (runtime(&names), server(&names, 1));
+    let lease = here.import::<dyn Lease>("Lease/a").unwrap();
+    let told: Arc<Mutex<Vec<Restart>>> = Arc::default();
+    let tells = told.clone();
+    lease.binding().on_restart(move |restart| tells.lock().unwrap().push(restart)).unwrap();
+    assert_eq!(lease.holds(), Ok(1));
+    drop(first);
+    // Now the import is bound to no server.
+    assert!(lease.holds().is_err());
+    assert!(lease.binding().on_restart(|_| ()).is_err());
+    let _second = server(&names, 2);
+    assert_eq!(kind(&lease.holds()), Some((Kind::ServerRestarted, Ran::No)));
+    assert_eq!(told.lock().unwrap().len(), 1);
 }
 
 #[test]

@@ -33,11 +33,15 @@ fn a_cancel_while_a_signal_is_raised_ends_the_wait_of_the_procedure() {
     everywhere(|store, server| {
         // Nobody waits for the call, so nobody answers.
         let mut pending = store.catching(Doubles).start().put(1);
+        raises(store, server, 1);
         pending.cancel();
         let why = pending.wait().unwrap_err();
         assert_eq!(kind(&why), Some(Kind::Cancelled), "{why}");
-        drop(store.start().put(2));
-        let _ = server;
+        unwinds(server, 1);
+        let pending = store.catching(Doubles).start().put(2);
+        raises(store, server, 2);
+        drop(pending);
+        unwinds(server, 2);
         assert_eq!(store.quiet().unwrap(), 7);
     });
 }
@@ -100,6 +104,16 @@ fn a_panic_of_a_handler_cancels_a_started_call() {
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| common::block_on(call))).is_err());
         unwinds(server, 2);
     });
+}
+
+/// Waits until so many calls of `put` have begun, and for another call, in whose time the last one raises its
+/// signal.
+fn raises(store: &StoreClient, server: &Server, count: usize) {
+    while server.begun.load(Ordering::SeqCst) < count {
+        std::thread::yield_now();
+    }
+    assert_eq!(store.quiet().unwrap(), 7);
+    assert_eq!(server.unwound.load(Ordering::SeqCst), count - 1, "it waits for the answer");
 }
 
 /// Waits until so many procedures have been unwound.

@@ -39,6 +39,8 @@ pub struct TooLarge {
 
 #[derive(Default)]
 pub struct Server {
+    /// How many calls of `put` have begun.
+    pub begun: AtomicUsize,
     /// How many scopes of procedures have been left by an unwinding.
     pub unwound: Arc<AtomicUsize>,
     /// Whether it is called in this process.
@@ -56,6 +58,7 @@ impl Drop for Counts {
 
 impl Store for Server {
     fn put(&self, bytes: u64) -> Result<u64, TooLarge> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
         let _counts = Counts(self.unwound.clone());
         if bytes > 1 << 40 {
             return Err(TooLarge { most: 1 << 40 }.into());

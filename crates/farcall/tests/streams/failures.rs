@@ -124,6 +124,24 @@ fn an_argument_that_fails_ends_the_stream_of_the_result_too() {
 }
 
 #[test]
+fn a_result_ends_though_the_iterator_of_the_argument_waits() {
+    everywhere(|numbers, _| {
+        let (send, items) = mpsc::channel();
+        let mut doubled = numbers.doubled(Stream::of(items)).unwrap();
+        send.send(1).unwrap();
+        send.send(u64::MAX).unwrap();
+        assert_eq!(doubled.next().unwrap().unwrap(), 2);
+        std::thread::scope(|scope| {
+            let (ended, ends) = mpsc::channel();
+            scope.spawn(move || ended.send(doubled.next().is_none()));
+            let heard = ends.recv_timeout(LONG);
+            drop(send);
+            assert_eq!(heard, Ok(true));
+        });
+    });
+}
+
+#[test]
 fn a_server_that_stops_while_it_sends_does_not_end_the_stream_as_complete() {
     let names = farcall::names::Memory::new();
     let runtime = || farcall::Runtime::builder().registry(names.clone()).build().unwrap();

@@ -16,7 +16,7 @@ pub trait Numbers {
     fn below(&self, limit: u64) -> Result<Stream<u64>>;
     /// Adds the numbers, and stops at the first zero.
     fn sum(&self, name: &str, numbers: Stream<u64>) -> Result<u64>;
-    /// Sends the double of each number.
+    /// Sends the double of each number, until one has no double of 64 bits.
     fn doubled(&self, numbers: Stream<u64>) -> Result<Stream<u64>>;
     /// Sends so many texts, then raises the exception, if there is one.
     fn texts(&self, lens: Vec<u32>, end: Option<u32>) -> Result<Stream<String, Odd>, Odd>;
@@ -79,7 +79,10 @@ impl Numbers for Server {
     }
 
     fn doubled(&self, numbers: Stream<u64>) -> Result<Stream<u64>> {
-        Ok(Stream::new(numbers.map(|number| number.map(|number| 2 * number))))
+        Ok(Stream::new(numbers.map_while(|number| match number {
+            Ok(number) => number.checked_mul(2).map(Ok),
+            Err(why) => Some(Err(why)),
+        })))
     }
 
     fn texts(&self, lens: Vec<u32>, end: Option<u32>) -> Result<Stream<String, Odd>, Odd> {
