@@ -272,6 +272,21 @@ pub fn inherited() -> (Option<Time>, Option<Trace>) {
     CALL.get().map_or((None, None), |call| (call.deadline, call.trace))
 }
 
+/// Has the calls that this thread makes inherit nothing from the call that it serves, until the guard is
+/// dropped.
+pub(crate) fn outside() -> Outside {
+    Outside(serving::set(Serves::Nothing))
+}
+
+/// Guard: while it exists, its thread serves no call.
+pub(crate) struct Outside(Serves);
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        serving::set(self.0);
+    }
+}
+
 /// Returns the exchanges of the call that this thread serves, if its carrier has any.
 pub(crate) fn exchanges() -> Option<Arc<dyn Exchanges>> {
     match current()? {

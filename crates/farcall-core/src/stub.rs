@@ -20,6 +20,8 @@
 //!   reply unless `dispatch` returns [`Dispatched::Result`] or [`Dispatched::Exception`].
 
 mod arguments;
+mod batch;
+mod behind;
 mod binding;
 mod bulk;
 mod channel;
@@ -30,6 +32,7 @@ mod handling;
 mod interface;
 mod local;
 mod members;
+mod oneway;
 mod pending;
 mod restart;
 mod scope;
@@ -40,6 +43,8 @@ mod stream;
 pub use arguments::EncodeArguments;
 #[doc(hidden)]
 pub use arguments::{argument, bad_arguments};
+#[doc(hidden)]
+pub use batch::{BATCH, execute_each, execute_each_later};
 pub use binding::Binding;
 pub use bulk::{Bulk, Copied};
 pub use channel::{Call, Channel, OpenCall, Origin, PendingCall, Procedure, Reply, Sink};

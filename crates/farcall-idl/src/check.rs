@@ -132,6 +132,10 @@ impl Comparison<'_> {
             (false, true) => self.add(false, place, "is idempotent now"),
             _ => {}
         }
+        if was.oneway != is.oneway {
+            let what = if is.oneway { "is one-way now" } else { "is no longer one-way" };
+            self.add(false, place, what);
+        }
         if was.deadline_ms != is.deadline_ms {
             let spell = |ms: Option<u64>| ms.map_or_else(|| "none".into(), |ms| format!("{ms} ms"));
             let what = format!("deadline {} became {}", spell(was.deadline_ms), spell(is.deadline_ms));

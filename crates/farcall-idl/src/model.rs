@@ -56,6 +56,8 @@ pub struct Procedure {
     pub blocking: bool,
     /// The most milliseconds that a call may take, unless its caller sets a shorter deadline.
     pub deadline_ms: Option<u64>,
+    /// Whether its callers do not wait, and are told nothing.
+    pub oneway: bool,
     /// Whether the source pins the number. A pinned number identifies the procedure, so the procedure may be
     /// renamed.
     pub pinned: bool,
@@ -136,6 +138,11 @@ impl Interface {
     /// result.
     pub fn has_exchanges(&self, procedure: &Procedure) -> bool {
         !self.signals.is_empty() || procedure.has_streams()
+    }
+
+    /// Returns whether any procedure is one-way.
+    pub fn has_oneway(&self) -> bool {
+        self.procedures.iter().any(|procedure| procedure.oneway)
     }
 
     /// Returns the part of each procedure's description that a binding compares.
@@ -225,6 +232,12 @@ impl<'a> Builder<'a> {
         self
     }
 
+    /// Declares that callers do not wait, and are told nothing.
+    pub fn oneway(self) -> Self {
+        self.procedure.oneway = true;
+        self
+    }
+
     /// Sets the most milliseconds that a call may take, unless its caller sets a shorter deadline.
     pub fn deadline_ms(self, ms: u64) -> Self {
         self.procedure.deadline_ms = Some(ms);
@@ -250,6 +263,7 @@ impl Procedure {
             idempotent: false,
             blocking: false,
             deadline_ms: None,
+            oneway: false,
             pinned: false,
         }
     }
@@ -329,10 +343,12 @@ impl<'a> Decode<'a> for Interface {
 impl Encode for Procedure {
     fn encode(&self, e: &mut Encoder<'_>) -> Result<(), Error> {
         let Procedure { number, name, docs, arguments, result, exception, .. } = self;
-        let Procedure { idempotent, blocking, deadline_ms, pinned, .. } = self;
+        let Procedure { idempotent, blocking, deadline_ms, pinned, oneway, .. } = self;
         e.sized(|e| {
             (number, name, docs, arguments, result, exception).encode(e)?;
-            (idempotent, blocking, deadline_ms, pinned).encode(e)
+            (idempotent, blocking, deadline_ms, pinned).encode(e)?;
+            // The first versions had no one-way procedures, and describe all others as this one does.
+            if *oneway { oneway.encode(e) } else { Ok(()) }
         })
     }
 }
@@ -353,6 +369,7 @@ impl<'a> Decode<'a> for Procedure {
                 blocking: Decode::decode(d)?,
                 deadline_ms: Decode::decode(d)?,
                 pinned: Decode::decode(d)?,
+                oneway: d.remaining() > 0 && bool::decode(d)?,
             })
         })
     }
@@ -382,6 +399,9 @@ impl fmt::Display for Interface {
             write!(f, "    {:>3}  {}", procedure.number, one_line(&self.signature(procedure)))?;
             if procedure.idempotent {
                 write!(f, ", idempotent")?;
+            }
+            if procedure.oneway {
+                write!(f, ", one-way")?;
             }
             if let Some(ms) = procedure.deadline_ms {
                 write!(f, ", within {ms} ms")?;

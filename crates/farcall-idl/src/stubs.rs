@@ -83,6 +83,8 @@ pub struct Procedure {
     pub idempotent: bool,
     /// Whether the procedure is slow. It then never runs on the thread that receives packets.
     pub blocking: bool,
+    /// Whether callers do not wait, and are told nothing.
+    pub oneway: bool,
     /// Whether an `async fn` server keeps the procedure's future when the caller gives up the call.
     pub uncancelled: bool,
     /// The most milliseconds that a call may take, unless its caller sets a shorter deadline.

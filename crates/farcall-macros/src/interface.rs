@@ -152,7 +152,7 @@ fn read_procedure(method: TraitItemFn, next: u32, onc: bool) -> Result<Procedure
     let output = refusals.take(read_output(sig.output, &sig.ident));
     let (output, (result, exception)) =
         output.unwrap_or_else(|| (syn::parse_quote!(()), (syn::parse_quote!(()), None)));
-    refusals.finish(Procedure {
+    let procedure = Procedure {
         attributes: settings.kept,
         name: sig.ident,
         number,
@@ -164,9 +164,35 @@ fn read_procedure(method: TraitItemFn, next: u32, onc: bool) -> Result<Procedure
         idempotent: settings.idempotent,
         blocking: settings.blocking,
         uncancelled: settings.uncancelled,
+        oneway: settings.oneway,
         deadline_ms: settings.deadline_ms,
         body: default,
-    })
+    };
+    if procedure.oneway {
+        check_oneway(&procedure, onc, &mut refusals);
+    }
+    refusals.finish(procedure)
+}
+
+/// Refuses what a procedure cannot have whose callers do not wait.
+fn check_oneway(procedure: &Procedure, onc: bool, refusals: &mut Refusals) {
+    let Procedure { name, output, result, exception, .. } = procedure;
+    if !matches!(result, Type::Tuple(unit) if unit.elems.is_empty()) || exception.is_some() {
+        let hint = "write `farcall::Result<()>`: an error says that the call could not be accepted here";
+        refusals.add(refuse(output, "the caller of a one-way procedure is told nothing", hint));
+    }
+    if procedure.has_streams() {
+        let hint = "remove `#[oneway]`: a stream needs its caller";
+        refusals.add(refuse(name, "a one-way procedure has no streams", hint));
+    }
+    if procedure.deadline_ms.is_some() || procedure.idempotent {
+        let hint = "remove `#[deadline]` and `#[idempotent]`: it is executed at most once, whenever that is";
+        refusals.add(refuse(name, "nobody waits for a one-way procedure", hint));
+    }
+    if onc {
+        let hint = "ONC RPC's batching is `Client::one_way` of farcall-onc";
+        refusals.add(refuse(name, "ONC RPC carries no one-way calls in order", hint));
+    }
 }
 
 fn check_name(name: &Ident) -> Result<()> {

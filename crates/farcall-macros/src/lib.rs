@@ -130,6 +130,10 @@ pub fn derive_xdr(item: TokenStream) -> TokenStream {
 ///   successor. Programs of two versions recognise a procedure by its number and its name. A renamed
 ///   procedure is recognised if either version pins it. The numbers 0 and from 0xffff0000 are reserved for
 ///   the runtime.
+/// - `#[oneway]`: callers do not wait, and are told nothing. The calls of one stub are executed in the order in
+///   which they were made, each at most once, and before later calls of that stub. A clone of the stub has an
+///   order of its own. The procedure returns `farcall::Result<()>`; an error at the caller says that the
+///   arguments could not be encoded. `binding().flush()` waits for them.
 /// - `#[idempotent]`: the procedure may run twice without harm. If its server fails, a call that may have run
 ///   is repeated.
 /// - `#[blocking]`: the procedure may wait for something. It never runs on the thread that receives packets.

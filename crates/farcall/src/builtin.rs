@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::idl::Interface;
-use crate::stub::{Dispatched, Procedure};
+use crate::stub::{BATCH, Dispatched, Procedure};
 use crate::xdr::{self, Decode, Decoder, Encode, Encoder};
 use crate::{CallFailed, Ran, self_wait};
 
@@ -33,9 +33,9 @@ pub(crate) static DESCRIBE: Procedure = Procedure {
 };
 
 /// Returns whether a procedure of this number belongs to an interface. The server's own threads execute all
-/// others, even if the export has an executor.
+/// others, even if the export has an executor. The executor executes one-way calls, too.
 fn is_of_interface(procedure: u32) -> bool {
-    (HEALTH.number + 1..DESCRIBE.number).contains(&procedure)
+    (HEALTH.number + 1..DESCRIBE.number).contains(&procedure) || procedure == BATCH.number
 }
 
 /// Returns whether a blocking call of this procedure would wait for itself, because the calling thread drives

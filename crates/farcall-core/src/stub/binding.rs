@@ -1,19 +1,23 @@
 //! A user-stub's connection to its server: the channel that carries its calls, and the deadline of its
 //! import.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::arguments::EncodeArguments;
+use super::arguments::{EncodeArguments, bad_arguments};
+use super::behind::{Behind, BehindCall};
 use super::channel::{Call, Channel, PendingCall, Procedure, Reply, blocking_result, decode_reply, no_reply};
 use super::handlers::{Handler, Handlers};
+use super::oneway::Oneway;
 use super::pending::Pending;
 use super::restart::Restart;
 use super::stream::Stream;
-use crate::Result;
+use crate::env::{Env, Time};
 use crate::wait::{ReadyList, WaitPoint};
 use crate::xdr::{Decode, Encode, Encoder};
+use crate::{CallFailed, Result, context};
 
 /// The channel that carries a user-stub's calls, and the deadline that the import sets. Clones share the
 /// channel.
@@ -22,25 +26,28 @@ pub struct Binding {
     channel: Arc<dyn Channel>,
     within: Option<Duration>,
     handlers: Handlers,
+    oneway: Oneway,
 }
 
 impl Binding {
     /// Returns a binding over `channel`, without a deadline.
     pub fn new(channel: Arc<dyn Channel>) -> Binding {
-        Binding { channel, within: None, handlers: Handlers::default() }
+        let (handlers, oneway) = Default::default();
+        Binding { channel, within: None, handlers, oneway }
     }
 
     /// Returns a binding over the same channel on which each call has this deadline. If the procedure
     /// declares a deadline too, the earlier one holds.
     #[must_use]
     pub fn within(&self, deadline: Duration) -> Binding {
-        Binding { within: Some(deadline), ..self.clone() }
+        Binding { within: Some(deadline), oneway: self.oneway.continued(), ..self.clone() }
     }
 
     /// Returns a binding over the same channel whose calls' signals are answered by this handler first.
     #[must_use]
     pub fn catching(&self, handler: impl Handler) -> Binding {
-        Binding { handlers: self.handlers.with(handler), ..self.clone() }
+        let handlers = self.handlers.with(handler);
+        Binding { handlers, oneway: self.oneway.continued(), ..self.clone() }
     }
 
     /// Has every call of the import, from all clones and threads, fail as
@@ -147,6 +154,82 @@ impl Binding {
         }
     }
 
+    /// Makes a one-way call, of which the caller hears no more. Waits only while 256 KiB of earlier ones wait
+    /// to be sent.
+    ///
+    /// # Errors
+    /// When the arguments cannot be encoded, or this thread must not wait.
+    pub fn call_oneway<E>(&self, procedure: &Procedure, encode: EncodeArguments<'_>) -> Result<(), E> {
+        Ok(self.oneway.queue(&self.channel).accept(procedure, encode)?)
+    }
+
+    /// Waits until every one-way call that was made by this stub has ended, whatever its outcome. A program
+    /// does so before it exits: calls that were not sent end with its process.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// #[farcall::interface]
+    /// pub trait Log {
+    ///     #[oneway]
+    ///     fn note(&self, line: &str) -> farcall::Result<()>;
+    /// }
+    /// # struct Server;
+    /// # impl Log for Server {
+    /// #     fn note(&self, _: &str) -> farcall::Result<()> { Ok(()) }
+    /// # }
+    /// # fn main() -> farcall::Result<()> {
+    /// # let log = farcall::stub::local::<dyn Log>(Arc::new(Server));
+    /// log.note("the first line")?;
+    /// log.note("the second line")?;
+    /// log.binding().flush()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When some of the calls were lost since this was asked last: the first reason, with whether those calls
+    /// ran. Also when this thread must not wait, or the deadline of the stub passes.
+    pub fn flush(&self) -> Result<()> {
+        let Some(queue) = self.oneway.made() else { return Ok(()) };
+        queue.settle(until(&**queue.env(), self.within))?;
+        queue.take_lost().map_or(Ok(()), |why| Err(why.into()))
+    }
+
+    /// Waits until the one-way calls that were made before have ended, and returns the binding for a call
+    /// that follows them. Called by generated code.
+    ///
+    /// # Errors
+    /// When the deadline passes, or this thread must not wait.
+    #[doc(hidden)]
+    pub fn in_order(
+        &self,
+        procedure: &Procedure,
+    ) -> std::result::Result<Cow<'_, Binding>, CallFailed> {
+        let Some(queue) = self.oneway.made() else { return Ok(Cow::Borrowed(self)) };
+        let until = until(&**queue.env(), self.deadline(procedure));
+        queue.settle(until)?;
+        let Some(until) = until else { return Ok(Cow::Borrowed(self)) };
+        let left = until.since(queue.env().now());
+        Ok(Cow::Owned(Binding { within: Some(left), ..self.clone() }))
+    }
+
+    /// Starts a call that begins when the one-way calls that were made before have ended. Called by generated
+    /// code.
+    #[doc(hidden)]
+    pub fn start_in_order<T, E>(&self, procedure: &Procedure, encode: EncodeArguments<'_>) -> Pending<T, E> {
+        let Some(queue) = self.oneway.made() else { return self.start(procedure, encode) };
+        let mut arguments = Vec::new();
+        if let Err(why) = encode(&mut Encoder::new(&mut arguments)) {
+            return Pending::new(Box::new(bad_arguments(why)));
+        }
+        let until = until(&**queue.env(), self.deadline(procedure));
+        let behind = Behind::new((&self.channel, &self.handlers), procedure, arguments, (queue.env(), until));
+        if !queue.put_behind(&behind) {
+            behind.begin();
+        }
+        Pending::new(Box::new(BehindCall(behind)))
+    }
+
     /// Starts a call and returns its handle.
     pub fn start<T, E>(&self, procedure: &Procedure, encode: EncodeArguments<'_>) -> Pending<T, E> {
         Pending::new(self.channel.start(self.prepare(procedure, encode)))
@@ -199,14 +282,26 @@ impl Binding {
         self.channel.start(call)
     }
 
+    /// Returns the earlier of the procedure's and the import's deadline.
     #[inline]
-    fn prepare<'a>(&'a self, procedure: &'a Procedure, encode: EncodeArguments<'a>) -> Call<'a> {
-        let within = match (procedure.deadline, self.within) {
+    fn deadline(&self, procedure: &Procedure) -> Option<Duration> {
+        match (procedure.deadline, self.within) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
-        };
-        Call { procedure, within, encode, handlers: &self.handlers, sending: None }
+        }
     }
+
+    #[inline]
+    fn prepare<'a>(&'a self, procedure: &'a Procedure, encode: EncodeArguments<'a>) -> Call<'a> {
+        let within = self.deadline(procedure);
+        Call { procedure, within, encode, handlers: &self.handlers, sending: None, carries: &[] }
+    }
+}
+
+/// Returns the earlier of the time `within` from now and the deadline of the call that this thread serves.
+fn until(env: &dyn Env, within: Option<Duration>) -> Option<Time> {
+    let within = within.map(|within| env.now() + within);
+    [within, context::inherited().0].into_iter().flatten().min()
 }
 
 impl fmt::Debug for Binding {

@@ -9,6 +9,7 @@ use super::arguments::EncodeArguments;
 use super::handlers::Handlers;
 use super::restart::RestartHook;
 use super::sending::SendStream;
+use crate::env::Env;
 use crate::exchange::Exchanges;
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{self, Decode, Decoder};
@@ -47,6 +48,9 @@ pub struct Call<'a> {
     pub handlers: &'a Handlers,
     /// Sends the argument that is a stream, if there is one.
     pub sending: Option<&'a Arc<dyn SendStream>>,
+    /// The numbers of the procedures whose one-way calls the arguments hold, if they are a batch of such. A
+    /// batch runs on if its caller's process ends.
+    pub carries: &'a [u32],
 }
 
 /// How a call ended.
@@ -137,6 +141,16 @@ pub trait Channel: Send + Sync + 'static {
     /// Returns false if the channel cannot send such bytes.
     fn post(&self, _bytes: &[u8]) -> bool {
         false
+    }
+
+    /// Returns whether the server is known to have another procedure, or none, under this number.
+    fn lacks(&self, _procedure: u32) -> bool {
+        false
+    }
+
+    /// Returns the environment in which the channel's callers wait.
+    fn env(&self) -> Arc<dyn Env> {
+        Arc::new(System)
     }
 
     /// Returns the wait point at which a thread can wait for several calls of this channel.

@@ -17,6 +17,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 
 use super::arguments::bad_arguments;
+use super::batch::{BATCH, execute_each};
 use super::binding::Binding;
 use super::channel::{Call, Channel, OpenCall, PendingCall, Reply, Sink};
 use super::dispatch::catch;
@@ -216,9 +217,15 @@ fn encode(call: &Call<'_>) -> Result<Vec<u8>, CallFailed> {
 fn execute<T: ?Sized + Interface>(server: &T, procedure: u32, arguments: Vec<u8>) -> Ended {
     let packet = Bytes::from(arguments);
     let mut reply = Vec::new();
-    let dispatched = catch(|| {
-        server.dispatch(procedure, &mut Decoder::with_packet(&packet), &mut Encoder::new(&mut reply))
-    });
+    let (arguments, encoder) = (&mut Decoder::with_packet(&packet), &mut Encoder::new(&mut reply));
+    let dispatched = if procedure == BATCH.number {
+        let dispatch = |procedure, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>| {
+            server.dispatch(procedure, arguments, reply)
+        };
+        execute_each(arguments, dispatch, |_, _| ())
+    } else {
+        catch(|| server.dispatch(procedure, arguments, encoder))
+    };
     Ended { dispatched, reply: reply.into() }
 }
 

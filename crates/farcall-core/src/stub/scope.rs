@@ -52,7 +52,7 @@ impl Scope {
     /// Returns the exchanges of the call, if its carrier has any.
     fn exchanges(&mut self) -> Option<Arc<dyn Exchanges>> {
         if self.exchanges.is_none() {
-            self.exchanges = NEAR.with_borrow(Clone::clone).or_else(context::exchanges);
+            self.exchanges = NEAR.with_borrow(Clone::clone).unwrap_or_else(context::exchanges);
         }
         self.exchanges.clone()
     }
@@ -60,8 +60,9 @@ impl Scope {
 
 thread_local! {
     static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
-    /// The exchanges of the call of this process that the thread serves.
-    static NEAR: RefCell<Option<Arc<dyn Exchanges>>> = const { RefCell::new(None) };
+    /// The exchanges of the call of this process, or of the one-way call, that the thread serves: the inner
+    /// option is `None` if such a call has none.
+    static NEAR: RefCell<Option<Option<Arc<dyn Exchanges>>>> = const { RefCell::new(None) };
 }
 
 /// Executes a call of an interface with signals or streams. A call that was unwound fails as
@@ -119,13 +120,14 @@ pub(super) fn unwind(signal: SignalId, why: &str) -> CallFailed {
     })
 }
 
-/// Records that this thread serves a call of this process with these exchanges, until the guard is dropped.
+/// Records that this thread serves a call with these exchanges, whatever its carrier offers, until the guard is
+/// dropped.
 pub(crate) fn enter(exchanges: Option<Arc<dyn Exchanges>>) -> Entered {
-    Entered(NEAR.replace(exchanges))
+    Entered(NEAR.replace(Some(exchanges)))
 }
 
-/// Guard: while it exists, its thread serves a call of this process.
-pub(crate) struct Entered(Option<Arc<dyn Exchanges>>);
+/// Guard: while it exists, its thread serves a call whose exchanges are known.
+pub(crate) struct Entered(Option<Option<Arc<dyn Exchanges>>>);
 
 impl Drop for Entered {
     fn drop(&mut self) {

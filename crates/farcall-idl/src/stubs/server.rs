@@ -126,7 +126,8 @@ fn facts(source: &Source, procedure: &Procedure) -> TokenStream {
     let Procedure { number, idempotent, uncancelled, .. } = procedure;
     let blocking = procedure.blocking || procedure.has_streams();
     let name = procedure.name.unraw().to_string();
-    let exchanges = !source.signals.is_empty() || procedure.has_streams();
+    // Nobody waits for a one-way call, so nobody answers signals in it.
+    let exchanges = !procedure.oneway && !source.signals.is_empty() || procedure.has_streams();
     let deadline = match procedure.deadline_ms {
         Some(ms) => quote!(::core::option::Option::Some(::core::time::Duration::from_millis(#ms))),
         None => quote!(::core::option::Option::None),
@@ -154,6 +155,7 @@ fn described(procedure: &Procedure) -> TokenStream {
     let exception = exception.as_ref().map(|ty| quote!(.exception::<#ty>()));
     let idempotent = procedure.idempotent.then(|| quote!(.idempotent()));
     let blocking = procedure.blocking.then(|| quote!(.blocking()));
+    let oneway = procedure.oneway.then(|| quote!(.oneway()));
     let deadline = procedure.deadline_ms.map(|ms| quote!(.deadline_ms(#ms)));
     let pinned = procedure.pinned.then(|| quote!(.pinned()));
     quote! {
@@ -165,6 +167,7 @@ fn described(procedure: &Procedure) -> TokenStream {
             #exception
             #idempotent
             #blocking
+            #oneway
             #deadline
             #pinned;
     }

@@ -38,6 +38,10 @@ impl Source {
         }
     }
 
+    fn has_oneway(&self) -> bool {
+        self.procedures.iter().any(|procedure| procedure.oneway)
+    }
+
     fn start_name(&self) -> Ident {
         format_ident!("{}Start", self.name)
     }
@@ -122,6 +126,7 @@ fn calls(source: &Source) -> TokenStream {
     let methods = source.procedures.iter().enumerate().map(|(index, procedure)| {
         let signature = procedure.signature();
         let call = match procedure.has_streams() {
+            _ if procedure.oneway => forward_oneway(source, index),
             true => forward_stream(source, index),
             false => forward(source, index, &format_ident!("call")),
         };
@@ -147,7 +152,8 @@ fn starts(source: &Source) -> TokenStream {
     let about = format!(" Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`].");
     let methods = methods(source, ["Starts", ""], |index, procedure| {
         let answer = procedure.answer(source);
-        (quote!(#farcall::Pending<#answer>), forward(source, index, &format_ident!("start")))
+        let how = if source.has_oneway() { "start_in_order" } else { "start" };
+        (quote!(#farcall::Pending<#answer>), forward(source, index, &format_ident!("{how}")))
     });
     quote! {
         #[doc = #about]
@@ -222,7 +228,7 @@ fn prepare(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates a method for each procedure without streams, with the type and the body that `of` returns.
+/// Generates a method for each procedure that is not one-way and has no streams, with the type and the body that `of` returns.
 /// `about` is the method's documentation, before and after the procedure's name.
 fn methods(
     source: &Source,
@@ -230,7 +236,8 @@ fn methods(
     of: impl Fn(usize, &Procedure) -> (TokenStream, TokenStream),
 ) -> TokenStream {
     let procedures = source.procedures.iter().enumerate();
-    let methods = procedures.filter(|(_, procedure)| !procedure.has_streams()).map(|(index, procedure)| {
+    let plain = procedures.filter(|(_, procedure)| !procedure.has_streams() && !procedure.oneway);
+    let methods = plain.map(|(index, procedure)| {
         let (name, parameters) = (&procedure.name, procedure.parameters());
         let about = format!(" {before} [`{}::{name}`]{after}.", source.name);
         let (output, body) = of(index, procedure);
@@ -249,13 +256,33 @@ fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
     let Source { farcall, name, .. } = source;
     let procedure = &source.procedures[index];
     let (answer, encode) = (procedure.answer(source), encode(source, procedure));
+    let in_order = in_order(source, index).filter(|_| how == "call");
     // Compiler errors about the types point at their place in the interface.
     let span = Span::call_site().located_at(procedure.output.span());
     quote_spanned! {span=>
-        self.binding.#how::<#answer>(
+        self.binding #in_order.#how::<#answer>(
             &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
             #encode,
         )
+    }
+}
+
+/// Generates what has a call follow the one-way calls before it, where the interface has such.
+fn in_order(source: &Source, index: usize) -> Option<TokenStream> {
+    let Source { farcall, name, .. } = source;
+    source
+        .has_oneway()
+        .then(|| quote!(.in_order(&<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index])?))
+}
+
+/// Generates the body of a one-way procedure's method.
+fn forward_oneway(source: &Source, index: usize) -> TokenStream {
+    let Source { farcall, name, .. } = source;
+    let procedure = &source.procedures[index];
+    let encode = encode(source, procedure);
+    let span = Span::call_site().located_at(procedure.output.span());
+    quote_spanned! {span=>
+        self.binding.call_oneway(&<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index], #encode)
     }
 }
 
@@ -270,9 +297,10 @@ fn forward_stream(source: &Source, index: usize) -> TokenStream {
         (None, _) => format_ident!("call_sending"),
     };
     let stream = procedure.argument_stream().map(|argument| &argument.name);
+    let in_order = in_order(source, index);
     let span = Span::call_site().located_at(procedure.output.span());
     quote_spanned! {span=>
-        self.binding.#how(
+        self.binding #in_order.#how(
             &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
             #encode,
             #stream

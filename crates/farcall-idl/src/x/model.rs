@@ -103,6 +103,7 @@ fn interface(plan: &Plan, version: &Trait, names: Names, switches: &mut BTreeMap
             result: wire(plan, names, &method.result, &mut types),
             exception: Type::Void,
             idempotent: method.is_null(),
+            oneway: false,
             blocking: false,
             deadline_ms: None,
             pinned: true,

@@ -73,6 +73,7 @@ pub struct Settings {
     pub idempotent: bool,
     pub blocking: bool,
     pub uncancelled: bool,
+    pub oneway: bool,
     pub deadline_ms: Option<u64>,
     /// The attributes that stay on the trait's method.
     pub kept: Vec<Attribute>,
@@ -95,6 +96,7 @@ impl Settings {
             "idempotent" => self.idempotent = is_given(&attribute)?,
             "blocking" => self.blocking = is_given(&attribute)?,
             "uncancelled" => self.uncancelled = is_given(&attribute)?,
+            "oneway" => self.oneway = is_given(&attribute)?,
             "deadline" => self.deadline_ms = Some(deadline(&attribute)?),
             "doc" | "deprecated" | "must_use" | "allow" | "expect" | "warn" | "deny" | "forbid" => {
                 self.kept.push(attribute);
@@ -104,7 +106,7 @@ impl Settings {
                 return Err(refuse(attribute, what, "put the condition in the server's body"));
             }
             _ => {
-                let hint = "known are #[procedure(n)], #[idempotent], #[blocking], #[uncancelled], #[deadline(ms = n)] and #[signal]";
+                let hint = "known are #[procedure(n)], #[idempotent], #[blocking], #[uncancelled], #[oneway], #[deadline(ms = n)] and #[signal]";
                 return Err(refuse(attribute, "unknown attribute on a procedure", hint));
             }
         }

@@ -57,6 +57,7 @@ pub fn read(method: TraitItemFn, options: &Options, earlier: &[Procedure]) -> Re
         idempotent: false,
         blocking: false,
         uncancelled: false,
+        oneway: false,
         deadline_ms: None,
         body: None,
     };

@@ -235,6 +235,10 @@ impl Endpoint {
                 return Err(failure.into());
             }
         };
+        if !request.call.carries.is_empty() {
+            // One-way calls run on if this process ends.
+            state.conversation.detach(id, true);
+        }
         self.count_busy(was_busy, &state.owners);
         let started = Started { id, token, slot };
         if let Some(service) = service.filter(|_| state.conversation.may_wait(id, clocked)) {
@@ -316,7 +320,7 @@ mod tests {
             };
             let encode = |e: &mut Encoder<'_>| e.opaque(&vec![0; len]);
             let (procedure, handlers) = (&procedure, &NO_HANDLERS);
-            let call = Call { procedure, within: None, encode: &encode, handlers, sending: None };
+            let call = Call { procedure, within: None, encode: &encode, handlers, sending: None, carries: &[] };
             let request = CallRequest { call: &call, deadline: None, trace: None };
             Started::start(&endpoint, &peer, (1, &request), None)
         };

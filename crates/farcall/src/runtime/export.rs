@@ -78,7 +78,8 @@ fn offer<T: ?Sized + Interface>(
     let id = inner.random();
     let described = inner.settings.describe.then(T::interface);
     let executor = watched(&inner.serving, T::NAME, T::PROCEDURES, &inner.env, executor);
-    let exported = Exported::new(id, T::PROCEDURES, described, executor, &inner.env).with_memory(handler);
+    let procedures = (T::PROCEDURES, T::interface().has_oneway());
+    let exported = Exported::new(id, procedures, described, executor, &inner.env).with_memory(handler);
     let exported = Arc::new(exported);
     let fingerprints = T::interface().fingerprints();
     let on_wire =

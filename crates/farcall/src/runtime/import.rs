@@ -21,6 +21,7 @@ use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
 use crate::client::{CallRequest, Started};
 use crate::context;
+use crate::env::Env;
 use crate::retry::{Retry, Step};
 use crate::stub::{
     Binding, Call, Channel, Interface, NO_HANDLERS, OpenCall, PendingCall, Procedure, Reply, RestartHook,
@@ -143,6 +144,14 @@ impl Channel for Shared {
         self.0.restarts.set(hook, self.0.bound.get())
     }
 
+    fn lacks(&self, procedure: u32) -> bool {
+        self.0.bound.get().is_some_and(|target| !target.has(procedure))
+    }
+
+    fn env(&self) -> Arc<dyn Env> {
+        self.0.inner.env.clone()
+    }
+
     fn post(&self, bytes: &[u8]) -> bool {
         let Some(target) = self.0.bound.get().filter(|target| target.link.is_none()) else { return false };
         target.endpoint.post(&target.peer, target.export, bytes)
@@ -212,7 +221,7 @@ impl Importer {
     ) {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        let call = Call { procedure, within: None, encode: &encode, handlers: &NO_HANDLERS, sending: None };
+        let call = Call { procedure, within: None, encode: &encode, handlers: &NO_HANDLERS, sending: None, carries: &[] };
         self.repeat(target, failure, &CallRequest { call: &call, deadline: None, trace: None }, sink);
     }
 

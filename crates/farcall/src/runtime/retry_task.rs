@@ -28,6 +28,8 @@ pub(super) struct EncodedCall {
     pub(super) deadline: Option<Time>,
     pub(super) trace: Option<Trace>,
     pub(super) handlers: Handlers,
+    /// The procedures whose one-way calls the arguments hold.
+    pub(super) carries: Vec<u32>,
 }
 
 /// The server that was called and the failure of the call.
@@ -40,9 +42,9 @@ impl EncodedCall {
     ) -> Result<EncodedCall, CallFailed> {
         let mut arguments = Vec::new();
         (request.call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
-        let CallRequest { call: &Call { procedure, handlers, .. }, deadline, trace } = *request;
-        let (importer, handlers) = (importer.clone(), handlers.clone());
-        Ok(EncodedCall { importer, procedure: *procedure, arguments, deadline, trace, handlers })
+        let CallRequest { call: &Call { procedure, handlers, carries, .. }, deadline, trace } = *request;
+        let (importer, handlers, carries) = (importer.clone(), handlers.clone(), carries.to_vec());
+        Ok(EncodedCall { importer, procedure: *procedure, arguments, deadline, trace, handlers, carries })
     }
 
     /// Gives `f` the request of this call.
@@ -50,7 +52,8 @@ impl EncodedCall {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
         let (procedure, handlers) = (&self.procedure, &self.handlers);
-        let call = Call { procedure, within: None, encode: &encode, handlers, sending: None };
+        let carries = &self.carries;
+        let call = Call { procedure, within: None, encode: &encode, handlers, sending: None, carries };
         f(&CallRequest { call: &call, deadline: self.deadline, trace: self.trace })
     }
 }

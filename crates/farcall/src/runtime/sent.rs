@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use super::bind::Target;
 use super::exchanging::ExchangingCall;
 use crate::client::{self, CallRequest, Taker};
-use crate::{CallFailed, shm};
+use crate::{CallFailed, Kind, Ran, shm};
 
 /// A started call that was sent.
 #[derive(Clone)]
@@ -25,6 +25,10 @@ impl SentCall {
     pub(super) fn start(target: &Target, request: &CallRequest<'_>) -> Result<SentCall, CallFailed> {
         if !target.has(request.call.procedure.number) {
             return Err(target.refusal(request.call.procedure));
+        }
+        if request.call.carries.iter().any(|procedure| !target.has(*procedure)) {
+            let why = "the server has other procedures in the place of some that were called one-way";
+            return Err(CallFailed::new(Kind::NoSuchProcedure, Ran::No).because(why));
         }
         let call = (target.export, request);
         if request.call.procedure.exchanges {

@@ -103,6 +103,14 @@ impl Channel for Watched {
         self.channel.on_restart(hook)
     }
 
+    fn lacks(&self, procedure: u32) -> bool {
+        self.channel.lacks(procedure)
+    }
+
+    fn env(&self) -> Arc<dyn Env> {
+        self.channel.env()
+    }
+
     fn post(&self, bytes: &[u8]) -> bool {
         self.channel.post(bytes)
     }

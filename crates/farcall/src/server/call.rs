@@ -19,7 +19,7 @@ use crate::context;
 use crate::env::place;
 use crate::guard;
 use crate::receive_buffers::SharedBuffer;
-use crate::stub::{Dispatched, catch, panicked};
+use crate::stub::{BATCH, Dispatched, catch, panicked};
 use crate::workers::Pace;
 use crate::xdr::{Decoder, Encoder};
 
@@ -257,7 +257,10 @@ impl Work {
         let (call, exported) = (self.call, self.exported.clone());
         // Making a future runs the user's code. A panic in it must not end this thread, which may be the
         // receiver.
-        let future = match guard::run(|| spawn.begin(self.procedure, arguments)) {
+        let future = match guard::run(|| match self.procedure == BATCH.number {
+            true => self.exported.begin_each(arguments),
+            false => spawn.begin(self.procedure, arguments),
+        }) {
             Ok(future) => future,
             Err(panic) => return Some(finish(Dispatched::Failed(panicked(panic)))),
         };

@@ -1,13 +1,16 @@
 //! One exported interface: its executor, its memory, its counters, and how long its procedures take.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::executor::{Executor, Spawn};
+use super::executor::{Dispatch, Executor, Spawn};
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
-use crate::stub::{Dispatched, Procedure};
+use crate::stub::{
+    AsyncDispatched, BATCH, Dispatched, Procedure, execute_each, execute_each_later,
+};
 use crate::workers::{Pace, UsualTime};
 use crate::xdr::{Decoder, Encoder};
 use crate::{builtin, guard, idl};
@@ -140,11 +143,13 @@ impl Known {
 impl Exported {
     pub(crate) fn new(
         id: u64,
-        procedures: &[Procedure],
+        (procedures, has_oneway): (&[Procedure], bool),
         described: Option<&'static idl::Interface>,
         executor: Executor,
         env: &Arc<dyn Env>,
     ) -> Exported {
+        let blocking = procedures.iter().any(|procedure| procedure.blocking);
+        let batch = has_oneway.then_some(Procedure { blocking, ..BATCH });
         let known = |facts: &Procedure| Known {
             facts: *facts,
             usual_time: UsualTime::new(QUICK),
@@ -159,7 +164,7 @@ impl Exported {
             accessed: AtomicU64::new(0),
             described,
             since: env.now(),
-            procedures: procedures.iter().map(known).collect(),
+            procedures: procedures.iter().chain(&batch).map(known).collect(),
             running: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             idle: env.event(),
@@ -217,8 +222,39 @@ impl Exported {
         reply: &mut Encoder<'_>,
     ) -> Dispatched {
         match (which, &self.executor) {
+            (Some(_), Executor::Here(server)) if number == BATCH.number => {
+                self.dispatch_each(&**server, arguments)
+            }
             (Some(_), Executor::Here(server)) => server.dispatch(number, arguments, reply),
             _ => self.dispatch_other(number, now, arguments, reply),
+        }
+    }
+
+    /// Executes a batch of one-way calls.
+    #[inline(never)]
+    fn dispatch_each(&self, server: &dyn Dispatch, batch: &mut Decoder<'_>) -> Dispatched {
+        let dispatch = |number, arguments: &mut Decoder<'_>, reply: &mut Encoder<'_>| {
+            server.dispatch(number, arguments, reply)
+        };
+        execute_each(batch, dispatch, |number, dispatched| self.count_oneway(number, &dispatched))
+    }
+
+    /// Makes the future that executes a batch of one-way calls in the executor of the export.
+    pub(super) fn begin_each(self: &Arc<Self>, batch: Vec<u8>) -> AsyncDispatched {
+        let (executing, counting) = (self.clone(), self.clone());
+        let begin = move |number, arguments| match executing.elsewhere() {
+            Some(spawn) => spawn.begin(number, arguments),
+            None => Box::pin(ready((Dispatched::NoSuchProcedure, Vec::new()))),
+        };
+        execute_each_later(batch, begin, move |number, dispatched| {
+            counting.count_oneway(number, &dispatched);
+        })
+    }
+
+    /// Counts the end of a one-way call, which only this counter tells of.
+    fn count_oneway(&self, number: u32, dispatched: &Dispatched) {
+        if let Some(which) = self.procedure(number) {
+            self.known(which).count(dispatched);
         }
     }
 

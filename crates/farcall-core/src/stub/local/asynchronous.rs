@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use super::encode;
 use crate::guard;
+use crate::stub::batch::{BATCH, execute_each_later};
 use crate::stub::channel::{Call, Channel, PendingCall, Reply, Sink};
 use crate::stub::dispatch::{AsyncDispatched, Dispatched, panicked};
 use crate::stub::ended::Ended;
@@ -20,7 +21,15 @@ pub(super) struct Local<S>(pub(super) Arc<S>);
 impl<S: AsyncServer> Local<S> {
     fn begin(&self, call: &Call<'_>) -> Result<Started, CallFailed> {
         let arguments = encode(call)?;
-        let future = self.0.clone().dispatch(call.procedure.number, arguments);
+        let server = self.0.clone();
+        let future = match call.procedure.number == BATCH.number {
+            true => execute_each_later(
+                arguments,
+                move |procedure, arguments| server.clone().dispatch(procedure, arguments),
+                |_, _| (),
+            ),
+            false => server.dispatch(call.procedure.number, arguments),
+        };
         Ok(Started {
             future: Some(future),
             polled: false,

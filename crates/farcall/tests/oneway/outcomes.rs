@@ -1,0 +1,173 @@
+//! What becomes of one-way calls when something fails.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use farcall::{CallFailed, Kind, Ran, Result, Runtime, Unwound};
+
+use super::{Log, LogClient, Server};
+
+fn runtimes() -> (Runtime, Runtime) {
+    let names = farcall::names::Memory::new();
+    let runtime = || Runtime::builder().registry(names.clone()).shared_memory(false).build().unwrap();
+    (runtime(), runtime())
+}
+
+fn flushed(log: &LogClient) -> CallFailed {
+    log.binding().flush().expect_err("calls were lost").into()
+}
+
+#[test]
+fn flush_says_once_why_calls_were_lost() {
+    let (here, there) = runtimes();
+    let ours = Server::default();
+    let export = there.export::<dyn Log>("Log", Arc::new(ours.clone())).unwrap();
+    let log = here.import_within::<dyn Log>("Log", Duration::from_secs(5)).unwrap();
+    log.note("before").unwrap();
+    log.binding().flush().unwrap();
+    drop(export);
+    log.note("nobody executes this").unwrap();
+    let why = flushed(&log);
+    assert_eq!(why.ran(), Ran::No, "{why}");
+    log.binding().flush().unwrap();
+    assert_eq!(*ours.lines.lock().unwrap(), ["before"]);
+}
+
+#[test]
+fn calls_that_did_not_run_go_to_the_server_that_has_the_name_now() {
+    let (here, there) = runtimes();
+    let (first, second) = (Server::default(), Server::default());
+    let export = there.export::<dyn Log>("Log", Arc::new(first.clone())).unwrap();
+    let log = here.import::<dyn Log>("Log").unwrap();
+    log.note("to the first").unwrap();
+    log.binding().flush().unwrap();
+    drop(export);
+    let _export = there.export::<dyn Log>("Log", Arc::new(second.clone())).unwrap();
+    (0..100).for_each(|number| log.count(number).unwrap());
+    log.binding().flush().unwrap();
+    assert_eq!(*first.lines.lock().unwrap(), ["to the first"]);
+    let expected: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    assert_eq!(*second.lines.lock().unwrap(), expected);
+}
+
+/// An earlier version of the interface, whose second procedure has another type.
+#[farcall::interface(name = "Log")]
+trait Earlier {
+    #[oneway]
+    fn note(&self, line: &str) -> Result<()>;
+    #[oneway]
+    fn count(&self, number: u32) -> Result<()>;
+}
+
+impl Earlier for Server {
+    fn note(&self, line: &str) -> Result<()> {
+        Log::note(self, line)
+    }
+
+    fn count(&self, number: u32) -> Result<()> {
+        Log::count(self, u64::from(number))
+    }
+}
+
+#[test]
+fn only_calls_of_procedures_that_the_server_has_are_executed() {
+    let (here, there) = runtimes();
+    let ours = Server::default();
+    let _export = there.export::<dyn Earlier>("Log", Arc::new(ours.clone())).unwrap();
+    let log = here.import::<dyn Log>("Log").unwrap();
+    // The first batch leaves at once. The second has calls of both procedures.
+    for number in 0..10 {
+        log.note("a line").unwrap();
+        log.count(number).unwrap();
+    }
+    let why = flushed(&log);
+    assert_eq!((why.kind(), why.ran()), (Kind::NoSuchProcedure, Ran::No), "{why}");
+    assert_eq!(*ours.lines.lock().unwrap(), ["a line"; 10]);
+}
+
+#[test]
+fn arguments_that_cannot_be_sent_are_refused_at_the_caller() {
+    let (here, there) = runtimes();
+    let _export = there.export::<dyn Log>("Log", Arc::new(Server::default())).unwrap();
+    let log = here.import::<dyn Log>("Log").unwrap();
+    log.note("before").unwrap();
+    let why = CallFailed::from(log.note(&"x".repeat(16 << 20)).unwrap_err());
+    assert_eq!((why.kind(), why.ran()), (Kind::TooLarge, Ran::No));
+    log.note("behind").unwrap();
+    assert_eq!(log.lines().unwrap(), ["before", "behind"]);
+}
+
+#[test]
+fn a_later_call_waits_no_longer_than_its_deadline() {
+    let (here, there) = runtimes();
+    let ours = Server::default();
+    let _export = there.export::<dyn Log>("Log", Arc::new(ours.clone())).unwrap();
+    let log = here.import::<dyn Log>("Log").unwrap();
+    let open = ours.close_gate();
+    log.gate().unwrap();
+    let why = CallFailed::from(log.within(Duration::from_millis(20)).lines().unwrap_err());
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No), "{why}");
+    let mut started = log.start().lines();
+    started.cancel();
+    let why = CallFailed::from(started.wait().unwrap_err());
+    assert_eq!((why.kind(), why.ran()), (Kind::Cancelled, Ran::No), "{why}");
+    drop(open);
+    assert_eq!(log.lines().unwrap(), ["gate"]);
+}
+
+#[farcall::interface]
+trait Asking {
+    #[oneway]
+    fn ask(&self) -> Result<()>;
+    #[signal]
+    fn which(&self) -> u64;
+}
+
+struct Asks(Mutex<mpsc::Sender<std::result::Result<u64, Unwound>>>);
+
+impl Asking for Asks {
+    fn ask(&self) -> Result<()> {
+        let _ = self.0.lock().unwrap().send(AskingSignals::which());
+        Ok(())
+    }
+}
+
+#[test]
+fn nobody_catches_a_signal_in_a_one_way_call() {
+    let (here, there) = runtimes();
+    let (send, answers) = mpsc::channel();
+    let server = Arc::new(Asks(Mutex::new(send)));
+    let _export = there.export::<dyn Asking>("Asking", server.clone()).unwrap();
+    for asking in [here.import::<dyn Asking>("Asking").unwrap(), farcall::stub::local::<dyn Asking>(server)] {
+        asking.ask().unwrap();
+        assert!(answers.recv().unwrap().is_err());
+        asking.binding().flush().unwrap();
+    }
+}
+
+/// A procedure that makes one-way calls does not hand its deadline on to them.
+#[test]
+fn one_way_calls_outlive_the_call_that_made_them() {
+    #[farcall::interface]
+    trait Front {
+        fn pass(&self, line: &str) -> Result<()>;
+    }
+    struct Passes(LogClient);
+    impl Front for Passes {
+        fn pass(&self, line: &str) -> Result<()> {
+            self.0.gate()?;
+            self.0.note(line)
+        }
+    }
+    let (here, there) = runtimes();
+    let ours = Server::default();
+    let open = ours.close_gate();
+    let _log = there.export::<dyn Log>("Log", Arc::new(ours.clone())).unwrap();
+    let log = there.import::<dyn Log>("Log").unwrap();
+    let front = Arc::new(Passes(log));
+    let _front = there.export::<dyn Front>("Front", front.clone()).unwrap();
+    here.import::<dyn Front>("Front").unwrap().within(Duration::from_secs(5)).pass("a line").unwrap();
+    drop(open);
+    front.0.binding().flush().unwrap();
+    assert_eq!(*ours.lines.lock().unwrap(), ["gate", "a line"]);
+}
