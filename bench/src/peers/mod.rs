@@ -9,6 +9,7 @@ pub mod memory;
 mod names;
 #[cfg(target_os = "linux")]
 mod onc;
+mod oneway;
 #[cfg(target_os = "linux")]
 mod raw_copies;
 mod raw_gso;
@@ -49,6 +50,7 @@ const PEERS: &[(&str, Source)] = &[
     ("farcall-resumed", Source::Here),
     ("farcall-unwound", Source::Here),
     ("farcall-stream", Source::Here),
+    ("farcall-oneway", Source::Here),
     ("farcall-bulk", Source::Here),
     ("raw-sendfile", Source::Here),
     ("farcall-local", Source::Here),
@@ -65,6 +67,7 @@ const PEERS: &[(&str, Source)] = &[
     ("raw-copies", Source::Here),
     ("tarpc", Source::Package("tarpc")),
     ("tonic", Source::Package("tonic")),
+    ("tonic-stream", Source::Package("tonic")),
     ("capnp", Source::Package("capnp")),
     ("quinn", Source::Package("quinn")),
     ("libtirpc-udp", Source::Package("libtirpc")),
@@ -83,6 +86,7 @@ pub fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "farcall-resumed" => Box::new(signals::Signal::Resumed),
         "farcall-unwound" => Box::new(signals::Signal::Unwound),
         "farcall-stream" => Box::new(streams::Items),
+        "farcall-oneway" => Box::new(oneway::Oneway),
         #[cfg(target_os = "linux")]
         "farcall-bulk" => Box::new(transfers::Transfer::Farcall),
         #[cfg(target_os = "linux")]

@@ -34,7 +34,9 @@ struct Server(File);
 impl Sends for Server {
     fn fetch(&self) -> farcall::Result<Bulk> {
         let file = reopened(&self.0).and_then(|file| Bulk::from_file(file, 0, u64::MAX));
-        file.map_err(|why| farcall::CallFailed::new(farcall::Kind::Local, farcall::Ran::Yes).caused_by(why).into())
+        file.map_err(|why| {
+            farcall::CallFailed::new(farcall::Kind::Local, farcall::Ran::Yes).caused_by(why).into()
+        })
     }
 }
 

@@ -79,7 +79,8 @@ pub fn connect<C: Client>(
     Ok(Box::new(Loops { runtime, client, call }))
 }
 
-fn runtime() -> Result<LocalRuntime> {
+/// Returns a runtime of one thread.
+pub fn runtime() -> Result<LocalRuntime> {
     Ok(Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?)
 }
 

@@ -3,12 +3,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use bytes::Bytes;
 use farcall_bench_method::alloc::Counting;
-use farcall_bench_method::{Calling, Mode, Peer, SLOW, Serving, Setup, cannot, version_of};
+use farcall_bench_method::{Calling, Laps, Mode, Peer, SLOW, Serving, Setup, cannot, version_of};
 use farcall_bench_tokio::{Call, Client};
+use futures_util::stream::{self, BoxStream};
 use tokio::net::TcpListener;
+use tokio::runtime::LocalRuntime;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Response, Status};
@@ -32,7 +34,11 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).is_some_and(|word| word == "side") {
         return group::main();
     }
-    farcall_bench_method::agent::run(|name| (name == "tonic").then_some(Box::new(Tonic)))
+    farcall_bench_method::agent::run(|name| match name {
+        "tonic" => Some(Box::new(Tonic { streams: false })),
+        "tonic-stream" => Some(Box::new(Tonic { streams: true })),
+        _ => None,
+    })
 }
 
 /// The payload of a call or of its result.
@@ -51,7 +57,7 @@ pub struct Time {
     distribution: u32,
 }
 
-/// The number of bytes that the server returns.
+/// The number of bytes, or of items, that the server returns.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Size {
     #[prost(uint32, tag = "1")]
@@ -76,9 +82,20 @@ impl Echo for Server {
     async fn fetch(&self, _: Request<Size>) -> Result<Response<Payload>, Status> {
         Ok(Response::new(Payload { data: self.data.clone() }))
     }
+
+    type ItemsStream = BoxStream<'static, Result<Payload, Status>>;
+
+    async fn items(&self, request: Request<Size>) -> Result<Response<Self::ItemsStream>, Status> {
+        let (data, count) = (self.data.clone(), request.into_inner().bytes);
+        let items = (0..count).map(move |_| Ok(Payload { data: data.clone() }));
+        Ok(Response::new(Box::pin(stream::iter(items))))
+    }
 }
 
-struct Tonic;
+struct Tonic {
+    /// Whether the items of one stream, which the server sends, take the place of calls.
+    streams: bool,
+}
 
 impl Peer for Tonic {
     fn transport(&self) -> &'static str {
@@ -107,10 +124,45 @@ impl Peer for Tonic {
     }
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
+        if self.streams {
+            let runtime = farcall_bench_tokio::runtime()?;
+            let endpoint = Endpoint::from_shared(address.to_owned())?.tcp_nodelay(true);
+            let echo = EchoClient::new(runtime.block_on(endpoint.connect())?);
+            return Ok(Box::new(Items { runtime, echo }));
+        }
         farcall_bench_tokio::connect(setup, async || {
             let channel = Endpoint::from_shared(address.to_owned())?.tcp_nodelay(true).connect().await?;
             let echo = EchoClient::new(channel).max_decoding_message_size(usize::MAX);
             Ok(Caller { echo, data: vec![7; setup.bytes].into() })
+        })
+    }
+}
+
+/// Takes items of streams.
+struct Items {
+    runtime: LocalRuntime,
+    echo: EchoClient<Channel>,
+}
+
+impl Calling for Items {
+    fn run(&mut self, laps: &mut Laps) -> Result<()> {
+        while laps.next() {
+            self.window(1, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Takes `calls` items from one stream, whatever number would be outstanding.
+    fn window(&mut self, _: usize, calls: usize) -> Result<()> {
+        let Items { runtime, echo } = self;
+        runtime.block_on(async {
+            let mut items = echo.items(Size { bytes: calls as u32 }).await?.into_inner();
+            let mut taken = 0;
+            while let Some(item) = items.message().await? {
+                taken += usize::from(item.data.len() == 32);
+            }
+            ensure!(taken == calls, "{taken} items of {calls}");
+            Ok(())
         })
     }
 }

@@ -54,7 +54,14 @@ impl Served {
             })
         };
         self.binding.channel().call(
-            Call { procedure: &READ, within: None, encode: &encode, handlers: &NO_HANDLERS, sending: None, carries: &[] },
+            Call {
+                procedure: &READ,
+                within: None,
+                encode: &encode,
+                handlers: &NO_HANDLERS,
+                sending: None,
+                carries: &[],
+            },
             &mut |reply| {
                 outcome = match reply {
                     Reply::Result(mut result) => {

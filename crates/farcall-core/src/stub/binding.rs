@@ -201,10 +201,7 @@ impl Binding {
     /// # Errors
     /// When the deadline passes, or this thread must not wait.
     #[doc(hidden)]
-    pub fn in_order(
-        &self,
-        procedure: &Procedure,
-    ) -> std::result::Result<Cow<'_, Binding>, CallFailed> {
+    pub fn in_order(&self, procedure: &Procedure) -> std::result::Result<Cow<'_, Binding>, CallFailed> {
         let Some(queue) = self.oneway.made() else { return Ok(Cow::Borrowed(self)) };
         let until = until(&**queue.env(), self.deadline(procedure));
         queue.settle(until)?;

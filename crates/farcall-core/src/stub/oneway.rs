@@ -242,7 +242,9 @@ impl Queue {
             // The others are still the ones that they were.
             batch = batch.without(&lacked);
             let why = "the server has other procedures in the place of some that were called one-way";
-            lock(&self.state).lost.get_or_insert(CallFailed::new(Kind::NoSuchProcedure, Ran::No).because(why));
+            lock(&self.state)
+                .lost
+                .get_or_insert(CallFailed::new(Kind::NoSuchProcedure, Ran::No).because(why));
         }
         let started = {
             let encode = |e: &mut Encoder<'_>| e.opaque(&batch.bytes);

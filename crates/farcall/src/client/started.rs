@@ -320,7 +320,8 @@ mod tests {
             };
             let encode = |e: &mut Encoder<'_>| e.opaque(&vec![0; len]);
             let (procedure, handlers) = (&procedure, &NO_HANDLERS);
-            let call = Call { procedure, within: None, encode: &encode, handlers, sending: None, carries: &[] };
+            let call =
+                Call { procedure, within: None, encode: &encode, handlers, sending: None, carries: &[] };
             let request = CallRequest { call: &call, deadline: None, trace: None };
             Started::start(&endpoint, &peer, (1, &request), None)
         };

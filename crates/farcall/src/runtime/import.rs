@@ -221,7 +221,14 @@ impl Importer {
     ) {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        let call = Call { procedure, within: None, encode: &encode, handlers: &NO_HANDLERS, sending: None, carries: &[] };
+        let call = Call {
+            procedure,
+            within: None,
+            encode: &encode,
+            handlers: &NO_HANDLERS,
+            sending: None,
+            carries: &[],
+        };
         self.repeat(target, failure, &CallRequest { call: &call, deadline: None, trace: None }, sink);
     }
 

@@ -77,7 +77,8 @@ impl Server {
         let words: Arc<[AtomicU64]> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let memory = readable_words(words.clone(), generation, &*self.env);
         let executor = Executor::Here(Box::new(Direct::<dyn Access>(Arc::new(()))));
-        let exported = Exported::new(export, (&[], false), Some(<dyn Access>::interface()), executor, &self.env);
+        let exported =
+            Exported::new(export, (&[], false), Some(<dyn Access>::interface()), executor, &self.env);
         let (type_name, instance) = (TYPE.to_owned(), COUNTERS.to_owned());
         let offer = proto::Export { id: export, type_name, instance, procedures: Vec::new() };
         let (since, process) = (self.now(), self.env.process_id());

@@ -8,9 +8,7 @@ use std::time::Duration;
 use super::executor::{Dispatch, Executor, Spawn};
 use crate::env::{Env, Event, Time};
 use crate::stats::{self, Counters};
-use crate::stub::{
-    AsyncDispatched, BATCH, Dispatched, Procedure, execute_each, execute_each_later,
-};
+use crate::stub::{AsyncDispatched, BATCH, Dispatched, Procedure, execute_each, execute_each_later};
 use crate::workers::{Pace, UsualTime};
 use crate::xdr::{Decoder, Encoder};
 use crate::{builtin, guard, idl};

@@ -230,9 +230,8 @@ fn a_call_that_panics_ends_none_of_the_others() {
 #[test]
 fn a_network_that_loses_and_repeats_changes_nothing() {
     let names = farcall::names::Memory::new();
-    let runtime = || {
-        farcall::Runtime::builder().registry(names.clone()).shared_memory(false).build().unwrap()
-    };
+    let runtime =
+        || farcall::Runtime::builder().registry(names.clone()).shared_memory(false).build().unwrap();
     let (here, there) = (runtime(), runtime());
     let ours = Server::default();
     let export = there.export::<dyn Log>("Log", Arc::new(ours.clone())).unwrap();
