@@ -73,6 +73,7 @@ fn procedure_as_json(interface: &Interface, procedure: &Procedure) -> Value {
         "docs": procedure.docs,
         "idempotent": procedure.idempotent,
         "blocking": procedure.blocking,
+        "oneway": procedure.oneway,
         "deadline_ms": procedure.deadline_ms,
         "pinned": procedure.pinned,
         "fingerprint": format!("{:016x}", procedure.fingerprint(&interface.types)),

@@ -204,8 +204,8 @@ impl Binding {
     pub fn in_order(&self, procedure: &Procedure) -> std::result::Result<Cow<'_, Binding>, CallFailed> {
         let Some(queue) = self.oneway.made() else { return Ok(Cow::Borrowed(self)) };
         let until = until(&**queue.env(), self.deadline(procedure));
-        queue.settle(until)?;
-        let Some(until) = until else { return Ok(Cow::Borrowed(self)) };
+        let waited = queue.settle(until)?;
+        let Some(until) = until.filter(|_| waited) else { return Ok(Cow::Borrowed(self)) };
         let left = until.since(queue.env().now());
         Ok(Cow::Owned(Binding { within: Some(left), ..self.clone() }))
     }

@@ -144,17 +144,17 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits until every call that was accepted so far has ended.
+    /// Waits until every call that was accepted so far has ended. Returns whether it waited.
     ///
     /// # Errors
     /// When the time `until` has come, or this thread must not wait.
-    pub(super) fn settle(&self, until: Option<Time>) -> Result<(), CallFailed> {
+    pub(super) fn settle(&self, until: Option<Time>) -> Result<bool, CallFailed> {
         let state = lock(&self.state);
         let accepted = state.accepted;
         if state.ended >= accepted {
-            return Ok(());
+            return Ok(false);
         }
-        self.wait_until(state, until, |state| state.ended >= accepted).map(drop)
+        self.wait_until(state, until, |state| state.ended >= accepted).map(|_| true)
     }
 
     /// Returns why calls were lost since this was asked last.

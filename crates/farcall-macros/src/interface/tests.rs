@@ -143,6 +143,50 @@ fn a_signal_is_what_a_handler_can_answer() {
 }
 
 #[test]
+fn one_way_calls() {
+    let item = quote! {
+        pub trait Notes {
+            /// Notes a line.
+            #[oneway]
+            fn note(&self, line: &str) -> farcall::Result<()>;
+            fn lines(&self) -> farcall::Result<u64>;
+            fn all(&self) -> farcall::Result<farcall::Stream<String>>;
+        }
+    };
+    expands_to("notes", quote!(), item);
+}
+
+#[test]
+fn a_one_way_procedure_tells_its_caller_nothing() {
+    let cases = [
+        ("", "#[oneway] fn note(&self) -> farcall::Result<u64>;", "is told nothing"),
+        ("", "#[oneway] fn note(&self) -> farcall::Result<(), Full>;", "is told nothing"),
+        ("", "#[oneway] fn note(&self, all: farcall::Stream<u64>) -> farcall::Result<()>;", "no streams"),
+        ("", "#[oneway] #[idempotent] fn note(&self) -> farcall::Result<()>;", "nobody waits"),
+        ("", "#[oneway] #[deadline(ms = 5)] fn note(&self) -> farcall::Result<()>;", "nobody waits"),
+        ("", "#[oneway(3)] fn note(&self) -> farcall::Result<()>;", "unexpected token"),
+        (
+            "program = 7, version = 1",
+            "#[oneway] fn note(&self) -> farcall::Result<()>;",
+            "ONC RPC carries no",
+        ),
+    ];
+    for (options, procedure, part) in cases {
+        let procedure: proc_macro2::TokenStream = procedure.parse().unwrap();
+        let told = refusal(options.parse().unwrap(), quote!(trait Bad { #procedure }));
+        assert!(told.contains(part), "`{part}` is not in: {told}");
+    }
+    let fine = quote!(
+        trait Fine {
+            #[oneway]
+            #[blocking]
+            fn note(&self) -> farcall::Result<()>;
+        }
+    );
+    assert!(expand(quote!(async), fine).is_ok());
+}
+
+#[test]
 fn a_procedure_has_one_argument_stream_and_a_server_that_can_send_it() {
     let stream = quote!(
         trait Streams {

@@ -8,6 +8,7 @@ mod large_results;
 mod name_clerk;
 #[cfg(target_os = "linux")]
 mod onc;
+mod oneway;
 mod segments;
 #[cfg(feature = "soak")]
 mod soak;

@@ -15,6 +15,8 @@ mod execution_log;
 mod killed_servers;
 #[cfg(target_os = "linux")]
 mod network_namespaces;
+#[cfg(unix)]
+mod oneway;
 #[path = "../common/progress.rs"]
 mod progress;
 mod second_implementation;
