@@ -178,9 +178,12 @@ fn a_later_version_may_say_more_of_a_procedure() {
     // The procedure comes last. Its length comes before its ten fields.
     let start = packet.len() - 4 - 44;
     assert_eq!(packet[start..start + 4], 44u32.to_be_bytes());
-    packet.extend([0, 0, 0, 1]);
-    packet[start..start + 4].copy_from_slice(&48u32.to_be_bytes());
+    // The eleventh says that callers do not wait, and a twelfth is unknown.
+    packet.extend([0, 0, 0, 1, 0, 0, 0, 9]);
+    packet[start..start + 4].copy_from_slice(&52u32.to_be_bytes());
+    one.procedures[0].oneway = true;
     assert_eq!(from_slice::<Interface>(&packet).unwrap(), one);
+    assert_eq!(from_slice::<Interface>(&to_vec(&one).unwrap()).unwrap(), one);
     packet[3] = 3;
     let why = from_slice::<Interface>(&packet).unwrap_err();
     assert!(why.to_string().contains("version 3"), "{why}");
