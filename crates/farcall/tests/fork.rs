@@ -14,12 +14,18 @@ use farcall::{CallFailed, Kind, Ran};
 #[farcall::interface]
 pub trait Ping {
     fn ping(&self) -> farcall::Result<u64>;
+    #[oneway]
+    fn hear(&self) -> farcall::Result<()>;
 }
 
 struct Server;
 impl Ping for Server {
     fn ping(&self) -> farcall::Result<u64> {
         Ok(7)
+    }
+
+    fn hear(&self) -> farcall::Result<()> {
+        Ok(())
     }
 }
 
@@ -52,10 +58,13 @@ fn the_childs_handles_fail_and_the_parents_go_on() {
     let export = runtime.export::<dyn Ping>("Ping", Arc::new(Server)).unwrap();
     let ping = runtime.import::<dyn Ping>("Ping").unwrap();
     assert_eq!(ping.ping().unwrap(), 7);
+    ping.hear().unwrap();
 
     let status = in_child(|| {
         is_forked(ping.ping())
             && is_forked(ping.start().ping().wait())
+            && is_forked(ping.hear())
+            && is_forked(ping.binding().flush())
             && is_forked(runtime.import::<dyn Ping>("Ping"))
             && is_forked(runtime.export::<dyn Ping>("Ping/child", Arc::new(Server)))
     });

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::channel::{Call, Channel, PendingCall, Procedure, Reply, Sink};
+use super::dispatch::panicked;
 use super::handlers::Handlers;
 use crate::context::{self, context};
 use crate::env::{Condition, Env, Time};
@@ -64,7 +65,8 @@ impl Behind {
         let left = self.until.map(|until| until.since(self.env.now()));
         let call: Box<dyn PendingCall> = match left {
             Some(left) if left.is_zero() => Box::new(CallFailed::new(Kind::Deadline, Ran::No)),
-            _ => self.start(left),
+            // Interceptors are the user's code.
+            _ => guard::run(|| self.start(left)).unwrap_or_else(|panic| Box::new(panicked(panic))),
         };
         let mut state = lock(&self.state);
         match std::mem::replace(&mut *state, State::Over) {

@@ -19,6 +19,7 @@ use super::handlers::NO_HANDLERS;
 use crate::context::outside;
 use crate::env::{Condition, Env, Time};
 use crate::exchange::MAX_MESSAGE;
+use crate::sys::fork;
 use crate::xdr::Encoder;
 use crate::{CallFailed, Error, Kind, Ran, guard, lock, self_wait, serving};
 
@@ -57,6 +58,8 @@ impl Clone for Oneway {
 pub(super) struct Queue {
     channel: Arc<dyn Channel>,
     env: Arc<dyn Env>,
+    /// The process that made the queue. Nobody carries it on in a process forked from that one.
+    generation: u64,
     state: Mutex<State>,
     /// Notified when calls are over, and when waiting calls have left.
     changed: Condition,
@@ -106,7 +109,7 @@ enum Step {
 impl Queue {
     fn new(channel: &Arc<dyn Channel>) -> Queue {
         let (state, changed) = (Mutex::default(), Condition::default());
-        Queue { channel: channel.clone(), env: channel.env(), state, changed }
+        Queue { channel: channel.clone(), env: channel.env(), generation: fork::generation(), state, changed }
     }
 
     /// Accepts a one-way call. Waits while too many bytes wait already.
@@ -118,6 +121,7 @@ impl Queue {
         procedure: &Procedure,
         encode: EncodeArguments<'_>,
     ) -> Result<(), CallFailed> {
+        self.check_process()?;
         // Encoding is the user's code, so no lock is held.
         let mut arguments = ARGUMENTS.take();
         arguments.clear();
@@ -149,6 +153,7 @@ impl Queue {
     /// # Errors
     /// When the time `until` has come, or this thread must not wait.
     pub(super) fn settle(&self, until: Option<Time>) -> Result<bool, CallFailed> {
+        self.check_process()?;
         let state = lock(&self.state);
         let accepted = state.accepted;
         if state.ended >= accepted {
@@ -165,12 +170,17 @@ impl Queue {
     /// Has a call begin when every one-way call that was accepted so far has ended. Returns false if all have.
     pub(super) fn put_behind(&self, call: &Arc<Behind>) -> bool {
         let mut state = lock(&self.state);
-        let waits = state.ended < state.accepted;
+        // In a forked process the call itself tells why it cannot be made.
+        let waits = state.ended < state.accepted && self.check_process().is_ok();
         if waits {
             let place = state.accepted;
             state.behind.push_back((place, call.clone()));
         }
         waits
+    }
+
+    fn check_process(&self) -> Result<(), CallFailed> {
+        if self.generation == fork::generation() { Ok(()) } else { Err(CallFailed::forked()) }
     }
 
     pub(super) fn env(&self) -> &Arc<dyn Env> {
