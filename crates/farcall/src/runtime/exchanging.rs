@@ -43,13 +43,23 @@ impl ExchangingCall {
         lock(&self.handling).attend(&*self.exchanges, &|| self.started.is_over())
     }
 
-    /// Blocks until the call has ended, and answers its signals.
+    /// Blocks until the call has ended, and answers its signals. Cancels the call if a handler panics or this
+    /// thread must not wait.
     pub(super) fn wait(&self, target: &Target, taker: Taker<'_>) -> Result<(), CallFailed> {
-        self.attend()?;
-        if self.leave(taker) {
-            return Ok(());
+        struct CancelOnDrop<'a>(&'a Started, &'a Target);
+        impl Drop for CancelOnDrop<'_> {
+            fn drop(&mut self) {
+                self.0.cancel(&self.1.endpoint, &self.1.peer);
+            }
         }
-        self.started.wait(&target.endpoint, &target.peer, taker)
+        let cancel = CancelOnDrop(&self.started, target);
+        self.attend()?;
+        if !self.leave(taker) {
+            self.started.wait(&target.endpoint, &target.peer, taker)?;
+        }
+        // The call has ended, or its handler has unwound it.
+        std::mem::forget(cancel);
+        Ok(())
     }
 
     /// Answers the signals that have arrived. Gives the outcome if the call has ended; else the task is woken

@@ -304,9 +304,7 @@ impl Importer {
         let take = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(target, outcome, sink);
         let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
         let call = ExchangingCall::new(target, started, request);
-        let unless_over = CancelUnlessOver(&call.started, target);
         call.wait(target, take)?;
-        drop(unless_over);
         match failed {
             Some(failure) if call.is_touched() => {
                 Err(describe(failure, request.call.procedure, target.address))
@@ -464,16 +462,6 @@ impl Importer {
         let Name::Type(type_name) = &self.name else { return false };
         let entries = self.inner.registry.instances(type_name).unwrap_or_default();
         entries.iter().any(|entry| entry.address != address.into())
-    }
-}
-
-/// Cancels a call that has not ended when its thread leaves it, because a handler panicked or the thread must
-/// not wait.
-struct CancelUnlessOver<'a>(&'a Started, &'a Target);
-
-impl Drop for CancelUnlessOver<'_> {
-    fn drop(&mut self) {
-        self.0.cancel(&self.1.endpoint, &self.1.peer);
     }
 }
 

@@ -174,11 +174,10 @@ impl PendingCall for ImportedCall {
                 let mut taker = |outcome: Outcome<'_>, arguments: &[u8]| {
                     failed = give_or_keep(&target, outcome, arguments, sink)
                 };
-                let unless_over = CancelUnlessOver(&started, &target);
                 if let Err(why) = started.wait(&target, &mut taker) {
+                    started.cancel(&target);
                     return sink(Reply::Failed(why));
                 }
-                drop(unless_over);
                 let Some((failure, arguments)) = failed else { return };
                 if started.is_touched() {
                     let procedure = self.procedure.procedure();
@@ -321,16 +320,6 @@ impl ImportedCall {
 impl Drop for ImportedCall {
     fn drop(&mut self) {
         self.cancel();
-    }
-}
-
-/// Cancels a call that has not ended when its thread leaves it, because a handler panicked or the thread must
-/// not wait.
-struct CancelUnlessOver<'a>(&'a SentCall, &'a Target);
-
-impl Drop for CancelUnlessOver<'_> {
-    fn drop(&mut self) {
-        self.0.cancel(self.1);
     }
 }
 
