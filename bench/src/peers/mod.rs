@@ -68,6 +68,7 @@ const PEERS: &[(&str, Source)] = &[
     ("tarpc", Source::Package("tarpc")),
     ("tonic", Source::Package("tonic")),
     ("tonic-stream", Source::Package("tonic")),
+    ("tonic-channel", Source::Package("tonic")),
     ("capnp", Source::Package("capnp")),
     ("quinn", Source::Package("quinn")),
     ("libtirpc-udp", Source::Package("libtirpc")),

@@ -35,8 +35,9 @@ fn main() -> ExitCode {
         return group::main();
     }
     farcall_bench_method::agent::run(|name| match name {
-        "tonic" => Some(Box::new(Tonic { streams: false })),
-        "tonic-stream" => Some(Box::new(Tonic { streams: true })),
+        "tonic" => Some(Box::new(Tonic::Calls)),
+        "tonic-stream" => Some(Box::new(Tonic::Stream)),
+        "tonic-channel" => Some(Box::new(Tonic::Channel)),
         _ => None,
     })
 }
@@ -66,6 +67,8 @@ pub struct Size {
 
 struct Server {
     data: Bytes,
+    /// Whether the items of a stream come from another task, by a channel, as in tonic's own examples.
+    channel: bool,
 }
 
 #[tonic::async_trait]
@@ -88,13 +91,27 @@ impl Echo for Server {
     async fn items(&self, request: Request<Size>) -> Result<Response<Self::ItemsStream>, Status> {
         let (data, count) = (self.data.clone(), request.into_inner().bytes);
         let items = (0..count).map(move |_| Ok(Payload { data: data.clone() }));
-        Ok(Response::new(Box::pin(stream::iter(items))))
+        if !self.channel {
+            return Ok(Response::new(Box::pin(stream::iter(items))));
+        }
+        let (send, mut receive) = tokio::sync::mpsc::channel(128);
+        tokio::spawn(async move {
+            for item in items {
+                if send.send(item).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(stream::poll_fn(move |context| receive.poll_recv(context)))))
     }
 }
 
-struct Tonic {
-    /// Whether the items of one stream, which the server sends, take the place of calls.
-    streams: bool,
+enum Tonic {
+    Calls,
+    /// The items of one stream, which the server makes of an iterator, take the place of calls.
+    Stream,
+    /// The items of one stream take the place of calls. They come from another task of the server.
+    Channel,
 }
 
 impl Peer for Tonic {
@@ -115,7 +132,7 @@ impl Peer for Tonic {
             let address = format!("http://{}", listener.local_addr()?);
             Ok((listener, address))
         };
-        let server = Server { data: vec![7; setup.bytes].into() };
+        let server = Server { data: vec![7; setup.bytes].into(), channel: matches!(self, Tonic::Channel) };
         farcall_bench_tokio::serve(listen, async |listener| {
             let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
             let echo = EchoServer::new(server).max_decoding_message_size(usize::MAX);
@@ -124,7 +141,7 @@ impl Peer for Tonic {
     }
 
     fn connect(&self, setup: &Setup, address: &str) -> Result<Box<dyn Calling>> {
-        if self.streams {
+        if !matches!(self, Tonic::Calls) {
             let runtime = farcall_bench_tokio::runtime()?;
             let endpoint = Endpoint::from_shared(address.to_owned())?.tcp_nodelay(true);
             let echo = EchoClient::new(runtime.block_on(endpoint.connect())?);
