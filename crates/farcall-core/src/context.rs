@@ -275,15 +275,15 @@ pub fn inherited() -> (Option<Time>, Option<Trace>) {
 /// Has the calls that this thread makes inherit nothing from the call that it serves, until the guard is
 /// dropped.
 pub(crate) fn outside() -> Outside {
-    Outside(serving::set(Serves::Nothing))
+    Outside(CALL.take())
 }
 
-/// Guard: while it exists, its thread serves no call.
-pub(crate) struct Outside(Serves);
+/// Guard: while it exists, calls inherit nothing. The thread still belongs to its pool.
+pub(crate) struct Outside(Option<Incoming>);
 
 impl Drop for Outside {
     fn drop(&mut self) {
-        serving::set(self.0);
+        CALL.set(self.0);
     }
 }
 

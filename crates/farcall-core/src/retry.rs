@@ -127,7 +127,7 @@ fn where_to(kind: Kind) -> Option<Place> {
 
 /// Returns whether a call of two attempts ran. A call that may have run is attempted again only if it is
 /// idempotent.
-fn either_ran(a: Ran, b: Ran) -> Ran {
+pub(crate) fn either_ran(a: Ran, b: Ran) -> Ran {
     match (a, b) {
         (Ran::Yes, _) | (_, Ran::Yes) => Ran::Yes,
         (Ran::No, Ran::No) => Ran::No,

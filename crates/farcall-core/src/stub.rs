@@ -47,7 +47,7 @@ pub use arguments::{argument, bad_arguments};
 pub use batch::{BATCH, execute_each, execute_each_later};
 pub use binding::Binding;
 pub use bulk::{Bulk, Copied};
-pub use channel::{Call, Channel, OpenCall, Origin, PendingCall, Procedure, Reply, Sink};
+pub use channel::{Call, CarriedBy, Channel, OpenCall, Origin, PendingCall, Procedure, Reply, Sink};
 #[doc(hidden)]
 pub use channel::{decode_reply, no_reply};
 pub(crate) use channel::{parking, poll_result};

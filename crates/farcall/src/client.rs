@@ -224,6 +224,12 @@ pub(crate) fn may_wait(env: &Arc<dyn Env>) -> Result<(), CallFailed> {
     caller::Caller::take_to_wait(env).map(caller::Caller::keep)
 }
 
+/// Has this thread count as being in a call for ever, because it receives for others: a waker that it runs must
+/// not wait for a call.
+pub(crate) fn never_waits() {
+    caller::Caller::never_waits();
+}
+
 /// Returns the local address of the socket that calls the server at `to`. Each address family has one socket
 /// for loopback addresses and one for all others.
 pub(crate) fn bind_address(to: SocketAddr) -> SocketAddr {

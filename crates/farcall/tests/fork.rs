@@ -16,9 +16,13 @@ pub trait Ping {
     fn ping(&self) -> farcall::Result<u64>;
     #[oneway]
     fn hear(&self) -> farcall::Result<()>;
+    /// Waits until the test lets it go on.
+    #[oneway]
+    #[blocking]
+    fn hold(&self) -> farcall::Result<()>;
 }
 
-struct Server;
+struct Server(std::sync::Barrier);
 impl Ping for Server {
     fn ping(&self) -> farcall::Result<u64> {
         Ok(7)
@@ -27,6 +31,15 @@ impl Ping for Server {
     fn hear(&self) -> farcall::Result<()> {
         Ok(())
     }
+
+    fn hold(&self) -> farcall::Result<()> {
+        (0..2).for_each(|_| drop(self.0.wait()));
+        Ok(())
+    }
+}
+
+fn server() -> Arc<Server> {
+    Arc::new(Server(std::sync::Barrier::new(2)))
 }
 
 /// Runs `f` in a forked child, and returns its exit status: 0 if it returned true.
@@ -55,20 +68,27 @@ fn is_forked<T>(result: farcall::Result<T>) -> bool {
 #[test]
 fn the_childs_handles_fail_and_the_parents_go_on() {
     let runtime = common::runtime();
-    let export = runtime.export::<dyn Ping>("Ping", Arc::new(Server)).unwrap();
+    let ours = server();
+    let export = runtime.export::<dyn Ping>("Ping", ours.clone()).unwrap();
     let ping = runtime.import::<dyn Ping>("Ping").unwrap();
     assert_eq!(ping.ping().unwrap(), 7);
     ping.hear().unwrap();
+    ping.hold().unwrap();
+    ours.0.wait();
+    let behind = std::cell::Cell::new(Some(ping.start().ping()));
 
     let status = in_child(|| {
         is_forked(ping.ping())
             && is_forked(ping.start().ping().wait())
             && is_forked(ping.hear())
+            && is_forked(behind.take().unwrap().wait())
             && is_forked(ping.binding().flush())
             && is_forked(runtime.import::<dyn Ping>("Ping"))
-            && is_forked(runtime.export::<dyn Ping>("Ping/child", Arc::new(Server)))
+            && is_forked(runtime.export::<dyn Ping>("Ping/child", server()))
     });
     assert_eq!(status, 0);
+    ours.0.wait();
+    assert_eq!(behind.take().unwrap().wait().unwrap(), 7);
     assert_eq!(ping.ping().unwrap(), 7);
 
     // A child that drops inherited handles takes nothing away from its parent.
@@ -87,7 +107,7 @@ fn the_childs_handles_fail_and_the_parents_go_on() {
 #[test]
 fn a_child_may_make_a_runtime_of_its_own() {
     let parent = common::runtime();
-    let export = parent.export::<dyn Ping>("Ping", Arc::new(Server)).unwrap();
+    let export = parent.export::<dyn Ping>("Ping", server()).unwrap();
     let url = export.url();
     let status = in_child(|| {
         let runtime = common::runtime();

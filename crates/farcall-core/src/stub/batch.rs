@@ -6,8 +6,20 @@ use std::task::Poll;
 use super::channel::Procedure;
 use super::dispatch::{AsyncDispatched, Dispatched, catch, panicked};
 use super::scope;
+use crate::context::context;
+use crate::exchange::MAX_MESSAGE;
 use crate::guard;
 use crate::xdr::{self, Decoder, Encoder};
+use crate::{CallFailed, Kind, Ran};
+
+/// How many bytes of one-way calls wait at a caller before the next caller has to wait.
+pub(super) const MAX_WAITING: usize = 256 << 10;
+/// The most bytes of arguments of one one-way call.
+pub(super) const MAX_CALL: usize = MAX_MESSAGE;
+/// The most bytes of a batch: what waits, one more call, and what each call has before its arguments.
+const MAX_BATCH: usize = MAX_WAITING + MAX_CALL + 64;
+/// A future that executes a batch lets other tasks run after this many calls.
+const CALLS_IN_A_ROW: usize = 64;
 
 /// The procedure that executes a batch of one-way calls, in order. Every export of an interface with one-way
 /// procedures has it. It returns nothing.
@@ -37,12 +49,16 @@ pub fn execute_each(
     mut execute: impl FnMut(u32, &mut Decoder<'_>, &mut Encoder<'_>) -> Dispatched,
     mut ended: impl FnMut(u32, Dispatched),
 ) -> Dispatched {
-    if let Err(why) = check(batch) {
-        return Dispatched::BadArguments(why);
+    if let Err(refused) = check(batch) {
+        return refused;
     }
     let _no_exchanges = scope::enter(None);
-    let mut reply = Vec::new();
+    let (mut reply, mut executed) = (Vec::new(), 0_usize);
     while let Ok((procedure, arguments)) = next(batch) {
+        if executed.is_multiple_of(CALLS_IN_A_ROW) && context().is_cancelled() {
+            return given_up();
+        }
+        executed += 1;
         reply.clear();
         let dispatched =
             catch(|| execute(procedure, &mut Decoder::new(arguments), &mut Encoder::new(&mut reply)));
@@ -59,10 +75,18 @@ pub fn execute_each_later(
 ) -> AsyncDispatched {
     Box::pin(async move {
         let mut batch = Decoder::new(&batch);
-        if let Err(why) = check(&batch) {
-            return (Dispatched::BadArguments(why), Vec::new());
+        if let Err(refused) = check(&batch) {
+            return (refused, Vec::new());
         }
+        let mut executed = 0_usize;
         while let Ok((procedure, arguments)) = next(&mut batch) {
+            if executed.is_multiple_of(CALLS_IN_A_ROW) {
+                if context().is_cancelled() {
+                    return (given_up(), Vec::new());
+                }
+                yield_once().await;
+            }
+            executed += 1;
             let future = guard::run(|| begin(procedure, arguments.to_vec()));
             let dispatched = match future {
                 Err(panic) => Dispatched::Failed(panicked(panic)),
@@ -91,12 +115,35 @@ pub(super) fn each<'a>(batch: &'a [u8], mut pass: impl FnMut(u32, &'a [u8])) {
     }
 }
 
-fn check(batch: &Decoder<'_>) -> Result<(), xdr::Error> {
+/// Checks that a batch can be read to its end.
+fn check(batch: &Decoder<'_>) -> Result<(), Dispatched> {
+    if batch.remaining() > MAX_BATCH {
+        let why = format!("a batch of one-way calls has at most {MAX_BATCH} bytes");
+        return Err(Dispatched::Failed(CallFailed::new(Kind::TooLarge, Ran::No).because(why)));
+    }
     let mut batch = batch.clone();
     while batch.remaining() > 0 {
-        next(&mut batch)?;
+        next(&mut batch).map_err(Dispatched::BadArguments)?;
     }
     Ok(())
+}
+
+/// The end of a batch that its client has cancelled. No client of ours does.
+fn given_up() -> Dispatched {
+    Dispatched::Failed(CallFailed::new(Kind::Cancelled, Ran::Maybe))
+}
+
+/// Lets the executor run other tasks.
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 fn next<'a>(batch: &mut Decoder<'a>) -> Result<(u32, &'a [u8]), xdr::Error> {
@@ -128,6 +175,13 @@ mod tests {
         assert_eq!(calls, [(3, 8), (13, 0), (3, 4)]);
         assert!(matches!(dispatched, Dispatched::Result));
         assert_eq!(executed(&[]).0, []);
+    }
+
+    #[test]
+    fn a_batch_that_no_client_of_ours_makes_is_refused() {
+        let (calls, dispatched) = executed(&vec![0; MAX_BATCH + 8]);
+        let why = dispatched.failure().expect("a refusal");
+        assert_eq!((why.kind(), why.ran(), calls.len()), (Kind::TooLarge, Ran::No, 0));
     }
 
     #[test]

@@ -220,9 +220,11 @@ impl Binding {
             return Pending::new(Box::new(bad_arguments(why)));
         }
         let until = until(&**queue.env(), self.deadline(procedure));
-        let behind = Behind::new((&self.channel, &self.handlers), procedure, arguments, (queue.env(), until));
-        if !queue.put_behind(&behind) {
-            behind.begin();
+        let behind = Behind::new((&self.channel, &self.handlers), procedure, arguments, until);
+        match queue.put_behind(&behind) {
+            Ok(true) => {}
+            Ok(false) => behind.begin_here(),
+            Err(why) => return Pending::new(Box::new(why)),
         }
         Pending::new(Box::new(BehindCall(behind)))
     }

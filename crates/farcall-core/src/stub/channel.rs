@@ -13,7 +13,7 @@ use crate::env::Env;
 use crate::exchange::Exchanges;
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::xdr::{self, Decode, Decoder};
-use crate::{CallFailed, Error, Kind, Ran, Result, System};
+use crate::{CallFailed, Error, Kind, Ran, Result, System, serving};
 
 /// The properties of a procedure that its callers and its server need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +153,20 @@ pub trait Channel: Send + Sync + 'static {
         Arc::new(System)
     }
 
+    /// Checks whether this thread may wait for a call of this channel.
+    ///
+    /// # Errors
+    /// When the calls of other threads may depend on this one, or it serves a call and no other thread could
+    /// receive meanwhile.
+    fn may_wait(&self) -> std::result::Result<(), CallFailed> {
+        serving::may_wait()
+    }
+
+    /// Returns which threads may carry the channel's one-way calls.
+    fn carried_by(&self) -> CarriedBy {
+        CarriedBy::Any
+    }
+
     /// Returns the wait point at which a thread can wait for several calls of this channel.
     fn wait_point(&self) -> Arc<dyn WaitPoint> {
         parking()
@@ -172,6 +186,17 @@ pub trait Channel: Send + Sync + 'static {
         ready.token(member).mark_ready();
         started
     }
+}
+
+/// Which threads may carry one-way calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CarriedBy {
+    /// Any thread, also one that receives for others: starting and polling a call run no code of the user's.
+    Any,
+    /// A thread that may block: starting and polling a call run code of the user's, such as interceptors.
+    Blocking,
+    /// The caller's thread, which executes the calls itself.
+    Caller,
 }
 
 /// A call whose result is a stream, which the server has begun to send. Dropping it cancels the call.

@@ -4,27 +4,29 @@
 //! executes them in order ([`BATCH`]). The next batch leaves when the one before has ended. So the server
 //! executes the calls in the order in which they were made, each at most once, and while a batch is under
 //! way further calls collect and share datagrams (RFC 896).
+//!
+//! No thread of the queue's own is needed: whichever thread learns that a batch has ended sends the next. Where
+//! that would run the user's code, which may block, a thread of the queue does it ([`CarriedBy`]).
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, ThreadId};
 
 use super::arguments::{EncodeArguments, bad_arguments};
-use super::batch::{self, BATCH};
-use super::behind::Behind;
-use super::channel::{Call, Channel, PendingCall, Procedure, decode_reply, no_reply};
+use super::batch::{self, BATCH, MAX_CALL, MAX_WAITING};
+use super::behind::{Behind, Waiting};
+use super::channel::{Call, CarriedBy, Channel, PendingCall, Procedure, Reply, decode_reply, no_reply};
 use super::dispatch::panicked;
 use super::handlers::NO_HANDLERS;
 use crate::context::outside;
 use crate::env::{Condition, Env, Time};
-use crate::exchange::MAX_MESSAGE;
+use crate::retry::either_ran;
+use crate::self_wait::{self, GRACE};
 use crate::sys::fork;
+use crate::workers::{Jobs, Refused, Threads};
 use crate::xdr::Encoder;
-use crate::{CallFailed, Error, Kind, Ran, guard, lock, self_wait, serving};
-
-/// How many bytes of one-way calls wait before the next caller has to wait.
-const MAX_WAITING: usize = 256 << 10;
+use crate::{CallFailed, Error, Kind, Ran, guard, lock, serving};
 
 /// The queue of a stub's one-way calls, which the first of them makes.
 #[derive(Default)]
@@ -60,6 +62,9 @@ pub(super) struct Queue {
     env: Arc<dyn Env>,
     /// The process that made the queue. Nobody carries it on in a process forked from that one.
     generation: u64,
+    carried_by: CarriedBy,
+    /// The one thread that carries the queue on where that may block. It ends when it is idle.
+    thread: Option<Arc<Jobs>>,
     state: Mutex<State>,
     /// Notified when calls are over, and when waiting calls have left.
     changed: Condition,
@@ -68,18 +73,18 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct State {
     waiting: Batch,
-    /// What an earlier batch held, whose buffers the next one uses.
+    /// The buffers of an earlier batch, for the next one.
     spare: Batch,
     /// How many calls were accepted, and how many of those have ended.
     accepted: u64,
     ended: u64,
     stage: Stage,
-    /// The batch that is under way was woken while a thread polled it.
+    /// The batch that is under way is to be polled.
     woken: bool,
     /// Why calls were lost, until somebody asks.
     lost: Option<CallFailed>,
-    /// Calls that begin when as many one-way calls have ended.
-    behind: VecDeque<(u64, Arc<Behind>)>,
+    /// Started calls that follow the one-way calls.
+    behind: Waiting,
 }
 
 /// One-way calls in wire form.
@@ -95,21 +100,23 @@ struct Batch {
 enum Stage {
     #[default]
     Idle,
-    /// A thread starts or polls a batch.
-    Busy,
-    /// A batch of so many calls is under way.
-    Sent(Box<dyn PendingCall>, u64),
+    /// This thread starts or polls a batch.
+    Busy(ThreadId),
+    Sent(Box<dyn PendingCall>, Batch),
 }
 
 enum Step {
     Send(Batch),
-    Poll(Box<dyn PendingCall>, u64),
+    Poll(Box<dyn PendingCall>, Batch),
 }
 
 impl Queue {
     fn new(channel: &Arc<dyn Channel>) -> Queue {
-        let (state, changed) = (Mutex::default(), Condition::default());
-        Queue { channel: channel.clone(), env: channel.env(), generation: fork::generation(), state, changed }
+        let (env, carried_by) = (channel.env(), channel.carried_by());
+        let thread = (carried_by == CarriedBy::Blocking)
+            .then(|| Jobs::new(env.clone(), "farcall-oneway", Threads::besides_waiting(1, 0), 1));
+        let (generation, state, changed) = (fork::generation(), Mutex::default(), Condition::default());
+        Queue { channel: channel.clone(), env, generation, carried_by, thread, state, changed }
     }
 
     /// Accepts a one-way call. Waits while too many bytes wait already.
@@ -123,25 +130,46 @@ impl Queue {
     ) -> Result<(), CallFailed> {
         self.check_process()?;
         // Encoding is the user's code, so no lock is held.
-        let mut arguments = ARGUMENTS.take();
+        let mut arguments = ARGUMENTS.try_with(Cell::take).unwrap_or_default();
         arguments.clear();
         encode(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
-        if arguments.len() > MAX_MESSAGE {
-            let why = format!("a one-way call has at most {MAX_MESSAGE} bytes of arguments");
+        if arguments.len() > MAX_CALL {
+            let why = format!("a one-way call has at most {MAX_CALL} bytes of arguments");
             return Err(CallFailed::new(Kind::TooLarge, Ran::No).because(why));
         }
+        if self.carried_by == CarriedBy::Caller {
+            self.execute(procedure.number, &arguments);
+        } else {
+            self.add(procedure.number, &arguments)?;
+        }
+        if arguments.capacity() <= MAX_WAITING {
+            // A thread that is ending drops the buffer.
+            let _ = ARGUMENTS.try_with(|kept| kept.set(arguments));
+        }
+        Ok(())
+    }
+
+    /// Executes a call in this thread, where the channel has no other.
+    fn execute(&self, procedure: u32, arguments: &[u8]) {
+        let mut batch = Batch::default();
+        batch.add(procedure, arguments);
+        let mut outcome = Err(no_reply());
+        batch.with_call(|call| self.channel.call(call, &mut |reply| outcome = ended(reply)));
+        if let Err(why) = outcome {
+            lock(&self.state).lose(why);
+        }
+    }
+
+    fn add(self: &Arc<Self>, procedure: u32, arguments: &[u8]) -> Result<(), CallFailed> {
         let mut state = lock(&self.state);
         if state.waiting.bytes.len() >= MAX_WAITING {
             state = self.wait_until(state, None, |state| state.waiting.bytes.len() < MAX_WAITING)?;
         }
         let State { waiting, accepted, stage, .. } = &mut *state;
-        waiting.add(procedure.number, &arguments);
+        waiting.add(procedure, arguments);
         *accepted += 1;
         let is_idle = matches!(stage, Stage::Idle);
         drop(state);
-        if arguments.capacity() <= MAX_WAITING {
-            ARGUMENTS.set(arguments);
-        }
         if is_idle {
             self.run();
         }
@@ -168,23 +196,28 @@ impl Queue {
     }
 
     /// Has a call begin when every one-way call that was accepted so far has ended. Returns false if all have.
-    pub(super) fn put_behind(&self, call: &Arc<Behind>) -> bool {
-        let mut state = lock(&self.state);
-        // In a forked process the call itself tells why it cannot be made.
-        let waits = state.ended < state.accepted && self.check_process().is_ok();
-        if waits {
-            let place = state.accepted;
-            state.behind.push_back((place, call.clone()));
+    ///
+    /// # Errors
+    /// When too many calls wait so.
+    pub(super) fn put_behind(&self, call: &Arc<Behind>) -> Result<bool, CallFailed> {
+        if self.check_process().is_err() {
+            // The call itself tells why it cannot be made.
+            return Ok(false);
         }
-        waits
-    }
-
-    fn check_process(&self) -> Result<(), CallFailed> {
-        if self.generation == fork::generation() { Ok(()) } else { Err(CallFailed::forked()) }
+        let mut state = lock(&self.state);
+        let State { accepted, ended, behind, .. } = &mut *state;
+        if *ended >= *accepted {
+            return Ok(false);
+        }
+        behind.add(*accepted, call).map(|()| true)
     }
 
     pub(super) fn env(&self) -> &Arc<dyn Env> {
         &self.env
+    }
+
+    fn check_process(&self) -> Result<(), CallFailed> {
+        if self.generation == fork::generation() { Ok(()) } else { Err(CallFailed::forked()) }
     }
 
     fn wait_until<'a>(
@@ -193,18 +226,31 @@ impl Queue {
         until: Option<Time>,
         enough: impl Fn(&State) -> bool,
     ) -> Result<MutexGuard<'a, State>, CallFailed> {
-        // The thread that drives the runtime in which the server runs would wait for itself.
-        if self_wait::is_possible() {
-            return Err(self_wait::refusal(Ran::No));
+        // An interceptor of the batch makes one-way calls by the same stub.
+        let waits_for_itself = matches!(state.stage, Stage::Busy(thread) if thread == thread::current().id());
+        drop(state);
+        if waits_for_itself {
+            let why = "this thread sends one-way calls of the stub, and would wait until it has";
+            return Err(CallFailed::new(Kind::Local, Ran::No).because(why));
         }
+        self.channel.may_wait()?;
         let _waiting = serving::try_wait_guard()?;
+        // The server may run in the runtime that this thread drives.
+        let drives = self_wait::drives_tokio();
+        state = lock(&self.state);
         while !enough(&state) {
             let left = until.map(|until| until.since(self.env.now()));
             if left.is_some_and(|left| left.is_zero()) {
                 let why = "one-way calls that were made earlier have not ended";
                 return Err(CallFailed::new(Kind::Deadline, Ran::No).because(why));
             }
-            (state, _) = self.changed.wait(&self.env, &self.state, state, left);
+            let (most, ended) =
+                (if drives { left.min(Some(GRACE)).or(Some(GRACE)) } else { left }, state.ended);
+            let notified;
+            (state, notified) = self.changed.wait(&self.env, &self.state, state, most);
+            if drives && !notified && most == Some(GRACE) && state.ended == ended && !enough(&state) {
+                return Err(self_wait::refusal(Ran::No));
+            }
         }
         Ok(state)
     }
@@ -214,7 +260,7 @@ impl Queue {
         while let Some(step) = self.next_step() {
             match step {
                 Step::Send(batch) => self.send(batch),
-                Step::Poll(call, calls) => self.poll(call, calls),
+                Step::Poll(call, batch) => self.poll(call, batch),
             }
         }
     }
@@ -223,12 +269,12 @@ impl Queue {
     fn next_step(&self) -> Option<Step> {
         let mut state = lock(&self.state);
         let woken = std::mem::take(&mut state.woken);
-        match std::mem::replace(&mut state.stage, Stage::Busy) {
-            Stage::Busy => {
-                state.woken = true;
+        match std::mem::replace(&mut state.stage, Stage::Busy(thread::current().id())) {
+            Stage::Busy(other) => {
+                (state.stage, state.woken) = (Stage::Busy(other), true);
                 None
             }
-            Stage::Sent(call, calls) if woken => Some(Step::Poll(call, calls)),
+            Stage::Sent(call, batch) if woken => Some(Step::Poll(call, batch)),
             Stage::Idle if state.waiting.calls > 0 => {
                 let spare = std::mem::take(&mut state.spare);
                 let batch = std::mem::replace(&mut state.waiting, spare);
@@ -245,68 +291,65 @@ impl Queue {
     }
 
     fn send(&self, mut batch: Batch) {
-        let lacked: Vec<u32> =
-            batch.procedures.iter().copied().filter(|procedure| self.channel.lacks(*procedure)).collect();
-        let calls = batch.calls;
-        if !lacked.is_empty() {
-            // The others are still the ones that they were.
-            batch = batch.without(&lacked);
-            let why = "the server has other procedures in the place of some that were called one-way";
-            lock(&self.state)
-                .lost
-                .get_or_insert(CallFailed::new(Kind::NoSuchProcedure, Ran::No).because(why));
-        }
-        let started = {
-            let encode = |e: &mut Encoder<'_>| e.opaque(&batch.bytes);
-            let call = Call {
-                procedure: &BATCH,
-                within: None,
-                encode: &encode,
-                handlers: &NO_HANDLERS,
-                sending: None,
-                carries: &batch.procedures,
-            };
-            // The calls outlive the call that this thread may serve. Interceptors are the user's code.
-            let _outside = outside();
-            guard::run(|| self.channel.start(call))
-        };
+        self.drop_lacked(&mut batch);
+        let started = guard::run(|| batch.with_call(|call| self.channel.start(call)));
         let call = started.unwrap_or_else(|panic| Box::new(panicked(panic).but_ran(Ran::No)));
-        batch.clear();
         let mut state = lock(&self.state);
-        (state.spare, state.stage, state.woken) = (batch, Stage::Sent(call, calls), true);
+        (state.stage, state.woken) = (Stage::Sent(call, batch), true);
     }
 
-    fn poll(self: &Arc<Self>, mut call: Box<dyn PendingCall>, calls: u64) {
+    /// Drops the calls of procedures that the server does not have. Returns whether there were any. The other
+    /// procedures are still the ones that they were.
+    fn drop_lacked(&self, batch: &mut Batch) -> bool {
+        let lacked: Vec<u32> =
+            batch.procedures.iter().copied().filter(|procedure| self.channel.lacks(*procedure)).collect();
+        if lacked.is_empty() {
+            return false;
+        }
+        let rest = batch.without(&lacked);
+        let calls = batch.calls - rest.calls;
+        *batch = rest;
+        let why = "the server has other procedures in the place of some that were called one-way";
+        let why = CallFailed::new(Kind::NoSuchProcedure, Ran::No).because(why);
+        let mut state = lock(&self.state);
+        state.lose(why);
+        state.ended += calls;
+        true
+    }
+
+    fn poll(self: &Arc<Self>, mut call: Box<dyn PendingCall>, mut batch: Batch) {
         let waker = Waker::from(self.clone());
-        let mut outcome: crate::Result<()> = Err(no_reply().into());
-        let polled = guard::run(|| {
-            call.poll(&mut Context::from_waker(&waker), &mut |reply| outcome = decode_reply(reply))
-        });
+        let mut outcome = Err(no_reply());
+        let polled =
+            guard::run(|| call.poll(&mut Context::from_waker(&waker), &mut |reply| outcome = ended(reply)));
         let lost = match polled {
             Ok(Poll::Pending) => {
-                lock(&self.state).stage = Stage::Sent(call, calls);
+                lock(&self.state).stage = Stage::Sent(call, batch);
                 return;
             }
-            Ok(Poll::Ready(())) => match outcome {
-                Ok(()) => None,
-                Err(Error::CallFailed(why)) => Some(why),
-                Err(Error::Declared(never)) => match never {},
-            },
-            Err(panic) => Some(panicked(panic)),
+            Ok(Poll::Ready(())) => outcome.err(),
+            Err(panic) => Some(panicked(panic).but_ran(Ran::Maybe)),
         };
+        drop(call);
+        // The batch may have met a server of another version than the one that it was made for.
+        let other_version = lost.as_ref().is_some_and(|why| why.ran() == Ran::No);
+        if other_version && self.drop_lacked(&mut batch) && batch.calls > 0 {
+            return self.send(batch);
+        }
         let behind = {
             let mut state = lock(&self.state);
             state.stage = Stage::Idle;
-            state.ended += calls;
-            if state.lost.is_none() {
-                state.lost = lost;
+            state.ended += batch.calls;
+            if let Some(why) = lost.filter(|_| batch.calls > 0) {
+                state.lose(why);
             }
+            batch.clear();
+            state.spare = batch;
             let ended = state.ended;
-            let begin = state.behind.iter().take_while(|(place, _)| *place <= ended).count();
-            state.behind.drain(..begin).collect::<Vec<_>>()
+            state.behind.take_due(ended)
         };
         self.changed.notify_all();
-        behind.iter().for_each(|(_, call)| call.begin());
+        behind.iter().for_each(|call| call.begin());
     }
 }
 
@@ -314,7 +357,30 @@ impl Queue {
 impl Wake for Queue {
     fn wake(self: Arc<Self>) {
         lock(&self.state).woken = true;
-        self.run();
+        match self.thread.clone() {
+            Some(thread) => {
+                let queue = self.clone();
+                match thread.submit(Box::new(move || queue.run())) {
+                    // A job that waits to begin does this too.
+                    Ok(()) | Err(Refused::Full) => {}
+                    Err(Refused::NoThread(_)) => self.run(),
+                }
+            }
+            None => self.run(),
+        }
+    }
+}
+
+impl State {
+    /// Notes that calls were lost. Their `ran` covers all that were lost.
+    fn lose(&mut self, why: CallFailed) {
+        self.lost = Some(match self.lost.take() {
+            Some(first) => {
+                let ran = either_ran(first.ran(), why.ran());
+                first.but_ran(ran)
+            }
+            None => why,
+        });
     }
 }
 
@@ -325,6 +391,21 @@ impl Batch {
         if !self.procedures.contains(&procedure) {
             self.procedures.push(procedure);
         }
+    }
+
+    /// Gives `f` the call that executes the batch. It inherits nothing from the call that this thread may serve,
+    /// because the calls of the batch outlive that.
+    fn with_call<R>(&self, f: impl FnOnce(Call<'_>) -> R) -> R {
+        let encode = |e: &mut Encoder<'_>| e.opaque(&self.bytes);
+        let _outside = outside();
+        f(Call {
+            procedure: &BATCH,
+            within: None,
+            encode: &encode,
+            handlers: &NO_HANDLERS,
+            sending: None,
+            carries: &self.procedures,
+        })
     }
 
     /// Returns the calls of other procedures than these.
@@ -345,6 +426,15 @@ impl Batch {
         self.bytes.shrink_to(2 * MAX_WAITING);
         self.procedures.clear();
     }
+}
+
+/// Returns how a batch ended.
+fn ended(reply: Reply<'_>) -> Result<(), CallFailed> {
+    let outcome: crate::Result<()> = decode_reply(reply);
+    outcome.map_err(|why| match why {
+        Error::CallFailed(why) => why,
+        Error::Declared(never) => match never {},
+    })
 }
 
 thread_local! {

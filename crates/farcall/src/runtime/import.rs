@@ -19,7 +19,7 @@ use super::restarts::Restarts;
 use super::tasks::Tasks;
 use super::watched::watched;
 use super::{Inner, Runtime, bind, bound, started};
-use crate::client::{CallRequest, Started};
+use crate::client::{self, CallRequest, Started};
 use crate::context;
 use crate::env::Env;
 use crate::retry::{Retry, Step};
@@ -150,6 +150,10 @@ impl Channel for Shared {
 
     fn env(&self) -> Arc<dyn Env> {
         self.0.inner.env.clone()
+    }
+
+    fn may_wait(&self) -> Result<(), CallFailed> {
+        client::may_wait(&self.0.inner.env)
     }
 
     fn post(&self, bytes: &[u8]) -> bool {

@@ -17,7 +17,7 @@ use crate::env::Time;
 use crate::retry::Retry;
 use crate::stub::{Call, Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
-use crate::{Ran, builtin, self_wait};
+use crate::{Kind, Ran, builtin, self_wait};
 
 /// A started call. There may be many, so this is kept small: rare parts are boxed.
 struct ImportedCall {
@@ -217,8 +217,11 @@ impl PendingCall for ImportedCall {
             sink(Reply::Failed(describe(failure, &procedure, target.address)));
             return Poll::Ready(());
         }
-        let again = self.importer.try_again(&mut Retry::default(), &target, failure.clone(), &procedure);
-        if let Err(why) = again {
+        // After an overload the registry is asked for other servers, which may block: the task does that.
+        if failure.kind != Kind::Overloaded
+            && let Err(why) =
+                self.importer.try_again(&mut Retry::default(), &target, failure.clone(), &procedure)
+        {
             sink(Reply::Failed(why));
             return Poll::Ready(());
         }

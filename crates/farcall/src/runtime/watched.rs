@@ -7,7 +7,7 @@ use super::Inner;
 use crate::env::{Env, Time};
 use crate::exchange::Exchanges;
 use crate::intercept::{self, Interceptors, Outcome};
-use crate::stub::{Call, Channel, OpenCall, PendingCall, Reply, RestartHook, Sink};
+use crate::stub::{Call, CarriedBy, Channel, OpenCall, PendingCall, Reply, RestartHook, Sink};
 use crate::wait::{ReadyList, WaitPoint};
 use crate::{CallFailed, context};
 
@@ -109,6 +109,15 @@ impl Channel for Watched {
 
     fn env(&self) -> Arc<dyn Env> {
         self.channel.env()
+    }
+
+    fn may_wait(&self) -> Result<(), CallFailed> {
+        self.channel.may_wait()
+    }
+
+    fn carried_by(&self) -> CarriedBy {
+        // Interceptors may block.
+        CarriedBy::Blocking
     }
 
     fn post(&self, bytes: &[u8]) -> bool {

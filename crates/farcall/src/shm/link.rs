@@ -21,7 +21,7 @@ use super::proof::Question;
 use super::service::{Connection, Service};
 use super::watch::{Broken, FIRST_NAP, LONGEST_NAP, Watch};
 use super::{brisk, spin};
-use crate::client::{CallRequest, Peer};
+use crate::client::{self, CallRequest, Peer};
 use crate::env::{Env, Time};
 use crate::sys::fork;
 use crate::{CallFailed, stats};
@@ -274,7 +274,11 @@ impl Connection for Link {
     }
 
     fn spawn(&self, name: &str, run: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
-        self.env.spawn(name, run)
+        let run = || {
+            client::never_waits();
+            run();
+        };
+        self.env.spawn(name, Box::new(run))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use farcall::intercept::{Call, Ended, Interceptor};
 use farcall::{CallFailed, Kind, Ran, Result, Runtime, Unwound};
 
 use super::{Log, LogClient, Server};
@@ -85,6 +86,84 @@ fn only_calls_of_procedures_that_the_server_has_are_executed() {
     assert_eq!(*ours.lines.lock().unwrap(), ["a line"; 10]);
 }
 
+/// The batch was made for a server that had both procedures.
+#[test]
+fn a_server_of_another_version_executes_the_calls_that_it_can() {
+    let (here, there) = runtimes();
+    let export = there.export::<dyn Log>("Log", Arc::new(Server::default())).unwrap();
+    let log = here.import::<dyn Log>("Log").unwrap();
+    log.note("to the first").unwrap();
+    log.binding().flush().unwrap();
+    drop(export);
+    let ours = Server::default();
+    let _export = there.export::<dyn Earlier>("Log", Arc::new(ours.clone())).unwrap();
+    for number in 0..10 {
+        log.note("a line").unwrap();
+        log.count(number).unwrap();
+    }
+    let why = flushed(&log);
+    assert_eq!((why.kind(), why.ran()), (Kind::NoSuchProcedure, Ran::No), "{why}");
+    assert_eq!(*ours.lines.lock().unwrap(), ["a line"; 10]);
+}
+
+/// Makes calls of its own, blocking and one-way, before and after each call.
+struct Audits(LogClient);
+
+impl Interceptor for Audits {
+    fn before(&self, _: &Call<'_>) -> std::result::Result<(), CallFailed> {
+        self.0.lines().map_err(CallFailed::from).map(drop)
+    }
+
+    fn after(&self, _: &Call<'_>, _: &Ended<'_>) {
+        self.0.note(&"x".repeat(200_000)).expect("it waits until there is room");
+    }
+}
+
+#[test]
+fn interceptors_of_one_way_calls_may_wait_for_calls_of_their_own() {
+    for shared_memory in [false, true] {
+        let names = farcall::names::Memory::new();
+        let builder = || Runtime::builder().registry(names.clone()).shared_memory(shared_memory);
+        let (audits, there) = (builder().build().unwrap(), builder().build().unwrap());
+        let (audited, ours) = (Server::default(), Server::default());
+        let _audit = there.export::<dyn Log>("Log/audit", Arc::new(audited.clone())).unwrap();
+        let _export = there.export::<dyn Log>("Log/ours", Arc::new(ours.clone())).unwrap();
+        let audits = Audits(audits.import::<dyn Log>("Log/audit").unwrap());
+        let here = builder().intercept_calls(audits).build().unwrap();
+        let log = here.import::<dyn Log>("Log/ours").unwrap();
+        (0..2_000).for_each(|number| log.count(number).unwrap());
+        assert_eq!(log.start().lines().wait().unwrap().len(), 2_000);
+        log.binding().flush().unwrap();
+        assert_eq!(ours.lines.lock().unwrap().len(), 2_000);
+    }
+}
+
+#[test]
+fn a_thread_that_ends_makes_one_way_calls() {
+    struct AtTheEnd(LogClient);
+    impl Drop for AtTheEnd {
+        fn drop(&mut self) {
+            self.0.note("at the end").unwrap();
+            self.0.binding().flush().unwrap();
+        }
+    }
+    thread_local! {
+        static KEPT: std::cell::RefCell<Option<AtTheEnd>> = const { std::cell::RefCell::new(None) };
+    }
+    let (here, there) = runtimes();
+    let ours = Server::default();
+    let _export = there.export::<dyn Log>("Log", Arc::new(ours.clone())).unwrap();
+    let log = here.import::<dyn Log>("Log").unwrap();
+    let thread = move || {
+        // What is kept first is dropped last, when the buffer of one-way calls is gone.
+        KEPT.with_borrow_mut(|kept| *kept = Some(AtTheEnd(log.clone())));
+        log.note("before").unwrap();
+        log.binding().flush().unwrap();
+    };
+    std::thread::spawn(thread).join().unwrap();
+    assert_eq!(*ours.lines.lock().unwrap(), ["before", "at the end"]);
+}
+
 #[test]
 fn arguments_that_cannot_be_sent_are_refused_at_the_caller() {
     let (here, there) = runtimes();
@@ -106,6 +185,8 @@ fn a_later_call_waits_no_longer_than_its_deadline() {
     let open = ours.close_gate();
     log.gate().unwrap();
     let why = CallFailed::from(log.within(Duration::from_millis(20)).lines().unwrap_err());
+    assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No), "{why}");
+    let why = CallFailed::from(log.within(Duration::from_millis(20)).start().lines().wait().unwrap_err());
     assert_eq!((why.kind(), why.ran()), (Kind::Deadline, Ran::No), "{why}");
     let mut started = log.start().lines();
     started.cancel();

@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::encode;
 use crate::guard;
 use crate::stub::batch::{BATCH, execute_each_later};
-use crate::stub::channel::{Call, Channel, PendingCall, Reply, Sink};
+use crate::stub::channel::{Call, CarriedBy, Channel, PendingCall, Reply, Sink};
 use crate::stub::dispatch::{AsyncDispatched, Dispatched, panicked};
 use crate::stub::ended::Ended;
 use crate::stub::interface::AsyncServer;
@@ -40,6 +40,10 @@ impl<S: AsyncServer> Local<S> {
 }
 
 impl<S: AsyncServer> Channel for Local<S> {
+    fn carried_by(&self) -> CarriedBy {
+        CarriedBy::Caller
+    }
+
     fn call(&self, call: Call<'_>, sink: Sink<'_>) {
         match self.begin(&call) {
             Ok(started) => started.block().deliver(sink),
