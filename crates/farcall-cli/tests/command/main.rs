@@ -11,6 +11,7 @@ mod files;
 #[cfg(target_os = "linux")]
 mod generated_c;
 mod help;
+mod inside_calls;
 mod multi;
 #[cfg(target_os = "linux")]
 mod onc;
