@@ -30,16 +30,18 @@ mod directory;
 #[cfg(not(unix))]
 #[path = "directory/nowhere.rs"]
 mod directory;
+mod digest;
 mod interface;
 #[cfg(unix)]
 mod path;
 mod walk;
 
+pub use digest::Digesting;
 pub use directory::Directory;
 #[cfg(unix)]
 pub use directory::{Itself, Statistics};
 pub use interface::{
-    Attributes, Contents, Entry, FileAccess, FileAccessClient, FileAccessStart, FileError, FileKind,
+    Attributes, Contents, Digest, Entry, FileAccess, FileAccessClient, FileAccessStart, FileError, FileKind,
     MAX_PAGE, MAX_PATH, MAX_READ, Page,
 };
 pub use walk::entries;
