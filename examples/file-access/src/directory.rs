@@ -15,9 +15,7 @@ use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::path::Below;
-use crate::{
-    Attributes, Contents, Digest, Entry, FileAccess, FileError, FileKind, MAX_PAGE, MAX_READ, Page,
-};
+use crate::{Attributes, Contents, Digest, Entry, FileAccess, FileError, FileKind, MAX_PAGE, MAX_READ, Page};
 use transfers::Storing;
 
 pub use more::{Itself, Statistics};

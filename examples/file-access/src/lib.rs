@@ -25,12 +25,12 @@
 
 #![forbid(unsafe_code)]
 
+mod digest;
 #[cfg(unix)]
 mod directory;
 #[cfg(not(unix))]
 #[path = "directory/nowhere.rs"]
 mod directory;
-mod digest;
 mod interface;
 #[cfg(unix)]
 mod path;

@@ -94,7 +94,7 @@ impl Place {
 }
 
 impl Said {
-    fn of(output: std::process::Output) -> Said {
+    pub fn of(output: std::process::Output) -> Said {
         Said {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8(output.stdout).unwrap(),

@@ -15,4 +15,5 @@ mod inside_calls;
 mod multi;
 #[cfg(target_os = "linux")]
 mod onc;
+mod transfers;
 mod x_files;

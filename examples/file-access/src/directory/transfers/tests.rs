@@ -64,7 +64,9 @@ fn parts_of_a_file_are_fetched_and_digested() {
     let scratch = Scratch::new();
     let all = content();
     fs::write(scratch.served().join("sub/file"), &all).unwrap();
-    for (offset, quota) in [(0, u64::MAX), (7, 100_000), (1_000_000, 100), (2_000_000, 1), (u64::MAX, u64::MAX)] {
+    for (offset, quota) in
+        [(0, u64::MAX), (7, 100_000), (1_000_000, 100), (2_000_000, 1), (u64::MAX, u64::MAX)]
+    {
         let mut bytes = Vec::new();
         scratch.files.fetch("sub/file", offset, quota).unwrap().read_to_end(&mut bytes).unwrap();
         let from = all.len().min(usize::try_from(offset).unwrap_or(usize::MAX));
