@@ -131,6 +131,11 @@ impl Started {
         facts[name].as_str().unwrap_or_else(|| panic!("no {name} in {facts}")).to_owned()
     }
 
+    /// Returns the command's process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns the command's next line.
     pub fn line(&mut self) -> String {
         self.lines.as_mut().and_then(Iterator::next).expect("it says more").unwrap()

@@ -178,6 +178,64 @@ fn a_stored_file_goes_on_after_its_client_was_killed() {
     assert!(place.read("dir/file") == content());
 }
 
+#[test]
+fn a_file_passes_through_heavy_loss() {
+    let place = Place::new();
+    let bytes: Vec<u8> = content().into_iter().cycle().take(64 << 20).collect();
+    place.write("dir/file", &bytes);
+    let server = serve(&place, &[]);
+    let gate = Gate::new(&server);
+    gate.open(u64::MAX);
+    gate.lose(20);
+    let url = gate.url();
+    let got = &patient(&place, &["--json", "get", "file", "--from", &url]).json()[0];
+    let put = &patient(&place, &["--json", "put", "file", "stored", "--to", &url]).json()[0];
+    assert_eq!(got["sha256"], put["sha256"]);
+    assert!(place.read("file") == bytes && place.read("dir/stored") == bytes);
+}
+
+/// The size of a file that is much larger than what an end may keep of it.
+#[cfg(target_os = "linux")]
+const LARGE: u64 = 256 << 20;
+
+/// The most bytes by which a process may grow while such a file passes.
+#[cfg(target_os = "linux")]
+const MAX_GROWTH: u64 = 16 << 20;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_does_not_grow_with_the_file() {
+    let place = Place::new();
+    fs::create_dir(place.path("dir")).unwrap();
+    for name in ["dir/large", "large"] {
+        File::create(place.path(name)).unwrap().set_len(LARGE).unwrap();
+    }
+    let server = serve(&place, &[]);
+    let gate = Gate::new(&server);
+    for arguments in [["get", "large", "copy", "--from"], ["put", "large", "stored", "--to"]] {
+        let url = gate.url();
+        let mut client = spawn(&place, &[&arguments[..], &[&url]].concat());
+        gate.wait_until_passed(1_000_000);
+        let before = [server.pid(), client.id()].map(peak_memory);
+        gate.open(LARGE - LARGE / 8);
+        gate.wait_until_passed(LARGE - LARGE / 8);
+        let after = [server.pid(), client.id()].map(peak_memory);
+        let grown = [after[0] - before[0], after[1] - before[1]];
+        assert!(grown.iter().all(|grown| *grown <= MAX_GROWTH), "{arguments:?}: {before:?} {after:?}");
+        client.kill().unwrap();
+        client.wait().unwrap();
+        gate.open(1_000_000);
+    }
+}
+
+/// Returns the most memory that a process has had, in bytes.
+#[cfg(target_os = "linux")]
+fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
 fn spawn(place: &Place, arguments: &[&str]) -> std::process::Child {
     prepared(&mut place.command(arguments)).spawn().unwrap()
 }
@@ -200,10 +258,24 @@ struct Gate {
     state: Arc<(Mutex<Passing>, Condvar)>,
 }
 
-#[derive(Default)]
 struct Passing {
     passed: u64,
     limit: u64,
+    /// The percentage of datagrams that are lost, each way.
+    loss: u64,
+    chance: Chance,
+}
+
+/// Pseudo-random numbers (xorshift64).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most
+    }
 }
 
 impl Gate {
@@ -213,7 +285,8 @@ impl Gate {
         let bind = || Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
         let (front, back) = (bind(), bind());
         let address = front.local_addr().unwrap();
-        let state = Arc::new((Mutex::new(Passing { passed: 0, limit: 1_000_000 }), Condvar::new()));
+        let passing = Passing { passed: 0, limit: 1_000_000, loss: 0, chance: Chance(0x5eed) };
+        let state = Arc::new((Mutex::new(passing), Condvar::new()));
         let client = Arc::new(Mutex::new(None));
         let (from, to, known, passes) = (front.clone(), back.clone(), client.clone(), state.clone());
         std::thread::spawn(move || {
@@ -256,7 +329,12 @@ impl Gate {
     /// Lets so many more bytes pass.
     fn open(&self, more: u64) {
         let mut passing = self.state.0.lock().unwrap();
-        *passing = Passing { passed: 0, limit: more };
+        (passing.passed, passing.limit) = (0, more);
+    }
+
+    /// Loses that percentage of the datagrams, each way.
+    fn lose(&self, loss: u64) {
+        self.state.0.lock().unwrap().loss = loss;
     }
 }
 
@@ -268,5 +346,6 @@ fn passes_gate(state: &(Mutex<Passing>, Condvar), length: usize) -> bool {
     }
     passing.passed += length as u64;
     changed.notify_all();
-    true
+    let loss = passing.loss;
+    passing.chance.below(100) >= loss
 }
