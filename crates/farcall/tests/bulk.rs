@@ -5,7 +5,9 @@
 mod lossy;
 
 use std::io::{self, Read, Write as _};
-use std::sync::{Arc, Mutex};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use farcall::{Bulk, Kind, Result};
 
@@ -135,4 +137,103 @@ fn bytes_pass_both_ways_at_once() {
         files.capitals(Bulk::from_bytes(text.clone())).unwrap().read_to_string(&mut bytes).unwrap();
         assert!(bytes == text.to_uppercase());
     });
+}
+
+#[test]
+fn what_is_small_rides_on_the_call_and_on_the_result() {
+    let runtime = || farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let (here, there, ours) = (runtime(), runtime(), server());
+    let export = there.export::<dyn Files>("Files/a", ours.clone()).unwrap();
+    let counting = Counting::new(export.address());
+    let files = here.import::<dyn Files>(&format!("udp://{}/Files", counting.address)).unwrap();
+    let (mut up, mut down) = (u64::MAX, u64::MAX);
+    // A machine that stalls may have datagrams repeated, but not those of every call.
+    for _ in 0..20 {
+        let before = counting.counts.back.load(SeqCst);
+        let mut bytes = Vec::new();
+        files.fetch(2_999_501, 500).unwrap().read_to_end(&mut bytes).unwrap();
+        assert!(bytes == content()[2_999_501..]);
+        down = down.min(counting.counts.back.load(SeqCst) - before);
+
+        // The server has what the client said of the call before.
+        files.store(0, Bulk::from_bytes("")).unwrap();
+        let before = counting.counts.forth.load(SeqCst);
+        assert_eq!(files.store(1000, Bulk::from_bytes(vec![1; 500])).unwrap(), 500);
+        up = up.min(counting.counts.forth.load(SeqCst) - before);
+    }
+    assert_eq!((down, up), (1, 1), "datagrams to the client, and to the server");
+}
+
+#[test]
+fn a_server_sends_again_though_it_hears_nothing_of_its_client() {
+    let runtime = || farcall::Runtime::builder().registry(farcall::names::Memory::new()).build().unwrap();
+    let (here, there, ours) = (runtime(), runtime(), server());
+    let export = there.export::<dyn Files>("Files/a", ours.clone()).unwrap();
+    let counting = Counting::new(export.address());
+    let files = here.import::<dyn Files>(&format!("udp://{}/Files", counting.address)).unwrap();
+    // From the first bytes that the server sends on, nothing reaches it, until it sends them again.
+    counting.counts.deafens.store(true, SeqCst);
+    let mut bytes = Vec::new();
+    files.fetch(0, u64::MAX).unwrap().read_to_end(&mut bytes).unwrap();
+    assert!(bytes == content());
+    assert!(counting.counts.beginnings.load(SeqCst) >= 2);
+}
+
+/// Forwards datagrams between one client and one server, and counts them.
+struct Counting {
+    address: SocketAddr,
+    counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    forth: AtomicU64,
+    back: AtomicU64,
+    /// How often the first bytes of an exchange came from the server.
+    beginnings: AtomicU64,
+    /// Whether nothing passes to the server between the first of them and the second.
+    deafens: AtomicBool,
+}
+
+impl Counts {
+    fn is_deaf(&self) -> bool {
+        self.deafens.load(SeqCst) && self.beginnings.load(SeqCst) == 1
+    }
+}
+
+fn begins_exchange(datagram: &[u8]) -> bool {
+    let dump = farcall_proto::dump::dump(datagram).unwrap();
+    dump.frames().iter().any(|frame| frame.starts_with("DATA ") && frame.contains(" bytes from 0"))
+}
+
+impl Counting {
+    fn new(server: SocketAddr) -> Counting {
+        let bind = || Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+        let (front, behind) = (bind(), bind());
+        behind.connect(server).unwrap();
+        let address = front.local_addr().unwrap();
+        let counts = Arc::new(Counts::default());
+        let client = Arc::new(OnceLock::new());
+        let (from, to, known, counted) = (front.clone(), behind.clone(), client.clone(), counts.clone());
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok((len, sender)) = from.recv_from(&mut buffer) {
+                known.get_or_init(|| sender);
+                counted.forth.fetch_add(1, SeqCst);
+                if !counted.is_deaf() {
+                    let _ = to.send(&buffer[..len]);
+                }
+            }
+        });
+        let counted = counts.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 65536];
+            while let Ok(len) = behind.recv(&mut buffer) {
+                counted.back.fetch_add(1, SeqCst);
+                counted.beginnings.fetch_add(u64::from(begins_exchange(&buffer[..len])), SeqCst);
+                let _ = front.send_to(&buffer[..len], client.get().unwrap());
+            }
+        });
+        Counting { address, counts }
+    }
 }

@@ -73,24 +73,8 @@ impl<E> Copied<E> {
 
 impl<E: 'static> Stream<Bytes, E> {
     /// Returns what a reader gives, until its end. If the reader fails, the transfer fails.
-    pub fn from_reader(mut reader: impl Read + Send + 'static) -> Bulk<E> {
-        let mut over = false;
-        Stream::new(std::iter::from_fn(move || {
-            if over {
-                return None;
-            }
-            let mut chunk = vec![0; CHUNK];
-            let item = match read_some(&mut reader, &mut chunk) {
-                Ok(0) => None,
-                Ok(len) => {
-                    chunk.truncate(len);
-                    Some(Ok(chunk.into()))
-                }
-                Err(why) => Some(Err(local("reading", why).into())),
-            };
-            over = !matches!(item, Some(Ok(_)));
-            item
-        }))
+    pub fn from_reader(reader: impl Read + Send + 'static) -> Bulk<E> {
+        Stream::new(chunks(reader))
     }
 
     /// Returns the bytes of a file from `offset` on, at most `quota` of them.
@@ -99,13 +83,13 @@ impl<E: 'static> Stream<Bytes, E> {
     /// When the file cannot be positioned.
     pub fn from_file(mut file: File, offset: u64, quota: u64) -> io::Result<Bulk<E>> {
         file.seek(SeekFrom::Start(offset))?;
-        Ok(Stream::from_reader(file.take(quota)))
+        Ok(Stream::at_hand(chunks(file.take(quota))))
     }
 
     /// Returns bytes of memory.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Bulk<E> {
         let mut bytes = bytes.into();
-        Stream::new(std::iter::from_fn(move || {
+        Stream::at_hand(std::iter::from_fn(move || {
             let len = bytes.len().min(CHUNK);
             (len > 0).then(|| Ok(bytes.split_to(len)))
         }))
@@ -174,6 +158,27 @@ impl<E: for<'a> Decode<'a> + std::fmt::Debug + Send + Sync + 'static> Read for S
         self.rest = chunk;
         Ok(len)
     }
+}
+
+/// Returns what a reader gives, part by part. A failure is the last item.
+fn chunks<E>(mut reader: impl Read) -> impl Iterator<Item = crate::Result<Bytes, E>> {
+    let mut over = false;
+    std::iter::from_fn(move || {
+        if over {
+            return None;
+        }
+        let mut chunk = vec![0; CHUNK];
+        let item = match read_some(&mut reader, &mut chunk) {
+            Ok(0) => None,
+            Ok(len) => {
+                chunk.truncate(len);
+                Some(Ok(chunk.into()))
+            }
+            Err(why) => Some(Err(local("reading", why).into())),
+        };
+        over = !matches!(item, Some(Ok(_)));
+        item
+    })
 }
 
 /// Reads once, however often that is interrupted.

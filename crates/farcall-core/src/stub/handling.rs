@@ -44,9 +44,9 @@ impl Handling {
     }
 
     /// Opens the exchange of the argument that is a stream, before anything else is opened in the call.
-    pub fn begin(&self, exchanges: &dyn Exchanges) {
+    pub fn begin(&mut self, exchanges: &dyn Exchanges) {
         if let Some(argument) = &self.argument {
-            argument.open(exchanges);
+            self.touched |= argument.open(exchanges);
         }
     }
 

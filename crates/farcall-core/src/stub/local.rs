@@ -167,8 +167,8 @@ impl<T: ?Sized + Interface> Local<T> {
         });
         let queued = job.clone();
         let overloaded = CallFailed::new(Kind::Overloaded, Ran::No);
-        let inside = caller.map(|caller| (Arc::new(caller), Handling::new(call.handlers, call.sending)));
-        if let Some((caller, handling)) = &inside {
+        let mut inside = caller.map(|caller| (Arc::new(caller), Handling::new(call.handlers, call.sending)));
+        if let Some((caller, handling)) = &mut inside {
             handling.begin(&**caller);
         }
         let submitted = match &inside {

@@ -66,6 +66,8 @@ pub struct Stream<T, E = Never> {
 enum Source<T, E> {
     /// Items that are made here.
     Made(Items<T, E>),
+    /// Items that are made here without waiting, so that the first ones can share a datagram.
+    AtHand(Items<T, E>),
     /// Items that arrive.
     Arrives(Box<Arrival>),
     Over,
@@ -75,6 +77,13 @@ impl<T, E> Stream<T, E> {
     /// Returns a stream of the items of an iterator. An error ends it.
     pub fn new(items: impl IntoIterator<Item = Result<T, E>, IntoIter: Send + 'static>) -> Stream<T, E> {
         Stream::from(Source::Made(Box::new(items.into_iter())))
+    }
+
+    /// Returns a stream of the items of an iterator that never waits for long.
+    pub(super) fn at_hand(
+        items: impl IntoIterator<Item = Result<T, E>, IntoIter: Send + 'static>,
+    ) -> Stream<T, E> {
+        Stream::from(Source::AtHand(Box::new(items.into_iter())))
     }
 
     fn from(source: Source<T, E>) -> Stream<T, E> {
@@ -101,19 +110,20 @@ impl<T, E> Stream<T, E> {
     pub fn taken(&self) -> u64 {
         match &self.source {
             Source::Arrives(arrival) => arrival.taken,
-            Source::Made(_) | Source::Over => 0,
+            Source::Made(_) | Source::AtHand(_) | Source::Over => 0,
         }
     }
 
-    /// Returns the items, to be sent. A stream that arrives is sent on.
-    fn into_items(self) -> Items<T, E>
+    /// Prepares to send the items in an exchange, behind `head`. A stream that arrives is sent on.
+    fn into_sending(self, exchange: u32, head: Vec<u8>) -> Sending<T, E>
     where
-        T: for<'a> Decode<'a> + 'static,
+        T: Encode + for<'a> Decode<'a> + 'static,
         E: for<'a> Decode<'a> + 'static,
     {
         match self.source {
-            Source::Made(items) => items,
-            Source::Arrives(_) | Source::Over => Box::new(self),
+            Source::Made(items) => Sending::new(items, exchange, head),
+            Source::AtHand(items) => Sending::new(items, exchange, head).gathering(),
+            Source::Arrives(_) | Source::Over => Sending::new(Box::new(self), exchange, head),
         }
     }
 
@@ -123,14 +133,14 @@ impl<T, E> Stream<T, E> {
         T: Encode + for<'a> Decode<'a> + 'static,
         E: for<'a> Decode<'a> + Send + 'static,
     {
-        Arc::new(Mutex::new(Sending::new(self.into_items(), ARGUMENT, Vec::new())))
+        Arc::new(Mutex::new(self.into_sending(ARGUMENT, Vec::new())))
     }
 }
 
 impl<T, E> fmt::Debug for Stream<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match &self.source {
-            Source::Made(_) => "made",
+            Source::Made(_) | Source::AtHand(_) => "made",
             Source::Arrives(_) => "arrives",
             Source::Over => "over",
         };
@@ -143,7 +153,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Iterator for Stream<T, E> {
 
     fn next(&mut self) -> Option<Result<T, E>> {
         let next = match &mut self.source {
-            Source::Made(items) => items.next(),
+            Source::Made(items) | Source::AtHand(items) => items.next(),
             Source::Arrives(arrival) => arrival.next(),
             Source::Over => None,
         };
@@ -292,7 +302,7 @@ where
     let Some(exchanges) = scope::exchanges() else { return failed("the call's carrier has no streams") };
     let Some(exchange) = exchanges.open() else { return failed("the call was given up") };
     // The stream is told from the question of a signal by its first words.
-    let mut sending = Sending::new(stream.into_items(), exchange, vec![0; 16]);
+    let mut sending = stream.into_sending(exchange, vec![0; 16]);
     loop {
         let epoch = exchanges.epoch();
         if sending.send(&*exchanges, &|| false) == Sent::All {

@@ -27,7 +27,7 @@ pub(super) struct ExchangingCall {
 impl ExchangingCall {
     pub(super) fn new(target: &Target, started: Started, request: &CallRequest<'_>) -> ExchangingCall {
         let exchanges = Arc::new(CallExchanges::new(&target.endpoint, &target.peer, &started));
-        let handling = Handling::new(request.call.handlers, request.call.sending);
+        let mut handling = Handling::new(request.call.handlers, request.call.sending);
         handling.begin(&*exchanges);
         ExchangingCall { started, exchanges, handling: Mutex::new(handling) }
     }
