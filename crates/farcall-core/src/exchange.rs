@@ -41,6 +41,13 @@ pub trait Exchanges: Send + Sync {
         Some(true)
     }
 
+    /// Returns whether all that was sent in an exchange has arrived at the other end. If not,
+    /// [`Exchanges::epoch`] changes when that may be so. `None` also from an end that cannot tell: a client
+    /// learns it by the result.
+    fn has_arrived(&self, _exchange: u32) -> Option<bool> {
+        None
+    }
+
     /// Gives the call up, as its caller.
     fn give_up(&self) {}
 

@@ -7,9 +7,9 @@ mod lossy;
 use std::io::{self, Read, Write as _};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
-use farcall::{Bulk, Kind, Result};
+use farcall::{Bulk, CallFailed, Kind, Ran, Result, Until};
 
 #[farcall::interface]
 pub trait Files {
@@ -19,6 +19,8 @@ pub trait Files {
     fn store(&self, quota: u64, content: Bulk) -> Result<u64>;
     /// Returns a reader that fails after so many bytes.
     fn broken(&self, after: u64) -> Result<Bulk>;
+    /// Returns the bytes of the file from an offset on, and keeps what became of that.
+    fn watched(&self, offset: u64, until: u32) -> Result<Bulk>;
     /// Returns the content in capitals.
     fn capitals(&self, content: Bulk) -> Result<Bulk>;
 }
@@ -26,6 +28,9 @@ pub trait Files {
 struct Server {
     file: tempfile::NamedTempFile,
     kept: Mutex<Vec<u8>>,
+    /// How many bytes were handed over in watched transfers, and whether that failed.
+    watched: Mutex<mpsc::Sender<(u64, bool)>>,
+    seen: Mutex<mpsc::Receiver<(u64, bool)>>,
 }
 
 impl Files for Server {
@@ -43,6 +48,22 @@ impl Files for Server {
 
     fn broken(&self, after: u64) -> Result<Bulk> {
         Ok(Bulk::from_reader(io::repeat(1).take(after).chain(Broken)))
+    }
+
+    fn watched(&self, offset: u64, until: u32) -> Result<Bulk> {
+        let file = self.file.reopen().expect("it is there");
+        let (watched, refuses) = (self.watched.lock().unwrap().clone(), until == 2);
+        let until = if until == 0 { Until::HandedOver } else { Until::Arrived };
+        let bulk = Bulk::from_file(file, offset, u64::MAX).expect("a file has positions");
+        Ok(bulk.then(until, move |bytes, failed| {
+            watched.send((bytes, failed.is_some())).unwrap();
+            match refuses {
+                true => Err(CallFailed::new(Kind::Local, Ran::Yes)
+                    .because("the file is not wanted any more")
+                    .into()),
+                false => Ok(()),
+            }
+        }))
     }
 
     fn capitals(&self, content: Bulk) -> Result<Bulk> {
@@ -66,7 +87,9 @@ fn content() -> Vec<u8> {
 fn server() -> Arc<Server> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&content()).unwrap();
-    Arc::new(Server { file, kept: Mutex::default() })
+    let (watched, seen) = mpsc::channel();
+    let (watched, seen) = (Mutex::new(watched), Mutex::new(seen));
+    Arc::new(Server { file, kept: Mutex::default(), watched, seen })
 }
 
 /// Runs a test with a server that is called through the network, through one that loses datagrams, and with
@@ -126,6 +149,32 @@ fn a_reader_that_fails_fails_its_call_alone_and_tells_how_far_it_got() {
         files.fetch(100_000, u64::MAX).unwrap().read_to_end(&mut rest).unwrap();
         assert_eq!(rest.len(), 2_900_001);
         assert_eq!(why.call_failed().map(farcall::CallFailed::kind), Some(Kind::Nested));
+    });
+}
+
+#[test]
+fn a_server_learns_when_its_bytes_have_been_handed_over_and_when_they_have_arrived() {
+    everywhere(|files, server| {
+        for (offset, until) in [(0, 0), (0, 1), (3_000_000, 1), (3_000_001, 0), (5_000_000, 1)] {
+            let mut bulk = files.watched(offset, until).unwrap();
+            let bytes = bulk.copy_to(&mut io::sink(), u64::MAX).done().unwrap();
+            assert_eq!(bytes, 3_000_001u64.saturating_sub(offset));
+            // It learns it before the reply.
+            assert_eq!(server.seen.lock().unwrap().try_recv(), Ok((bytes, false)));
+        }
+        // What it says then is the outcome of the transfer.
+        let copied = files.watched(0, 2).unwrap().copy_to(&mut io::sink(), u64::MAX);
+        assert_eq!(copied.bytes, 3_000_001);
+        assert!(copied.done().unwrap_err().to_string().contains("not wanted any more"));
+        assert_eq!(server.seen.lock().unwrap().recv(), Ok((3_000_001, false)));
+        // A client that takes no more breaks the transfer, and the server learns how far it got.
+        for until in [0, 1] {
+            let mut bulk = files.watched(0, until).unwrap();
+            bulk.read_exact(&mut [0; 100]).unwrap();
+            drop(bulk);
+            let (bytes, failed) = server.seen.lock().unwrap().recv().unwrap();
+            assert!(failed && bytes >= 100 && bytes < 3_000_001, "{bytes} {failed}");
+        }
     });
 }
 

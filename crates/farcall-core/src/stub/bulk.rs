@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 
-use super::stream::Stream;
+use super::stream::{AtEnd, Stream, Until};
 use crate::xdr::Decode;
 use crate::{CallFailed, Error, Kind, Never, Ran};
 
@@ -93,6 +95,72 @@ impl<E: 'static> Stream<Bytes, E> {
             let len = bytes.len().min(CHUNK);
             (len > 0).then(|| Ok(bytes.split_to(len)))
         }))
+    }
+
+    /// Tells `progress` how many bytes have been handed over to be sent, whenever some are.
+    #[must_use]
+    pub fn with_progress(self, mut progress: impl FnMut(u64) + Send + 'static) -> Bulk<E>
+    where
+        E: for<'a> Decode<'a>,
+    {
+        let mut bytes = 0;
+        self.seen_by(move |chunk| {
+            bytes += chunk.len() as u64;
+            progress(bytes);
+        })
+    }
+
+    /// Has `then` run at the server, in the thread that serves the call, when these bytes, the result of the
+    /// procedure, have been handed over or have arrived, and before the call ends (RPC2's CHECKSIDEEFFECT).
+    /// `then` gets how many bytes were handed over, and why not all were, or why they did not arrive. An error
+    /// that it returns fails the transfer.
+    ///
+    /// ```
+    /// use farcall::{Bulk, Result, Until};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// #[farcall::interface]
+    /// pub trait Spool {
+    ///     /// Returns the letter, which is removed once it has arrived.
+    ///     fn take(&self) -> Result<Bulk>;
+    /// }
+    ///
+    /// struct Server(Arc<AtomicU64>);
+    /// impl Spool for Server {
+    ///     fn take(&self) -> Result<Bulk> {
+    ///         let arrived = self.0.clone();
+    ///         Ok(Bulk::from_bytes("a letter").then(Until::Arrived, move |bytes, failed| {
+    ///             if failed.is_none() {
+    ///                 arrived.store(bytes, Ordering::Relaxed);
+    ///             }
+    ///             Ok(())
+    ///         }))
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<()> {
+    /// let arrived = Arc::new(AtomicU64::new(0));
+    /// let spool = farcall::stub::local::<dyn Spool>(Arc::new(Server(arrived.clone())));
+    /// spool.take()?.copy_to(&mut std::io::sink(), u64::MAX).done()?;
+    /// assert_eq!(arrived.load(Ordering::Relaxed), 8);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn then(
+        self,
+        until: Until,
+        then: impl FnOnce(u64, Option<&Error<E>>) -> crate::Result<(), E> + Send + 'static,
+    ) -> Bulk<E>
+    where
+        E: for<'a> Decode<'a>,
+    {
+        let bytes = Arc::new(AtomicU64::new(0));
+        let counted = bytes.clone();
+        let run = move |failed: Option<&Error<E>>| then(bytes.load(Relaxed), failed);
+        let counting = self.with_progress(move |bytes| counted.store(bytes, Relaxed));
+        counting.with_end(AtEnd { until, run: Box::new(run) })
     }
 
     /// Writes all bytes to a writer, but no more than `quota`: the transfer fails if there are more.

@@ -125,6 +125,8 @@ pub(crate) struct Sending<T, E> {
     opened: bool,
     /// The end has been sent.
     told_end: bool,
+    /// The end is not to be sent yet.
+    pub holds_end: bool,
 }
 
 /// As many bytes of items that are at hand are gathered before the first ones are sent.
@@ -153,6 +155,7 @@ impl<T: Encode, E> Sending<T, E> {
             gathers: false,
             opened: false,
             told_end: false,
+            holds_end: false,
         }
     }
 
@@ -208,6 +211,7 @@ impl<T: Encode, E> Sending<T, E> {
                     None => return self.cut(),
                 }
             }
+            let ends = ends && !self.holds_end;
             let rest = &self.bytes[self.sent..];
             if ends || !rest.is_empty() {
                 let sent = match ends {

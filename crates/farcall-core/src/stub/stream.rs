@@ -61,6 +61,25 @@ pub struct Stream<T, E = Never> {
     source: Source<T, E>,
     /// What is left of the last item of a [`Bulk`](super::bulk::Bulk) that was read in part.
     pub(super) rest: Bytes,
+    /// What is to run when the stream has been sent as a result.
+    end: Option<AtEnd<E>>,
+}
+
+/// Runs when a stream has been sent as a result, before its call ends.
+pub(super) struct AtEnd<E> {
+    pub until: Until,
+    /// Gets why the stream was not sent to its end. Its own failure becomes that of the call.
+    pub run: Box<dyn FnOnce(Option<&Error<E>>) -> Result<(), E> + Send>,
+}
+
+/// How far a stream that is a result has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// All items have been handed over, so that their source is no longer needed. The last of them are under
+    /// way.
+    HandedOver,
+    /// All items have arrived at the client's process, which may not have taken them yet.
+    Arrived,
 }
 
 enum Source<T, E> {
@@ -86,8 +105,32 @@ impl<T, E> Stream<T, E> {
         Stream::from(Source::AtHand(Box::new(items.into_iter())))
     }
 
+    /// Has a function see each item before it is sent.
+    pub(super) fn seen_by(self, mut see: impl FnMut(&T) + Send + 'static) -> Stream<T, E>
+    where
+        T: for<'a> Decode<'a> + 'static,
+        E: for<'a> Decode<'a> + 'static,
+    {
+        let see = move |item: &Result<T, E>| item.iter().for_each(&mut see);
+        let Stream { source, rest, end } = self;
+        let source = match source {
+            Source::Made(items) => Source::Made(Box::new(items.inspect(see))),
+            Source::AtHand(items) => Source::AtHand(Box::new(items.inspect(see))),
+            source => {
+                let arriving = Stream { source, rest: Bytes::new(), end: None };
+                Source::Made(Box::new(arriving.inspect(see)))
+            }
+        };
+        Stream { source, rest, end }
+    }
+
+    /// Returns the stream with what is to run when it has been sent as a result.
+    pub(super) fn with_end(self, end: AtEnd<E>) -> Stream<T, E> {
+        Stream { end: Some(end), ..self }
+    }
+
     fn from(source: Source<T, E>) -> Stream<T, E> {
-        Stream { source, rest: Bytes::new() }
+        Stream { source, rest: Bytes::new(), end: None }
     }
 
     /// Returns a stream of values, without errors.
@@ -294,28 +337,64 @@ where
     T: Encode + for<'a> Decode<'a> + 'static,
     E: Encode + for<'a> Decode<'a> + 'static,
 {
-    let stream = match outcome {
+    let mut stream = match outcome {
         Ok(stream) => stream,
         Err(why) => return reply::<(), E>(encoder, Err(why)),
     };
     let failed = |why: &'static str| Dispatched::Failed(CallFailed::new(Kind::Local, Ran::Yes).because(why));
     let Some(exchanges) = scope::exchanges() else { return failed("the call's carrier has no streams") };
     let Some(exchange) = exchanges.open() else { return failed("the call was given up") };
+    let end = stream.end.take();
     // The stream is told from the question of a signal by its first words.
     let mut sending = stream.into_sending(exchange, vec![0; 16]);
-    loop {
-        let epoch = exchanges.epoch();
-        if sending.send(&*exchanges, &|| false) == Sent::All {
-            break;
-        }
-        if let Err(why) = exchanges.wait(epoch) {
-            return Dispatched::Failed(why.but_ran(Ran::Yes));
-        }
+    if let Some(end) = end {
+        wait_and_run(end, &mut sending, exchange, &*exchanges);
+    }
+    if let Err(why) = send_items(&mut sending, &*exchanges) {
+        return Dispatched::Failed(why.but_ran(Ran::Yes));
     }
     match sending.error.take() {
         // The caller must not take what has arrived for the whole stream.
         None if sending.cut => Dispatched::Failed(over()),
         None => reply::<(), E>(encoder, Ok(())),
         Some(why) => reply::<(), E>(encoder, Err(why)),
+    }
+}
+
+/// Sends items until the stream has ended, or the receiver takes no more.
+fn send_items<T: Encode, E>(
+    sending: &mut Sending<T, E>,
+    exchanges: &dyn Exchanges,
+) -> std::result::Result<(), CallFailed> {
+    loop {
+        let epoch = exchanges.epoch();
+        if sending.send(exchanges, &|| false) == Sent::All {
+            return Ok(());
+        }
+        exchanges.wait(epoch)?;
+    }
+}
+
+/// Sends all items, but not the end, waits until they are where `end` wants them, and runs it.
+fn wait_and_run<T: Encode, E>(
+    end: AtEnd<E>,
+    sending: &mut Sending<T, E>,
+    exchange: u32,
+    exchanges: &dyn Exchanges,
+) {
+    sending.holds_end = true;
+    let mut waited = send_items(sending, exchanges);
+    while waited.is_ok() && !sending.cut && end.until == Until::Arrived {
+        let epoch = exchanges.epoch();
+        match exchanges.has_arrived(exchange) {
+            Some(true) => break,
+            Some(false) => waited = exchanges.wait(epoch),
+            None => sending.cut = true,
+        }
+    }
+    sending.holds_end = false;
+    let cut = waited.err().or_else(|| sending.cut.then(over)).map(Error::from);
+    if let Err(why) = (end.run)(sending.error.as_ref().or(cut.as_ref())) {
+        sending.error.get_or_insert(why);
     }
 }

@@ -208,6 +208,14 @@ impl Exchanges for ServedExchanges {
         });
     }
 
+    fn has_arrived(&self, exchange: u32) -> Option<bool> {
+        let flushed = self.flush(exchange)?;
+        self.act(|core| {
+            let awaits = core.protocol.awaits_credit(self.key, exchange);
+            (!core.protocol.is_given_up(self.key)).then_some(flushed && !awaits)
+        })
+    }
+
     fn next_opened(&self) -> Option<u32> {
         // A procedure knows the exchanges of its arguments by their numbers.
         None
