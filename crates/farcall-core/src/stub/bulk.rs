@@ -98,7 +98,6 @@ impl<E: 'static> Stream<Bytes, E> {
     }
 
     /// Tells `progress` how many bytes have been handed over to be sent, whenever some are.
-    #[must_use]
     pub fn with_progress(self, mut progress: impl FnMut(u64) + Send + 'static) -> Bulk<E>
     where
         E: for<'a> Decode<'a>,
@@ -147,7 +146,6 @@ impl<E: 'static> Stream<Bytes, E> {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn then(
         self,
         until: Until,

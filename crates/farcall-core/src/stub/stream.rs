@@ -68,9 +68,11 @@ pub struct Stream<T, E = Never> {
 /// Runs when a stream has been sent as a result, before its call ends.
 pub(super) struct AtEnd<E> {
     pub until: Until,
-    /// Gets why the stream was not sent to its end. Its own failure becomes that of the call.
-    pub run: Box<dyn FnOnce(Option<&Error<E>>) -> Result<(), E> + Send>,
+    pub run: RunAtEnd<E>,
 }
+
+/// Gets why a stream was not sent to its end. Its own failure becomes that of the call.
+type RunAtEnd<E> = Box<dyn FnOnce(Option<&Error<E>>) -> Result<(), E> + Send>;
 
 /// How far a stream that is a result has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
