@@ -56,6 +56,7 @@ Examples:
   farcall demo                                        see it work, on your own files
   farcall serve ~/notes --name FileAccess/notes &     let others read a directory
   farcall ls && farcall cat todo.txt                  read it from elsewhere
+  farcall get thesis.pdf --continue                   copy a file, whatever interrupts it
   farcall describe FileAccess                         what can be called, and how
   farcall call FileAccess stat '{\"path\": \"todo.txt\"}'
   farcall top --once                                  what this user's servers do now
