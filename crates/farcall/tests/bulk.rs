@@ -9,7 +9,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
-use farcall::{Bulk, CallFailed, Kind, Ran, Result, Until};
+use farcall::multi::{Fixed, Next, Outcome, Prepared};
+use farcall::{Bulk, CallFailed, Export, Group, Kind, Ran, Result, Until};
 
 #[farcall::interface]
 pub trait Files {
@@ -186,6 +187,103 @@ fn bytes_pass_both_ways_at_once() {
         files.capitals(Bulk::from_bytes(text.clone())).unwrap().read_to_string(&mut bytes).unwrap();
         assert!(bytes == text.to_uppercase());
     });
+}
+
+/// Returns a group of servers that are called through the network, one that finds them when it is called, and
+/// one of servers in this process, each with its servers.
+fn groups() -> Vec<(Group<FilesClient, Fixed>, Vec<Arc<Server>>, Vec<Export>)> {
+    let names = ["a", "b", "c", "d"];
+    let registry = farcall::names::Memory::new();
+    let runtime = || farcall::Runtime::builder().registry(registry.clone()).build().unwrap();
+    let servers: Vec<_> = names.iter().map(|_| server()).collect();
+    let export = |(name, server): (&&str, &Arc<Server>)| {
+        runtime().export::<dyn Files>(&format!("Files/{name}"), server.clone()).unwrap()
+    };
+    let exports: Vec<_> = names.iter().zip(&servers).map(export).collect();
+    let here = runtime();
+    let bound = names.map(|name| (name, here.import::<dyn Files>(&format!("Files/{name}")).unwrap()));
+    let unbound = here.import_all::<dyn Files>("Files").unwrap().fixed();
+    let locals = names.iter().zip(&servers);
+    let locals = locals.map(|(name, server)| (*name, farcall::stub::local::<dyn Files>(server.clone())));
+    vec![
+        (Group::of(bound), servers.clone(), Vec::new()),
+        (unbound, servers.clone(), exports),
+        (Group::of(locals), servers.clone(), Vec::new()),
+    ]
+}
+
+#[test]
+fn each_member_of_a_group_gets_its_own_file_or_none() {
+    let content = |index: usize| content()[index * 1_000..].to_vec();
+    for (group, servers, _exports) in groups() {
+        servers.iter().for_each(|server| server.kept.lock().unwrap().clear());
+        let stored = group.multi_each(|index, _, files| match index {
+            // One transfer fails at its server, and the others do not notice.
+            0 => files.store(10, Bulk::from_bytes(content(0))),
+            1 => files.store(u64::MAX, Bulk::from_bytes(content(1))),
+            2 => Prepared::omitted(),
+            _ => files.store(u64::MAX, Bulk::from_bytes("small")),
+        });
+        let stored = stored.all();
+        let outcomes: Vec<_> = stored.iter().map(|(_, outcome)| outcome).collect();
+        assert!(
+            matches!(outcomes[0], Outcome::Failed(why) if why.to_string().contains("more than 10 bytes")),
+            "{stored:?}"
+        );
+        assert_eq!(
+            outcomes[1..],
+            [&Outcome::Result(2_999_001), &Outcome::Abandoned(Ran::No), &Outcome::Result(5)]
+        );
+        let kept = |index: usize| std::mem::take(&mut *servers[index].kept.lock().unwrap());
+        assert_eq!(kept(0).len(), 10);
+        assert!(kept(1) == content(1) && kept(2).is_empty() && kept(3) == b"small");
+
+        // A reader that fails fails its member alone, and the first success ends the rest.
+        let stored = group.multi_each(|index, _, files| match index {
+            0 => files.store(u64::MAX, Bulk::from_reader(Broken)),
+            1 => files.store(u64::MAX, Bulk::from_bytes(content(1))),
+            _ => Prepared::omitted(),
+        });
+        let (mut failed, mut done) = (0, 0);
+        stored.each(|reply| {
+            match reply.result {
+                Ok(bytes) => done += bytes,
+                Err(why) => {
+                    assert!(why.to_string().contains("the disk is broken"), "{why}");
+                    failed += 1;
+                }
+            }
+            Next::Continue
+        });
+        assert_eq!((failed, done), (1, 2_999_001));
+        let slow = || Bulk::from_reader(io::repeat(1));
+        let stored = group.multi_each(|index, _, files| match index {
+            0 => files.store(u64::MAX, Bulk::from_bytes("first")),
+            _ => files.store(u64::MAX, slow()),
+        });
+        assert_eq!(stored.first().unwrap().1, 5);
+        let stored = group.multi_each(|_, _, files| files.store(u64::MAX, Bulk::from_bytes(content(7))));
+        let stored = pollster(stored.start().all());
+        assert_eq!(stored.results().map(|(_, bytes)| *bytes).sum::<u64>(), 4 * 2_993_001);
+    }
+}
+
+/// Runs a future in this thread.
+fn pollster<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            std::task::Poll::Ready(value) => return value,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    }
 }
 
 #[test]

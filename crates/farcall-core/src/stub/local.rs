@@ -365,7 +365,9 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
         if let Some((exchanges, handling)) = &mut self.inside {
             exchanges.watch(context.waker());
-            handling.answer_all(&**exchanges);
+            if handling.step(&**exchanges) {
+                context.waker().wake_by_ref();
+            }
         }
         let mut progress = lock(&self.job.progress);
         let Some(ended) = progress.take() else {

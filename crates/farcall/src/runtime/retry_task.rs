@@ -15,7 +15,7 @@ use crate::Trace;
 use crate::client::CallRequest;
 use crate::env::{Event, Time};
 use crate::retry::Retry;
-use crate::stub::{Call, Handlers, Procedure, Reply, Sink, bad_arguments, no_reply};
+use crate::stub::{Call, Handlers, Procedure, Reply, SendStream, Sink, bad_arguments, no_reply};
 use crate::xdr::Encoder;
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
@@ -28,6 +28,7 @@ pub(super) struct EncodedCall {
     pub(super) deadline: Option<Time>,
     pub(super) trace: Option<Trace>,
     pub(super) handlers: Handlers,
+    pub(super) sending: Option<Arc<dyn SendStream>>,
 }
 
 /// The server that was called and the failure of the call.
@@ -40,17 +41,17 @@ impl EncodedCall {
     ) -> Result<EncodedCall, CallFailed> {
         let mut arguments = Vec::new();
         (request.call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
-        let CallRequest { call: &Call { procedure, handlers, .. }, deadline, trace } = *request;
-        let (importer, handlers) = (importer.clone(), handlers.clone());
-        Ok(EncodedCall { importer, procedure: *procedure, arguments, deadline, trace, handlers })
+        let CallRequest { call: &Call { procedure, handlers, sending, .. }, deadline, trace } = *request;
+        let (importer, handlers, sending) = (importer.clone(), handlers.clone(), sending.cloned());
+        Ok(EncodedCall { importer, procedure: *procedure, arguments, deadline, trace, handlers, sending })
     }
 
     /// Gives `f` the request of this call.
     pub(super) fn with_request<R>(&self, f: impl FnOnce(&CallRequest<'_>) -> R) -> R {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
-        let (procedure, handlers) = (&self.procedure, &self.handlers);
-        let call = Call { procedure, within: None, encode: &encode, handlers, sending: None };
+        let (procedure, handlers, sending) = (&self.procedure, &self.handlers, self.sending.as_ref());
+        let call = Call { procedure, within: None, encode: &encode, handlers, sending };
         f(&CallRequest { call: &call, deadline: self.deadline, trace: self.trace })
     }
 }

@@ -15,7 +15,7 @@ use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
 use crate::retry::Retry;
-use crate::stub::{Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, Sink};
+use crate::stub::{Call, Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, SendStream, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Ran, builtin, self_wait};
 
@@ -33,12 +33,14 @@ struct Rare {
     trace: Option<Trace>,
     /// The handlers, if the call may have exchanges.
     handlers: Handlers,
+    /// The argument that is a stream.
+    sending: Option<Arc<dyn SendStream>>,
 }
 
 impl Rare {
     #[cold]
-    fn new(trace: Option<Trace>, handlers: &Handlers) -> Box<Rare> {
-        Box::new(Rare { trace, handlers: handlers.clone() })
+    fn new(trace: Option<Trace>, call: &Call<'_>) -> Box<Rare> {
+        Box::new(Rare { trace, handlers: call.handlers.clone(), sending: call.sending.cloned() })
     }
 }
 
@@ -145,7 +147,7 @@ impl ImportedCall {
     fn new(importer: &Arc<Importer>, request: &CallRequest<'_>, stage: Stage) -> ImportedCall {
         let CallRequest { call, deadline, trace } = *request;
         let is_rare = trace.is_some() || call.procedure.exchanges;
-        let rare = if is_rare { Some(Rare::new(trace, call.handlers)) } else { None };
+        let rare = if is_rare { Some(Rare::new(trace, call)) } else { None };
         let procedure = Called::new(call.procedure);
         ImportedCall { importer: importer.clone(), procedure, deadline, rare, stage }
     }
@@ -153,11 +155,11 @@ impl ImportedCall {
     /// Returns the call for another attempt, with the arguments that its first attempt gave back.
     fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
         let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
-        let (trace, handlers) = match &self.rare {
-            Some(rare) => (rare.trace, rare.handlers.clone()),
-            None => (None, NO_HANDLERS.clone()),
+        let (trace, handlers, sending) = match &self.rare {
+            Some(rare) => (rare.trace, rare.handlers.clone(), rare.sending.clone()),
+            None => (None, NO_HANDLERS.clone(), None),
         };
-        EncodedCall { importer, procedure, arguments, deadline: self.deadline, trace, handlers }
+        EncodedCall { importer, procedure, arguments, deadline: self.deadline, trace, handlers, sending }
     }
 }
 
