@@ -189,9 +189,12 @@ fn bytes_pass_both_ways_at_once() {
     });
 }
 
+/// A group, its servers, and what exports them.
+type Grouped = (Group<FilesClient, Fixed>, Vec<Arc<Server>>, Vec<Export>);
+
 /// Returns a group of servers that are called through the network, one that finds them when it is called, and
 /// one of servers in this process, each with its servers.
-fn groups() -> Vec<(Group<FilesClient, Fixed>, Vec<Arc<Server>>, Vec<Export>)> {
+fn groups() -> Vec<Grouped> {
     let names = ["a", "b", "c", "d"];
     let registry = farcall::names::Memory::new();
     let runtime = || farcall::Runtime::builder().registry(registry.clone()).build().unwrap();
