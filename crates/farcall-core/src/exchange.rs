@@ -22,6 +22,12 @@ pub trait Exchanges: Send + Sync {
     /// `tail` counts if it was all.
     fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize>;
 
+    /// Sends the last bytes of an exchange, and ends it, as [`Exchanges::send`] does. The call's result follows
+    /// at once, and may share their datagram.
+    fn send_before_result(&self, exchange: u32, bytes: &[u8]) -> Option<usize> {
+        self.send(exchange, bytes, Tail::End)
+    }
+
     /// Moves at most `most` bytes that have arrived in an exchange to the end of `into`. Returns whether they
     /// are the last.
     fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool>;
@@ -33,6 +39,13 @@ pub trait Exchanges: Send + Sync {
     /// the direction can be ended only then.
     fn flush(&self, _exchange: u32) -> Option<bool> {
         Some(true)
+    }
+
+    /// Returns whether all that was sent in an exchange has arrived at the other end. If not,
+    /// [`Exchanges::epoch`] changes when that may be so. `None` also from an end that cannot tell: a client
+    /// learns it by the result.
+    fn has_arrived(&self, _exchange: u32) -> Option<bool> {
+        None
     }
 
     /// Gives the call up, as its caller.

@@ -158,7 +158,8 @@ impl<T: ?Sized + Interface> Request<T> {
     /// Calls the same procedure at another server, waits for that call, and answers by its outcome.
     pub fn pass_on(self, to: &Binding) {
         let mut answer = None;
-        let call = to.start_encoded(self.call.procedure, &self.call.arguments, self.context().remaining());
+        let call =
+            to.start_encoded(self.call.procedure, (&self.call.arguments, None), self.context().remaining());
         call.wait(&mut |reply| {
             answer = Some(match reply {
                 Reply::Result(mut body) | Reply::ResultOf(mut body, _) => {

@@ -74,6 +74,6 @@ pub use sending::{SendStream, Sent, encode_stream, send_beside};
 pub use signal::Unwound;
 #[doc(hidden)]
 pub use signal::{UNCAUGHT, raise};
-pub use stream::Stream;
 #[doc(hidden)]
 pub use stream::serve_stream;
+pub use stream::{Stream, Until};

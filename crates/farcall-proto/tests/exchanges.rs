@@ -4,7 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{CANCEL, Datagram, HARM, Pair, RESULT, STATE, Told, comes, forged, frame, frames_of, join};
+use common::{
+    CANCEL, Datagram, HARM, PROBE, Pair, RESULT, STATE, Told, comes, forged, frame, frames_of, join,
+};
 use farcall_proto::client::CallId;
 use farcall_proto::fuzzing::kinds::{CREDIT, DATA, STOP};
 use farcall_proto::server::{CallKey, Finish};
@@ -297,6 +299,33 @@ fn a_result_that_waits_for_its_items_does_not_go_with_that_of_another_call() {
 }
 
 #[test]
+fn a_result_that_is_lost_behind_a_long_stream_is_soon_asked_for() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    pair.server.open_exchange(key);
+    for _ in 0..20 {
+        pair.server.send_in(key, 2, b"item", Tail::More);
+        carry(&mut pair);
+        assert_eq!(client_takes(&mut pair, id, 2), Some((b"item".to_vec(), false)));
+    }
+    pair.server.send_in(key, 2, b"last", Tail::End);
+    let lost = pair.finish(key, Finish::Result, b"result..");
+    assert_eq!(kinds(&lost), [[DATA, RESULT]]);
+    pair.now = pair.server.timeout().unwrap();
+    pair.server.handle_timeout(pair.now);
+    let again = pair.answered();
+    assert_eq!(kinds(&again), [[DATA]], "but no result without a probe");
+    pair.hear(&again);
+    assert_eq!(client_takes(&mut pair, id, 2), Some((b"last".to_vec(), true)));
+    carry(&mut pair);
+    assert!(pair.client.timeout().unwrap() <= pair.now + MS(20), "{:?}", pair.client.timeout());
+    pair.pass(MS(20));
+    pair.tick();
+    carry(&mut pair);
+    assert_eq!(pair.told.pop(), Some((1, Told::Result(b"result..".to_vec()))));
+    nothing_is_kept(&mut pair);
+}
+
+#[test]
 fn a_client_sends_inside_a_call_and_the_result_ends_it() {
     let mut pair = Pair::acquainted();
     let id = pair.start(1, b"argument");
@@ -342,9 +371,8 @@ fn who_stops_is_sent_nothing_more_than_the_end() {
     assert_eq!(news(&mut pair).1, [(2, News::Stopped(5))]);
     assert_eq!(pair.server.send_in(key, 2, b"more", Tail::More), None, "the client takes no more");
     let end = pair.answered();
-    assert_eq!(end.len(), 1);
-    assert_eq!(frames_of(&end[0]).last(), Some(&DATA));
-    assert!(end[0].len() < 100, "no bytes");
+    assert_eq!(kinds(&end), [vec![STATE], vec![DATA]], "the answer to a probe, and the end");
+    assert!(end[1].len() < 100, "no bytes");
     pair.hear(&end);
     let credit = pair.sent();
     assert_eq!(kinds(&credit), [[CREDIT]]);
@@ -389,7 +417,8 @@ fn a_stop_does_not_forget_an_end_that_was_acknowledged() {
     carry(&mut pair);
     pair.pass(MS(100));
     pair.tick();
-    assert_eq!((pair.sent(), pair.answered()), (vec![], vec![]), "both know that the direction is over");
+    assert_eq!(kinds(&pair.sent()), [[PROBE]], "of the result");
+    assert_eq!(pair.answered(), [] as [Datagram; 0], "both know that the direction is over");
     let result = pair.finish(key, Finish::Result, b"");
     pair.hear(&result);
     assert_eq!(pair.told.len(), 1);

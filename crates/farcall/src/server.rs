@@ -449,15 +449,22 @@ impl Server {
 
     /// Sends every datagram that is ready. A datagram that the system refuses is lost, like any other.
     fn flush(&self, out: &mut [u8]) {
+        let mut alarm = false;
         let write = |out: &mut [u8]| {
             let mut core = self.lock();
             if core.protocol.is_quiet() {
                 return None;
             }
-            let Transmit { to, len, insert } = core.protocol.transmit(self.now(), out)?;
+            let sent = core.protocol.transmit(self.now(), out);
+            // What is sent in an exchange is sent again if nothing is heard of it.
+            alarm |= core.alarm();
+            let Transmit { to, len, insert } = sent?;
             Some(Departing { to, len, insert, more: !core.protocol.is_quiet() })
         };
         depart(&*self.socket, out, write, |_, _| ());
+        if alarm {
+            self.watchdog.set();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {

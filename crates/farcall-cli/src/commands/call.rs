@@ -29,9 +29,9 @@ use streams::{LINES, Prepared, Trouble, as_lists};
 /// The exporter describes its interface, so no source is needed. The command prints the result as JSON. It prints a
 /// declared exception as {"exception": …}, with exit code 3. `farcall describe NAME` lists the procedures.
 ///
-/// A stream that is the result is printed as a line of JSON for each item. An argument that is a stream is an
-/// array, or "-" for the lines of standard input. The server may raise signals in the call: --on answers
-/// them; others are asked about on a terminal, and unwind the call elsewhere.
+/// If the result is a stream, each item is printed as a line of JSON. An argument that is a stream is an
+/// array, or "-" for the lines of standard input. If the server raises a signal in the call, --on answers it.
+/// Without --on the command asks on a terminal, and unwinds the call elsewhere.
 ///
 /// A server of ONC RPC does not describe itself. Its address is followed by an .x file, or by the name of a protocol
 /// that needs none: nfs3, mount, rpcbind, vxi11. The address is tcp://HOST:PORT, udp://HOST:PORT, unix:PATH, or a

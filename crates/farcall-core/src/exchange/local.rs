@@ -149,6 +149,12 @@ impl Exchanges for LocalExchanges {
         self.tell(state);
     }
 
+    fn has_arrived(&self, exchange: u32) -> Option<bool> {
+        let state = lock(&self.shared.state);
+        let direction = &state.exchanges.get(&exchange)?[self.end];
+        (!state.over && !direction.stopped).then_some(direction.bytes.is_empty())
+    }
+
     fn give_up(&self) {
         self.end_all();
     }

@@ -13,6 +13,7 @@ use super::handlers::{Handler, Handlers};
 use super::oneway::Oneway;
 use super::pending::Pending;
 use super::restart::Restart;
+use super::sending::SendStream;
 use super::stream::Stream;
 use crate::env::{Env, Time};
 use crate::wait::{ReadyList, WaitPoint};
@@ -253,30 +254,31 @@ impl Binding {
         })
     }
 
-    /// Starts a call with encoded arguments, for a thread that waits for several calls at `wait_point`. Call
+    /// Starts a call with encoded arguments, and the one that is a stream, for a thread that waits for several calls at `wait_point`. Call
     /// number `member` of `ready` is marked when the started call may have ended.
     pub fn gather(
         &self,
         procedure: &Procedure,
-        arguments: &[u8],
+        (arguments, sending): (&[u8], Option<&Arc<dyn SendStream>>),
         wait_point: &Arc<dyn WaitPoint>,
         ready: &ReadyList,
         member: u32,
     ) -> Box<dyn PendingCall> {
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        self.channel.start_at(self.prepare(procedure, &encode), wait_point, ready, member)
+        let call = Call { sending, ..self.prepare(procedure, &encode) };
+        self.channel.start_at(call, wait_point, ready, member)
     }
 
-    /// Starts a call with encoded arguments. The earliest of `within`, the import's and the procedure's
+    /// Starts a call with encoded arguments, and the one that is a stream. The earliest of `within`, the import's and the procedure's
     /// deadline holds.
     pub fn start_encoded(
         &self,
         procedure: &Procedure,
-        arguments: &[u8],
+        (arguments, sending): (&[u8], Option<&Arc<dyn SendStream>>),
         within: Option<Duration>,
     ) -> Box<dyn PendingCall> {
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
-        let mut call = self.prepare(procedure, &encode);
+        let mut call = Call { sending, ..self.prepare(procedure, &encode) };
         call.within = [call.within, within].into_iter().flatten().min();
         self.channel.start(call)
     }

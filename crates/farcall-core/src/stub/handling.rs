@@ -1,6 +1,7 @@
 //! What a caller does inside a call while it waits: it answers signals, and sends its argument that is a
 //! stream.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -44,9 +45,9 @@ impl Handling {
     }
 
     /// Opens the exchange of the argument that is a stream, before anything else is opened in the call.
-    pub fn begin(&self, exchanges: &dyn Exchanges) {
+    pub fn begin(&mut self, exchanges: &dyn Exchanges) {
         if let Some(argument) = &self.argument {
-            argument.open(exchanges);
+            self.touched |= argument.open(exchanges);
         }
     }
 
@@ -70,6 +71,28 @@ impl Handling {
             }
             exchanges.wait(epoch)?;
         }
+    }
+
+    /// Answers the signals that have arrived, and sends some of the argument that is a stream. Returns whether
+    /// there is more of it that could be sent at once.
+    pub fn step(&mut self, exchanges: &dyn Exchanges) -> bool {
+        const ITEMS_PER_STEP: usize = 8;
+        self.answer_all(exchanges);
+        let Some(argument) = self.argument.as_ref().filter(|_| self.sends) else { return false };
+        self.touched = true;
+        let items = Cell::new(0);
+        let pause = || {
+            items.set(items.get() + 1);
+            items.get() == ITEMS_PER_STEP
+        };
+        self.sends = argument.send(exchanges, &pause) != Sent::All;
+        self.sends && items.get() == ITEMS_PER_STEP
+    }
+
+    /// Returns whether something is still to be sent of the argument that is a stream, by the thread that
+    /// waits for the call.
+    pub fn is_sending(&self) -> bool {
+        self.sends
     }
 
     /// Takes over the argument that is a stream, for another thread to send.

@@ -168,8 +168,8 @@ impl<T: ?Sized + Interface> Local<T> {
         });
         let queued = job.clone();
         let overloaded = CallFailed::new(Kind::Overloaded, Ran::No);
-        let inside = caller.map(|caller| (Arc::new(caller), Handling::new(call.handlers, call.sending)));
-        if let Some((caller, handling)) = &inside {
+        let mut inside = caller.map(|caller| (Arc::new(caller), Handling::new(call.handlers, call.sending)));
+        if let Some((caller, handling)) = &mut inside {
             handling.begin(&**caller);
         }
         let submitted = match &inside {
@@ -372,7 +372,9 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
         if let Some((exchanges, handling)) = &mut self.inside {
             exchanges.watch(context.waker());
-            handling.answer_all(&**exchanges);
+            if handling.step(&**exchanges) {
+                context.waker().wake_by_ref();
+            }
         }
         let mut progress = lock(&self.job.progress);
         let Some(ended) = progress.take() else {

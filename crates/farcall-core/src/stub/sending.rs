@@ -21,8 +21,17 @@ pub fn encode_stream(e: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error>
 
 /// Sends a stream that is an argument of a call, while the caller waits for the call.
 pub trait SendStream: Send + Sync {
-    /// Opens the stream's exchange, the first of the call. Called once.
-    fn open(&self, exchanges: &dyn Exchanges);
+    /// Opens the stream's exchange, the first of the call. Returns whether that was done with the call, so
+    /// that a part of the stream may have been sent.
+    fn open(&self, exchanges: &dyn Exchanges) -> bool;
+
+    /// Encodes the first items if they are at hand. Returns whether there are any, which are to be sent with
+    /// the call by [`SendStream::send_first`].
+    fn gather(&self) -> bool;
+
+    /// Has a call that is started send what was gathered, as much as there is room for, and opens the
+    /// stream's exchange by that. `send` sends bytes in it as [`Exchanges::send`] does.
+    fn send_first(&self, send: &mut dyn FnMut(&[u8], Tail) -> Option<usize>);
 
     /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true. If the
     /// iterator of the stream ends by an error, gives up the call.
@@ -33,9 +42,30 @@ pub trait SendStream: Send + Sync {
 }
 
 impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
-    fn open(&self, exchanges: &dyn Exchanges) {
+    fn open(&self, exchanges: &dyn Exchanges) -> bool {
+        if lock(self).opened {
+            return true;
+        }
         let opened = exchanges.open();
         debug_assert!(opened.is_none_or(|number| number == ARGUMENT), "the first exchange of the call");
+        false
+    }
+
+    fn gather(&self) -> bool {
+        let mut sending = lock(self);
+        sending.gather();
+        sending.sent < sending.bytes.len() || sending.ended
+    }
+
+    fn send_first(&self, send: &mut dyn FnMut(&[u8], Tail) -> Option<usize>) {
+        let mut sending = lock(self);
+        sending.opened = true;
+        // An argument that ends by an error must not look as if it were complete.
+        let tail = if sending.ended && sending.error.is_none() { Tail::End } else { Tail::More };
+        let sent = send(&sending.bytes[sending.sent..], tail);
+        // If nothing was sent because the call is over, sending on finds that out.
+        sending.sent += sent.unwrap_or(0);
+        sending.told_end = tail == Tail::End && sent.is_some() && sending.sent == sending.bytes.len();
     }
 
     fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
@@ -89,7 +119,18 @@ pub(crate) struct Sending<T, E> {
     pub error: Option<Error<E>>,
     /// The call was given up, or the receiver takes no more.
     pub cut: bool,
+    /// Items are at hand, and the first ones are to be sent together.
+    gathers: bool,
+    /// The exchange of an argument has been opened with its call.
+    opened: bool,
+    /// The end has been sent.
+    told_end: bool,
+    /// The end is not to be sent yet.
+    pub holds_end: bool,
 }
+
+/// As many bytes of items that are at hand are gathered before the first ones are sent.
+const MAX_GATHERED: usize = 1024;
 
 /// Whether there is more to send of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,33 +144,87 @@ pub enum Sent {
 impl<T: Encode, E> Sending<T, E> {
     /// Prepares to send a stream in an exchange, behind `head`.
     pub fn new(items: Items<T, E>, exchange: u32, head: Vec<u8>) -> Sending<T, E> {
-        let items = Some(items);
-        Sending { items, exchange, bytes: head, sent: 0, ended: false, error: None, cut: false }
+        Sending {
+            items: Some(items),
+            exchange,
+            bytes: head,
+            sent: 0,
+            ended: false,
+            error: None,
+            cut: false,
+            gathers: false,
+            opened: false,
+            told_end: false,
+            holds_end: false,
+        }
+    }
+
+    /// Sends the first items together, because they are at hand.
+    pub fn gathering(self) -> Sending<T, E> {
+        Sending { gathers: true, ..self }
+    }
+
+    /// Encodes the first items if they are at hand.
+    fn gather(&mut self) {
+        if !std::mem::take(&mut self.gathers) {
+            return;
+        }
+        while !self.ended && self.bytes.len() < MAX_GATHERED {
+            self.encode_next();
+        }
+    }
+
+    /// Encodes the next item behind those that are encoded.
+    fn encode_next(&mut self) {
+        let before = self.bytes.len();
+        match self.items.as_mut().and_then(Iterator::next) {
+            None => self.ended = true,
+            Some(Ok(item)) => {
+                if let Err(why) = encode_item(&item, &mut self.bytes) {
+                    self.bytes.truncate(before);
+                    let kind = if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
+                    self.error = Some(CallFailed::new(kind, Ran::Yes).caused_by(why).into());
+                    self.ended = true;
+                }
+            }
+            Some(Err(why)) => {
+                self.error = Some(why);
+                self.ended = true;
+            }
+        }
     }
 
     /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true.
     pub fn send(&mut self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
+        self.gather();
         loop {
-            if self.ended {
-                // An argument that ends by an error must not look as if it were complete.
-                if self.exchange == ARGUMENT && self.error.is_some() {
-                    return Sent::All;
-                }
+            if self.told_end {
+                return Sent::All;
+            }
+            // An argument that ends by an error must not look as if it were complete.
+            let torn = self.exchange == ARGUMENT && self.error.is_some();
+            let ends = self.ended && !torn;
+            if ends {
                 match exchanges.flush(self.exchange) {
                     Some(true) => {}
                     Some(false) => return Sent::Part,
                     None => return self.cut(),
                 }
             }
-            let tail = if self.ended { Tail::End } else { Tail::More };
-            if self.ended || self.sent < self.bytes.len() {
-                let Some(sent) = exchanges.send(self.exchange, &self.bytes[self.sent..], tail) else {
-                    return self.cut();
+            let ends = ends && !self.holds_end;
+            let rest = &self.bytes[self.sent..];
+            if ends || !rest.is_empty() {
+                let sent = match ends {
+                    false => exchanges.send(self.exchange, rest, Tail::More),
+                    true if self.exchange == ARGUMENT => exchanges.send(self.exchange, rest, Tail::End),
+                    true => exchanges.send_before_result(self.exchange, rest),
                 };
+                let Some(sent) = sent else { return self.cut() };
                 self.sent += sent;
                 if self.sent < self.bytes.len() {
                     return Sent::Part;
                 }
+                self.told_end = ends;
             }
             if self.ended {
                 return Sent::All;
@@ -137,21 +232,9 @@ impl<T: Encode, E> Sending<T, E> {
             if pause() {
                 return Sent::Part;
             }
-            (self.sent, self.ended) = (0, true);
+            self.sent = 0;
             self.bytes.clear();
-            match self.items.as_mut().and_then(Iterator::next) {
-                None => {}
-                Some(Ok(item)) => match encode_item(&item, &mut self.bytes) {
-                    Ok(()) => self.ended = false,
-                    Err(why) => {
-                        self.bytes.clear();
-                        let kind =
-                            if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
-                        self.error = Some(CallFailed::new(kind, Ran::Yes).caused_by(why).into());
-                    }
-                },
-                Some(Err(why)) => self.error = Some(why),
-            }
+            self.encode_next();
         }
     }
 
@@ -162,10 +245,11 @@ impl<T: Encode, E> Sending<T, E> {
 }
 
 fn encode_item<T: Encode>(item: &T, bytes: &mut Vec<u8>) -> std::result::Result<(), xdr::Error> {
+    let begin = bytes.len();
     bytes.extend_from_slice(&[0; 4]);
     item.encode(&mut Encoder::new(bytes))?;
-    let len = (bytes.len() - 4) as u32;
-    bytes[..4].copy_from_slice(&len.to_be_bytes());
+    let len = (bytes.len() - begin - 4) as u32;
+    bytes[begin..begin + 4].copy_from_slice(&len.to_be_bytes());
     Ok(())
 }
 

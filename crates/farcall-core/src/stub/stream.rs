@@ -61,11 +61,34 @@ pub struct Stream<T, E = Never> {
     source: Source<T, E>,
     /// What is left of the last item of a [`Bulk`](super::bulk::Bulk) that was read in part.
     pub(super) rest: Bytes,
+    /// What is to run when the stream has been sent as a result.
+    end: Option<AtEnd<E>>,
+}
+
+/// Runs when a stream has been sent as a result, before its call ends.
+pub(super) struct AtEnd<E> {
+    pub until: Until,
+    pub run: RunAtEnd<E>,
+}
+
+/// Gets why a stream was not sent to its end. Its own failure becomes that of the call.
+type RunAtEnd<E> = Box<dyn FnOnce(Option<&Error<E>>) -> Result<(), E> + Send>;
+
+/// How far a stream that is a result has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// All items have been handed over, so that their source is no longer needed. The last of them are under
+    /// way.
+    HandedOver,
+    /// All items have arrived at the client's process, which may not have taken them yet.
+    Arrived,
 }
 
 enum Source<T, E> {
     /// Items that are made here.
     Made(Items<T, E>),
+    /// Items that are made here without waiting, so that the first ones can share a datagram.
+    AtHand(Items<T, E>),
     /// Items that arrive.
     Arrives(Box<Arrival>),
     Over,
@@ -77,8 +100,39 @@ impl<T, E> Stream<T, E> {
         Stream::from(Source::Made(Box::new(items.into_iter())))
     }
 
+    /// Returns a stream of the items of an iterator that never waits for long.
+    pub(super) fn at_hand(
+        items: impl IntoIterator<Item = Result<T, E>, IntoIter: Send + 'static>,
+    ) -> Stream<T, E> {
+        Stream::from(Source::AtHand(Box::new(items.into_iter())))
+    }
+
+    /// Has a function see each item before it is sent.
+    pub(super) fn seen_by(self, mut see: impl FnMut(&T) + Send + 'static) -> Stream<T, E>
+    where
+        T: for<'a> Decode<'a> + 'static,
+        E: for<'a> Decode<'a> + 'static,
+    {
+        let see = move |item: &Result<T, E>| item.iter().for_each(&mut see);
+        let Stream { source, rest, end } = self;
+        let source = match source {
+            Source::Made(items) => Source::Made(Box::new(items.inspect(see))),
+            Source::AtHand(items) => Source::AtHand(Box::new(items.inspect(see))),
+            source => {
+                let arriving = Stream { source, rest: Bytes::new(), end: None };
+                Source::Made(Box::new(arriving.inspect(see)))
+            }
+        };
+        Stream { source, rest, end }
+    }
+
+    /// Returns the stream with what is to run when it has been sent as a result.
+    pub(super) fn with_end(self, end: AtEnd<E>) -> Stream<T, E> {
+        Stream { end: Some(end), ..self }
+    }
+
     fn from(source: Source<T, E>) -> Stream<T, E> {
-        Stream { source, rest: Bytes::new() }
+        Stream { source, rest: Bytes::new(), end: None }
     }
 
     /// Returns a stream of values, without errors.
@@ -101,19 +155,20 @@ impl<T, E> Stream<T, E> {
     pub fn taken(&self) -> u64 {
         match &self.source {
             Source::Arrives(arrival) => arrival.taken,
-            Source::Made(_) | Source::Over => 0,
+            Source::Made(_) | Source::AtHand(_) | Source::Over => 0,
         }
     }
 
-    /// Returns the items, to be sent. A stream that arrives is sent on.
-    fn into_items(self) -> Items<T, E>
+    /// Prepares to send the items in an exchange, behind `head`. A stream that arrives is sent on.
+    fn into_sending(self, exchange: u32, head: Vec<u8>) -> Sending<T, E>
     where
-        T: for<'a> Decode<'a> + 'static,
+        T: Encode + for<'a> Decode<'a> + 'static,
         E: for<'a> Decode<'a> + 'static,
     {
         match self.source {
-            Source::Made(items) => items,
-            Source::Arrives(_) | Source::Over => Box::new(self),
+            Source::Made(items) => Sending::new(items, exchange, head),
+            Source::AtHand(items) => Sending::new(items, exchange, head).gathering(),
+            Source::Arrives(_) | Source::Over => Sending::new(Box::new(self), exchange, head),
         }
     }
 
@@ -123,14 +178,14 @@ impl<T, E> Stream<T, E> {
         T: Encode + for<'a> Decode<'a> + 'static,
         E: for<'a> Decode<'a> + Send + 'static,
     {
-        Arc::new(Mutex::new(Sending::new(self.into_items(), ARGUMENT, Vec::new())))
+        Arc::new(Mutex::new(self.into_sending(ARGUMENT, Vec::new())))
     }
 }
 
 impl<T, E> fmt::Debug for Stream<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match &self.source {
-            Source::Made(_) => "made",
+            Source::Made(_) | Source::AtHand(_) => "made",
             Source::Arrives(_) => "arrives",
             Source::Over => "over",
         };
@@ -143,7 +198,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Iterator for Stream<T, E> {
 
     fn next(&mut self) -> Option<Result<T, E>> {
         let next = match &mut self.source {
-            Source::Made(items) => items.next(),
+            Source::Made(items) | Source::AtHand(items) => items.next(),
             Source::Arrives(arrival) => arrival.next(),
             Source::Over => None,
         };
@@ -284,28 +339,64 @@ where
     T: Encode + for<'a> Decode<'a> + 'static,
     E: Encode + for<'a> Decode<'a> + 'static,
 {
-    let stream = match outcome {
+    let mut stream = match outcome {
         Ok(stream) => stream,
         Err(why) => return reply::<(), E>(encoder, Err(why)),
     };
     let failed = |why: &'static str| Dispatched::Failed(CallFailed::new(Kind::Local, Ran::Yes).because(why));
     let Some(exchanges) = scope::exchanges() else { return failed("the call's carrier has no streams") };
     let Some(exchange) = exchanges.open() else { return failed("the call was given up") };
+    let end = stream.end.take();
     // The stream is told from the question of a signal by its first words.
-    let mut sending = Sending::new(stream.into_items(), exchange, vec![0; 16]);
-    loop {
-        let epoch = exchanges.epoch();
-        if sending.send(&*exchanges, &|| false) == Sent::All {
-            break;
-        }
-        if let Err(why) = exchanges.wait(epoch) {
-            return Dispatched::Failed(why.but_ran(Ran::Yes));
-        }
+    let mut sending = stream.into_sending(exchange, vec![0; 16]);
+    if let Some(end) = end {
+        wait_and_run(end, &mut sending, exchange, &*exchanges);
+    }
+    if let Err(why) = send_items(&mut sending, &*exchanges) {
+        return Dispatched::Failed(why.but_ran(Ran::Yes));
     }
     match sending.error.take() {
         // The caller must not take what has arrived for the whole stream.
         None if sending.cut => Dispatched::Failed(over()),
         None => reply::<(), E>(encoder, Ok(())),
         Some(why) => reply::<(), E>(encoder, Err(why)),
+    }
+}
+
+/// Sends items until the stream has ended, or the receiver takes no more.
+fn send_items<T: Encode, E>(
+    sending: &mut Sending<T, E>,
+    exchanges: &dyn Exchanges,
+) -> std::result::Result<(), CallFailed> {
+    loop {
+        let epoch = exchanges.epoch();
+        if sending.send(exchanges, &|| false) == Sent::All {
+            return Ok(());
+        }
+        exchanges.wait(epoch)?;
+    }
+}
+
+/// Sends all items, but not the end, waits until they are where `end` wants them, and runs it.
+fn wait_and_run<T: Encode, E>(
+    end: AtEnd<E>,
+    sending: &mut Sending<T, E>,
+    exchange: u32,
+    exchanges: &dyn Exchanges,
+) {
+    sending.holds_end = true;
+    let mut waited = send_items(sending, exchanges);
+    while waited.is_ok() && !sending.cut && end.until == Until::Arrived {
+        let epoch = exchanges.epoch();
+        match exchanges.has_arrived(exchange) {
+            Some(true) => break,
+            Some(false) => waited = exchanges.wait(epoch),
+            None => sending.cut = true,
+        }
+    }
+    sending.holds_end = false;
+    let cut = waited.err().or_else(|| sending.cut.then(over)).map(Error::from);
+    if let Err(why) = (end.run)(sending.error.as_ref().or(cut.as_ref())) {
+        sending.error.get_or_insert(why);
     }
 }

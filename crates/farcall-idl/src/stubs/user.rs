@@ -206,13 +206,18 @@ fn prepare(source: &Source) -> TokenStream {
         " Encodes calls of [`{name}`] that are not made yet, for {}.",
         source.link("Group::multi_each")
     );
-    let methods = methods(source, ["Encodes the arguments of", ""], |index, procedure| {
+    // Of one stream there is one receiver, so each member gets its own. A result that is one has no group.
+    let is_prepared = |procedure: &Procedure| procedure.result_stream().is_none() && !procedure.oneway;
+    let methods = methods_of(source, is_prepared, ["Encodes the arguments of", ""], |index, procedure| {
         let (answer, encode) = (procedure.answer(source), encode(source, procedure));
         let span = Span::call_site().located_at(procedure.output.span());
+        let stream = procedure.argument_stream().map(|argument| &argument.name);
+        let how = format_ident!("{}", if stream.is_some() { "with_stream" } else { "new" });
         let prepared = quote_spanned! {span=>
-            #farcall::multi::Prepared::new(
+            #farcall::multi::Prepared::#how(
                 &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
                 #encode,
+                #stream
             )
         };
         (quote!(#farcall::multi::Prepared<#answer>), prepared)
@@ -232,12 +237,21 @@ fn prepare(source: &Source) -> TokenStream {
 /// `about` is the method's documentation, before and after the procedure's name.
 fn methods(
     source: &Source,
+    about: [&str; 2],
+    of: impl Fn(usize, &Procedure) -> (TokenStream, TokenStream),
+) -> TokenStream {
+    methods_of(source, |procedure| !procedure.has_streams() && !procedure.oneway, about, of)
+}
+
+/// Generates a method for each procedure that `is_there` accepts, as [`methods`] does.
+fn methods_of(
+    source: &Source,
+    is_there: impl Fn(&Procedure) -> bool,
     [before, after]: [&str; 2],
     of: impl Fn(usize, &Procedure) -> (TokenStream, TokenStream),
 ) -> TokenStream {
     let procedures = source.procedures.iter().enumerate();
-    let plain = procedures.filter(|(_, procedure)| !procedure.has_streams() && !procedure.oneway);
-    let methods = plain.map(|(index, procedure)| {
+    let methods = procedures.filter(|(_, procedure)| is_there(procedure)).map(|(index, procedure)| {
         let (name, parameters) = (&procedure.name, procedure.parameters());
         let about = format!(" {before} [`{}::{name}`]{after}.", source.name);
         let (output, body) = of(index, procedure);

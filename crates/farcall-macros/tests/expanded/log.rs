@@ -117,7 +117,28 @@ impl<M> LogMulti<M> {}
 /// Encodes calls of [`Log`] that are not made yet, for [`Group::multi_each`](farcall::Group::multi_each).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogPrepare;
-impl LogPrepare {}
+impl LogPrepare {
+    /// Encodes the arguments of [`Log::append`].
+    pub fn append(
+        &self,
+        topic: &str,
+        entries: farcall::Stream<Entry>,
+    ) -> ::farcall::multi::Prepared<u64, ::farcall::Never> {
+        ::farcall::multi::Prepared::with_stream(
+            &<dyn Log as ::farcall::stub::Interface>::PROCEDURES[1usize],
+            &|__arguments| {
+                ::farcall::stub::argument(
+                    "append",
+                    "topic",
+                    ::farcall::xdr::Encode::encode(topic, __arguments),
+                )?;
+                ::farcall::stub::encode_stream(__arguments)?;
+                ::core::result::Result::Ok(())
+            },
+            entries,
+        )
+    }
+}
 #[allow(deprecated, unused_mut)]
 impl ::farcall::stub::Interface for dyn Log {
     type Client = LogClient;

@@ -27,7 +27,7 @@ pub(super) struct ExchangingCall {
 impl ExchangingCall {
     pub(super) fn new(target: &Target, started: Started, request: &CallRequest<'_>) -> ExchangingCall {
         let exchanges = Arc::new(CallExchanges::new(&target.endpoint, &target.peer, &started));
-        let handling = Handling::new(request.call.handlers, request.call.sending);
+        let mut handling = Handling::new(request.call.handlers, request.call.sending);
         handling.begin(&*exchanges);
         ExchangingCall { started, exchanges, handling: Mutex::new(handling) }
     }
@@ -68,11 +68,25 @@ impl ExchangingCall {
         if !self.started.is_over() {
             self.exchanges.watch(context.waker());
         }
-        self.answer_all();
-        if self.started.is_over() && self.leave(taker) {
-            return Poll::Ready(());
+        if lock(&self.handling).step(&*self.exchanges) {
+            context.waker().wake_by_ref();
         }
+        // The call may end at any moment until then, because its argument has failed or a handler unwound it.
+        let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| {
+            if !self.leave(taker) {
+                taker(outcome, arguments);
+            }
+        };
         self.started.poll(&target.endpoint, &target.peer, context, taker)
+    }
+
+    /// Lets the call run on although no caller waits for it any more. Cancels it if its argument has not been
+    /// sent, because nobody sends the rest.
+    pub(super) fn detach(&self, target: &Target, later: bool) {
+        match lock(&self.handling).is_sending() {
+            true => self.started.cancel(&target.endpoint, &target.peer),
+            false => self.started.detach(&target.endpoint, &target.peer, later),
+        }
     }
 
     /// Answers the signals that have arrived, in this thread.

@@ -15,7 +15,7 @@ use crate::Trace;
 use crate::client::CallRequest;
 use crate::env::{Event, Time};
 use crate::retry::Retry;
-use crate::stub::{Call, Handlers, Procedure, Reply, Sink, bad_arguments, no_reply};
+use crate::stub::{Call, Handlers, Procedure, Reply, SendStream, Sink, bad_arguments, no_reply};
 use crate::xdr::Encoder;
 use crate::{CallFailed, Kind, Ran, guard, lock};
 
@@ -28,6 +28,7 @@ pub(super) struct EncodedCall {
     pub(super) deadline: Option<Time>,
     pub(super) trace: Option<Trace>,
     pub(super) handlers: Handlers,
+    pub(super) sending: Option<Arc<dyn SendStream>>,
     /// The procedures whose one-way calls the arguments hold.
     pub(super) carries: Vec<u32>,
 }
@@ -42,18 +43,20 @@ impl EncodedCall {
     ) -> Result<EncodedCall, CallFailed> {
         let mut arguments = Vec::new();
         (request.call.encode)(&mut Encoder::new(&mut arguments)).map_err(bad_arguments)?;
-        let CallRequest { call: &Call { procedure, handlers, carries, .. }, deadline, trace } = *request;
-        let (importer, handlers, carries) = (importer.clone(), handlers.clone(), carries.to_vec());
-        Ok(EncodedCall { importer, procedure: *procedure, arguments, deadline, trace, handlers, carries })
+        let CallRequest { call, deadline, trace } = *request;
+        let (importer, procedure) = (importer.clone(), *call.procedure);
+        let (handlers, sending, carries) =
+            (call.handlers.clone(), call.sending.cloned(), call.carries.to_vec());
+        Ok(EncodedCall { importer, procedure, arguments, deadline, trace, handlers, sending, carries })
     }
 
     /// Gives `f` the request of this call.
     pub(super) fn with_request<R>(&self, f: impl FnOnce(&CallRequest<'_>) -> R) -> R {
         // The length of encoded arguments is a multiple of four, so `opaque` adds no padding to them.
         let encode = |e: &mut Encoder<'_>| e.opaque(&self.arguments);
-        let (procedure, handlers) = (&self.procedure, &self.handlers);
+        let (procedure, handlers, sending) = (&self.procedure, &self.handlers, self.sending.as_ref());
         let carries = &self.carries;
-        let call = Call { procedure, within: None, encode: &encode, handlers, sending: None, carries };
+        let call = Call { procedure, within: None, encode: &encode, handlers, sending, carries };
         f(&CallRequest { call: &call, deadline: self.deadline, trace: self.trace })
     }
 }

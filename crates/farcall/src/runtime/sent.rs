@@ -74,7 +74,7 @@ impl SentCall {
     pub(super) fn detach(&self, target: &Target, later: bool) {
         match self {
             SentCall::Datagrams(started) => started.detach(&target.endpoint, &target.peer, later),
-            SentCall::Exchanging(call) => call.started.detach(&target.endpoint, &target.peer, later),
+            SentCall::Exchanging(call) => call.detach(target, later),
             SentCall::Memory(started) => started.detach(),
         }
     }

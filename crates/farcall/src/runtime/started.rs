@@ -15,7 +15,7 @@ use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
 use crate::retry::Retry;
-use crate::stub::{Call, Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, Sink};
+use crate::stub::{Call, Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, SendStream, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Kind, Ran, builtin, self_wait};
 
@@ -33,6 +33,8 @@ struct Rare {
     trace: Option<Trace>,
     /// The handlers, if the call may have exchanges.
     handlers: Handlers,
+    /// The argument that is a stream.
+    sending: Option<Arc<dyn SendStream>>,
     /// The procedures whose one-way calls the arguments hold.
     carries: Vec<u32>,
 }
@@ -40,7 +42,8 @@ struct Rare {
 impl Rare {
     #[cold]
     fn new(trace: Option<Trace>, call: &Call<'_>) -> Box<Rare> {
-        Box::new(Rare { trace, handlers: call.handlers.clone(), carries: call.carries.to_vec() })
+        let (handlers, sending) = (call.handlers.clone(), call.sending.cloned());
+        Box::new(Rare { trace, handlers, sending, carries: call.carries.to_vec() })
     }
 }
 
@@ -155,11 +158,12 @@ impl ImportedCall {
     /// Returns the call for another attempt, with the arguments that its first attempt gave back.
     fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
         let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
-        let (trace, handlers, carries) = match &self.rare {
-            Some(rare) => (rare.trace, rare.handlers.clone(), rare.carries.clone()),
-            None => (None, NO_HANDLERS.clone(), Vec::new()),
+        let (trace, handlers, sending, carries) = match &self.rare {
+            Some(rare) => (rare.trace, rare.handlers.clone(), rare.sending.clone(), rare.carries.clone()),
+            None => (None, NO_HANDLERS.clone(), None, Vec::new()),
         };
-        EncodedCall { importer, procedure, arguments, deadline: self.deadline, trace, handlers, carries }
+        let deadline = self.deadline;
+        EncodedCall { importer, procedure, arguments, deadline, trace, handlers, sending, carries }
     }
 }
 

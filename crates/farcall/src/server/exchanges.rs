@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use farcall_proto::server::CallKey;
-use farcall_proto::{Tail, Time};
+use farcall_proto::{BASE_DATAGRAM, Tail, Time};
 
 use super::{Core, Server};
 use crate::context::Incoming;
@@ -120,6 +120,15 @@ impl ServedExchanges {
     /// Acts on the protocol, and sends what is ready then. Does nothing once the caller's deadline has
     /// passed.
     fn act<R>(&self, act: impl FnOnce(&mut Core) -> Option<R>) -> Option<R> {
+        self.act_and_flush(act, |_| true)
+    }
+
+    /// Acts on the protocol as `act` does, and sends what is ready then only if `flush` says so.
+    fn act_and_flush<R>(
+        &self,
+        act: impl FnOnce(&mut Core) -> Option<R>,
+        flush: impl FnOnce(&Option<R>) -> bool,
+    ) -> Option<R> {
         let server = &self.server;
         if self.is_over() {
             return None;
@@ -132,7 +141,7 @@ impl ServedExchanges {
         if alarm {
             server.watchdog.set();
         }
-        if !quiet {
+        if !quiet && flush(&done) {
             let mut out = OUT.take().unwrap_or_else(|| vec![0; depart::ROOM].into_boxed_slice());
             server.flush(&mut out);
             OUT.set(Some(out));
@@ -174,6 +183,13 @@ impl Exchanges for ServedExchanges {
         self.act(|core| core.send_in(self.key, exchange, bytes, tail))
     }
 
+    fn send_before_result(&self, exchange: u32, bytes: &[u8]) -> Option<usize> {
+        let send = |core: &mut Core| core.send_in(self.key, exchange, bytes, Tail::End);
+        // All that fits few datagrams waits for the result, which is there in a moment.
+        let waits = |sent: &Option<usize>| *sent == Some(bytes.len()) && bytes.len() <= BASE_DATAGRAM;
+        self.act_and_flush(send, |sent| !waits(sent))
+    }
+
     fn flush(&self, exchange: u32) -> Option<bool> {
         if self.has_outbox(exchange) {
             self.act(|core| core.send_in(self.key, exchange, &[], Tail::More))?;
@@ -190,6 +206,14 @@ impl Exchanges for ServedExchanges {
             core.protocol.stop_exchange(self.key, exchange, 0);
             Some(())
         });
+    }
+
+    fn has_arrived(&self, exchange: u32) -> Option<bool> {
+        let flushed = self.flush(exchange)?;
+        self.act(|core| {
+            let awaits = core.protocol.awaits_credit(self.key, exchange);
+            (!core.protocol.is_given_up(self.key)).then_some(flushed && !awaits)
+        })
     }
 
     fn next_opened(&self) -> Option<u32> {

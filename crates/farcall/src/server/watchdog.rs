@@ -87,7 +87,8 @@ impl Server {
         while let Some(key) = core.protocol.next_forsaken() {
             self.give_up_silent(core, now, key);
         }
-        if core.has_room_again(now) | core.admit() {
+        // The receiving worker also sends what was found lost.
+        if core.has_room_again(now) | core.admit() | !core.protocol.is_quiet() {
             self.socket.wake();
         }
     }

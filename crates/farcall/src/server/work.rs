@@ -137,13 +137,14 @@ impl<'s> Receiver<'s> {
         }
     }
 
-    /// Acts after another thread has woken the socket: an access, a call, or user code may be waiting.
+    /// Acts after another thread has woken the socket: an access, a call, user code, or what is to be sent
+    /// again may be waiting.
     #[cold]
     fn woken(&mut self) -> Next {
         let waits = {
             let core = self.server.lock();
             let users = core.protocol.has_loose() || !core.accessor.woken.is_empty();
-            !core.backlog.is_empty() || !core.is_free() || users
+            !core.backlog.is_empty() || !core.is_free() || users || !core.protocol.is_quiet()
         };
         if waits { self.next() } else { Next::Receive }
     }
