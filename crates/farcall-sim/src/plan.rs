@@ -92,6 +92,8 @@ pub struct Plan {
     pub anonymous: bool,
     /// Calls that follow the end of another at once, in parts per million.
     pub chain: u32,
+    /// Calls that have exchanges, in parts per million.
+    pub inside: u32,
 }
 
 impl Plan {
@@ -142,6 +144,7 @@ impl Plan {
             ]),
             secret: false,
             chain: rng.pick(&[0, 300_000, 900_000]),
+            inside: rng.pick(&[0, 50_000, 300_000, 1_000_000]),
         };
         plan.client.loopback = plan.loopback.0;
         plan.fit(rng);
