@@ -3,7 +3,7 @@
 use super::inside::Inside;
 use super::receive::outcome;
 use super::send::Written;
-use super::slots::{Stage, Want};
+use super::slots::{Slot, Stage, Want};
 use super::{CallId, Conversation, Event, Outcome};
 use crate::exchange::{Exchanges, MANY_NEWS, News, Tail, Way, Wrote};
 use crate::wire::{Credit, Data, Malformed, Position, Status, Writer};
@@ -74,7 +74,9 @@ impl Conversation {
     /// Ask after [`Conversation::receive`], until it returns `None`.
     pub fn next_news(&mut self) -> Option<(CallId, u64, u32, News)> {
         while let Some((id, exchange, news)) = self.news.pop_front() {
-            if let Some(slot) = self.slots.find(id).filter(|slot| slot.inside.is_some()) {
+            // A call that was given up keeps only whether anything of its exchanges came.
+            let goes_on = |slot: &&mut Slot| slot.inside.is_some() && !matches!(slot.stage, Stage::Cancelling { .. });
+            if let Some(slot) = self.slots.find(id).filter(goes_on) {
                 return Some((id, slot.call.token, exchange, news));
             }
         }

@@ -90,9 +90,9 @@ impl ClientNode {
         let has = |talk: &Option<Talk>| talk.as_ref().is_some_and(|talk| talk.inside.contains_key(&call));
         let Some(server) = self.conversations.iter().position(has) else { return };
         let Some(talk) = &mut self.conversations[server] else { return };
-        let Some((_, id)) = talk.open.iter().find(|(open, _)| *open == call) else { return };
         let Some(called) = talk.inside.get_mut(&call).filter(|called| now >= called.wake_at) else { return };
         called.wake_at = Nanos::MAX;
+        let Some((_, id)) = talk.open.iter().find(|(open, _)| *open == call) else { return };
         let (mut told, heard) = (Vec::new(), talk.heard);
         let at = AtClient { core: &mut talk.core, id: *id, told: &mut told };
         if called.step(at, &mut g.oracle, (now, call)) {
