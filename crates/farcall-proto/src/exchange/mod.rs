@@ -332,6 +332,11 @@ impl Exchanges {
         self.open.is_empty() && self.answers.is_empty()
     }
 
+    /// Whether anything is still to come from the other end, or to be acknowledged by it.
+    pub fn needs_other_end(&self) -> bool {
+        self.open.iter().any(|exchange| !exchange.inflow.has_all() || !exchange.outflow.is_over())
+    }
+
     /// How many directions of the other end have arrived, whether they were taken or not.
     pub fn arrived(&self) -> u32 {
         let waits = |exchange: &&Exchange| exchange.inflow.has_all() && !exchange.inflow.counted;
