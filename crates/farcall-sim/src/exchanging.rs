@@ -109,8 +109,8 @@ pub fn parts(key: u64, exchange: u32) -> [Part; 2] {
     let many = Habits::of(key).opens.iter().any(|opens| *opens > 3);
     let length = |rng: &mut Rng| match rng.below(40) {
         0 if !many => 4 * rng.below(50_000),
-        1..4 if !many => 4 * rng.below(8_000),
-        4..24 => 4 * rng.below(500),
+        1..5 if !many => 4 * rng.below(8_000),
+        5..24 => 4 * rng.below(500),
         _ => 4 * rng.below(8),
     };
     let (opener, other) = if exchange.is_multiple_of(2) { (1, 0) } else { (0, 1) };
@@ -216,7 +216,8 @@ impl User {
             News::Stopped(reason) => {
                 let again = std::mem::replace(&mut self.was_stopped, true);
                 self.ended = true;
-                return (again || reason != exchange ^ STOPS).then_some("a stop is told once, with its reason");
+                return (again || reason != exchange ^ STOPS)
+                    .then_some("a stop is told once, with its reason");
             }
         }
         None

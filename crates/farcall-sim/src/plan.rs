@@ -163,6 +163,10 @@ impl Plan {
         if !self.calm {
             self.faults(rng);
             self.limits(rng);
+            if self.inside > 500_000 && rng.chance(700_000) {
+                // Procedures that wait until all has passed need room for it.
+                self.server.held_budget = 64 << 20;
+            }
         }
         if self.hostile && rng.chance(500_000) {
             // The server's memory is shared between the hostile peer and clients that are sending long

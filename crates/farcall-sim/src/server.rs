@@ -282,7 +282,7 @@ impl ServerNode {
         let stats = self.core.as_ref().map(|core| *core.stats()).unwrap_or_default();
         let before = (stats.received, stats.challenges + stats.stale);
         if self.answer(g, from, &bytes).is_some() {
-            self.note_heard(g.now(), &bytes, before);
+            self.note_heard(g.now(), from, &bytes, before);
             return g.net.recycle(bytes);
         }
         let Some(core) = &mut self.core else { return };
@@ -291,7 +291,15 @@ impl ServerNode {
         let mut call = |incoming: Incoming<'_>| {
             let call = oracle.arrived(at, index, export, &incoming)?;
             let Incoming { key, deadline, again, .. } = incoming;
-            Some(Ask::Call(Job { key, call, again, deadline, executing: false, doing: None, early: Vec::new() }))
+            Some(Ask::Call(Job {
+                key,
+                call,
+                again,
+                deadline,
+                executing: false,
+                doing: None,
+                early: Vec::new(),
+            }))
         };
         let lone = core.receive_call(now, || now, &from, &bytes, &mut |request| match request {
             Request::Call(incoming) => asked.extend(call(incoming)),
@@ -304,7 +312,7 @@ impl ServerNode {
         let evicted = self.check_kept(g, kept, bytes.len());
         // Callers of evicted calls are told about the eviction.
         self.answers = answers.map(|answers| answers + 80 * evicted as usize);
-        self.note_heard(g.now(), &bytes, before);
+        self.note_heard(g.now(), from, &bytes, before);
         g.net.recycle(bytes);
         for ask in std::mem::take(&mut self.asked) {
             match ask {
@@ -481,13 +489,15 @@ impl ServerNode {
         g.oracle.goes_on(g.net.now(), job.call, silent);
     }
 
-    /// Notes the time at which a datagram of a known conversation arrived.
-    fn note_heard(&mut self, now: Nanos, bytes: &[u8], before: (u64, u64)) {
+    /// Notes the time at which a datagram of a known conversation arrived from its client. What a forger sends does
+    /// not count, even if it is too broken to be challenged.
+    fn note_heard(&mut self, now: Nanos, from: SocketAddr, bytes: &[u8], before: (u64, u64)) {
         let Some(core) = &self.core else { return };
         let after = (core.stats().received, core.stats().challenges + core.stats().stale);
         if let Some(conversation) = bytes.get(4..12).and_then(|id| id.try_into().ok())
             && after.0 > before.0
             && after.1 == before.1
+            && from.port() < FORGER
         {
             self.heard.insert(u64::from_be_bytes(conversation), now);
         }

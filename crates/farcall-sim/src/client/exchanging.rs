@@ -72,7 +72,8 @@ impl ClientNode {
                 }
                 let key = g.oracle.token(call);
                 let user = called.users.entry(exchange);
-                let wrong = user.or_insert_with(|| User::new(key, exchange, End::Client)).hear(news, exchange);
+                let wrong =
+                    user.or_insert_with(|| User::new(key, exchange, End::Client)).hear(news, exchange);
                 if let Some(wrong) = wrong {
                     g.oracle.violate("stops-are-told", now, || format!("call {call}, {exchange}: {wrong}"));
                 }

@@ -60,8 +60,11 @@ impl ServerNode {
         g.oracle.begin_inside(job.call);
         let habits = Habits::of(g.oracle.token(job.call));
         let at = g.now() + habits.stalls[End::Server as usize];
-        // Without faults all comes, so that a procedure that waits in vain is noticed.
-        let latest = if g.plan.calm { Nanos::MAX } else { g.now() + g.rng.spread(500 * MILLIS, 30 * SECS) };
+        // Some wait for as long as it takes, so that one that waits in vain is noticed. But a restored server would
+        // wait for what it has had already; and while memory is short, calls of one host for one another.
+        let patient = g.plan.restorations == 0 && g.plan.server.held_budget > 10 << 20;
+        let waits = g.plan.calm || patient && g.rng.chance(700_000);
+        let latest = if waits { Nanos::MAX } else { g.now() + g.rng.spread(500 * MILLIS, 30 * SECS) };
         let mut doing = Doing {
             users: BTreeMap::new(),
             opens: habits.opens[End::Server as usize],
@@ -174,6 +177,12 @@ impl Doing {
         {
             self.opens -= 1;
             self.users.insert(exchange, User::new(token, exchange, End::Server));
+        }
+        if let Some(last) =
+            self.awaits.checked_sub(1).map(|last| 2 * last + 1).filter(|last| !self.users.contains_key(last))
+        {
+            // It reads from an argument of which nothing has come yet.
+            let _ = at.core.take_from(at.key, last, &mut Vec::new(), 1);
         }
         let mut more = false;
         for (exchange, user) in &mut self.users {
