@@ -187,6 +187,24 @@ mutants! {
 }
 
 impl Rule {
+    /// The rules of exchanges that short random runs of both ends notice, too (`tests/exchanges_random.rs`).
+    pub const OF_EXCHANGES: &'static [Rule] = &[
+        Rule::CreditIgnored,
+        Rule::ResultEarly,
+        Rule::ExchangesKept,
+        Rule::EndUnacknowledged,
+        Rule::TouchedSaysNo,
+        Rule::DataTwice,
+        Rule::StopOnce,
+        Rule::DataUnordered,
+        Rule::DataUnrepeated,
+        Rule::CreditOnArrival,
+        Rule::StopIgnored,
+        Rule::StopUncounted,
+        Rule::DirectionsUnended,
+        Rule::InFlightKept,
+    ];
+
     /// The rules that matter only when a peer means harm. Both ends of the simulator keep the protocol, so it does
     /// not notice when one of these is broken; `tests/attacks.rs` does.
     pub const OF_ATTACKS: &'static [Rule] = &[

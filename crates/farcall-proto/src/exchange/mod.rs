@@ -418,8 +418,11 @@ impl Exchanges {
             return Ok(());
         }
         if self.is_ours(number) {
-            if self.mutant.breaks(Rule::NumbersUnchecked) && !self.is_open(number) {
-                self.insert(number);
+            if self.mutant.breaks(Rule::NumbersUnchecked) {
+                if !self.is_open(number) {
+                    self.insert(number);
+                }
+                return Ok(());
             }
             return Err(Malformed);
         }
