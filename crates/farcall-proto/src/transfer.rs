@@ -576,6 +576,11 @@ impl Outgoing {
         forgotten && !self.stream
     }
 
+    /// Goes no further than this limit, though an earlier one was higher: a deliberate fault.
+    pub fn take_back(&mut self, limit: u64) {
+        self.limit = limit & !3;
+    }
+
     /// Goes on from the first byte that the receiver lacks, within the limit that it gives now.
     #[cold]
     fn go_back(&mut self, extent: &Extent) {

@@ -787,7 +787,8 @@ fn is_noticed(mutant: Mutant) -> bool {
 fn every_broken_rule_of_exchanges_is_noticed() {
     // The failures are expected, so their messages are not shown.
     std::panic::set_hook(Box::new(|_| {}));
-    let unnoticed = farcall_proto::Rule::OF_EXCHANGES.iter().filter(|rule| !is_noticed(Mutant::of(**rule)));
+    let rules = farcall_proto::Rule::OF_EXCHANGES.iter();
+    let unnoticed = rules.filter(|rule| !is_noticed(Mutant::of(**rule)));
     let names: Vec<_> = unnoticed.map(|rule| rule.name()).collect();
     drop(std::panic::take_hook());
     assert!(names.is_empty(), "not noticed: {names:?}");

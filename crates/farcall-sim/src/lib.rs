@@ -40,6 +40,7 @@ mod check;
 mod client;
 mod clock;
 mod counts;
+mod exchanging;
 mod ground;
 pub mod history;
 mod hostile;

@@ -377,10 +377,11 @@ impl Slot {
         CallHead { position: Position::of_call(activity, self.sequence), export, procedure, meta }
     }
 
-    /// Whether somebody has waited for its end for so long.
+    /// Whether somebody has waited for its end for so long, or for something that passes inside it.
     #[inline]
     pub fn is_awaited_since(&self, now: Time, interval: Duration) -> bool {
-        let waits = !self.detached && !matches!(self.stage, Stage::Cancelling { .. });
+        let passes = || self.inside.as_ref().is_some_and(|inside| !inside.exchanges.is_empty());
+        let waits = !matches!(self.stage, Stage::Cancelling { .. }) && (!self.detached || passes());
         waits && self.timing.first_sent.is_some_and(|sent| now.since(sent) >= interval)
     }
 

@@ -121,7 +121,7 @@ impl Conversation {
 
     /// Ends a call for its caller, who is told that it may have run. The server is asked to stop the call,
     /// and reminded a few times.
-    fn abandon(&mut self, now: Time, activity: u32, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
+    pub(super) fn abandon(&mut self, now: Time, activity: u32, kind: Kind, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let id = super::CallId { activity, sequence: slot.sequence };
         let token = slot.call.token;

@@ -46,6 +46,9 @@ pub(super) struct Inflow {
     closed: bool,
     /// It was counted among the directions that were received.
     pub counted: bool,
+    /// Something came that cannot be of this direction. Its sender does not remember what it has sent, as after a
+    /// restoration, or does not keep to the protocol.
+    pub contradicted: bool,
     mutant: Mutant,
 }
 
@@ -68,6 +71,7 @@ impl Default for Inflow {
             tells_stop: false,
             closed: false,
             counted: false,
+            contradicted: false,
             mutant: Mutant::NONE,
         }
     }
@@ -87,7 +91,8 @@ impl Inflow {
         self.unacknowledged = true;
         self.asked |= data.ask;
         let end = data.offset + data.bytes.len() as u64;
-        if self.has_all() || end > self.limit {
+        let beyond = end > self.limit && !self.mutant.breaks(Rule::CreditExceeded);
+        if self.has_all() || beyond {
             // The sender does not know what we have, or how far it may go.
             self.asked = true;
             return false;
@@ -97,6 +102,7 @@ impl Inflow {
             None => data.end && end < self.reach(),
         };
         if contradicts {
+            self.contradicted = true;
             return false;
         }
         if self.stopped.is_some() {
@@ -109,6 +115,9 @@ impl Inflow {
             self.end = Some(end);
         }
         let brought = self.through() > through;
+        if self.mutant.breaks(Rule::CreditOnArrival) {
+            self.limit = self.limit.max(self.through() + u64::from(INITIAL_WINDOW));
+        }
         if !whole && !brought {
             // An answer would have it sent again at once. The sender's timer is to do that.
             (self.largest, self.unacknowledged, self.asked) = before;
@@ -127,10 +136,11 @@ impl Inflow {
     /// then.
     fn put(&mut self, start: u64, bytes: &[u8], most: usize) -> bool {
         let room = most.saturating_sub(self.ready.len() + self.ahead_memory);
-        if start > self.through() {
+        if start > self.through() && !self.mutant.breaks(Rule::DataUnordered) {
             return bytes.len() <= room && self.put_ahead(start, bytes);
         }
-        let known = if self.mutant.breaks(Rule::DataTwice) { 0 } else { self.through() - start };
+        let again = self.mutant.breaks(Rule::DataTwice);
+        let known = if again { 0 } else { self.through().saturating_sub(start) };
         let new = bytes.get(known as usize..).unwrap_or_default();
         let fits = new.len().min(room & !3);
         self.ready.extend(&new[..fits]);
@@ -212,6 +222,11 @@ impl Inflow {
     /// The reason for which no more is taken, while the sender has not ended the direction.
     pub fn stopping(&self) -> Option<u32> {
         self.stopped.filter(|_| !self.has_all())
+    }
+
+    /// Whether the user takes no more.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.is_some()
     }
 
     /// The first byte that has not arrived.

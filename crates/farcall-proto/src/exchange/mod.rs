@@ -80,12 +80,16 @@ pub(crate) struct Exchanges {
     /// How many this end and the other have opened.
     ours: u32,
     theirs: u32,
+    /// The highest number of an exchange of the other end for which the user has waited.
+    awaited: u32,
     /// How many directions this end has begun.
     pub directions: u32,
     /// How many directions of the other end have arrived, and were taken or stopped.
     pub received: u32,
     /// Anything has come from the other end.
     pub touched: bool,
+    /// What came in a direction contradicts what came before.
+    pub contradicted: bool,
     /// Exchanges that are over and that the other end sends in still, with how far it has.
     answers: Vec<(u32, u64)>,
     /// The exchange that sends next.
@@ -122,9 +126,11 @@ impl Exchanges {
             lowest,
             ours: 0,
             theirs: 0,
+            awaited: 0,
             directions: 0,
             received: 0,
             touched: false,
+            contradicted: false,
             answers: Vec::new(),
             turn: 0,
             stuck: false,
@@ -180,9 +186,13 @@ impl Exchanges {
         awaits.unwrap_or(false)
     }
 
-    /// Whether nothing of an exchange that the other end opens has arrived yet.
-    pub fn is_unheard(&self, number: u32) -> bool {
-        !self.is_ours(number) && !self.was_opened(number)
+    /// Whether nothing of an exchange that the other end opens has arrived yet. The user waits for it.
+    pub fn awaits(&mut self, number: u32) -> bool {
+        let unheard = !self.is_ours(number) && !self.was_opened(number);
+        if unheard {
+            self.awaited = self.awaited.max(number);
+        }
+        unheard
     }
 
     /// Takes no more of the other end's direction.
@@ -207,12 +217,13 @@ impl Exchanges {
                 outflow.finish(way);
             }
             let brought = inflow.receive(number, data, most);
-            brought && !std::mem::replace(&mut inflow.noticed, true)
+            (brought && !std::mem::replace(&mut inflow.noticed, true), inflow.contradicted)
         });
+        self.contradicted |= news.is_some_and(|(_, contradicted)| contradicted);
         if news.is_none() && (self.was_opened(position.exchange) || self.concluded) {
             self.answer(position.exchange, data);
         }
-        Ok(news.unwrap_or(false).then_some(News::Came))
+        Ok(news.is_some_and(|(news, _)| news).then_some(News::Came))
     }
 
     /// A CREDIT came.
@@ -241,6 +252,9 @@ impl Exchanges {
     ) -> Result<Option<News>, Malformed> {
         self.touched = true;
         self.open_theirs(position.exchange, most > BASE_DATAGRAM)?;
+        if self.mutant.breaks(Rule::StopIgnored) {
+            return Ok(None);
+        }
         let begins = self.act(position.exchange, |Exchange { outflow, begun, .. }| {
             outflow.cut(way).then(|| !std::mem::replace(begun, true))
         });
@@ -304,8 +318,11 @@ impl Exchanges {
         for exchange in &mut self.open {
             exchange.inflow.close();
             exchange.stop_due = None;
+            let unended = exchange.mutant.breaks(Rule::DirectionsUnended);
             if exchange.begun || exchange.number % 2 == lowest % 2 {
-                exchange.outflow.end(false);
+                if !unended {
+                    exchange.outflow.end(false);
+                }
                 self.directions += u32::from(!std::mem::replace(&mut exchange.begun, true));
             } else {
                 exchange.outflow.finish(way);
@@ -330,6 +347,12 @@ impl Exchanges {
     /// Whether nothing is to be sent or expected any more.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.answers.is_empty()
+    }
+
+    /// Whether anything is still to come from the other end, or to be acknowledged by it.
+    pub fn needs_other_end(&self) -> bool {
+        let awaits = self.awaited > 0 && !self.was_opened(self.awaited);
+        awaits || self.open.iter().any(|exchange| !exchange.inflow.has_all() || !exchange.outflow.is_over())
     }
 
     /// How many directions of the other end have arrived, whether they were taken or not.
@@ -388,9 +411,19 @@ impl Exchanges {
     /// Opens an exchange of this number, and those before it, if the other end may just have done so.
     fn open_theirs(&mut self, number: u32, opens: bool) -> Result<(), Malformed> {
         if self.was_opened(number) {
+            let again = self.mutant.breaks(Rule::ExchangeReopened) && !self.is_ours(number);
+            if again && !self.concluded && !self.is_open(number) {
+                self.insert(number);
+            }
             return Ok(());
         }
         if self.is_ours(number) {
+            if self.mutant.breaks(Rule::NumbersUnchecked) {
+                if !self.is_open(number) {
+                    self.insert(number);
+                }
+                return Ok(());
+            }
             return Err(Malformed);
         }
         let more = (number.div_ceil(2) - self.theirs) as usize;
@@ -448,7 +481,8 @@ impl Exchanges {
 impl Exchange {
     /// Whether the other end's direction has now been received.
     fn counts(&mut self) -> bool {
-        self.inflow.is_over() && !std::mem::replace(&mut self.inflow.counted, true)
+        let uncounted = self.mutant.breaks(Rule::StopUncounted) && self.inflow.is_stopped();
+        self.inflow.is_over() && !uncounted && !std::mem::replace(&mut self.inflow.counted, true)
     }
 
     fn memory(&self) -> usize {

@@ -145,6 +145,9 @@ impl Outflow {
             &credit.select,
             (way.datagram, way.window),
         );
+        if self.mutant.breaks(Rule::CreditTakenBack) {
+            self.sending.take_back(credit.select.extent.limit);
+        }
         self.vain = if heard.arrived > 0 { 0 } else { self.vain };
         if through <= self.sending.total() && through.is_multiple_of(4) {
             self.release(through.min(self.sending.added()));
@@ -189,11 +192,13 @@ impl Outflow {
         }
         self.due = Some(now.plus(self.interval));
         self.interval = (2 * self.interval).min(MOST_INTERVAL);
-        if let Some(since) = way.path.overdue(now, &mut self.sending, Duration::ZERO) {
+        if !self.mutant.breaks(Rule::DataUnrepeated)
+            && let Some(since) = way.path.overdue(now, &mut self.sending, Duration::ZERO)
+        {
             way.path.congestion.lost(now, since, way.datagram);
             self.vain = self.vain.saturating_add(1);
         }
-        self.asks = self.needs_credit();
+        self.asks = self.needs_credit() && !self.mutant.breaks(Rule::CreditUnasked);
     }
 
     /// Whether nothing arrives: perhaps because datagrams are too large (RFC 8899 section 4.3, black holes).

@@ -79,7 +79,7 @@ impl Server {
         let window = self.window(place);
         let ended = self.inside(place, call.activity, true, |exchanges, _| {
             // A user knows the exchanges of a call's arguments before anything arrives in them.
-            if exchanges.is_unheard(exchange) {
+            if exchanges.awaits(exchange) {
                 Some(false)
             } else {
                 exchanges.take(exchange, into, most, window)
@@ -122,7 +122,8 @@ impl Server {
     /// Drops news of exchanges that are over, when there are many: the user does not ask for them.
     fn bound_news(&mut self) {
         let len = self.all_inside.news.len();
-        if len < MANY_NEWS || !len.is_power_of_two() {
+        let unbounded = self.config.mutant.breaks(Rule::NewsUnbounded);
+        if len < MANY_NEWS || !len.is_power_of_two() || unbounded {
             return;
         }
         let mut news = std::mem::take(&mut self.all_inside.news);
@@ -139,8 +140,7 @@ impl Server {
         let place = self.table.find(call.conversation)?;
         let work = self.table.at(place).work(call.activity)?;
         let executes = work.phase == Phase::Running && work.position.sequence == call.sequence;
-        let kept = self.config.mutant.breaks(Rule::ExchangesKept);
-        (executes && (work.marks & GIVEN_UP == 0 || kept)).then_some(place)
+        (executes && work.marks & GIVEN_UP == 0).then_some(place)
     }
 
     /// Acts on exchanges of an activity's call, which are made if there are none and it `makes` them.
@@ -193,7 +193,8 @@ impl Server {
     /// than their least share get nothing.
     fn most_held(&self, place: usize) -> usize {
         let (budget, total) = (self.config.held_budget, self.hosts.total(Kept::Exchanges));
-        let Some(more) = self.table.at(place).more.as_ref().filter(|_| total > budget) else {
+        let is_short = total > budget && !self.config.mutant.breaks(Rule::ExchangesUnbounded);
+        let Some(more) = self.table.at(place).more.as_ref().filter(|_| is_short) else {
             return usize::MAX;
         };
         let kept = self.hosts.kept(more.host, Kept::Exchanges);
@@ -215,7 +216,8 @@ impl Server {
         frame: &Frame<'_>,
     ) {
         let call = Position { exchange: 0, ..position };
-        if !is_sound(call) || !self.is_last(place, call) {
+        let any = self.config.mutant.breaks(Rule::DataOfOtherCall);
+        if !is_sound(call) || !self.is_last(place, call) && !any {
             return;
         }
         let Some(work) = self.existing_work(place, call.activity) else {
