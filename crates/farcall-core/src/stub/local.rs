@@ -364,8 +364,9 @@ impl<T: ?Sized + Interface> PendingCall for Started<T> {
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
         if let Some((exchanges, handling)) = &mut self.inside {
-            exchanges.watch(context.waker());
+            let epoch = exchanges.epoch();
             handling.answer_all(&**exchanges);
+            exchanges.watch(0, epoch, context.waker());
         }
         let mut progress = lock(&self.job.progress);
         let Some(ended) = progress.take() else {

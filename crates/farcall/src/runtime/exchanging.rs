@@ -55,12 +55,13 @@ impl ExchangingCall {
     /// Answers the signals that have arrived. Gives the outcome if the call has ended; else the task is woken
     /// when there is more to do.
     pub(super) fn poll(&self, target: &Target, context: &mut Context<'_>, taker: Taker<'_>) -> Poll<()> {
-        if !self.started.is_over() {
-            self.exchanges.watch(context.waker());
-        }
+        let epoch = self.exchanges.epoch();
         self.answer_all();
         if self.started.is_over() && self.leave(taker) {
             return Poll::Ready(());
+        }
+        if !self.started.is_over() {
+            self.exchanges.watch(0, epoch, context.waker());
         }
         self.started.poll(&target.endpoint, &target.peer, context, taker)
     }

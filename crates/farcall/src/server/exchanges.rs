@@ -3,16 +3,20 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::task::{Wake, Waker};
 
 use farcall_proto::server::CallKey;
 use farcall_proto::{Tail, Time};
 
+use farcall_memory::Accessor;
+
 use super::{Core, Server};
-use crate::context::Incoming;
+use crate::context::{CallServer, Incoming};
 use crate::depart;
 use crate::env::Event;
-use crate::exchange::Exchanges;
+use crate::exchange::{Exchanges, Watchers};
+use crate::notice::Notice;
 use crate::{CallFailed, lock, serving};
 
 /// The calls whose procedures have asked for their exchanges.
@@ -23,9 +27,23 @@ pub(super) type Exchanging = HashMap<CallKey, Arc<CallNews>>;
 pub(super) struct CallNews {
     /// How often something has changed.
     epoch: AtomicU64,
-    /// The threads that wait for something to change.
-    waiting: Mutex<Vec<Arc<dyn Event>>>,
+    /// The threads and tasks that wait for something to change.
+    waiting: Mutex<Waiting>,
     outbox: Mutex<Outbox>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    threads: Vec<Arc<dyn Event>>,
+    tasks: Watchers,
+}
+
+/// Ends the waits of threads.
+impl Wake for CallNews {
+    fn wake(self: Arc<Self>) {
+        self.epoch.fetch_add(1, Ordering::Release);
+        std::mem::take(&mut lock(&self.waiting).threads).iter().for_each(|event| event.set());
+    }
 }
 
 /// Small items that wait until what was sent before is acknowledged, and then share datagrams (RFC 896).
@@ -85,26 +103,53 @@ impl Core {
         self.tell(key);
     }
 
-    /// Wakes the threads that wait in exchanges of a call, because something has changed.
+    /// Wakes the threads that wait in exchanges of a call, because something has changed. Leaves the tasks to a
+    /// worker, because wakers are the user's code.
     pub(super) fn tell(&mut self, key: CallKey) {
         let Some(news) = self.exchanging.get(&key) else { return };
         news.epoch.fetch_add(1, Ordering::Release);
-        std::mem::take(&mut *lock(&news.waiting)).iter().for_each(|event| event.set());
+        let Waiting { threads, tasks } = std::mem::take(&mut *lock(&news.waiting));
+        threads.iter().for_each(|event| event.set());
+        self.accessor.woken.extend(tasks.into_wakers());
     }
 }
 
 impl Server {
-    /// Wakes all threads that wait in exchanges, because the server has been stopped.
+    /// Wakes all threads and tasks that wait in exchanges, because the server has been stopped.
     pub(super) fn tell_all(&self) {
-        let mut core = self.lock();
-        let keys: Vec<CallKey> = core.exchanging.keys().copied().collect();
-        keys.into_iter().for_each(|key| core.tell(key));
+        let keys: Vec<CallKey> = self.lock().exchanging.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.tell_now(key));
+    }
+
+    /// Wakes the threads and tasks that wait in exchanges of a call. The caller may run the user's code.
+    fn tell_now(&self, key: CallKey) {
+        let woken = {
+            let mut core = self.lock();
+            core.tell(key);
+            std::mem::take(&mut core.accessor.woken)
+        };
+        Accessor { woken, ..Accessor::default() }.wake();
     }
 
     /// Returns the exchanges of a call that a procedure executes.
     pub(super) fn exchanges_of(self: Arc<Self>, call: &Incoming) -> Arc<dyn Exchanges> {
         let news = self.lock().exchanging.entry(call.key).or_default().clone();
-        Arc::new(ServedExchanges { server: self, key: call.key, deadline: call.deadline, news })
+        let late = OnceLock::new();
+        Arc::new(ServedExchanges { server: self, key: call.key, deadline: call.deadline, news, late })
+    }
+}
+
+/// Tells a call that its deadline has passed.
+struct Late {
+    server: Weak<Server>,
+    key: CallKey,
+}
+
+impl Wake for Late {
+    fn wake(self: Arc<Self>) {
+        if let Some(server) = self.server.upgrade() {
+            server.tell_now(self.key);
+        }
     }
 }
 
@@ -114,6 +159,8 @@ struct ServedExchanges {
     key: CallKey,
     deadline: Option<Time>,
     news: Arc<CallNews>,
+    /// Tells the call's tasks that its deadline has passed, once a task has waited.
+    late: OnceLock<Arc<Notice>>,
 }
 
 impl ServedExchanges {
@@ -205,22 +252,56 @@ impl Exchanges for ServedExchanges {
         let _waiting = serving::try_wait_guard()?;
         let event = EVENT.take().unwrap_or_else(|| self.server.env.event());
         loop {
-            lock(&self.news.waiting).push(event.clone());
+            lock(&self.news.waiting).threads.push(event.clone());
             // The number may have changed before the event was there.
             if self.epoch() != epoch || self.is_over() {
                 break;
             }
             event.wait(self.deadline.map(|deadline| deadline.since(self.server.now())));
         }
-        lock(&self.news.waiting).retain(|other| !Arc::ptr_eq(other, &event));
+        lock(&self.news.waiting).threads.retain(|other| !Arc::ptr_eq(other, &event));
         EVENT.set(Some(event));
         Ok(())
+    }
+
+    fn watch(&self, exchange: u32, epoch: u64, waker: &Waker) {
+        let former = lock(&self.news.waiting).tasks.set(exchange, waker.clone());
+        drop(former);
+        if self.deadline.is_some() {
+            self.watch_deadline();
+        }
+        // The number may have changed before the waker was there.
+        if self.epoch() != epoch || self.is_over() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn nudge(&self) -> Waker {
+        Waker::from(self.news.clone())
+    }
+}
+
+impl ServedExchanges {
+    /// Has the call's tasks woken when its deadline passes.
+    fn watch_deadline(&self) {
+        let server = &self.server;
+        self.late.get_or_init(|| {
+            let notice = Notice::new(self.deadline);
+            notice.watch(&Waker::from(Arc::new(Late { server: Arc::downgrade(server), key: self.key })));
+            server.notify(self.key, &notice);
+            notice
+        });
     }
 }
 
 impl Drop for ServedExchanges {
     fn drop(&mut self) {
-        self.server.lock().exchanging.remove(&self.key);
+        if let Some(late) = self.late.get() {
+            CallServer::forget(&*self.server, self.key, late);
+        }
+        // The news may hold the last reference to a task, so they are dropped without the lock.
+        let news = self.server.lock().exchanging.remove(&self.key);
+        drop(news);
     }
 }
 
