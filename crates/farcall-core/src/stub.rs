@@ -28,6 +28,7 @@ mod ended;
 mod handlers;
 mod handling;
 mod interface;
+mod items;
 mod local;
 mod members;
 mod pending;
@@ -71,4 +72,4 @@ pub use signal::Unwound;
 pub use signal::{UNCAUGHT, raise};
 pub use stream::Stream;
 #[doc(hidden)]
-pub use stream::serve_stream;
+pub use stream::{serve_stream, serve_stream_later};

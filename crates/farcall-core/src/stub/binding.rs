@@ -152,6 +152,23 @@ impl Binding {
         Pending::new(self.channel.start(self.prepare(procedure, encode)))
     }
 
+    /// Starts a call of which one argument is a stream, and returns its handle. Whoever waits for the call or
+    /// polls it sends the stream, if its items are polled; otherwise a thread does.
+    pub fn start_sending<T, E, I, F>(
+        &self,
+        procedure: &Procedure,
+        encode: EncodeArguments<'_>,
+        stream: Stream<I, F>,
+    ) -> Pending<T, E>
+    where
+        I: Encode + for<'a> Decode<'a> + 'static,
+        F: for<'a> Decode<'a> + Send + 'static,
+    {
+        let sending = stream.into_argument();
+        let call = Call { sending: Some(&sending), ..self.prepare(procedure, encode) };
+        Pending::new(self.channel.start(call))
+    }
+
     /// Calls a procedure with arguments that are encoded already, and blocks until the call has ended. Takes
     /// the channel's fast path ([`Channel::call_briefly`]) if the call has no deadline.
     #[inline(always)]
@@ -164,7 +181,11 @@ impl Binding {
         let encode = |e: &mut Encoder<'_>| e.opaque(arguments);
         let call = self.prepare(procedure, &encode);
         blocking_result(|sink| {
-            let slow = procedure.exchanges || call.within.is_some();
+            if procedure.exchanges {
+                // The result may be a stream.
+                return self.channel.start(call).wait(sink);
+            }
+            let slow = call.within.is_some();
             if slow || !self.channel.call_briefly(procedure, arguments, &mut |_| false, sink) {
                 self.channel.call(call, sink);
             }

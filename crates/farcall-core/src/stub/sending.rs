@@ -1,17 +1,16 @@
 //! Sends a stream in an exchange of a call: its items, encoded, one behind the other.
 
 use std::sync::{Arc, Mutex, TryLockError};
+use std::task::{Context, Poll, Waker};
 
+use super::items::Items;
 use crate::env::Env;
 use crate::exchange::{Exchanges, Tail};
 use crate::xdr::{self, Encode, Encoder};
-use crate::{CallFailed, Error, Kind, Ran, Result, lock};
+use crate::{CallFailed, Error, Kind, Ran, lock};
 
 /// The exchange of a call's one argument that is a stream: the first that a client opens.
 pub(crate) const ARGUMENT: u32 = 1;
-
-/// The items of a stream that is made here.
-pub(super) type Items<T, E> = Box<dyn Iterator<Item = Result<T, E>> + Send>;
 
 /// Encodes the argument of a call that is a stream: the number of its exchange. Called by generated code.
 #[doc(hidden)]
@@ -21,30 +20,53 @@ pub fn encode_stream(e: &mut Encoder<'_>) -> std::result::Result<(), xdr::Error>
 
 /// Sends a stream that is an argument of a call, while the caller waits for the call.
 pub trait SendStream: Send + Sync {
-    /// Opens the stream's exchange, the first of the call. Called once.
+    /// Opens the stream's exchange, the first of the call. Called once for each attempt of the call.
     fn open(&self, exchanges: &dyn Exchanges);
 
-    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true. If the
-    /// iterator of the stream ends by an error, gives up the call.
-    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent;
+    /// Whether the items are polled, so that a task can send them.
+    fn is_polled(&self) -> bool;
+
+    /// Sends items until the stream has ended, the receiver has no room, there is no item yet, or `pause`
+    /// returns true. If the stream ends by an error, gives up the call.
+    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool, context: &mut Context<'_>) -> Sent;
 
     /// Returns, once, why the stream ended by an error. Does not wait for a thread that sends the stream.
     fn take_failure(&self) -> Option<CallFailed>;
 }
 
-impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
+/// The argument of a call that is a stream.
+pub(super) struct Argument<T, E> {
+    is_polled: bool,
+    sending: Mutex<Sending<T, E>>,
+}
+
+impl<T, E> Argument<T, E> {
+    pub fn new(items: Items<T, E>) -> Argument<T, E>
+    where
+        T: Encode,
+    {
+        let is_polled = items.is_polled();
+        Argument { is_polled, sending: Mutex::new(Sending::new(items, ARGUMENT, Vec::new())) }
+    }
+}
+
+impl<T: Encode, E: Send> SendStream for Argument<T, E> {
     fn open(&self, exchanges: &dyn Exchanges) {
         let opened = exchanges.open();
         debug_assert!(opened.is_none_or(|number| number == ARGUMENT), "the first exchange of the call");
     }
 
-    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
-        let mut sending = lock(self);
-        let sent = sending.send(exchanges, pause);
+    fn is_polled(&self) -> bool {
+        self.is_polled
+    }
+
+    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool, context: &mut Context<'_>) -> Sent {
+        let mut sending = lock(&self.sending);
+        let sent = sending.send(exchanges, pause, context);
         let failed = sending.error.is_some();
         let unneeded = if sent == Sent::All { sending.items.take() } else { None };
         drop(sending);
-        // The drop of an iterator is the user's code.
+        // The drop of items is the user's code.
         drop(unneeded);
         if failed {
             exchanges.give_up();
@@ -53,12 +75,12 @@ impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
     }
 
     fn take_failure(&self) -> Option<CallFailed> {
-        let mut sending = match self.try_lock() {
+        let mut sending = match self.sending.try_lock() {
             Ok(sending) => sending,
             // Another thread waits for the iterator, perhaps for ever. So the stream has not failed.
             Err(TryLockError::WouldBlock) => return None,
             Err(TryLockError::Poisoned(poisoned)) => {
-                self.clear_poison();
+                self.sending.clear_poison();
                 let mut sending = poisoned.into_inner();
                 let why = CallFailed::new(Kind::BadArguments, Ran::Maybe);
                 sending.error = Some(why.because("the iterator of a stream panicked").into());
@@ -92,13 +114,16 @@ pub(crate) struct Sending<T, E> {
 }
 
 /// Whether there is more to send of a stream.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// Everything was sent, or the receiver takes no more.
     All,
-    /// The receiver has no room for the rest, or the sender pauses.
+    /// The receiver has no room for the rest, there is no item yet, or the sender pauses.
     Part,
 }
+
+/// The longest buffer, in bytes, that a stream keeps while it waits for its next item.
+const MAX_IDLE_BUFFER: usize = 256;
 
 impl<T: Encode, E> Sending<T, E> {
     /// Prepares to send a stream in an exchange, behind `head`.
@@ -107,8 +132,27 @@ impl<T: Encode, E> Sending<T, E> {
         Sending { items, exchange, bytes: head, sent: 0, ended: false, error: None, cut: false }
     }
 
-    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true.
-    pub fn send(&mut self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
+    /// Returns the exchange in which the stream is sent.
+    pub fn exchange(&self) -> u32 {
+        self.exchange
+    }
+
+    /// Returns what the thread polls the items with: a waker that ends its waits, if the items are polled.
+    pub fn waker(&self, exchanges: &dyn Exchanges) -> Waker {
+        match self.items.as_ref().is_some_and(Items::is_polled) {
+            true => exchanges.nudge(),
+            false => Waker::noop().clone(),
+        }
+    }
+
+    /// Sends items until the stream has ended, the receiver has no room, there is no item yet, or `pause`
+    /// returns true. The task of `context` is woken when there may be an item.
+    pub fn send(
+        &mut self,
+        exchanges: &dyn Exchanges,
+        pause: &dyn Fn() -> bool,
+        context: &mut Context<'_>,
+    ) -> Sent {
         loop {
             if self.ended {
                 // An argument that ends by an error must not look as if it were complete.
@@ -134,25 +178,38 @@ impl<T: Encode, E> Sending<T, E> {
             if self.ended {
                 return Sent::All;
             }
-            if pause() {
+            if pause() || !self.next_item(context) {
                 return Sent::Part;
             }
-            (self.sent, self.ended) = (0, true);
-            self.bytes.clear();
-            match self.items.as_mut().and_then(Iterator::next) {
-                None => {}
-                Some(Ok(item)) => match encode_item(&item, &mut self.bytes) {
-                    Ok(()) => self.ended = false,
-                    Err(why) => {
-                        self.bytes.clear();
-                        let kind =
-                            if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
-                        self.error = Some(CallFailed::new(kind, Ran::Yes).caused_by(why).into());
-                    }
-                },
-                Some(Err(why)) => self.error = Some(why),
-            }
         }
+    }
+
+    /// Encodes the next item, or notes that there is none. Returns false if there is no item yet.
+    fn next_item(&mut self, context: &mut Context<'_>) -> bool {
+        self.sent = 0;
+        self.bytes.clear();
+        let polled = match &mut self.items {
+            Some(items) => items.poll(context),
+            None => Poll::Ready(None),
+        };
+        let Poll::Ready(next) = polled else {
+            self.bytes.shrink_to(MAX_IDLE_BUFFER);
+            return false;
+        };
+        self.ended = true;
+        match next {
+            None => {}
+            Some(Ok(item)) => match encode_item(&item, &mut self.bytes) {
+                Ok(()) => self.ended = false,
+                Err(why) => {
+                    self.bytes.clear();
+                    let kind = if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
+                    self.error = Some(CallFailed::new(kind, Ran::Yes).caused_by(why).into());
+                }
+            },
+            Some(Err(why)) => self.error = Some(why),
+        }
+        true
     }
 
     fn cut(&mut self) -> Sent {
@@ -169,8 +226,7 @@ fn encode_item<T: Encode>(item: &T, bytes: &mut Vec<u8>) -> std::result::Result<
     Ok(())
 }
 
-/// Has a thread send the argument of a call that is a stream, while the caller takes the stream that is the
-/// result.
+/// Has a thread send the argument of a call that is a stream, while the caller does something else.
 pub fn send_beside(
     env: &dyn Env,
     exchanges: Arc<dyn Exchanges>,
@@ -187,16 +243,25 @@ pub fn send_beside(
         }
     }
     let mut unless_sent = UnlessSent(exchanges, false);
-    let run = move || loop {
-        let exchanges = &unless_sent.0;
-        let epoch = exchanges.epoch();
-        if sending.send(&**exchanges, &|| false) == Sent::All {
-            unless_sent.1 = true;
-            return;
-        }
-        if exchanges.wait(epoch).is_err() {
-            return;
+    let run = move || {
+        let waker = waker_of(&*sending, &*unless_sent.0);
+        loop {
+            let exchanges = &unless_sent.0;
+            let epoch = exchanges.epoch();
+            let sent = sending.send(&**exchanges, &|| false, &mut Context::from_waker(&waker));
+            if sent == Sent::All {
+                unless_sent.1 = true;
+                return;
+            }
+            if exchanges.wait(epoch).is_err() {
+                return;
+            }
         }
     };
     env.spawn("farcall-stream", Box::new(run))
+}
+
+/// Returns what a thread that waits in these exchanges polls the items with.
+pub(super) fn waker_of(sending: &dyn SendStream, exchanges: &dyn Exchanges) -> Waker {
+    if sending.is_polled() { exchanges.nudge() } else { Waker::noop().clone() }
 }

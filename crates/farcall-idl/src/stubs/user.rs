@@ -145,9 +145,13 @@ fn starts(source: &Source) -> TokenStream {
     let client = source.client_name();
     let start = source.start_name();
     let about = format!(" Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`].");
-    let methods = methods(source, ["Starts", ""], |index, procedure| {
+    let methods = methods(source, |_| true, ["Starts", ""], |index, procedure| {
         let answer = procedure.answer(source);
-        (quote!(#farcall::Pending<#answer>), forward(source, index, &format_ident!("start")))
+        let start = match procedure.argument_stream() {
+            Some(stream) => forward_sending(source, index, &format_ident!("start_sending"), &stream.name),
+            None => forward(source, index, &format_ident!("start")),
+        };
+        (quote!(#farcall::Pending<#answer>), start)
     });
     quote! {
         #[doc = #about]
@@ -169,7 +173,7 @@ fn multi(source: &Source) -> TokenStream {
     let prepare = source.prepare_name();
     let about =
         format!(" Calls every member of a group of [`{name}`]s; made by {}.", source.link("Group::multi"));
-    let methods = methods(source, ["Calls", " of every member"], |_, procedure| {
+    let methods = methods(source, sends_no_stream, ["Calls", " of every member"], |_, procedure| {
         let (answer, name) = (procedure.answer(source), &procedure.name);
         let arguments = procedure.arguments.iter().map(|argument| &argument.name);
         let body = quote! {
@@ -200,7 +204,7 @@ fn prepare(source: &Source) -> TokenStream {
         " Encodes calls of [`{name}`] that are not made yet, for {}.",
         source.link("Group::multi_each")
     );
-    let methods = methods(source, ["Encodes the arguments of", ""], |index, procedure| {
+    let methods = methods(source, sends_no_stream, ["Encodes the arguments of", ""], |index, procedure| {
         let (answer, encode) = (procedure.answer(source), encode(source, procedure));
         let span = Span::call_site().located_at(procedure.output.span());
         let prepared = quote_spanned! {span=>
@@ -222,15 +226,21 @@ fn prepare(source: &Source) -> TokenStream {
     }
 }
 
-/// Generates a method for each procedure without streams, with the type and the body that `of` returns.
+/// Whether a procedure can be called with arguments that were encoded earlier, or of several members.
+fn sends_no_stream(procedure: &Procedure) -> bool {
+    procedure.argument_stream().is_none()
+}
+
+/// Generates a method for each procedure that `has` one, with the type and the body that `of` returns.
 /// `about` is the method's documentation, before and after the procedure's name.
 fn methods(
     source: &Source,
+    has: impl Fn(&Procedure) -> bool,
     [before, after]: [&str; 2],
     of: impl Fn(usize, &Procedure) -> (TokenStream, TokenStream),
 ) -> TokenStream {
     let procedures = source.procedures.iter().enumerate();
-    let methods = procedures.filter(|(_, procedure)| !procedure.has_streams()).map(|(index, procedure)| {
+    let methods = procedures.filter(|(_, procedure)| has(procedure)).map(|(index, procedure)| {
         let (name, parameters) = (&procedure.name, procedure.parameters());
         let about = format!(" {before} [`{}::{name}`]{after}.", source.name);
         let (output, body) = of(index, procedure);
@@ -255,6 +265,21 @@ fn forward(source: &Source, index: usize, how: &Ident) -> TokenStream {
         self.binding.#how::<#answer>(
             &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
             #encode,
+        )
+    }
+}
+
+/// Generates the body of a method that starts a call of which an argument is a stream.
+fn forward_sending(source: &Source, index: usize, how: &Ident, stream: &Ident) -> TokenStream {
+    let Source { farcall, name, .. } = source;
+    let procedure = &source.procedures[index];
+    let (answer, encode) = (procedure.answer(source), encode(source, procedure));
+    let span = Span::call_site().located_at(procedure.output.span());
+    quote_spanned! {span=>
+        self.binding.#how::<#answer, _, _>(
+            &<dyn #name as #farcall::stub::Interface>::PROCEDURES[#index],
+            #encode,
+            #stream,
         )
     }
 }

@@ -14,6 +14,7 @@ use super::result_slot::ResultSlot;
 use super::started::Started;
 use super::waiter::Watcher;
 use super::{Endpoint, Peer};
+use crate::env::Env;
 use crate::exchange::Exchanges;
 use crate::wait::Parker;
 use crate::{CallFailed, Ran};
@@ -28,6 +29,10 @@ pub(crate) struct CallExchanges {
 impl CallExchanges {
     pub(crate) fn new(endpoint: &Arc<Endpoint>, peer: &Arc<Peer>, started: &Started) -> CallExchanges {
         CallExchanges { endpoint: endpoint.clone(), peer: peer.clone(), started: started.clone() }
+    }
+
+    pub(crate) fn env(&self) -> &Arc<dyn Env> {
+        &self.endpoint.env
     }
 
     fn news(&self) -> &CallNews {

@@ -252,7 +252,7 @@ impl Importer {
     #[inline(always)]
     fn call_once(
         &self,
-        target: &Target,
+        target: &Arc<Target>,
         request: &CallRequest<'_>,
         sink: Sink<'_>,
     ) -> Result<Option<Failure>, CallFailed> {
@@ -280,16 +280,20 @@ impl Importer {
     #[inline(never)]
     fn call_exchanging(
         &self,
-        target: &Target,
+        target: &Arc<Target>,
         request: &CallRequest<'_>,
         sink: Sink<'_>,
     ) -> Result<Option<Failure>, CallFailed> {
         let mut failed = None;
         let take = &mut |outcome: Outcome<'_>, _: &[u8]| failed = give(target, outcome, sink);
         let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
-        let call = ExchangingCall::new(target, started, request);
+        let call = Arc::new(ExchangingCall::new(target, started, request));
         let unless_over = CancelUnlessOver(&call.started, target);
-        call.wait(target, take)?;
+        if call.wait(target, take)? {
+            std::mem::forget(unless_over);
+            OpenImported::give(call, target, request.call.procedure, sink);
+            return Ok(None);
+        }
         drop(unless_over);
         match failed {
             Some(failure) if call.is_touched() => {
@@ -318,7 +322,7 @@ impl Importer {
             builtin::may_call(target.export, request.call.procedure.number)?;
             let started = Started::start_to_wait(&target.endpoint, &target.peer, (target.export, request))?;
             let call = ExchangingCall::new(&target, started, request);
-            let open = OpenImported::new(call, target.clone(), request.call.procedure);
+            let open = OpenImported::new(Arc::new(call), target.clone(), request.call.procedure);
             open.send_beside(&*self.inner.env)?;
             let Some(begun) = open.begin(sink)? else { return Ok(None) };
             let failure = match begun {

@@ -7,15 +7,16 @@ use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
+use super::exchanging::OpenImported;
 use super::import::{Importer, describe, give};
 use super::retry_task::{EncodedCall, RetryTask};
-use super::sent::SentCall;
+use super::sent::{Reached, SentCall};
 use crate::Trace;
 use crate::client::{self, CallRequest};
 use crate::context::Set;
 use crate::env::Time;
 use crate::retry::Retry;
-use crate::stub::{Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, Sink};
+use crate::stub::{Call, Handlers, NO_HANDLERS, PendingCall, Procedure, Reply, SendStream, Sink};
 use crate::wait::{Parking, ReadyList, WaitPoint};
 use crate::{Ran, builtin, self_wait};
 
@@ -33,12 +34,14 @@ struct Rare {
     trace: Option<Trace>,
     /// The handlers, if the call may have exchanges.
     handlers: Handlers,
+    /// Sends the argument that is a stream, if there is one.
+    sending: Option<Arc<dyn SendStream>>,
 }
 
 impl Rare {
     #[cold]
-    fn new(trace: Option<Trace>, handlers: &Handlers) -> Box<Rare> {
-        Box::new(Rare { trace, handlers: handlers.clone() })
+    fn new(trace: Option<Trace>, call: &Call<'_>) -> Box<Rare> {
+        Box::new(Rare { trace, handlers: call.handlers.clone(), sending: call.sending.cloned() })
     }
 }
 
@@ -145,7 +148,7 @@ impl ImportedCall {
     fn new(importer: &Arc<Importer>, request: &CallRequest<'_>, stage: Stage) -> ImportedCall {
         let CallRequest { call, deadline, trace } = *request;
         let is_rare = trace.is_some() || call.procedure.exchanges;
-        let rare = if is_rare { Some(Rare::new(trace, call.handlers)) } else { None };
+        let rare = if is_rare { Some(Rare::new(trace, call)) } else { None };
         let procedure = Called::new(call.procedure);
         ImportedCall { importer: importer.clone(), procedure, deadline, rare, stage }
     }
@@ -153,11 +156,11 @@ impl ImportedCall {
     /// Returns the call for another attempt, with the arguments that its first attempt gave back.
     fn encoded(&self, arguments: Vec<u8>) -> EncodedCall {
         let (importer, procedure) = (self.importer.clone(), self.procedure.procedure());
-        let (trace, handlers) = match &self.rare {
-            Some(rare) => (rare.trace, rare.handlers.clone()),
-            None => (None, NO_HANDLERS.clone()),
+        let (trace, handlers, sending) = match &self.rare {
+            Some(rare) => (rare.trace, rare.handlers.clone(), rare.sending.clone()),
+            None => (None, NO_HANDLERS.clone(), None),
         };
-        EncodedCall { importer, procedure, arguments, deadline: self.deadline, trace, handlers }
+        EncodedCall { importer, procedure, arguments, deadline: self.deadline, trace, handlers, sending }
     }
 }
 
@@ -173,8 +176,13 @@ impl PendingCall for ImportedCall {
                     failed = give_or_keep(&target, outcome, arguments, sink)
                 };
                 let unless_over = CancelUnlessOver(&started, &target);
-                if let Err(why) = started.wait(&target, &mut taker) {
-                    return sink(Reply::Failed(why));
+                match started.wait(&target, &mut taker) {
+                    Ok(Reached::End) => {}
+                    Ok(Reached::Stream(call)) => {
+                        std::mem::forget(unless_over);
+                        return OpenImported::give(call, &target, &self.procedure.procedure(), sink);
+                    }
+                    Err(why) => return sink(Reply::Failed(why)),
                 }
                 drop(unless_over);
                 let Some((failure, arguments)) = failed else { return };
@@ -192,14 +200,18 @@ impl PendingCall for ImportedCall {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        let mut failed = None;
+        let (mut failed, procedure) = (None, self.procedure);
         let polled = match &self.stage {
             Stage::Sent(started, target) => {
                 let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| {
                     failed = give_or_keep(target, outcome, arguments, sink)
                 };
                 let polled = started.poll(target, context, taker);
-                polled.map(|waited| waited.unwrap_or_else(|why| sink(Reply::Failed(why))))
+                polled.map(|reached| match reached {
+                    Ok(Reached::End) => {}
+                    Ok(Reached::Stream(call)) => OpenImported::give(call, target, &procedure.procedure(), sink),
+                    Err(why) => sink(Reply::Failed(why)),
+                })
             }
             Stage::Retried(task) => task.poll(context, sink),
             Stage::Over => Poll::Ready(()),

@@ -1,9 +1,12 @@
 //! Streams: results and arguments that consist of items.
 #![allow(missing_docs)]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod failures;
 #[path = "../common/lossy.rs"]
 mod lossy;
+mod started;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
