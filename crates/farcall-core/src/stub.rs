@@ -63,13 +63,13 @@ pub use members::{Member, Members};
 pub use pending::Pending;
 pub use restart::{Restart, RestartHook};
 #[doc(hidden)]
-pub use scope::serving;
+pub use scope::{serving, serving_task};
 pub use scope::{Signal, SignalId};
 #[doc(hidden)]
 pub use sending::{SendStream, Sent, encode_stream, send_beside};
 pub use signal::Unwound;
 #[doc(hidden)]
-pub use signal::{UNCAUGHT, raise};
+pub use signal::{UNCAUGHT, raise, raise_later};
 pub use stream::Stream;
 #[doc(hidden)]
 pub use stream::{serve_stream, serve_stream_later};

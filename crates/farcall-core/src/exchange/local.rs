@@ -179,7 +179,7 @@ impl Exchanges for LocalExchanges {
     }
 }
 
-/// Ends the waits of threads at one end.
+/// Ends the waits at one end.
 struct Nudge {
     shared: Arc<Shared>,
     end: usize,
@@ -187,7 +187,11 @@ struct Nudge {
 
 impl Wake for Nudge {
     fn wake(self: Arc<Self>) {
-        lock(&self.shared.state).epochs[self.end] += 1;
+        let mut state = lock(&self.shared.state);
+        state.epochs[self.end] += 1;
+        let watchers = state.watchers[self.end].take();
+        drop(state);
         self.shared.changed.notify_all();
+        watchers.wake();
     }
 }

@@ -9,6 +9,8 @@
 //! is told.
 
 mod asynchronous;
+mod driven;
+mod unpark;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -13,9 +13,11 @@ pub(super) fn generate(source: &Source) -> Option<TokenStream> {
         return None;
     }
     let raises = raises(source);
+    let awaited = source.asynchronous.then(|| awaited(source));
     let handler = handler(source);
     Some(quote! {
         #raises
+        #awaited
         #handler
     })
 }
@@ -64,6 +66,41 @@ fn raises(source: &Source) -> TokenStream {
             /// When the caller unwinds the call, or nobody catches the signal.
             pub fn #signal_name(#parameters) -> ::core::result::Result<#result, #farcall::Unwound> {
                 #farcall::stub::raise(&<dyn #name as #farcall::stub::Interface>::signals()[#index], #encode)
+            }
+        }
+    });
+    quote! {
+        #[doc = #about]
+        #[derive(Clone, Copy, Debug)]
+        #visibility enum #signals {}
+
+        impl #signals {
+            #(#functions)*
+        }
+    }
+}
+
+/// Generates `struct StoreAsyncSignals`, by which a server of `async fn`s raises each signal.
+fn awaited(source: &Source) -> TokenStream {
+    let Source { farcall, visibility, name, .. } = source;
+    let signals = format_ident!("{name}AsyncSignals");
+    let about = format!(
+        " Raises the signals of [`{name}`] in the call that the calling task serves. Each future waits until the\n\
+         caller resumes the procedure with a value, or unwinds the call."
+    );
+    let functions = source.signals.iter().enumerate().map(|(index, signal)| {
+        let Procedure { attributes, name: signal_name, result, .. } = signal;
+        let (parameters, encode) = (signal.parameters(), encode(source, signal));
+        quote! {
+            #(#attributes)*
+            ///
+            /// # Errors
+            /// When the caller unwinds the call, or nobody catches the signal.
+            pub fn #signal_name(#parameters) -> impl ::core::future::Future<
+                Output = ::core::result::Result<#result, #farcall::Unwound>,
+            > + ::core::marker::Send {
+                let __signals = <dyn #name as #farcall::stub::Interface>::signals();
+                #farcall::stub::raise_later(&__signals[#index], #encode)
             }
         }
     });
