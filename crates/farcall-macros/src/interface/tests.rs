@@ -133,7 +133,6 @@ fn a_signal_is_what_a_handler_can_answer() {
         ("", "#[signal] fn full(&self, items: farcall::Stream<u64>);", "no streams"),
         ("", "#[signal] fn full(&self) -> farcall::Stream<u64>;", "no streams"),
         ("program = 7, version = 1", "#[signal] fn full(&self);", "ONC RPC carries no signals"),
-        ("async", "#[signal] fn full(&self);", "cannot raise signals yet"),
     ];
     for (options, signal, part) in cases {
         let signal: proc_macro2::TokenStream = signal.parse().unwrap();

@@ -6,6 +6,7 @@ mod common;
 mod failures;
 #[path = "../common/lossy.rs"]
 mod lossy;
+mod asynchronous;
 mod started;
 
 use std::sync::atomic::{AtomicU64, Ordering};
