@@ -449,15 +449,22 @@ impl Server {
 
     /// Sends every datagram that is ready. A datagram that the system refuses is lost, like any other.
     fn flush(&self, out: &mut [u8]) {
+        let mut alarm = false;
         let write = |out: &mut [u8]| {
             let mut core = self.lock();
-            if core.protocol.is_quiet() {
-                return None;
-            }
-            let Transmit { to, len, insert } = core.protocol.transmit(self.now(), out)?;
+            let written = match core.protocol.is_quiet() {
+                true => None,
+                false => core.protocol.transmit(self.now(), out),
+            };
+            // What passes inside a call is sent again after a time, which is known once it is written.
+            alarm |= core.alarm();
+            let Transmit { to, len, insert } = written?;
             Some(Departing { to, len, insert, more: !core.protocol.is_quiet() })
         };
         depart(&*self.socket, out, write, |_, _| ());
+        if alarm {
+            self.watchdog.set();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {

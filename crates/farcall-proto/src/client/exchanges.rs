@@ -111,8 +111,8 @@ impl Conversation {
     }
 
     /// Returns the activity of an unfinished call of which the server speaks in an exchange. The server
-    /// executes the call.
-    fn talking(&mut self, now: Time, position: Position) -> Option<u32> {
+    /// executes the call. `ends` says that a direction of the exchange has ended.
+    fn talking(&mut self, now: Time, position: Position, ends: bool) -> Option<u32> {
         let activity = self.current(Position { exchange: 0, ..position })?;
         let slot = self.slots.at_mut(activity);
         match slot.stage {
@@ -123,7 +123,7 @@ impl Conversation {
             self.path.in_flight -= sending.in_flight;
             self.wake_next();
         }
-        self.answered(now, activity);
+        self.heard_inside(now, activity, ends);
         Some(activity)
     }
 
@@ -141,7 +141,7 @@ impl Conversation {
         if data.bytes.len() >= self.mtu.datagram / 2 {
             self.mtu.want(now);
         }
-        let Some(activity) = self.talking(now, position) else {
+        let Some(activity) = self.talking(now, position, data.end) else {
             return self.answer_over(position, data);
         };
         let mutant = self.config.mutant;
@@ -155,7 +155,7 @@ impl Conversation {
 
     #[cold]
     pub(super) fn on_credit(&mut self, now: Time, position: Position, credit: &Credit<'_>) {
-        let Some(activity) = self.talking(now, position) else { return };
+        let Some(activity) = self.talking(now, position, credit.all) else { return };
         let news =
             self.inside(now, activity, |exchanges, way| exchanges.on_credit(now, position, credit, way));
         self.note_news(activity, position, news.map(Ok));
@@ -164,7 +164,7 @@ impl Conversation {
 
     #[cold]
     pub(super) fn on_stop(&mut self, now: Time, position: Position, reason: u32) {
-        let Some(activity) = self.talking(now, position) else { return };
+        let Some(activity) = self.talking(now, position, true) else { return };
         let mutant = self.config.mutant;
         self.slots.at_mut(activity).inside.get_or_insert_with(|| Inside::new(mutant));
         let result =

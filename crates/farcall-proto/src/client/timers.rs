@@ -169,6 +169,18 @@ impl Conversation {
         self.timers.check = self.timers.check.min(slot.timing.due);
     }
 
+    /// Begins a call's patience anew, because the server speaks of it in an exchange. Probes become no rarer by
+    /// that. Where a direction `ends` the result is near, and no server sends it again unasked, so the next
+    /// probe is soon.
+    pub(super) fn heard_inside(&mut self, now: Time, activity: u32, ends: bool) {
+        let base = self.patience();
+        let timing = &mut self.slots.at_mut(activity).timing;
+        (timing.heard, timing.unanswered, timing.interval) = (now, 0, base);
+        timing.calm = if ends { base } else { timing.calm.max(base) };
+        timing.due = now.plus(timing.calm);
+        self.timers.check = self.timers.check.min(timing.due);
+    }
+
     /// Notes that a call is given up, and whether its caller has been told so (`silent`). Its timer begins
     /// anew, as if it had just been sent.
     pub(super) fn begin_to_cancel(&mut self, now: Time, activity: u32, silent: bool) {
