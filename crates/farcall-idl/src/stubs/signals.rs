@@ -44,6 +44,22 @@ pub(super) fn catching(source: &Source) -> Option<TokenStream> {
     })
 }
 
+/// Generates `StoreMulti::catching`, unless no signals are declared.
+pub(super) fn catching_each(source: &Source) -> Option<TokenStream> {
+    if source.signals.is_empty() {
+        return None;
+    }
+    let (handler, adapter) = (source.handler_name(), adapter_name(source));
+    Some(quote! {
+        /// Returns the same group with a handler for each member, which answers the signals raised in the
+        /// member's calls. `handler` makes it of the member's name.
+        #[must_use = "the group that it is called on keeps its own handlers"]
+        pub fn catching<H: #handler>(&self, handler: impl ::core::ops::Fn(&str) -> H) -> Self {
+            Self { members: self.members.catching(|member| #adapter(handler(member))), ..*self }
+        }
+    })
+}
+
 fn adapter_name(source: &Source) -> Ident {
     format_ident!("__{}Handling", source.name)
 }

@@ -170,7 +170,7 @@ fn starts(source: &Source) -> TokenStream {
 fn multi(source: &Source) -> TokenStream {
     let Source { farcall, visibility, name, .. } = source;
     let multi = source.multi_name();
-    let prepare = source.prepare_name();
+    let (prepare, catching) = (source.prepare_name(), signals::catching_each(source));
     let about =
         format!(" Calls every member of a group of [`{name}`]s; made by {}.", source.link("Group::multi"));
     let methods = methods(source, sends_no_stream, ["Calls", " of every member"], |_, procedure| {
@@ -191,6 +191,8 @@ fn multi(source: &Source) -> TokenStream {
         }
 
         impl<M> #multi<M> {
+            #catching
+
             #methods
         }
     }

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod failures;
+mod grouped;
 #[path = "../common/lossy.rs"]
 mod lossy;
 mod asynchronous;
