@@ -74,6 +74,30 @@ fn a_task_sends_one_stream_and_receives_another() {
 }
 
 #[test]
+fn a_stream_that_arrives_is_sent_on() {
+    everywhere(|numbers, _| {
+        let doubled = || numbers.doubled(Stream::of(1..=5_000)).unwrap();
+        assert_eq!(numbers.sum("", doubled()).unwrap(), 25_005_000);
+        assert_eq!(block_on(numbers.start().sum("", doubled())).unwrap(), 25_005_000);
+        let fourfold: Result<Vec<u64>> = numbers.doubled(doubled()).unwrap().collect();
+        assert_eq!(fourfold.unwrap().last(), Some(&20_000));
+    });
+}
+
+#[test]
+#[cfg(feature = "futures")]
+fn an_asynchronous_stream_of_another_crate_is_sent_and_received() {
+    fn is_one(stream: impl futures_core::Stream<Item = Result<u64>> + Send + 'static) -> Stream<u64> {
+        Stream::from_async(stream)
+    }
+    everywhere(|numbers, _| {
+        let doubled = || numbers.doubled(Stream::of(1..=5_000)).unwrap();
+        assert_eq!(block_on(numbers.start().sum("", is_one(doubled()))).unwrap(), 25_005_000);
+        assert_eq!(numbers.sum("", is_one(doubled())).unwrap(), 25_005_000);
+    });
+}
+
+#[test]
 fn a_watch_wakes_its_task_and_ends_when_it_is_dropped() {
     everywhere(|numbers, server| {
         let (send, watched) = mpsc::channel();
