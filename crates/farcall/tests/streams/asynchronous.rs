@@ -196,7 +196,7 @@ impl Server {
 }
 
 /// Returns an executor of one thread, which ends with it.
-fn one_thread() -> impl Fn(Task) + Send + Sync + 'static {
+pub fn one_thread() -> impl Fn(Task) + Send + Sync + 'static {
     struct Spawned {
         task: Mutex<Option<Task>>,
         queue: mpsc::Sender<Arc<Spawned>>,

@@ -8,6 +8,7 @@ mod grouped;
 #[path = "../common/lossy.rs"]
 mod lossy;
 mod asynchronous;
+mod slow_readers;
 mod started;
 
 use std::sync::atomic::{AtomicU64, Ordering};
