@@ -47,11 +47,7 @@ const COUNTED: Duration = Duration::from_secs(12);
 
 /// Measures `streams` idle streams, which `conversations` share evenly.
 pub fn measure(streams: usize, conversations: usize) -> Result<Row> {
-    let runtime = Runtime::builder()
-        .registry(Memory::new())
-        .shared_memory(false)
-        .queue(streams)
-        .build()?;
+    let runtime = Runtime::builder().registry(Memory::new()).shared_memory(false).queue(streams).build()?;
     let executor = one_thread();
     let export = runtime.export_async_on("Watches", WatchesAsyncServer::new(Server), executor)?;
     let mut callers = Command::new(std::env::current_exe()?)
@@ -76,7 +72,11 @@ pub fn measure(streams: usize, conversations: usize) -> Result<Row> {
         let stats = runtime.stats().server.unwrap_or_default();
         (stats.received, stats.sent)
     });
-    for (size, n) in alloc::hist() { if n > streams as i64 / 30 { eprintln!("H {size} x {n}"); } }
+    for (size, n) in alloc::hist() {
+        if n > streams as i64 / 30 {
+            eprintln!("H {size} x {n}");
+        }
+    }
     let (begun, (received, sent)) = (Instant::now(), count());
     thread::sleep(COUNTED);
     let (seconds, (later, answered)) = (begun.elapsed().as_secs_f64(), count());

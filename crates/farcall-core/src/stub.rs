@@ -62,9 +62,9 @@ pub use local::{local, local_async};
 pub use members::{Member, Members};
 pub use pending::Pending;
 pub use restart::{Restart, RestartHook};
+pub use scope::{Signal, SignalId};
 #[doc(hidden)]
 pub use scope::{serving, serving_task};
-pub use scope::{Signal, SignalId};
 #[doc(hidden)]
 pub use sending::{SendStream, Sent, encode_stream, send_beside};
 pub use signal::Unwound;

@@ -4,7 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{CANCEL, Datagram, HARM, PROBE, Pair, RESULT, STATE, Told, comes, forged, frame, frames_of, join};
+use common::{
+    CANCEL, Datagram, HARM, PROBE, Pair, RESULT, STATE, Told, comes, forged, frame, frames_of, join,
+};
 use farcall_proto::client::CallId;
 use farcall_proto::fuzzing::kinds::{CREDIT, DATA, STOP};
 use farcall_proto::server::{CallKey, Finish};

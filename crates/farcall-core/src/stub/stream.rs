@@ -194,10 +194,7 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Stream<T, E> {
 impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> futures_core::Stream for Stream<T, E> {
     type Item = Result<T, E>;
 
-    fn poll_next(
-        self: std::pin::Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<T, E>>> {
+    fn poll_next(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<T, E>>> {
         self.get_mut().poll_item(context)
     }
 }
@@ -438,7 +435,10 @@ where
 /// Sends the stream that an asynchronous procedure has returned, as [`serve_stream`] does, in its task. An
 /// iterator's `next` runs in the task. Called by generated server-stubs.
 #[doc(hidden)]
-pub async fn serve_stream_later<T, E>(reply_bytes: &mut Vec<u8>, outcome: Result<Stream<T, E>, E>) -> Dispatched
+pub async fn serve_stream_later<T, E>(
+    reply_bytes: &mut Vec<u8>,
+    outcome: Result<Stream<T, E>, E>,
+) -> Dispatched
 where
     T: Encode + for<'a> Decode<'a> + 'static,
     E: Encode + for<'a> Decode<'a> + Send + 'static,

@@ -145,14 +145,19 @@ fn starts(source: &Source) -> TokenStream {
     let client = source.client_name();
     let start = source.start_name();
     let about = format!(" Starts calls of [`{name}`] without waiting for them; made by [`{client}::start`].");
-    let methods = methods(source, |_| true, ["Starts", ""], |index, procedure| {
-        let answer = procedure.answer(source);
-        let start = match procedure.argument_stream() {
-            Some(stream) => forward_sending(source, index, &format_ident!("start_sending"), &stream.name),
-            None => forward(source, index, &format_ident!("start")),
-        };
-        (quote!(#farcall::Pending<#answer>), start)
-    });
+    let methods = methods(
+        source,
+        |_| true,
+        ["Starts", ""],
+        |index, procedure| {
+            let answer = procedure.answer(source);
+            let start = match procedure.argument_stream() {
+                Some(stream) => forward_sending(source, index, &format_ident!("start_sending"), &stream.name),
+                None => forward(source, index, &format_ident!("start")),
+            };
+            (quote!(#farcall::Pending<#answer>), start)
+        },
+    );
     quote! {
         #[doc = #about]
         #[derive(Clone, Copy, Debug)]

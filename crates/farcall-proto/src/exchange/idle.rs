@@ -65,8 +65,7 @@ impl Exchanges {
             Direction::Out(outgoing) => (Inflow::new(mutant), Outflow::resume(outgoing, mutant)),
             Direction::In(inflow) => (Inflow::resume(inflow, mutant), Outflow::new(mutant)),
         };
-        let mut open = Vec::with_capacity(1);
-        open.push(Exchange { number, mutant, inflow, outflow, begun, ..Exchange::default() });
+        let open = vec![Exchange { number, mutant, inflow, outflow, begun, ..Exchange::default() }];
         let new = Exchanges::new(lowest, mutant);
         Exchanges { open, ours, theirs, directions, received, touched, ..new }
     }

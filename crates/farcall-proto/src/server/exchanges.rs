@@ -296,8 +296,7 @@ impl Server {
     /// Forgets the exchanges of a call that is over, and whose result is not held, when the last has ended.
     fn forget_if_over(&mut self, place: usize, activity: u32) {
         let over = self.existing_work(place, activity).is_some_and(|work| {
-            work.phase == Phase::Over
-                && work.inside.as_ref().is_some_and(|inside| inside.is_empty())
+            work.phase == Phase::Over && work.inside.as_ref().is_some_and(|inside| inside.is_empty())
         });
         if over {
             self.end_inside(place, activity);

@@ -77,8 +77,7 @@ impl Server {
         let limit = limit(more.client_patience.unwrap_or(PATIENCE));
         let work = more.activities.work_mut(activity).filter(|work| work.phase == Phase::Running)?;
         // A detached call goes on without its client, unless something passes inside: that needs the client.
-        let goes_on =
-            work.marks & DETACHED != 0 && work.inside.as_ref().is_none_or(|i| i.is_empty());
+        let goes_on = work.marks & DETACHED != 0 && work.inside.as_ref().is_none_or(|i| i.is_empty());
         if goes_on || work.marks & GIVEN_UP != 0 || mutant.breaks(Rule::SilenceIgnored) {
             return None;
         }

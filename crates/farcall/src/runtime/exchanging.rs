@@ -38,8 +38,7 @@ impl ExchangingCall {
     /// # Errors
     /// When the call cannot be sent, or there is no thread.
     pub(super) fn start(target: &Target, request: &CallRequest<'_>) -> Result<ExchangingCall, CallFailed> {
-        let started =
-            Started::start(&target.endpoint, &target.peer, (target.export, request), None)?;
+        let started = Started::start(&target.endpoint, &target.peer, (target.export, request), None)?;
         let call = ExchangingCall::new(target, started, request);
         let iterated = lock(&call.handling).take_iterated();
         let Some(sending) = iterated else { return Ok(call) };

@@ -151,11 +151,7 @@ impl RetryTask {
     }
 
     /// Makes one attempt of the call, and waits for its outcome.
-    async fn attempt(
-        &self,
-        call: &EncodedCall,
-        target: &Arc<Target>,
-    ) -> Result<Came, CallFailed> {
+    async fn attempt(&self, call: &EncodedCall, target: &Arc<Target>) -> Result<Came, CallFailed> {
         let started = call.with_request(|request| SentCall::start(target, request))?;
         // Either this task sees that the caller has cancelled the call, or the cancelling thread sees the
         // attempt and cancels it.

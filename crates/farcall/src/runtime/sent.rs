@@ -77,9 +77,8 @@ impl SentCall {
             }
             SentCall::Exchanging(call) => {
                 let streams = call.poll(target, context, taker);
-                return streams.map(|streams| {
-                    Ok(if streams { Reached::Stream(call.clone()) } else { Reached::End })
-                });
+                return streams
+                    .map(|streams| Ok(if streams { Reached::Stream(call.clone()) } else { Reached::End }));
             }
             SentCall::Memory(started) => started.poll(context, taker),
         };

@@ -209,7 +209,9 @@ impl PendingCall for ImportedCall {
                 let polled = started.poll(target, context, taker);
                 polled.map(|reached| match reached {
                     Ok(Reached::End) => {}
-                    Ok(Reached::Stream(call)) => OpenImported::give(call, target, &procedure.procedure(), sink),
+                    Ok(Reached::Stream(call)) => {
+                        OpenImported::give(call, target, &procedure.procedure(), sink)
+                    }
                     Err(why) => sink(Reply::Failed(why)),
                 })
             }

@@ -67,12 +67,9 @@ impl Watch {
                 Reply::Stream(_) => None,
             };
             sink(match reply {
-                Reply::Stream(call) => Reply::Stream(Box::new(WatchedStream {
-                    watch: self.clone(),
-                    procedure,
-                    since,
-                    call,
-                })),
+                Reply::Stream(call) => {
+                    Reply::Stream(Box::new(WatchedStream { watch: self.clone(), procedure, since, call }))
+                }
                 ended => ended,
             });
         });

@@ -78,7 +78,6 @@ impl Waiting {
     }
 
     /// Wakes the threads, and takes the tasks.
-    #[must_use]
     fn tell(&mut self) -> impl Iterator<Item = Waker> + use<> {
         let (mut threads, mut tasks) = (Vec::new(), Watchers::default());
         if let Some(more) = &mut self.more {
@@ -211,6 +210,7 @@ impl Server {
     }
 
     /// Returns the exchanges of a call that a procedure executes.
+    #[expect(clippy::mutable_key_type, reason = "an element is found by its call's key, which never changes")]
     pub(super) fn exchanges_of(self: Arc<Self>, call: &Incoming) -> Arc<dyn Exchanges> {
         let Incoming { key, deadline, .. } = *call;
         let news = {

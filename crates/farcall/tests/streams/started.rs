@@ -106,7 +106,11 @@ fn a_watch_wakes_its_task_and_ends_when_it_is_dropped() {
         for n in 0..10 {
             let mut next = std::pin::pin!(watch.next_item());
             // The task waits before there is an item.
-            assert!(next.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());
+            assert!(
+                next.as_mut()
+                    .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+                    .is_pending()
+            );
             send.send(n).unwrap();
             assert_eq!(block_on(next).unwrap().unwrap(), n);
         }
@@ -136,7 +140,9 @@ fn a_started_call_that_is_dropped_cancelled_or_detached_ends_its_stream() {
         let start = |how: fn(farcall::Pending<u64>)| {
             // There is one item, and no end.
             let mut items = std::iter::once(7);
-            let endless = Stream::polled(move |_| items.next().map_or(Poll::Pending, |item| Poll::Ready(Some(Ok(item)))));
+            let endless = Stream::polled(move |_| {
+                items.next().map_or(Poll::Pending, |item| Poll::Ready(Some(Ok(item))))
+            });
             let mut call = numbers.start().tell(endless);
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             while !matches!(heard.try_recv(), Ok(Told::Item(7))) {

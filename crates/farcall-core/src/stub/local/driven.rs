@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use super::unpark::Unpark;
 use super::send_iterated;
+use super::unpark::Unpark;
 use crate::exchange::{self, Exchanges, LocalExchanges, Tail};
 use crate::stub::channel::{Call, OpenCall, PendingCall, Reply, Sink};
 use crate::stub::dispatch::{AsyncDispatched, Dispatched, panicked};
@@ -304,10 +304,9 @@ fn poll(
     let _exchanging = scope::enter(Some(callee.clone()));
     match guard::run(|| future.as_mut().poll(context)) {
         Ok(polled) => polled.map(|(dispatched, reply)| Ended { dispatched, reply: reply.into() }),
-        Err(panic) => Poll::Ready(Ended {
-            dispatched: Dispatched::Failed(panicked(panic)),
-            reply: Vec::new().into(),
-        }),
+        Err(panic) => {
+            Poll::Ready(Ended { dispatched: Dispatched::Failed(panicked(panic)), reply: Vec::new().into() })
+        }
     }
 }
 
