@@ -160,3 +160,28 @@ fn an_argument_that_nobody_takes_fills_its_credit_and_no_more() {
 fn pages_of(server: &Server) -> impl Iterator<Item = [u8; 1000]> + Send + 'static {
     pages(&server.made)
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_stream_of_an_import_through_shared_memory_passes_over_udp() {
+    let names = farcall::names::Memory::new();
+    let runtime = || farcall::Runtime::builder().registry(names.clone()).shared_memory(true).build().unwrap();
+    let (here, there) = (runtime(), runtime());
+    let exported = PagesAsyncServer::from(Arc::new(Server::default()));
+    let _export = there.export_async_on("Pages/a", exported, one_thread()).unwrap();
+    let pages = here.import::<dyn Pages>("Pages/a").unwrap();
+    let through_memory = || here.stats().links.iter().map(|link| link.calls).sum::<u64>();
+    if here.stats().links.is_empty() {
+        return common::skip("the runtimes do not meet through shared memory");
+    }
+    assert_eq!(pages.null(), Ok(()));
+    assert_eq!(through_memory(), 1);
+    let mut stream = common::block_on(pages.start().pages()).unwrap();
+    for _ in 0..100 {
+        assert_eq!(common::block_on(stream.next_item()).unwrap().unwrap(), [7; 1000]);
+        assert_eq!(stream.next().unwrap().unwrap(), [7; 1000]);
+    }
+    assert_eq!(through_memory(), 1);
+    drop(stream);
+    assert_eq!((pages.null(), through_memory()), (Ok(()), 2));
+}
