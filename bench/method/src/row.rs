@@ -147,6 +147,9 @@ pub struct Row {
     /// The number of idle streams. Bytes are then of the server's memory for each of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streams: Option<usize>,
+    /// The bytes of the executor, the task and its future for each stream, which are apart from the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task_bytes: Option<usize>,
     /// The datagrams that the server received each second for each conversation, while all streams were idle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datagrams_in: Option<f64>,

@@ -27,6 +27,7 @@ const COLUMNS: &[Column] = &[
     ("in/s", |r| number(r.datagrams_in, 3)),
     ("out/s", |r| number(r.datagrams_out, 3)),
     ("bytes each", |r| number(r.bytes_each, 1)),
+    ("task", |r| count(r.task_bytes)),
     ("worst", |r| number(r.worst_bytes_each, 1)),
     ("at", |r| count(r.worst_at)),
     ("peak", |r| number(r.peak_bytes_each, 1)),

@@ -1,9 +1,12 @@
 //! The server's memory for each idle stream, and the datagrams while all streams are idle.
 //!
 //! This process is the server: an exported server of `async fn`s, of which each call has a stream without items.
-//! Another process has the callers: one task that receives all streams of all conversations.
+//! Another process has the callers, which receive all streams of all conversations without a thread each.
+//!
+//! What the user chooses is apart: the executor's own bytes for a task, and the task with its future.
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
@@ -11,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use farcall::names::Memory;
+use farcall::stub::AsyncServer as _;
 use farcall::{Runtime, Stream, Task};
 use farcall_bench_method::{Row, alloc};
 
@@ -72,7 +76,6 @@ pub fn measure(streams: usize, conversations: usize) -> Result<Row> {
         let stats = runtime.stats().server.unwrap_or_default();
         (stats.received, stats.sent)
     });
-    for (size, n) in alloc::hist() {
         if n > streams as i64 / 30 {
             eprintln!("H {size} x {n}");
         }
@@ -84,17 +87,28 @@ pub fn measure(streams: usize, conversations: usize) -> Result<Row> {
     hear("idle")?;
     drop(orders.take());
     ensure!(callers.wait()?.success(), "the callers failed");
-    let own = size_of::<Spawned>() + 2 * size_of::<usize>();
+    let own = (size_of::<Spawned>() + 2 * size_of::<usize>() + TASK.load(Relaxed)) as i64 + future_bytes();
     Ok(Row {
         bench: "idle".into(),
         peer: "farcall".into(),
         conversations: Some(conversations),
         streams: Some(streams),
         bytes_each: Some(bytes as f64 / streams as f64 - own as f64),
+        task_bytes: Some(own as usize),
         datagrams_in: Some((later - received) as f64 / seconds / conversations as f64),
         datagrams_out: Some((answered - sent) as f64 / seconds / conversations as f64),
         ..Row::default()
     })
+}
+
+/// Returns the bytes of the future that executes a call, before it is polled.
+fn future_bytes() -> i64 {
+    let server = Arc::new(WatchesAsyncServer::new(Server));
+    let before = alloc::live_bytes();
+    let future = server.clone().dispatch(1, Vec::new());
+    let after = alloc::live_bytes();
+    drop(future);
+    after - before
 }
 
 /// Runs the process of callers.
@@ -132,6 +146,9 @@ pub fn side(side: &Side) -> Result<()> {
     Ok(())
 }
 
+/// The bytes of a task, without those of the future in it.
+static TASK: AtomicUsize = AtomicUsize::new(0);
+
 /// A task of the executor.
 struct Spawned {
     task: Mutex<Option<Task>>,
@@ -158,7 +175,8 @@ fn one_thread() -> impl Fn(Task) + Send + Sync + 'static {
         }
     });
     let queue = Mutex::new(queue);
-    move |task| {
+    move |task: Task| {
+        TASK.store(size_of_val(&*task), Relaxed);
         let Ok(queue) = queue.lock() else { return };
         Arc::new(Spawned { task: Mutex::new(Some(task)), queue: queue.clone() }).wake();
     }

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Wake, Waker};
 
@@ -30,10 +30,49 @@ pub(super) struct ByKey(Arc<CallNews>);
 /// What a procedure is to learn of its call's exchanges. A stream may be idle for days, so this is small.
 pub(super) struct CallNews {
     key: CallKey,
-    deadline: Option<Time>,
+    /// The call's deadline, or [`NEVER`].
+    deadline: Time,
     /// How often something has changed.
-    epoch: AtomicU64,
+    epoch: AtomicU32,
+    is_given_up: AtomicBool,
     waiting: Mutex<Waiting>,
+}
+
+/// The deadline of a call that has none.
+const NEVER: Time = Time::from_nanos(u64::MAX);
+
+impl CallNews {
+    fn new(call: &Incoming) -> Arc<CallNews> {
+        Arc::new(CallNews {
+            key: call.key,
+            deadline: call.deadline.unwrap_or(NEVER),
+            epoch: AtomicU32::new(0),
+            is_given_up: AtomicBool::new(false),
+            waiting: Mutex::default(),
+        })
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        (self.deadline != NEVER).then_some(self.deadline)
+    }
+
+    /// Has the task that executes the call woken by the next change, and returns whether the call was given up
+    /// already.
+    pub(super) fn watch_call(&self, waker: &Waker) -> bool {
+        self.watch(0, waker);
+        self.is_given_up()
+    }
+
+    /// Returns whether the call was given up.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
+    }
+
+    fn watch(&self, exchange: u32, waker: &Waker) {
+        let waker = waker.clone();
+        let former = lock(&self.waiting).watch(exchange, waker);
+        drop(former);
+    }
 }
 
 /// The threads and tasks that wait for something to change.
@@ -64,7 +103,7 @@ impl Waiting {
         Some(&mut self.more.as_deref_mut()?.outbox)
     }
 
-    /// Sets the waker of an exchange. Returns the former one, which the caller drops without a lock.
+    /// Sets the waker of an exchange. Returns one that is not needed, which the caller drops without a lock.
     #[must_use]
     fn watch(&mut self, exchange: u32, waker: Waker) -> Option<Waker> {
         match &mut self.task {
@@ -72,6 +111,8 @@ impl Waiting {
                 self.task = Some((exchange, waker));
                 None
             }
+            // Any change wakes all tasks, so one waker of a task is enough.
+            Some((_, known)) if known.will_wake(&waker) => Some(waker),
             Some((number, former)) if *number == exchange => Some(std::mem::replace(former, waker)),
             Some(_) => self.more().tasks.set(exchange, waker),
         }
@@ -174,10 +215,9 @@ impl Core {
     /// Tells a procedure that its call was given up. Nothing more waits in its outbox: the next item that it
     /// sends is refused.
     pub(super) fn tell_given_up(&mut self, key: CallKey) {
-        if let Some(ByKey(news)) = self.exchanging.get(&key)
-            && let Some(outbox) = lock(&news.waiting).outbox()
-        {
-            *outbox = Outbox::default();
+        if let Some(ByKey(news)) = self.exchanging.get(&key) {
+            news.is_given_up.store(true, Ordering::Release);
+            lock(&news.waiting).outbox().into_iter().for_each(|outbox| *outbox = Outbox::default());
         }
         self.tell(key);
     }
@@ -212,18 +252,23 @@ impl Server {
     /// Returns the exchanges of a call that a procedure executes.
     #[expect(clippy::mutable_key_type, reason = "an element is found by its call's key, which never changes")]
     pub(super) fn exchanges_of(self: Arc<Self>, call: &Incoming) -> Arc<dyn Exchanges> {
-        let Incoming { key, deadline, .. } = *call;
         let news = {
             let exchanging = &mut self.lock().exchanging;
-            let known = exchanging.get(&key).map(|ByKey(news)| news.clone());
+            let known = exchanging.get(&call.key).map(|ByKey(news)| news.clone());
             known.unwrap_or_else(|| {
-                let (epoch, waiting) = (AtomicU64::new(0), Mutex::default());
-                let news = Arc::new(CallNews { key, deadline, epoch, waiting });
+                let news = CallNews::new(call);
                 exchanging.insert(ByKey(news.clone()));
                 news
             })
         };
         Arc::new(ServedExchanges { server: self, news })
+    }
+}
+
+impl Server {
+    /// Returns the news of a call whose procedure has asked for its exchanges.
+    pub(super) fn news_of(&self, key: CallKey) -> Option<Arc<CallNews>> {
+        self.lock().exchanging.get(&key).map(|ByKey(news)| news.clone())
     }
 }
 
@@ -290,7 +335,7 @@ impl ServedExchanges {
 
     /// Whether the call's deadline has passed, or the server has been stopped.
     fn is_over(&self) -> bool {
-        self.server.is_stopped() || self.news.deadline.is_some_and(|deadline| deadline <= self.server.now())
+        self.server.is_stopped() || self.news.deadline().is_some_and(|deadline| deadline <= self.server.now())
     }
 }
 
@@ -330,7 +375,7 @@ impl Exchanges for ServedExchanges {
     }
 
     fn epoch(&self) -> u64 {
-        self.news.epoch.load(Ordering::Acquire)
+        self.news.epoch.load(Ordering::Acquire).into()
     }
 
     fn wait(&self, epoch: u64) -> Result<(), CallFailed> {
@@ -342,7 +387,7 @@ impl Exchanges for ServedExchanges {
             if self.epoch() != epoch || self.is_over() {
                 break;
             }
-            event.wait(self.news.deadline.map(|deadline| deadline.since(self.server.now())));
+            event.wait(self.news.deadline().map(|deadline| deadline.since(self.server.now())));
         }
         if let Some(more) = &mut lock(&self.news.waiting).more {
             more.threads.retain(|other| !Arc::ptr_eq(other, &event));
@@ -352,10 +397,8 @@ impl Exchanges for ServedExchanges {
     }
 
     fn watch(&self, exchange: u32, epoch: u64, waker: &Waker) {
-        let waker_of_exchange = waker.clone();
-        let former = lock(&self.news.waiting).watch(exchange, waker_of_exchange);
-        drop(former);
-        if self.news.deadline.is_some() {
+        self.news.watch(exchange, waker);
+        if self.news.deadline().is_some() {
             self.watch_deadline();
         }
         // The number may have changed before the waker was there.
@@ -373,7 +416,7 @@ impl ServedExchanges {
     /// Has the call's tasks woken when its deadline passes.
     #[cold]
     fn watch_deadline(&self) {
-        let CallNews { key, deadline, .. } = *self.news;
+        let (key, deadline) = (self.news.key, self.news.deadline());
         if lock(&self.news.waiting).more().late.is_some() {
             return;
         }
