@@ -76,10 +76,6 @@ pub fn measure(streams: usize, conversations: usize) -> Result<Row> {
         let stats = runtime.stats().server.unwrap_or_default();
         (stats.received, stats.sent)
     });
-        if n > streams as i64 / 30 {
-            eprintln!("H {size} x {n}");
-        }
-    }
     let (begun, (received, sent)) = (Instant::now(), count());
     thread::sleep(COUNTED);
     let (seconds, (later, answered)) = (begun.elapsed().as_secs_f64(), count());
