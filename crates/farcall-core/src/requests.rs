@@ -166,6 +166,11 @@ impl<T: ?Sized + Interface> Request<T> {
                     (Dispatched::Result, rest(&mut body))
                 }
                 Reply::Exception(mut body) => (Dispatched::Exception, rest(&mut body)),
+                // The drop of the stream cancels the call.
+                Reply::Stream(_) => {
+                    let why = CallFailed::new(Kind::Local, Ran::Maybe);
+                    (Dispatched::Failed(why.because("a call with streams is not passed on")), Vec::new())
+                }
                 Reply::Failed(why) => {
                     // Nothing ran here, so the call ran if the other server ran it.
                     let ran = why.ran();

@@ -332,6 +332,15 @@ struct Sent {
     at: Time,
 }
 
+/// What is kept of a direction while nothing of it is under way or to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdleOutgoing {
+    total: u64,
+    limit: u64,
+    newest: (u64, u64),
+    unasked: u32,
+}
+
 /// What is left of the congestion window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
@@ -381,6 +390,19 @@ impl Outgoing {
     /// A direction of an exchange, to which nothing was added yet.
     pub fn stream() -> Outgoing {
         Outgoing { stream: true, asks_last: true, ..Outgoing::new(0, 0) }
+    }
+
+    /// Returns what to keep of a direction that has not ended, if nothing of it is under way or to be sent.
+    pub fn idle(&self) -> Option<IdleOutgoing> {
+        let Outgoing { total, limit, newest, unasked, .. } = *self;
+        let idle = self.stream && self.is_idle() && self.end == 0 && self.asks_last && self.in_flight == 0;
+        idle.then_some(IdleOutgoing { total, limit, newest, unasked })
+    }
+
+    /// Returns the direction of which this was kept. Transmissions are counted anew, because none is under way.
+    pub fn resume(idle: IdleOutgoing) -> Outgoing {
+        let IdleOutgoing { total, limit, newest, unasked } = idle;
+        Outgoing { total, next: total, limit, newest, unasked, ..Outgoing::stream() }
     }
 
     /// Adds bytes to a direction.

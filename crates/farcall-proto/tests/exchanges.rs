@@ -402,6 +402,31 @@ fn who_stops_is_sent_nothing_more_than_the_end() {
 }
 
 #[test]
+fn a_result_that_is_lost_behind_a_long_stream_is_asked_for_soon() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    pair.server.open_exchange(key);
+    for _ in 0..50 {
+        pair.server.send_in(key, 2, &bytes(1_000), Tail::More);
+        carry(&mut pair);
+        client_takes(&mut pair, id, 2);
+    }
+    pair.server.send_in(key, 2, b"last", Tail::End);
+    carry(&mut pair);
+    client_takes(&mut pair, id, 2);
+    carry(&mut pair);
+    let lost = pair.finish(key, Finish::Result, b"");
+    assert_eq!(lost.len(), 1);
+    pair.pass(MS(25));
+    pair.tick();
+    let probe = pair.sent();
+    assert_eq!(kinds(&probe), [[PROBE]]);
+    pair.receive(&probe);
+    let result = pair.answered();
+    pair.hear(&result);
+    assert_eq!(pair.told.len(), 1);
+}
+
+#[test]
 fn a_stop_does_not_forget_an_end_that_was_acknowledged() {
     let (mut pair, id, key) = Pair::executing(b"argument");
     pair.server.open_exchange(key);

@@ -452,13 +452,13 @@ impl Server {
         let mut alarm = false;
         let write = |out: &mut [u8]| {
             let mut core = self.lock();
-            if core.protocol.is_quiet() {
-                return None;
-            }
-            let sent = core.protocol.transmit(self.now(), out);
-            // What is sent in an exchange is sent again if nothing is heard of it.
+            let written = match core.protocol.is_quiet() {
+                true => None,
+                false => core.protocol.transmit(self.now(), out),
+            };
+            // What passes inside a call is sent again after a time, which is known once it is written.
             alarm |= core.alarm();
-            let Transmit { to, len, insert } = sent?;
+            let Transmit { to, len, insert } = written?;
             Some(Departing { to, len, insert, more: !core.protocol.is_quiet() })
         };
         depart(&*self.socket, out, write, |_, _| ());

@@ -1,17 +1,16 @@
 //! Sends a stream in an exchange of a call: its items, encoded, one behind the other.
 
 use std::sync::{Arc, Mutex, TryLockError};
+use std::task::{Context, Poll, Waker};
 
+use super::items::Items;
 use crate::env::Env;
 use crate::exchange::{Exchanges, Tail};
 use crate::xdr::{self, Encode, Encoder};
-use crate::{CallFailed, Error, Kind, Ran, Result, lock};
+use crate::{CallFailed, Error, Kind, Ran, lock};
 
 /// The exchange of a call's one argument that is a stream: the first that a client opens.
 pub(crate) const ARGUMENT: u32 = 1;
-
-/// The items of a stream that is made here.
-pub(super) type Items<T, E> = Box<dyn Iterator<Item = Result<T, E>> + Send>;
 
 /// Encodes the argument of a call that is a stream: the number of its exchange. Called by generated code.
 #[doc(hidden)]
@@ -33,17 +32,36 @@ pub trait SendStream: Send + Sync {
     /// stream's exchange by that. `send` sends bytes in it as [`Exchanges::send`] does.
     fn send_first(&self, send: &mut dyn FnMut(&[u8], Tail) -> Option<usize>);
 
-    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true. If the
-    /// iterator of the stream ends by an error, gives up the call.
-    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent;
+    /// Whether the items are polled, so that a task can send them.
+    fn is_polled(&self) -> bool;
+
+    /// Sends items until the stream has ended, the receiver has no room, there is no item yet, or `pause`
+    /// returns true. If the stream ends by an error, gives up the call.
+    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool, context: &mut Context<'_>) -> Sent;
 
     /// Returns, once, why the stream ended by an error. Does not wait for a thread that sends the stream.
     fn take_failure(&self) -> Option<CallFailed>;
 }
 
-impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
+/// The argument of a call that is a stream.
+pub(super) struct Argument<T, E> {
+    is_polled: bool,
+    sending: Mutex<Sending<T, E>>,
+}
+
+impl<T, E> Argument<T, E> {
+    pub fn new(items: Items<T, E>) -> Argument<T, E>
+    where
+        T: Encode,
+    {
+        let is_polled = items.is_polled();
+        Argument { is_polled, sending: Mutex::new(Sending::new(items, ARGUMENT, Vec::new())) }
+    }
+}
+
+impl<T: Encode, E: Send> SendStream for Argument<T, E> {
     fn open(&self, exchanges: &dyn Exchanges) -> bool {
-        if lock(self).opened {
+        if lock(&self.sending).opened {
             return true;
         }
         let opened = exchanges.open();
@@ -52,13 +70,13 @@ impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
     }
 
     fn gather(&self) -> bool {
-        let mut sending = lock(self);
+        let mut sending = lock(&self.sending);
         sending.gather();
         sending.sent < sending.bytes.len() || sending.ended
     }
 
     fn send_first(&self, send: &mut dyn FnMut(&[u8], Tail) -> Option<usize>) {
-        let mut sending = lock(self);
+        let mut sending = lock(&self.sending);
         sending.opened = true;
         // An argument that ends by an error must not look as if it were complete.
         let tail = if sending.ended && sending.error.is_none() { Tail::End } else { Tail::More };
@@ -68,13 +86,17 @@ impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
         sending.told_end = tail == Tail::End && sent.is_some() && sending.sent == sending.bytes.len();
     }
 
-    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
-        let mut sending = lock(self);
-        let sent = sending.send(exchanges, pause);
+    fn is_polled(&self) -> bool {
+        self.is_polled
+    }
+
+    fn send(&self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool, context: &mut Context<'_>) -> Sent {
+        let mut sending = lock(&self.sending);
+        let sent = sending.send(exchanges, pause, context);
         let failed = sending.error.is_some();
         let unneeded = if sent == Sent::All { sending.items.take() } else { None };
         drop(sending);
-        // The drop of an iterator is the user's code.
+        // The drop of items is the user's code.
         drop(unneeded);
         if failed {
             exchanges.give_up();
@@ -83,12 +105,12 @@ impl<T: Encode, E: Send> SendStream for Mutex<Sending<T, E>> {
     }
 
     fn take_failure(&self) -> Option<CallFailed> {
-        let mut sending = match self.try_lock() {
+        let mut sending = match self.sending.try_lock() {
             Ok(sending) => sending,
             // Another thread waits for the iterator, perhaps for ever. So the stream has not failed.
             Err(TryLockError::WouldBlock) => return None,
             Err(TryLockError::Poisoned(poisoned)) => {
-                self.clear_poison();
+                self.sending.clear_poison();
                 let mut sending = poisoned.into_inner();
                 let why = CallFailed::new(Kind::BadArguments, Ran::Maybe);
                 sending.error = Some(why.because("the iterator of a stream panicked").into());
@@ -133,17 +155,21 @@ pub(crate) struct Sending<T, E> {
 const MAX_GATHERED: usize = 1024;
 
 /// Whether there is more to send of a stream.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// Everything was sent, or the receiver takes no more.
     All,
-    /// The receiver has no room for the rest, or the sender pauses.
+    /// The receiver has no room for the rest, there is no item yet, or the sender pauses.
     Part,
 }
+
+/// The longest buffer, in bytes, that a stream keeps while it waits for its next item.
+const MAX_IDLE_BUFFER: usize = 256;
 
 impl<T: Encode, E> Sending<T, E> {
     /// Prepares to send a stream in an exchange, behind `head`.
     pub fn new(items: Items<T, E>, exchange: u32, head: Vec<u8>) -> Sending<T, E> {
+        let gathers = items.is_at_hand();
         Sending {
             items: Some(items),
             exchange,
@@ -152,16 +178,11 @@ impl<T: Encode, E> Sending<T, E> {
             ended: false,
             error: None,
             cut: false,
-            gathers: false,
+            gathers,
             opened: false,
             told_end: false,
             holds_end: false,
         }
-    }
-
-    /// Sends the first items together, because they are at hand.
-    pub fn gathering(self) -> Sending<T, E> {
-        Sending { gathers: true, ..self }
     }
 
     /// Encodes the first items if they are at hand.
@@ -169,33 +190,31 @@ impl<T: Encode, E> Sending<T, E> {
         if !std::mem::take(&mut self.gathers) {
             return;
         }
-        while !self.ended && self.bytes.len() < MAX_GATHERED {
-            self.encode_next();
+        let mut context = Context::from_waker(Waker::noop());
+        while !self.ended && self.bytes.len() < MAX_GATHERED && self.encode_next(&mut context) {}
+    }
+
+    /// Returns the exchange in which the stream is sent.
+    pub fn exchange(&self) -> u32 {
+        self.exchange
+    }
+
+    /// Returns what the thread polls the items with: a waker that ends its waits, if the items are polled.
+    pub fn waker(&self, exchanges: &dyn Exchanges) -> Waker {
+        match self.items.as_ref().is_some_and(Items::is_polled) {
+            true => exchanges.nudge(),
+            false => Waker::noop().clone(),
         }
     }
 
-    /// Encodes the next item behind those that are encoded.
-    fn encode_next(&mut self) {
-        let before = self.bytes.len();
-        match self.items.as_mut().and_then(Iterator::next) {
-            None => self.ended = true,
-            Some(Ok(item)) => {
-                if let Err(why) = encode_item(&item, &mut self.bytes) {
-                    self.bytes.truncate(before);
-                    let kind = if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
-                    self.error = Some(CallFailed::new(kind, Ran::Yes).caused_by(why).into());
-                    self.ended = true;
-                }
-            }
-            Some(Err(why)) => {
-                self.error = Some(why);
-                self.ended = true;
-            }
-        }
-    }
-
-    /// Sends items until the stream has ended, the receiver has no room, or `pause` returns true.
-    pub fn send(&mut self, exchanges: &dyn Exchanges, pause: &dyn Fn() -> bool) -> Sent {
+    /// Sends items until the stream has ended, the receiver has no room, there is no item yet, or `pause`
+    /// returns true. The task of `context` is woken when there may be an item.
+    pub fn send(
+        &mut self,
+        exchanges: &dyn Exchanges,
+        pause: &dyn Fn() -> bool,
+        context: &mut Context<'_>,
+    ) -> Sent {
         self.gather();
         loop {
             if self.told_end {
@@ -229,13 +248,45 @@ impl<T: Encode, E> Sending<T, E> {
             if self.ended {
                 return Sent::All;
             }
-            if pause() {
+            if pause() || !self.next_item(context) {
                 return Sent::Part;
             }
-            self.sent = 0;
-            self.bytes.clear();
-            self.encode_next();
         }
+    }
+
+    /// Encodes the next item in place of those that were sent. Returns false if there is no item yet.
+    fn next_item(&mut self, context: &mut Context<'_>) -> bool {
+        self.sent = 0;
+        self.bytes.clear();
+        let is_there = self.encode_next(context);
+        if !is_there {
+            self.bytes.shrink_to(MAX_IDLE_BUFFER);
+        }
+        is_there
+    }
+
+    /// Encodes the next item behind those that are encoded, or notes that there are no more. Returns false if
+    /// there is no item yet.
+    fn encode_next(&mut self, context: &mut Context<'_>) -> bool {
+        let polled = match &mut self.items {
+            Some(items) => items.poll(context),
+            None => Poll::Ready(None),
+        };
+        let Poll::Ready(next) = polled else { return false };
+        let before = self.bytes.len();
+        match next {
+            None => self.ended = true,
+            Some(Ok(item)) => {
+                if let Err(why) = encode_item(&item, &mut self.bytes) {
+                    self.bytes.truncate(before);
+                    let kind = if self.exchange == ARGUMENT { Kind::BadArguments } else { Kind::BadResult };
+                    (self.error, self.ended) =
+                        (Some(CallFailed::new(kind, Ran::Yes).caused_by(why).into()), true);
+                }
+            }
+            Some(Err(why)) => (self.error, self.ended) = (Some(why), true),
+        }
+        true
     }
 
     fn cut(&mut self) -> Sent {
@@ -253,8 +304,7 @@ fn encode_item<T: Encode>(item: &T, bytes: &mut Vec<u8>) -> std::result::Result<
     Ok(())
 }
 
-/// Has a thread send the argument of a call that is a stream, while the caller takes the stream that is the
-/// result.
+/// Has a thread send the argument of a call that is a stream, while the caller does something else.
 pub fn send_beside(
     env: &dyn Env,
     exchanges: Arc<dyn Exchanges>,
@@ -271,16 +321,25 @@ pub fn send_beside(
         }
     }
     let mut unless_sent = UnlessSent(exchanges, false);
-    let run = move || loop {
-        let exchanges = &unless_sent.0;
-        let epoch = exchanges.epoch();
-        if sending.send(&**exchanges, &|| false) == Sent::All {
-            unless_sent.1 = true;
-            return;
-        }
-        if exchanges.wait(epoch).is_err() {
-            return;
+    let run = move || {
+        let waker = waker_of(&*sending, &*unless_sent.0);
+        loop {
+            let exchanges = &unless_sent.0;
+            let epoch = exchanges.epoch();
+            let sent = sending.send(&**exchanges, &|| false, &mut Context::from_waker(&waker));
+            if sent == Sent::All {
+                unless_sent.1 = true;
+                return;
+            }
+            if exchanges.wait(epoch).is_err() {
+                return;
+            }
         }
     };
     env.spawn("farcall-stream", Box::new(run))
+}
+
+/// Returns what a thread that waits in these exchanges polls the items with.
+pub(super) fn waker_of(sending: &dyn SendStream, exchanges: &dyn Exchanges) -> Waker {
+    if sending.is_polled() { exchanges.nudge() } else { Waker::noop().clone() }
 }

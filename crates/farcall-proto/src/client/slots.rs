@@ -396,6 +396,16 @@ impl Slot {
         self.timing.due = now.plus(patience);
     }
 
+    /// Has the next probe of a call that is executed leave now, beside those of other calls, if half of the
+    /// time to it has passed.
+    pub fn bring_probe_forward(&mut self, now: Time) {
+        let timing = &mut self.timing;
+        let runs = self.stage == Stage::Running && self.receiving.is_none() && timing.unanswered == 0;
+        if runs && timing.due <= now.plus(timing.calm / 2) {
+            timing.due = timing.due.min(now);
+        }
+    }
+
     /// Returns what the client sends again about a call whose answer is late (docs/protocol.md, 5.3).
     pub fn reminder(&self) -> Want {
         match self.stage {

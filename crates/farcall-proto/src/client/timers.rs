@@ -48,10 +48,15 @@ impl Conversation {
             self.transfers.completed.push(Default::default());
         }
         let mut next = self.slots.first();
+        let mut asks = false;
         while let Some(activity) = next {
             next = self.slots.after(activity);
             awaited |= self.slots.at(activity).is_awaited_since(now, interval);
-            self.look_at(now, activity, sink);
+            if asks {
+                // Calls that run long are asked about together.
+                self.slots.at_mut(activity).bring_probe_forward(now);
+            }
+            asks |= self.look_at(now, activity, sink);
         }
         // One datagram says so for all calls; none is sent if anything else was sent lately.
         let unsent = self.config.mutant.breaks(Rule::KeepAliveUnsent);
@@ -65,48 +70,57 @@ impl Conversation {
         LOOK * self.slots.outstanding as u32
     }
 
-    fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
+    /// Acts on what is due of a call. Returns whether the call is asked about by a probe.
+    fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) -> bool {
         let slot = self.slots.at_mut(activity);
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
         let told = slot.stage == (Stage::Cancelling { silent: true });
         if slot.timing.first_sent.is_none() {
             if cancelling {
-                return self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
+                self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
+                return false;
             }
-            return match slot.call.deadline {
+            match slot.call.deadline {
                 Some(deadline) if deadline <= now => {
                     self.end(activity, failed(Kind::Deadline, Ran::No), sink)
                 }
                 Some(deadline) => self.timers.check = self.timers.check.min(deadline),
                 None => {}
-            };
+            }
+            return false;
         }
         if let (false, Some(deadline)) = (told, slot.call.deadline) {
             if deadline <= now {
-                return self.abandon(now, activity, Kind::Deadline, sink);
+                self.abandon(now, activity, Kind::Deadline, sink);
+                return false;
             }
             self.timers.check = self.timers.check.min(deadline);
         }
         if self.slots.at(activity).inside.is_some() {
             self.look_inside(now, activity);
             if self.is_complete(activity) {
-                return;
+                return false;
             }
         }
         let slot = self.slots.at_mut(activity);
-        if slot.timing.due <= now {
+        let asks = slot.timing.due <= now;
+        if asks {
             if cancelling && !told {
                 // The server's answer to the cancel has not come in time.
-                return self.abandon(now, activity, Kind::Cancelled, sink);
+                self.abandon(now, activity, Kind::Cancelled, sink);
+                return false;
             }
             if self.given_up(now, activity) {
                 let says_no = self.config.mutant.breaks(Rule::TimeoutSaysNo);
                 let ran = if says_no { Ran::No } else { Ran::Maybe };
-                return self.end(activity, failed(Kind::Unreachable, ran), sink);
+                self.end(activity, failed(Kind::Unreachable, ran), sink);
+                return false;
             }
             self.ask_again(now, activity);
         }
-        self.timers.check = self.timers.check.min(self.slots.at(activity).timing.due);
+        let slot = self.slots.at(activity);
+        self.timers.check = self.timers.check.min(slot.timing.due);
+        asks && slot.reminder() == Want::PROBE
     }
 
     fn given_up(&self, now: Time, activity: u32) -> bool {

@@ -77,10 +77,35 @@ impl Default for Inflow {
     }
 }
 
+/// What is kept of a direction of which nothing waits at its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct IdleInflow {
+    taken: u64,
+    limit: u64,
+    told: u64,
+    largest: u64,
+    unacknowledged: bool,
+}
+
 impl Inflow {
     /// Nothing has arrived yet.
     pub fn new(mutant: Mutant) -> Inflow {
         Inflow { mutant, ..Inflow::default() }
+    }
+
+    /// Returns what to keep of the direction, if it goes on and nothing waits to be taken or to be said.
+    pub fn idle(&self) -> Option<IdleInflow> {
+        let Inflow { taken, limit, told, largest, unacknowledged, .. } = *self;
+        let says = self.asked || self.tells_stop || self.credit_due();
+        let ends = self.end.is_some() || self.stopped.is_some() || self.closed || self.counted;
+        let holds = self.noticed || self.contradicted || !self.ready.is_empty() || !self.ahead.is_empty();
+        (!says && !ends && !holds).then_some(IdleInflow { taken, limit, told, largest, unacknowledged })
+    }
+
+    /// Returns the direction of which this was kept.
+    pub fn resume(idle: IdleInflow, mutant: Mutant) -> Inflow {
+        let IdleInflow { taken, limit, told, largest, unacknowledged } = idle;
+        Inflow { taken, limit, told, largest, unacknowledged, ..Inflow::new(mutant) }
     }
 
     /// Takes in what came in datagram `number`. No more than `most` bytes are to be held; what is beyond is

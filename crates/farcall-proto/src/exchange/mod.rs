@@ -5,7 +5,9 @@
 //! |---|---|
 //! | `inflow.rs` | a direction at its receiver |
 //! | `outflow.rs` | a direction at its sender |
+//! | `idle.rs` | what is kept while nothing passes |
 
+mod idle;
 mod inflow;
 mod outflow;
 
@@ -14,6 +16,7 @@ use crate::transfer::INITIAL_WINDOW;
 use crate::wire::{Credit, Data, Malformed, Position, Writer};
 use crate::{BASE_DATAGRAM, Mutant, Rule, Time};
 pub use farcall_base::Tail;
+pub(crate) use idle::Idle;
 use inflow::Inflow;
 use outflow::{Outflow, Written};
 
@@ -367,8 +370,8 @@ impl Exchanges {
     }
 
     /// Bytes of memory that the exchanges hold, those that are not in use yet included.
-    pub fn memory(&self) -> usize {
-        size_of::<Exchanges>() + self.open.capacity() * size_of::<Exchange>() + self.held
+    pub fn held(&self) -> usize {
+        self.open.capacity() * size_of::<Exchange>() + self.held
     }
 
     fn is_ours(&self, number: u32) -> bool {
@@ -443,6 +446,10 @@ impl Exchanges {
         let place = self.open.partition_point(|exchange| exchange.number < number);
         let mutant = self.mutant;
         let (inflow, outflow) = (Inflow::new(mutant), Outflow::new(mutant));
+        // Most calls have one exchange.
+        if self.open.is_empty() {
+            self.open.reserve_exact(1);
+        }
         self.open.insert(place, Exchange { number, mutant, inflow, outflow, ..Exchange::default() });
     }
 

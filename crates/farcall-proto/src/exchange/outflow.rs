@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Tail, Way};
-use crate::transfer::{Next, Outgoing};
+use crate::transfer::{IdleOutgoing, Next, Outgoing};
 use crate::wire::{Credit, Data, Position, Writer};
 use crate::{Mutant, Rule, Time};
 
@@ -79,6 +79,19 @@ impl Outflow {
     /// Nothing is sent yet.
     pub fn new(mutant: Mutant) -> Outflow {
         Outflow { mutant, ..Outflow::default() }
+    }
+
+    /// Returns what to keep of the direction, if nothing of it is under way, to be sent or to be told.
+    pub fn idle(&self) -> Option<IdleOutgoing> {
+        let told = self.wants_room || self.tells_credit;
+        let busy = self.ended || self.cut || told || self.due.is_some() || self.asks || self.vain > 0;
+        if busy || !self.kept.is_empty() { None } else { self.sending.idle() }
+    }
+
+    /// Returns the direction of which this was kept.
+    pub fn resume(idle: IdleOutgoing, mutant: Mutant) -> Outflow {
+        let sending = Outgoing::resume(idle);
+        Outflow { base: sending.added(), sending, ..Outflow::new(mutant) }
     }
 
     /// How many bytes the user may add: no more than the receiver and our own window let us keep.

@@ -103,9 +103,9 @@ impl Server {
                 in_flight += work.outgoing.as_ref().map_or(0, |outgoing| outgoing.in_flight);
                 if let Some(inside) = &work.inside {
                     assert!(work.marks & GIVEN_UP == 0, "exchanges of a call that was given up");
-                    in_flight += inside.exchanges.in_flight();
-                    kept[Kept::Exchanges as usize] += inside.exchanges.memory();
-                    let timer = inside.timer.map(|timer| (timer, entry.id, work.position.activity));
+                    in_flight += inside.in_flight();
+                    kept[Kept::Exchanges as usize] += inside.memory();
+                    let timer = inside.timer().map(|timer| (timer, entry.id, work.position.activity));
                     assert!(timer.is_none_or(|timer| self.all_inside.timers.contains(&timer)), "a timer");
                 }
                 if let Some(incoming) = &work.incoming {

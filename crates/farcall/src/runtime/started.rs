@@ -7,9 +7,10 @@ use farcall_proto::Failure;
 use farcall_proto::client::Outcome;
 
 use super::bind::Target;
+use super::exchanging::OpenImported;
 use super::import::{Importer, describe, give};
 use super::retry_task::{EncodedCall, RetryTask};
-use super::sent::SentCall;
+use super::sent::{Reached, SentCall};
 use crate::Trace;
 use crate::client::{self, CallRequest};
 use crate::context::Set;
@@ -33,7 +34,7 @@ struct Rare {
     trace: Option<Trace>,
     /// The handlers, if the call may have exchanges.
     handlers: Handlers,
-    /// The argument that is a stream.
+    /// Sends the argument that is a stream, if there is one.
     sending: Option<Arc<dyn SendStream>>,
     /// The procedures whose one-way calls the arguments hold.
     carries: Vec<u32>,
@@ -178,9 +179,15 @@ impl PendingCall for ImportedCall {
                 let mut taker = |outcome: Outcome<'_>, arguments: &[u8]| {
                     failed = give_or_keep(&target, outcome, arguments, sink)
                 };
-                if let Err(why) = started.wait(&target, &mut taker) {
-                    started.cancel(&target);
-                    return sink(Reply::Failed(why));
+                match started.wait(&target, &mut taker) {
+                    Ok(Reached::End) => {}
+                    Ok(Reached::Stream(call)) => {
+                        return OpenImported::give(call, &target, &self.procedure.procedure(), sink);
+                    }
+                    Err(why) => {
+                        started.cancel(&target);
+                        return sink(Reply::Failed(why));
+                    }
                 }
                 let Some((failure, arguments)) = failed else { return };
                 if started.is_touched() {
@@ -197,14 +204,20 @@ impl PendingCall for ImportedCall {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, sink: Sink<'_>) -> Poll<()> {
-        let mut failed = None;
+        let (mut failed, procedure) = (None, self.procedure);
         let polled = match &self.stage {
             Stage::Sent(started, target) => {
                 let taker = &mut |outcome: Outcome<'_>, arguments: &[u8]| {
                     failed = give_or_keep(target, outcome, arguments, sink)
                 };
                 let polled = started.poll(target, context, taker);
-                polled.map(|waited| waited.unwrap_or_else(|why| sink(Reply::Failed(why))))
+                polled.map(|reached| match reached {
+                    Ok(Reached::End) => {}
+                    Ok(Reached::Stream(call)) => {
+                        OpenImported::give(call, target, &procedure.procedure(), sink)
+                    }
+                    Err(why) => sink(Reply::Failed(why)),
+                })
             }
             Stage::Retried(task) => task.poll(context, sink),
             Stage::Over => Poll::Ready(()),

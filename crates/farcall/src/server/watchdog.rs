@@ -23,6 +23,7 @@ use farcall_proto::{Failure, Kind, Ran};
 use crate::workers::{Carrier, Habit, Watch};
 
 use super::{Assignee, Caller, Core, QUEUE_LOOK_EVERY, Server, queue};
+use crate::depart;
 use crate::env::Time;
 
 /// The watchdog stops watching when fewer than 8 calls come between two looks, 8 times in a row. It looks for
@@ -40,11 +41,17 @@ impl Server {
     /// Runs the watchdog's thread, which sleeps until it is needed.
     fn run_watchdog(self: Arc<Self>) {
         let mut watch = Watch::new(HABIT);
+        let mut out = Vec::new();
         while !self.is_stopped() {
             let now = self.now();
             self.look_at_queue(now);
             self.look(&mut watch);
-            let (timer, guarded) = self.act_on_timers(now);
+            let (timer, guarded, quiet) = self.act_on_timers(now);
+            if !quiet {
+                // What passes inside calls is sent again in time, also if no datagram comes.
+                out.resize(depart::ROOM, 0);
+                self.flush(&mut out);
+            }
             let next = [timer, self.notices.next()].into_iter().flatten().min();
             self.watchdog.wait(match guarded {
                 // A needless wake-up costs one look too many. The watch begins with the next look.
@@ -55,8 +62,9 @@ impl Server {
     }
 
     /// Acts on the timers that are due. Returns the next one, and whether the pool is guarded: then the
-    /// watchdog looks often enough, and nobody needs to wake it for a timer.
-    fn act_on_timers(&self, now: Time) -> (Option<Time>, bool) {
+    /// watchdog looks often enough, and nobody needs to wake it for a timer. Also returns whether nothing is to
+    /// be sent.
+    fn act_on_timers(&self, now: Time) -> (Option<Time>, bool, bool) {
         let core = &mut *self.lock();
         self.act_on_timer(core, now);
         let timer = [core.protocol.timeout(), core.queue_look].into_iter().flatten().min();
@@ -69,7 +77,7 @@ impl Server {
             // A worker drops them, because drops are the user's code and may take long.
             self.socket.wake();
         }
-        (timer, guarded)
+        (timer, guarded, core.protocol.is_quiet())
     }
 
     /// Acts on the protocol's timer if it is due. If that gave room to a waiting access or call, the
