@@ -1,6 +1,6 @@
 //! `farcall get`: copies a served file to this machine, and continues an interrupted copy.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
@@ -144,6 +144,12 @@ impl Part {
         if !file.metadata()?.is_file() {
             return Err(io::Error::other(format!("{} is not a regular file", path.display())));
         }
+        file.try_lock().map_err(|why| match why {
+            TryLockError::WouldBlock => {
+                io::Error::other(format!("another program is writing {}", path.display()))
+            }
+            TryLockError::Error(why) => why,
+        })?;
         let mut digesting = Digesting::default();
         digesting.add_all(&mut file, || false)?;
         Ok(Part { path, file, digesting, resumed_at: None })

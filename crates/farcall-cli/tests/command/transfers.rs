@@ -15,6 +15,19 @@ fn content() -> Vec<u8> {
     (0..4_000_003u32).map(|n| (n ^ n >> 11) as u8).collect()
 }
 
+#[test]
+fn two_copies_to_one_file_do_not_mix() {
+    let place = Place::new();
+    place.write("dir/file", content());
+    let _server = serve(&place, &[]);
+    let part = File::create(place.path("file.part")).unwrap();
+    part.lock().unwrap();
+    let said = place.run(&["get", "file"]);
+    assert_eq!((said.code, said.err.as_str()), (1, "farcall: file: another program is writing file.part\n"));
+    drop(part);
+    place.run(&["get", "file"]).ok();
+}
+
 fn serve(place: &Place, more: &[&str]) -> Started {
     place.start(&[&["--json", "serve", "dir", "--writable"], more].concat())
 }
