@@ -122,9 +122,6 @@ pub enum Sent {
     Part,
 }
 
-/// The longest buffer, in bytes, that a stream keeps while it waits for its next item.
-const MAX_IDLE_BUFFER: usize = 256;
-
 impl<T: Encode, E> Sending<T, E> {
     /// Prepares to send a stream in an exchange, behind `head`.
     pub fn new(items: Items<T, E>, exchange: u32, head: Vec<u8>) -> Sending<T, E> {
@@ -193,7 +190,8 @@ impl<T: Encode, E> Sending<T, E> {
             None => Poll::Ready(None),
         };
         let Poll::Ready(next) = polled else {
-            self.bytes.shrink_to(MAX_IDLE_BUFFER);
+            // It may take days until there is an item.
+            self.bytes = Vec::new();
             return false;
         };
         self.ended = true;
