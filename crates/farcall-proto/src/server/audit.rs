@@ -103,7 +103,7 @@ impl Server {
                 in_flight += work.outgoing.as_ref().map_or(0, |outgoing| outgoing.in_flight);
                 if let Some(inside) = &work.inside {
                     in_flight += inside.in_flight();
-                    kept[Kept::Exchanges as usize] += inside.memory();
+                    kept[Kept::Exchanges as usize] += inside.counted();
                     let timer = inside.timer().map(|timer| (timer, entry.id, work.position.activity));
                     assert!(timer.is_none_or(|timer| self.all_inside.timers.contains(&timer)), "a timer");
                 }
