@@ -46,8 +46,8 @@ pub struct Side {
 }
 
 /// How long the streams are idle before the datagrams are counted, and meanwhile.
-const SETTLE: Duration = Duration::from_secs(12);
-const COUNTED: Duration = Duration::from_secs(12);
+const SETTLE: Duration = Duration::from_secs(25);
+const COUNTED: Duration = Duration::from_secs(40);
 
 /// Measures `streams` idle streams, which `conversations` share evenly.
 pub fn measure(streams: usize, conversations: usize) -> Result<Row> {
@@ -127,7 +127,7 @@ pub fn side(side: &Side) -> Result<()> {
         .collect::<farcall::Result<_>>()?;
     let mut orders = std::io::stdin().lines();
     // The server's threads have what each of them keeps, before anything is measured.
-    drop(open(&stubs, side.streams / 20)?);
+    drop(open(&stubs, side.streams / 5)?);
     stubs.iter().try_for_each(|stub| stub.null())?;
     println!("bound");
     orders.next().context("no order")??;
