@@ -338,7 +338,6 @@ pub(crate) struct IdleOutgoing {
     total: u64,
     limit: u64,
     newest: (u64, u64),
-    unasked: u32,
 }
 
 /// What is left of the congestion window.
@@ -394,15 +393,15 @@ impl Outgoing {
 
     /// Returns what to keep of a direction that has not ended, if nothing of it is under way or to be sent.
     pub fn idle(&self) -> Option<IdleOutgoing> {
-        let Outgoing { total, limit, newest, unasked, .. } = *self;
+        let Outgoing { total, limit, newest, .. } = *self;
         let idle = self.stream && self.is_idle() && self.end == 0 && self.asks_last && self.in_flight == 0;
-        idle.then_some(IdleOutgoing { total, limit, newest, unasked })
+        idle.then_some(IdleOutgoing { total, limit, newest })
     }
 
     /// Returns the direction of which this was kept. Transmissions are counted anew, because none is under way.
     pub fn resume(idle: IdleOutgoing) -> Outgoing {
-        let IdleOutgoing { total, limit, newest, unasked } = idle;
-        Outgoing { total, next: total, limit, newest, unasked, ..Outgoing::stream() }
+        let IdleOutgoing { total, limit, newest } = idle;
+        Outgoing { total, next: total, limit, newest, ..Outgoing::stream() }
     }
 
     /// Adds bytes to a direction.

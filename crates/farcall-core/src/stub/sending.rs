@@ -163,9 +163,6 @@ pub enum Sent {
     Part,
 }
 
-/// The longest buffer, in bytes, that a stream keeps while it waits for its next item.
-const MAX_IDLE_BUFFER: usize = 256;
-
 impl<T: Encode, E> Sending<T, E> {
     /// Prepares to send a stream in an exchange, behind `head`.
     pub fn new(items: Items<T, E>, exchange: u32, head: Vec<u8>) -> Sending<T, E> {
@@ -260,7 +257,8 @@ impl<T: Encode, E> Sending<T, E> {
         self.bytes.clear();
         let is_there = self.encode_next(context);
         if !is_there {
-            self.bytes.shrink_to(MAX_IDLE_BUFFER);
+            // It may take days until there is an item.
+            self.bytes = Vec::new();
         }
         is_there
     }

@@ -10,11 +10,11 @@ use crate::transfer::IdleOutgoing;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
     number: u32,
-    ours: u32,
-    theirs: u32,
-    directions: u32,
-    received: u32,
-    awaited: u32,
+    // Few exchanges were opened: a call that opened many is kept whole.
+    ours: u16,
+    theirs: u16,
+    directions: u16,
+    received: u16,
     touched: bool,
     begun: bool,
     way: Direction,
@@ -30,7 +30,7 @@ enum Direction {
 impl Idle {
     /// How many directions this end has begun.
     pub fn directions(&self) -> u32 {
-        self.directions
+        self.directions.into()
     }
 
     /// The number of the open exchange.
@@ -56,20 +56,35 @@ impl Exchanges {
             (false, false) => Direction::In(inflow),
             (false, true) => return None,
         };
-        let Exchanges { ours, theirs, directions, received, awaited, touched, .. } = *self;
-        let Exchange { number, begun, .. } = *exchange;
-        Some(Idle { number, ours, theirs, directions, received, awaited, touched, begun, way })
+        let few = |count: u32| u16::try_from(count).ok();
+        Some(Idle {
+            number: exchange.number,
+            ours: few(self.ours)?,
+            theirs: few(self.theirs)?,
+            directions: few(self.directions)?,
+            received: few(self.received)?,
+            touched: self.touched,
+            begun: exchange.begun,
+            way,
+        })
     }
 
     /// Returns the exchanges of which this was kept.
     pub fn resume(idle: Idle, lowest: u32, mutant: Mutant) -> Exchanges {
-        let Idle { number, ours, theirs, directions, received, awaited, touched, begun, way } = idle;
+        let Idle { number, ours, theirs, directions, received, touched, begun, way } = idle;
         let (inflow, outflow) = match way {
             Direction::Out(outgoing) => (Inflow::new(mutant), Outflow::resume(outgoing, mutant)),
             Direction::In(inflow) => (Inflow::resume(inflow, mutant), Outflow::new(mutant)),
         };
         let open = vec![Exchange { number, mutant, inflow, outflow, begun, ..Exchange::default() }];
-        let new = Exchanges::new(lowest, mutant);
-        Exchanges { open, ours, theirs, directions, received, awaited, touched, ..new }
+        Exchanges {
+            open,
+            ours: ours.into(),
+            theirs: theirs.into(),
+            directions: directions.into(),
+            received: received.into(),
+            touched,
+            ..Exchanges::new(lowest, mutant)
+        }
     }
 }

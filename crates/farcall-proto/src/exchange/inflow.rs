@@ -84,7 +84,6 @@ pub(super) struct IdleInflow {
     limit: u64,
     told: u64,
     largest: u64,
-    unacknowledged: bool,
 }
 
 impl Inflow {
@@ -95,17 +94,17 @@ impl Inflow {
 
     /// Returns what to keep of the direction, if it goes on and nothing waits to be taken or to be said.
     pub fn idle(&self) -> Option<IdleInflow> {
-        let Inflow { taken, limit, told, largest, unacknowledged, .. } = *self;
+        let Inflow { taken, limit, told, largest, .. } = *self;
         let says = self.asked || self.tells_stop || self.credit_due();
         let ends = self.end.is_some() || self.stopped.is_some() || self.closed || self.counted;
         let holds = self.noticed || self.contradicted || !self.ready.is_empty() || !self.ahead.is_empty();
-        (!says && !ends && !holds).then_some(IdleInflow { taken, limit, told, largest, unacknowledged })
+        (!says && !ends && !holds).then_some(IdleInflow { taken, limit, told, largest })
     }
 
     /// Returns the direction of which this was kept.
     pub fn resume(idle: IdleInflow, mutant: Mutant) -> Inflow {
-        let IdleInflow { taken, limit, told, largest, unacknowledged } = idle;
-        Inflow { taken, limit, told, largest, unacknowledged, ..Inflow::new(mutant) }
+        let IdleInflow { taken, limit, told, largest } = idle;
+        Inflow { taken, limit, told, largest, ..Inflow::new(mutant) }
     }
 
     /// Takes in what came in datagram `number`. No more than `most` bytes are to be held; what is beyond is

@@ -104,7 +104,7 @@ impl Server {
                 if let Some(inside) = &work.inside {
                     assert!(work.marks & GIVEN_UP == 0, "exchanges of a call that was given up");
                     in_flight += inside.in_flight();
-                    kept[Kept::Exchanges as usize] += inside.memory();
+                    kept[Kept::Exchanges as usize] += inside.counted();
                     let timer = inside.timer().map(|timer| (timer, entry.id, work.position.activity));
                     assert!(timer.is_none_or(|timer| self.all_inside.timers.contains(&timer)), "a timer");
                 }

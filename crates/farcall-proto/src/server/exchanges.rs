@@ -165,9 +165,7 @@ impl Server {
         self.stats.retransmitted += way.again;
         let due = active.exchanges.due();
         let former = std::mem::replace(&mut active.timer, due);
-        inside.rest();
-        let memory = inside.memory();
-        let counted = std::mem::replace(&mut inside.counted, memory);
+        let (counted, memory) = inside.rest();
         more.recount(&mut self.hosts, Kept::Exchanges, counted, memory);
         self.move_timer(former, due, (conversation, activity));
         Some(done)
@@ -314,7 +312,7 @@ impl Server {
             return;
         };
         more.path.in_flight -= inside.in_flight();
-        more.recount(&mut self.hosts, Kept::Exchanges, inside.counted, 0);
+        more.recount(&mut self.hosts, Kept::Exchanges, inside.counted(), 0);
         self.move_timer(inside.timer(), None, (conversation, activity));
         self.wake_next(place);
     }

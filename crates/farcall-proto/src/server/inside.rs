@@ -8,14 +8,7 @@ const LOWEST: u32 = 2;
 
 /// The exchanges of a call.
 #[derive(Debug)]
-pub(super) struct Inside {
-    state: State,
-    /// Bytes of memory that were counted for the host.
-    pub counted: usize,
-}
-
-#[derive(Debug)]
-enum State {
+pub(super) enum Inside {
     Active(Box<Active>),
     /// Nothing passes. There may be many such calls, so this is small.
     Idle(Idle),
@@ -27,43 +20,49 @@ pub(super) struct Active {
     pub exchanges: Exchanges,
     /// When they are next looked at, which the server's timers have too.
     pub timer: Option<Time>,
+    /// Bytes of memory that were counted for the host.
+    counted: usize,
 }
 
 impl Inside {
     pub fn new(mutant: Mutant) -> Box<Inside> {
-        let active = Active { exchanges: Exchanges::new(LOWEST, mutant), timer: None };
-        Box::new(Inside { state: State::Active(Box::new(active)), counted: 0 })
+        let active = Active { exchanges: Exchanges::new(LOWEST, mutant), timer: None, counted: 0 };
+        Box::new(Inside::Active(Box::new(active)))
     }
 
     /// Returns the exchanges to act on.
     pub fn activate(&mut self, mutant: Mutant) -> &mut Active {
-        if let State::Idle(idle) = self.state {
-            let exchanges = Exchanges::resume(idle, LOWEST, mutant);
-            self.state = State::Active(Box::new(Active { exchanges, timer: None }));
+        if let Inside::Idle(idle) = *self {
+            let (exchanges, counted) = (Exchanges::resume(idle, LOWEST, mutant), self.counted());
+            *self = Inside::Active(Box::new(Active { exchanges, timer: None, counted }));
         }
-        match &mut self.state {
-            State::Active(active) => active,
-            State::Idle(_) => unreachable!("they were made active"),
-        }
-    }
-
-    /// Keeps little of the exchanges, if nothing passes in them.
-    pub fn rest(&mut self) {
-        if let State::Active(active) = &self.state
-            && active.timer.is_none()
-            && let Some(idle) = active.exchanges.idle()
-        {
-            self.state = State::Idle(idle);
+        match self {
+            Inside::Active(active) => active,
+            Inside::Idle(_) => unreachable!("they were made active"),
         }
     }
 
-    /// Bytes of memory that the exchanges hold.
-    pub fn memory(&self) -> usize {
-        let more = match &self.state {
-            State::Active(active) => size_of::<Active>() + active.exchanges.held(),
-            State::Idle(_) => 0,
-        };
-        size_of::<Inside>() + more
+    /// Keeps little of the exchanges, if nothing passes in them. Returns the bytes of memory that were counted
+    /// for the host, and those that are to be counted now.
+    pub fn rest(&mut self) -> (usize, usize) {
+        let counted = self.counted();
+        if let Inside::Active(active) = self {
+            active.counted = size_of::<Inside>() + size_of::<Active>() + active.exchanges.held();
+            if active.timer.is_none()
+                && let Some(idle) = active.exchanges.idle()
+            {
+                *self = Inside::Idle(idle);
+            }
+        }
+        (counted, self.counted())
+    }
+
+    /// Bytes of memory that were counted for the host.
+    pub fn counted(&self) -> usize {
+        match self {
+            Inside::Active(active) => active.counted,
+            Inside::Idle(_) => size_of::<Inside>(),
+        }
     }
 
     /// When the exchanges are next looked at.
@@ -73,7 +72,7 @@ impl Inside {
 
     /// Forgets that the exchanges are to be looked at then.
     pub fn forget_timer(&mut self, due: Time) {
-        if let State::Active(active) = &mut self.state
+        if let Inside::Active(active) = self
             && active.timer == Some(due)
         {
             active.timer = None;
@@ -82,9 +81,9 @@ impl Inside {
 
     /// How many directions the server has begun.
     pub fn directions(&self) -> u32 {
-        match &self.state {
-            State::Active(active) => active.exchanges.directions,
-            State::Idle(idle) => idle.directions(),
+        match self {
+            Inside::Active(active) => active.exchanges.directions,
+            Inside::Idle(idle) => idle.directions(),
         }
     }
 
@@ -111,16 +110,16 @@ impl Inside {
 
     /// Whether an exchange is not over.
     pub fn is_open(&self, number: u32) -> bool {
-        match &self.state {
-            State::Active(active) => active.exchanges.is_open(number),
-            State::Idle(idle) => idle.number() == number,
+        match self {
+            Inside::Active(active) => active.exchanges.is_open(number),
+            Inside::Idle(idle) => idle.number() == number,
         }
     }
 
     fn active(&self) -> Option<&Active> {
-        match &self.state {
-            State::Active(active) => Some(active),
-            State::Idle(_) => None,
+        match self {
+            Inside::Active(active) => Some(active),
+            Inside::Idle(_) => None,
         }
     }
 }

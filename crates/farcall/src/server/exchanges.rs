@@ -24,11 +24,12 @@ use crate::{CallFailed, lock, serving};
 /// The calls whose procedures have asked for their exchanges, by their keys.
 pub(super) type Exchanging = HashSet<ByKey>;
 
-/// What a procedure is to learn of its call's exchanges, as an element of a set.
-pub(super) struct ByKey(Arc<CallNews>);
+/// The server's end of a call's exchanges, as an element of a set.
+pub(super) struct ByKey(Arc<ServedExchanges>);
 
-/// What a procedure is to learn of its call's exchanges. A stream may be idle for days, so this is small.
-pub(super) struct CallNews {
+/// The server's end of a call's exchanges. A stream may be idle for days, so this is small.
+pub(super) struct ServedExchanges {
+    server: Arc<Server>,
     key: CallKey,
     /// The call's deadline, or [`NEVER`].
     deadline: Time,
@@ -41,9 +42,10 @@ pub(super) struct CallNews {
 /// The deadline of a call that has none.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
-impl CallNews {
-    fn new(call: &Incoming) -> Arc<CallNews> {
-        Arc::new(CallNews {
+impl ServedExchanges {
+    fn new(server: Arc<Server>, call: &Incoming) -> Arc<ServedExchanges> {
+        Arc::new(ServedExchanges {
+            server,
             key: call.key,
             deadline: call.deadline.unwrap_or(NEVER),
             epoch: AtomicU32::new(0),
@@ -59,7 +61,7 @@ impl CallNews {
     /// Has the task that executes the call woken by the next change, and returns whether the call was given up
     /// already.
     pub(super) fn watch_call(&self, waker: &Waker) -> bool {
-        self.watch(0, waker);
+        self.watch_in(0, waker);
         self.is_given_up()
     }
 
@@ -68,7 +70,7 @@ impl CallNews {
         self.is_given_up.load(Ordering::Acquire)
     }
 
-    fn watch(&self, exchange: u32, waker: &Waker) {
+    fn watch_in(&self, exchange: u32, waker: &Waker) {
         let waker = waker.clone();
         let former = lock(&self.waiting).watch(exchange, waker);
         drop(former);
@@ -153,7 +155,7 @@ impl PartialEq for ByKey {
 impl Eq for ByKey {}
 
 /// Ends the waits of threads.
-impl Wake for CallNews {
+impl Wake for ServedExchanges {
     fn wake(self: Arc<Self>) {
         self.epoch.fetch_add(1, Ordering::Release);
         let mut waiting = lock(&self.waiting);
@@ -252,22 +254,37 @@ impl Server {
     /// Returns the exchanges of a call that a procedure executes.
     #[expect(clippy::mutable_key_type, reason = "an element is found by its call's key, which never changes")]
     pub(super) fn exchanges_of(self: Arc<Self>, call: &Incoming) -> Arc<dyn Exchanges> {
-        let news = {
-            let exchanging = &mut self.lock().exchanging;
-            let known = exchanging.get(&call.key).map(|ByKey(news)| news.clone());
-            known.unwrap_or_else(|| {
-                let news = CallNews::new(call);
-                exchanging.insert(ByKey(news.clone()));
-                news
-            })
+        let new = ServedExchanges::new(self.clone(), call);
+        let exchanging = &mut self.lock().exchanging;
+        if let Some(ByKey(known)) = exchanging.get(&call.key) {
+            return known.clone();
+        }
+        exchanging.insert(ByKey(new.clone()));
+        new
+    }
+
+    /// Forgets the exchanges of a call that has ended, if its procedure has asked for them.
+    #[cold]
+    pub(super) fn end_exchanges(&self, key: CallKey) {
+        let (late, woken) = {
+            let mut core = self.lock();
+            core.tell(key);
+            let ended = core.exchanging.take(&key);
+            let late = ended.and_then(|ByKey(ended)| lock(&ended.waiting).more.as_mut()?.late.take());
+            (late, !core.accessor.woken.is_empty())
         };
-        Arc::new(ServedExchanges { server: self, news })
+        if let Some(late) = late {
+            CallServer::forget(self, key, &late);
+        }
+        if woken {
+            self.socket.wake();
+        }
     }
 }
 
 impl Server {
     /// Returns the news of a call whose procedure has asked for its exchanges.
-    pub(super) fn news_of(&self, key: CallKey) -> Option<Arc<CallNews>> {
+    pub(super) fn news_of(&self, key: CallKey) -> Option<Arc<ServedExchanges>> {
         self.lock().exchanging.get(&key).map(|ByKey(news)| news.clone())
     }
 }
@@ -284,12 +301,6 @@ impl Wake for Late {
             server.tell_now(self.key);
         }
     }
-}
-
-/// The server's end of a call's exchanges.
-struct ServedExchanges {
-    server: Arc<Server>,
-    news: Arc<CallNews>,
 }
 
 impl ServedExchanges {
@@ -328,7 +339,7 @@ impl ServedExchanges {
     /// Puts small items into the outbox of an exchange of which earlier bytes are not acknowledged. Returns
     /// whether they are there.
     fn put_in_outbox(&self, exchange: u32, bytes: &[u8]) -> bool {
-        let mut waiting = lock(&self.news.waiting);
+        let mut waiting = lock(&self.waiting);
         let Some(outbox) = waiting.outbox() else { return false };
         let fits = outbox.exchange == exchange && outbox.bytes.len() + bytes.len() <= MAX_OUTBOX;
         if fits {
@@ -338,26 +349,26 @@ impl ServedExchanges {
     }
 
     fn has_outbox(&self, exchange: u32) -> bool {
-        let mut waiting = lock(&self.news.waiting);
+        let mut waiting = lock(&self.waiting);
         waiting.outbox().is_some_and(|outbox| outbox.exchange == exchange && !outbox.bytes.is_empty())
     }
 
     /// Whether the call's deadline has passed, or the server has been stopped.
     fn is_over(&self) -> bool {
-        self.server.is_stopped() || self.news.deadline().is_some_and(|deadline| deadline <= self.server.now())
+        self.server.is_stopped() || self.deadline().is_some_and(|deadline| deadline <= self.server.now())
     }
 }
 
 impl Exchanges for ServedExchanges {
     fn open(&self) -> Option<u32> {
-        self.act(|core| core.protocol.open_exchange(self.news.key))
+        self.act(|core| core.protocol.open_exchange(self.key))
     }
 
     fn send(&self, exchange: u32, bytes: &[u8], tail: Tail) -> Option<usize> {
         if tail == Tail::More && !self.is_over() && self.put_in_outbox(exchange, bytes) {
             return Some(bytes.len());
         }
-        self.act(|core| core.send_in(self.news.key, exchange, bytes, tail))
+        self.act(|core| core.send_in(self.key, exchange, bytes, tail))
     }
 
     fn send_before_result(&self, exchange: u32, bytes: &[u8]) -> Option<usize> {
@@ -369,18 +380,18 @@ impl Exchanges for ServedExchanges {
 
     fn flush(&self, exchange: u32) -> Option<bool> {
         if self.has_outbox(exchange) {
-            self.act(|core| core.send_in(self.news.key, exchange, &[], Tail::More))?;
+            self.act(|core| core.send_in(self.key, exchange, &[], Tail::More))?;
         }
         Some(!self.has_outbox(exchange))
     }
 
     fn take(&self, exchange: u32, into: &mut Vec<u8>, most: usize) -> Option<bool> {
-        self.act(|core| core.protocol.take_from(self.news.key, exchange, into, most))
+        self.act(|core| core.protocol.take_from(self.key, exchange, into, most))
     }
 
     fn stop(&self, exchange: u32) {
         self.act(|core| {
-            core.protocol.stop_exchange(self.news.key, exchange, 0);
+            core.protocol.stop_exchange(self.key, exchange, 0);
             Some(())
         });
     }
@@ -399,21 +410,21 @@ impl Exchanges for ServedExchanges {
     }
 
     fn epoch(&self) -> u64 {
-        self.news.epoch.load(Ordering::Acquire).into()
+        self.epoch.load(Ordering::Acquire).into()
     }
 
     fn wait(&self, epoch: u64) -> Result<(), CallFailed> {
         let _waiting = serving::try_wait_guard()?;
         let event = EVENT.take().unwrap_or_else(|| self.server.env.event());
         loop {
-            lock(&self.news.waiting).more().threads.push(event.clone());
+            lock(&self.waiting).more().threads.push(event.clone());
             // The number may have changed before the event was there.
             if self.epoch() != epoch || self.is_over() {
                 break;
             }
-            event.wait(self.news.deadline().map(|deadline| deadline.since(self.server.now())));
+            event.wait(self.deadline().map(|deadline| deadline.since(self.server.now())));
         }
-        if let Some(more) = &mut lock(&self.news.waiting).more {
+        if let Some(more) = &mut lock(&self.waiting).more {
             more.threads.retain(|other| !Arc::ptr_eq(other, &event));
         }
         EVENT.set(Some(event));
@@ -421,8 +432,8 @@ impl Exchanges for ServedExchanges {
     }
 
     fn watch(&self, exchange: u32, epoch: u64, waker: &Waker) {
-        self.news.watch(exchange, waker);
-        if self.news.deadline().is_some() {
+        self.watch_in(exchange, waker);
+        if self.deadline().is_some() {
             self.watch_deadline();
         }
         // The number may have changed before the waker was there.
@@ -432,7 +443,8 @@ impl Exchanges for ServedExchanges {
     }
 
     fn nudge(&self) -> Waker {
-        Waker::from(self.news.clone())
+        // Nothing changes any more once the call has ended.
+        self.server.news_of(self.key).map_or_else(|| Waker::noop().clone(), Waker::from)
     }
 }
 
@@ -440,29 +452,17 @@ impl ServedExchanges {
     /// Has the call's tasks woken when its deadline passes.
     #[cold]
     fn watch_deadline(&self) {
-        let (key, deadline) = (self.news.key, self.news.deadline());
-        if lock(&self.news.waiting).more().late.is_some() {
+        let (key, deadline) = (self.key, self.deadline());
+        if lock(&self.waiting).more().late.is_some() {
             return;
         }
         let notice = Notice::new(deadline);
         notice.watch(&Waker::from(Arc::new(Late { server: Arc::downgrade(&self.server), key })));
-        let former = lock(&self.news.waiting).more().late.replace(notice.clone());
+        let former = lock(&self.waiting).more().late.replace(notice.clone());
         self.server.notify(key, &notice);
         if let Some(former) = former {
             CallServer::forget(&*self.server, key, &former);
         }
-    }
-}
-
-impl Drop for ServedExchanges {
-    fn drop(&mut self) {
-        let late = lock(&self.news.waiting).more.as_mut().and_then(|more| more.late.take());
-        if let Some(late) = late {
-            CallServer::forget(&*self.server, self.news.key, &late);
-        }
-        // The news may hold the last reference to a task, so they are dropped without the lock.
-        let news = self.server.lock().exchanging.take(&self.news.key);
-        drop(news);
     }
 }
 

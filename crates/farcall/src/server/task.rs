@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use farcall_proto::server::{Finish, Transmit};
 
 use super::Server;
-use super::exchanges::CallNews;
+use super::exchanges::ServedExchanges;
 use super::exported::Exported;
 use super::finish::{finish, unless_late};
 use super::reply_to::Back;
@@ -43,7 +43,7 @@ pub(super) enum Teller {
     Nothing,
     Notice(Arc<Notice>),
     /// The news of a call that has exchanges and no deadline.
-    News(Arc<CallNews>),
+    News(Arc<ServedExchanges>),
 }
 
 impl Teller {
@@ -146,6 +146,9 @@ impl Serving {
             None => self.server.give_back(now, self.call, finish(dispatched), reply),
         }
         self.server.forget(self.call.key);
+        if known.facts.exchanges {
+            self.server.end_exchanges(self.call.key);
+        }
         self.exported.end();
     }
 }

@@ -558,9 +558,10 @@ impl<'s> Receiver<'s> {
         let finish = work.give_back(finish, &mut self.outgoing.reply);
         // The executed call stays where it is unless another takes its place, because it has about 200 bytes.
         let replaced;
-        let (planned, alone, sent, rest) = {
+        let (planned, alone, sent, rest, exchanging) = {
             let mut core = server.lock();
             let core = &mut *core;
+            let exchanging = !elsewhere && !core.exchanging.is_empty();
             let alone = self.outgoing.unsent == 0 && core.batch.is_empty();
             let sent = match self.outgoing.long {
                 false => self.finish(core, key, finish),
@@ -588,8 +589,11 @@ impl<'s> Receiver<'s> {
             };
             self.look(core);
             let rest = self.may_rest(&planned) && core.pool.rest(&self.worker);
-            (planned, alone, sent, rest)
+            (planned, alone, sent, rest, exchanging)
         };
+        if exchanging {
+            server.end_exchanges(key);
+        }
         if alone {
             self.send(sent);
         } else {
