@@ -372,7 +372,7 @@ impl Exchanges for ServedExchanges {
     }
 
     fn send_before_result(&self, exchange: u32, bytes: &[u8]) -> Option<usize> {
-        let send = |core: &mut Core| core.send_in(self.news.key, exchange, bytes, Tail::End);
+        let send = |core: &mut Core| core.send_in(self.key, exchange, bytes, Tail::End);
         // All that fits few datagrams waits for the result, which is there in a moment.
         let waits = |sent: &Option<usize>| *sent == Some(bytes.len()) && bytes.len() <= BASE_DATAGRAM;
         self.act_and_flush(send, |sent| !waits(sent))
@@ -399,8 +399,8 @@ impl Exchanges for ServedExchanges {
     fn has_arrived(&self, exchange: u32) -> Option<bool> {
         let flushed = self.flush(exchange)?;
         self.act(|core| {
-            let awaits = core.protocol.awaits_credit(self.news.key, exchange);
-            (!core.protocol.is_given_up(self.news.key)).then_some(flushed && !awaits)
+            let awaits = core.protocol.awaits_credit(self.key, exchange);
+            (!core.protocol.is_given_up(self.key)).then_some(flushed && !awaits)
         })
     }
 
