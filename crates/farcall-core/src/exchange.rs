@@ -53,6 +53,9 @@ pub trait Exchanges: Send + Sync {
         None
     }
 
+    /// Notes that the call's result is a stream, which is sent in an exchange.
+    fn sends_result(&self, _exchange: u32) {}
+
     /// Gives the call up, as its caller.
     fn give_up(&self) {}
 

@@ -403,7 +403,8 @@ impl Runtime {
 
     /// Refuses every new call from now on, as draining, `Ran::No`. Waits at most `time` until the calls that
     /// have begun are finished, and returns whether they are. After that the runtime cannot serve calls
-    /// again.
+    /// again. A result that is a stream, and has no items to send, ends as
+    /// [`Kind::Draining`](crate::Kind::Draining), so that a watch holds nothing up.
     pub fn drain(&self, time: Duration) -> bool {
         let server = self.0.lock().server.clone();
         server.is_none_or(|server| server.drain(time))

@@ -463,6 +463,7 @@ mod tests {
         let deadline = Some(Time::from_nanos(7));
         let foreign = context::Incoming {
             key: crate::CallKey { conversation: 1, activity: 0, sequence: 1 },
+            export: 1,
             from: ([127, 0, 0, 1], 9).into(),
             deadline,
             trace: None,

@@ -113,7 +113,8 @@ enum Source<T, E> {
     Made(Items<T, E>),
     /// Items that arrive.
     Arrives(Box<Arrival>),
-    Over,
+    /// The stream has ended after so many items that had arrived.
+    Over(u64),
 }
 
 impl<T, E> Stream<T, E> {
@@ -188,11 +189,12 @@ impl<T, E> Stream<T, E> {
         Stream::from(Source::Arrives(Box::new(Arrival::new(exchanges, exchange, Some(call)))))
     }
 
-    /// Returns how many items have been taken from a stream that arrives.
+    /// Returns how many items have been taken from a stream that arrives, also once it has ended.
     pub fn taken(&self) -> u64 {
         match &self.source {
             Source::Arrives(arrival) => arrival.taken,
-            Source::Made(_) | Source::Over => 0,
+            Source::Over(taken) => *taken,
+            Source::Made(_) => 0,
         }
     }
 
@@ -208,7 +210,7 @@ impl<T, E> Stream<T, E> {
                 let mut stream = self;
                 Items::Polled(Box::new(move |context| stream.poll_item(context)))
             }
-            Source::Over => Items::Iterated(Box::new(std::iter::empty())),
+            Source::Over(_) => Items::Iterated(Box::new(std::iter::empty())),
         }
     }
 
@@ -235,10 +237,10 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Stream<T, E> {
         let polled = match &mut self.source {
             Source::Made(items) => items.poll(context),
             Source::Arrives(arrival) => arrival.poll(context),
-            Source::Over => Poll::Ready(None),
+            Source::Over(_) => Poll::Ready(None),
         };
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            self.source = Source::Over;
+            self.source = Source::Over(self.taken());
         }
         polled
     }
@@ -258,7 +260,7 @@ impl<T, E> fmt::Debug for Stream<T, E> {
         let what = match &self.source {
             Source::Made(_) => "made",
             Source::Arrives(_) => "arrives",
-            Source::Over => "over",
+            Source::Over(_) => "over",
         };
         f.debug_tuple("Stream").field(&what).finish()
     }
@@ -271,10 +273,10 @@ impl<T: for<'a> Decode<'a>, E: for<'a> Decode<'a>> Iterator for Stream<T, E> {
         let next = match &mut self.source {
             Source::Made(items) => items.next(),
             Source::Arrives(arrival) => arrival.next(),
-            Source::Over => None,
+            Source::Over(_) => None,
         };
         if !matches!(next, Some(Ok(_))) {
-            self.source = Source::Over;
+            self.source = Source::Over(self.taken());
         }
         next
     }
@@ -606,6 +608,7 @@ where
         let failed = |why: &'static str| Refused::Failed(CallFailed::new(Kind::Local, Ran::Yes).because(why));
         let exchanges = scope::exchanges().ok_or_else(|| failed("the call's carrier has no streams"))?;
         let exchange = exchanges.open().ok_or_else(|| failed("the call was given up"))?;
+        exchanges.sends_result(exchange);
         let end = stream.end.take();
         // The stream is told from the question of a signal by its first words.
         Ok(Served { sending: Sending::new(stream.into_items(), exchange, vec![0; 16]), exchanges, end })

@@ -67,7 +67,14 @@ impl Work {
         };
         let Incoming { key, deadline, trace, .. } = incoming;
         Work {
-            call: context::Incoming { key, from: *from, deadline, trace, same_user: false },
+            call: context::Incoming {
+                key,
+                export: exported.id,
+                from: *from,
+                deadline,
+                trace,
+                same_user: false,
+            },
             which: exported.procedure(incoming.procedure),
             exported: exported.clone(),
             procedure: incoming.procedure,

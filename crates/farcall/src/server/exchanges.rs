@@ -2,14 +2,14 @@
 
 use std::borrow::Borrow;
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Wake, Waker};
 
 use farcall_proto::server::CallKey;
-use farcall_proto::{BASE_DATAGRAM, Tail, Time};
+use farcall_proto::{BASE_DATAGRAM, Failure, Kind, Ran, Tail, Time};
 
 use farcall_memory::Accessor;
 
@@ -31,6 +31,10 @@ pub(super) struct ByKey(Arc<ServedExchanges>);
 pub(super) struct ServedExchanges {
     server: Arc<Server>,
     key: CallKey,
+    /// The identifier of the export that is called.
+    export: u64,
+    /// The exchange in which the stream is sent that is the result; 0 if there is none.
+    result: AtomicU32,
     /// The call's deadline, or [`NEVER`].
     deadline: Time,
     /// How often something has changed.
@@ -47,6 +51,8 @@ impl ServedExchanges {
         Arc::new(ServedExchanges {
             server,
             key: call.key,
+            export: call.export,
+            result: AtomicU32::new(0),
             deadline: call.deadline.unwrap_or(NEVER),
             epoch: AtomicU32::new(0),
             is_given_up: AtomicBool::new(false),
@@ -263,6 +269,32 @@ impl Server {
         new
     }
 
+    /// Ends the calls of an export, or of all, whose results are streams of which nothing has passed since
+    /// `seen` was filled by an earlier look. A watch would otherwise hold up a server that drains for ever.
+    pub(super) fn end_quiet_streams(&self, export: Option<u64>, seen: &mut HashMap<CallKey, u64>) {
+        let now = self.now();
+        let mut core = self.lock();
+        let is_meant = |news: &ServedExchanges| export.is_none_or(|export| export == news.export);
+        let streams: Vec<Arc<ServedExchanges>> =
+            core.exchanging.iter().map(|ByKey(news)| news).filter(|news| is_meant(news)).cloned().collect();
+        for news in streams {
+            let (key, epoch) = (news.key, news.epoch());
+            let exchange = news.result.load(Ordering::Relaxed);
+            let busy =
+                exchange == 0 || core.protocol.awaits_credit(key, exchange) || news.has_outbox(exchange);
+            if busy || seen.insert(key, epoch) != Some(epoch) || news.is_given_up() {
+                continue;
+            }
+            let why = "the server drains, and the stream had no items to send";
+            let failure = Failure::new(Kind::Draining, Ran::Yes).with_detail(why.to_owned());
+            core.protocol.finish_early(now, key, failure.into());
+            self.note_cancelled(&mut core, key);
+        }
+        drop(core);
+        // The receiving worker sends the failures and wakes the tasks.
+        self.socket.wake();
+    }
+
     /// Forgets the exchanges of a call that has ended, if its procedure has asked for them.
     #[cold]
     pub(super) fn end_exchanges(&self, key: CallKey) {
@@ -402,6 +434,10 @@ impl Exchanges for ServedExchanges {
             let awaits = core.protocol.awaits_credit(self.key, exchange);
             (!core.protocol.is_given_up(self.key)).then_some(flushed && !awaits)
         })
+    }
+
+    fn sends_result(&self, exchange: u32) {
+        self.result.store(exchange, Ordering::Relaxed);
     }
 
     fn next_opened(&self) -> Option<u32> {
