@@ -728,9 +728,7 @@ impl Run {
         while !self.is_done() {
             self.step();
             steps += 1;
-            if steps % 16 == 0 {
-                self.server.audit();
-            }
+            (steps % 16 == 0).then(|| self.server.audit());
             if self.now.since(began) >= ENDS_WITHIN {
                 panic!("a call does not end\n{}", self.what_is_left());
             }
@@ -739,8 +737,7 @@ impl Run {
         }
         // From now on nothing is lost. The clients are idle, and the server forgets.
         self.loss = 0;
-        let datagrams = std::mem::take(&mut self.datagrams);
-        let ended = self.now;
+        let (datagrams, ended) = (std::mem::take(&mut self.datagrams), self.now);
         loop {
             self.step();
             self.server.audit();
@@ -770,11 +767,9 @@ impl Run {
 /// Runs seeds from 0 on, or the one of `FARCALL_SEED`.
 fn run_all(runs: u64, mutant: Mutant) {
     let only = std::env::var("FARCALL_SEED").ok().and_then(|seed| seed.parse().ok());
-    let mut datagrams = 0;
-    for seed in only.map_or(0..runs, |seed: u64| seed..seed + 1) {
-        println!("seed {seed}");
-        datagrams += Run::new(seed, mutant).go();
-    }
+    let seeds = only.map_or(0..runs, |seed: u64| seed..seed + 1);
+    let of = |seed| Run::new(seed, mutant).go();
+    let datagrams: usize = seeds.inspect(|seed| println!("seed {seed}")).map(of).sum();
     assert!(only.is_some() || datagrams <= runs as usize * MOST_ON_AVERAGE, "{datagrams} datagrams");
 }
 
@@ -787,14 +782,9 @@ fn bytes_arrive_in_order_results_come_after_them_and_nothing_is_kept() {
 #[cfg(feature = "mutants")]
 fn is_noticed(mutant: Mutant) -> bool {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    let mut datagrams = 0;
-    for seed in 0..RUNS {
-        match catch_unwind(AssertUnwindSafe(|| Run::new(seed, mutant).go())) {
-            Ok(more) => datagrams += more,
-            Err(_) => return true,
-        }
-    }
-    datagrams > RUNS as usize * MOST_ON_AVERAGE
+    let run = |seed| catch_unwind(AssertUnwindSafe(|| Run::new(seed, mutant).go()));
+    let datagrams: Result<usize, _> = (0..RUNS).map(run).sum();
+    datagrams.map_or(true, |datagrams| datagrams > RUNS as usize * MOST_ON_AVERAGE)
 }
 
 #[cfg(feature = "mutants")]
