@@ -17,7 +17,7 @@ use crate::text::size;
 #[derive(Debug, Args)]
 pub struct Continuing {
     /// When the transfer breaks, wait for the server, or for another of the name, and go on; fail after so
-    /// many seconds without a byte
+    /// many seconds without a byte, 60 if none are given
     #[arg(
         long = "continue",
         value_name = "SECONDS",
