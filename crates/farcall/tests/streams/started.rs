@@ -182,13 +182,22 @@ fn a_stream_whose_server_was_replaced_is_brought_by_a_task() {
 
 /// Items that another thread gives to a stream that is polled.
 #[derive(Clone, Default)]
-struct Feed(Arc<Mutex<(std::collections::VecDeque<Option<u64>>, Option<std::task::Waker>)>>);
+struct Feed(Arc<Mutex<Fed>>);
+
+#[derive(Default)]
+struct Fed {
+    items: std::collections::VecDeque<Option<u64>>,
+    waker: Option<std::task::Waker>,
+}
+
+/// A way to make a call whose argument is a stream.
+type Tell = fn(&NumbersClient, Stream<u64>) -> Result<u64>;
 
 impl Feed {
     fn stream(&self) -> Stream<u64> {
         let feed = self.clone();
         Stream::polled(move |context| {
-            let (items, waker) = &mut *feed.0.lock().unwrap();
+            let Fed { items, waker } = &mut *feed.0.lock().unwrap();
             if let Some(item) = items.pop_front() {
                 return Poll::Ready(item.map(Ok));
             }
@@ -199,7 +208,7 @@ impl Feed {
 
     fn give(&self, item: Option<u64>) {
         let waker = {
-            let (items, waker) = &mut *self.0.lock().unwrap();
+            let Fed { items, waker } = &mut *self.0.lock().unwrap();
             items.push_back(item);
             waker.take()
         };
@@ -212,14 +221,12 @@ fn a_thread_that_waits_for_its_call_is_woken_by_the_items_of_its_argument() {
     everywhere(|numbers, server| {
         let (told, heard) = mpsc::channel();
         *server.told.lock().unwrap() = Some(told);
-        let started = || numbers.start().tell(Feed::stream(&Feed::default()));
-        drop(started());
-        let call: [fn(&NumbersClient, Stream<u64>) -> Result<u64>; 3] = [
+        let calls: [Tell; 3] = [
             |numbers, items| numbers.tell(items),
             |numbers, items| numbers.start().tell(items).wait(),
             |numbers, items| block_on(numbers.start().tell(items)),
         ];
-        for call in call {
+        for call in calls {
             while heard.try_recv().is_ok() {}
             let feed = Feed::default();
             std::thread::scope(|scope| {
