@@ -396,12 +396,12 @@ impl Slot {
         self.timing.due = now.plus(patience);
     }
 
-    /// Has the next probe of a call that is executed leave now, beside those of other calls, if half of the
-    /// time to it has passed.
+    /// Has the next probe of a call that is executed leave now, beside something else, if three quarters of the
+    /// time to it have passed.
     pub fn bring_probe_forward(&mut self, now: Time) {
         let timing = &mut self.timing;
         let runs = self.stage == Stage::Running && self.receiving.is_none() && timing.unanswered == 0;
-        if runs && timing.due <= now.plus(timing.calm / 2) {
+        if runs && timing.due <= now.plus(timing.calm / 4) {
             timing.due = timing.due.min(now);
         }
     }

@@ -48,12 +48,12 @@ impl Conversation {
             self.transfers.completed.push(Default::default());
         }
         let mut next = self.slots.first();
-        let mut asks = false;
+        // Calls that run long are asked about together, and by the datagram that keeps the conversation alive.
+        let mut asks = self.slots.outstanding > 1 && now.since(self.keep_alive.spoke) >= interval / 2;
         while let Some(activity) = next {
             next = self.slots.after(activity);
             awaited |= self.slots.at(activity).is_awaited_since(now, interval);
             if asks {
-                // Calls that run long are asked about together.
                 self.slots.at_mut(activity).bring_probe_forward(now);
             }
             asks |= self.look_at(now, activity, sink);

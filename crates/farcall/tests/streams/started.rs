@@ -179,3 +179,98 @@ fn a_stream_whose_server_was_replaced_is_brought_by_a_task() {
         assert_eq!(below.unwrap().len(), 5_000);
     }
 }
+
+/// Items that another thread gives to a stream that is polled.
+#[derive(Clone, Default)]
+struct Feed(Arc<Mutex<Fed>>);
+
+#[derive(Default)]
+struct Fed {
+    items: std::collections::VecDeque<Option<u64>>,
+    waker: Option<std::task::Waker>,
+}
+
+/// A way to make a call whose argument is a stream.
+type Tell = fn(&NumbersClient, Stream<u64>) -> Result<u64>;
+
+impl Feed {
+    fn stream(&self) -> Stream<u64> {
+        let feed = self.clone();
+        Stream::polled(move |context| {
+            let Fed { items, waker } = &mut *feed.0.lock().unwrap();
+            if let Some(item) = items.pop_front() {
+                return Poll::Ready(item.map(Ok));
+            }
+            *waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+    }
+
+    fn give(&self, item: Option<u64>) {
+        let waker = {
+            let Fed { items, waker } = &mut *self.0.lock().unwrap();
+            items.push_back(item);
+            waker.take()
+        };
+        waker.into_iter().for_each(std::task::Waker::wake);
+    }
+}
+
+#[test]
+fn a_thread_that_waits_for_its_call_is_woken_by_the_items_of_its_argument() {
+    everywhere(|numbers, server| {
+        let (told, heard) = mpsc::channel();
+        *server.told.lock().unwrap() = Some(told);
+        let calls: [Tell; 3] = [
+            |numbers, items| numbers.tell(items),
+            |numbers, items| numbers.start().tell(items).wait(),
+            |numbers, items| block_on(numbers.start().tell(items)),
+        ];
+        for call in calls {
+            while heard.try_recv().is_ok() {}
+            let feed = Feed::default();
+            std::thread::scope(|scope| {
+                let called = scope.spawn(|| call(numbers, feed.stream()));
+                for n in 1_000..1_050 {
+                    feed.give(Some(n));
+                    // The server may still tell of the call before.
+                    while heard.recv().unwrap() != Told::Item(n) {}
+                }
+                feed.give(None);
+                assert_eq!(called.join().unwrap().unwrap(), 50);
+            });
+        }
+    });
+}
+
+#[farcall::interface]
+trait Ticks {
+    fn ticks(&self) -> Result<Stream<u64>>;
+}
+
+struct Ticking(Feed);
+
+impl Ticks for Ticking {
+    fn ticks(&self) -> Result<Stream<u64>> {
+        Ok(self.0.stream())
+    }
+}
+
+#[test]
+fn a_blocking_procedure_sends_a_stream_that_is_polled() {
+    let test = |ticks: &TicksClient, feed: &Feed| {
+        let mut stream = ticks.ticks().unwrap();
+        for n in 0..50 {
+            feed.give(Some(n));
+            assert_eq!(stream.next().unwrap().unwrap(), n);
+        }
+        feed.give(None);
+        assert!(stream.next().is_none());
+    };
+    let names = farcall::names::Memory::new();
+    let runtime = || farcall::Runtime::builder().registry(names.clone()).build().unwrap();
+    let (here, there, feed) = (runtime(), runtime(), Feed::default());
+    let _export = there.export::<dyn Ticks>("Ticks/a", Arc::new(Ticking(feed.clone()))).unwrap();
+    test(&here.import::<dyn Ticks>("Ticks/a").unwrap(), &feed);
+    test(&farcall::stub::local::<dyn Ticks>(Arc::new(Ticking(feed.clone()))), &feed);
+}
