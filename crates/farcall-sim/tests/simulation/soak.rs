@@ -22,6 +22,7 @@ fn the_protocol_keeps_its_promises() {
     let o = summary.outcomes;
     assert!(o.executed > summary.calls / 3, "{o:?}");
     assert!(o.answered > 0 && o.posted > summary.calls / 10 && o.flushed > 0, "{o:?}");
+    assert!(o.exchanging > summary.calls / 30 && o.handled > summary.calls / 50 && o.carried > 0, "{o:?}");
     assert_eq!(o.returned + o.no + o.maybe + o.yes + o.abandoned, summary.calls);
 }
 
