@@ -674,13 +674,13 @@ fn a_client_that_takes_items_slowly_is_not_taken_for_gone() {
     pair.server.open_exchange(key);
     pair.server.send_in(key, 2, &bytes(4_000), Tail::More);
     carry(&mut pair);
-    for _ in 0..60 {
+    for _ in 0..600 {
         // Too little for the server to hear of it.
         let (mut into, told) = (Vec::new(), &mut pair.told);
         pair.client.take_from(id, 2, &mut into, 4, &mut |event| told.push(common::note(event)));
         assert_eq!(into.len(), 4);
         carry(&mut pair);
-        pair.pass(MS(500));
+        pair.pass(MS(100));
         pair.tick();
         carry(&mut pair);
         assert_eq!(pair.server.next_forsaken(), None);
