@@ -145,7 +145,7 @@ pub fn content((key, exchange, from): (u64, u32, End), start: u64, len: u64, out
     let mut word = 0;
     for at in start..start + len {
         if at.is_multiple_of(8) || at == start {
-            word = mix(direction ^ at / 8);
+            word = mix(direction ^ (at / 8));
         }
         out.push((word >> (8 * (at % 8))) as u8);
     }
