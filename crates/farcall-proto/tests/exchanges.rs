@@ -716,3 +716,62 @@ fn many_exchanges_in_each_of_thousands_of_calls_stay_within_the_budget() {
     }
     assert_eq!(pair.server.kept_for(HARM.into()).exchanges, 0);
 }
+
+#[test]
+fn a_client_that_takes_items_slowly_is_not_taken_for_gone() {
+    let config = ClientConfig { patience: Duration::from_secs(2), ..ClientConfig::default() };
+    let mut pair = Pair::acquainted_with(config, ServerConfig::default());
+    let id = pair.start(1, b"argument");
+    let call = pair.sent();
+    pair.receive(&call);
+    let key = pair.asked.pop().expect("it is executed").0;
+    pair.server.open_exchange(key);
+    pair.server.send_in(key, 2, &bytes(4_000), Tail::More);
+    carry(&mut pair);
+    for _ in 0..600 {
+        // Too little for the server to hear of it.
+        let (mut into, told) = (Vec::new(), &mut pair.told);
+        pair.client.take_from(id, 2, &mut into, 4, &mut |event| told.push(common::note(event)));
+        assert_eq!(into.len(), 4);
+        carry(&mut pair);
+        pair.pass(MS(100));
+        pair.tick();
+        carry(&mut pair);
+        assert_eq!(pair.server.next_forsaken(), None);
+    }
+}
+
+#[test]
+fn a_call_with_exchanges_that_its_server_no_longer_knows_ends_and_is_not_sent_again() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    pair.server.open_exchange(key);
+    pair.server.send_in(key, 2, b"question", Tail::Question);
+    carry(&mut pair);
+    client_takes(&mut pair, id, 2);
+    // The server was restored: it has the conversation, and not the call.
+    let unknown = common::frame_about(STATE, 0, key.activity, key.sequence as u32, &[0]);
+    let mut number = 1 << 20;
+    while pair.told.is_empty() {
+        pair.now = pair.client.timeout().expect("the call has not ended").max(pair.now);
+        pair.tick();
+        let sent = pair.sent();
+        assert!(sent.iter().all(|datagram| !frames_of(datagram).contains(&common::CALL)), "it runs again");
+        number += 1;
+        pair.hear(&[forged(0xc11e, number, std::slice::from_ref(&unknown))]);
+    }
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::Unreachable, Ran::Maybe))]);
+}
+
+#[test]
+fn a_direction_that_contradicts_itself_ends_its_call() {
+    let (mut pair, id, key) = Pair::executing(b"argument");
+    let sequence = key.sequence as u32;
+    pair.hear(&[forged(0xc11e, 1 << 20, &[data(2, 0, sequence, 0, &[7, 7])])]);
+    assert_eq!(client_takes(&mut pair, id, 2).map(|(bytes, all)| (bytes.len(), all)), Some((8, false)));
+    // The server has forgotten that it sent as much, and ends the direction earlier.
+    pair.hear(&[forged(0xc11e, (1 << 20) + 1, &[data(2, 1, sequence, 4, &[])])]);
+    assert_eq!(pair.told, [(1, Told::Failed(Kind::ResultLost, Ran::Maybe))]);
+    let cancel = pair.sent();
+    assert!(cancel.iter().any(|datagram| frames_of(datagram).contains(&CANCEL)), "the server is told");
+    assert_eq!((pair.client.next_news(), client_takes(&mut pair, id, 2)), (None, None));
+}

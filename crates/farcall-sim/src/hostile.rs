@@ -1,14 +1,14 @@
 //! A hostile peer. The servers have accepted it, and it keeps them busy with work that never ends.
 //!
 //! The peer has a host of its own. It sends no call that could be executed. It sends only fragments whose
-//! first bytes never come, frames of activities far apart, and many probes. The number of each datagram
-//! encodes how many bytes may answer it ([`answered_by`]).
+//! first bytes never come, frames of activities far apart, frames of exchanges of no call, and many probes. The
+//! number of each datagram encodes how many bytes may answer it ([`answered_by`]).
 
 use std::net::SocketAddr;
 
 use farcall_proto::Time;
 use farcall_proto::client::{Call, Conversation, Event as Told};
-use farcall_proto::fuzzing::kinds::{ACK, CALL, CANCEL, PROBE};
+use farcall_proto::fuzzing::kinds::{ACK, CALL, CANCEL, CREDIT, DATA, PROBE, STOP};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::ground::{Event, Ground};
@@ -128,7 +128,7 @@ impl Talk {
         let many = g.rng.within(1, 20) as u32;
         let anywhere = |g: &mut Ground| g.rng.below(u64::from(most)) as u32;
         let (mut frames, mut selects) = (Vec::new(), many as usize);
-        match g.rng.below(6) {
+        match g.rng.below(7) {
             // A fragment as far ahead as may be, of the highest activity.
             0 => fragment(&mut frames, most - 1, sequence, export, TOTAL - 4, 4),
             1 => {
@@ -144,6 +144,11 @@ impl Talk {
                 selects = 1;
             }
             4 => (0..many).for_each(|_| about(&mut frames, CANCEL, anywhere(g), sequence, &[])),
+            // What passes inside calls that nobody executes.
+            5 => (0..many).for_each(|_| {
+                let kind = g.rng.pick(&[DATA, CREDIT, STOP]);
+                about(&mut frames, kind, anywhere(g), sequence, &[0; 24]);
+            }),
             _ => {
                 let low = g.rng.next() >> 1;
                 frames.extend([ACK, 0, 0, 12]);

@@ -57,7 +57,7 @@ pub struct ServerNode {
 pub const SOCKET_BUFFER: usize = 256;
 
 /// After this many datagrams of a run a server counts again what it keeps.
-const AUDITED: u64 = 32;
+const AUDITED: u64 = 128;
 
 /// The longest time from the sending of an outcome until the sending is noted.
 const NOTED: Nanos = 200_000;

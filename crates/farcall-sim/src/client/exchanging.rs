@@ -6,7 +6,8 @@ use farcall_proto::client::{CallId, Conversation, Event as Told, Outcome};
 use farcall_proto::{News, Tail};
 
 use super::{ClientNode, Talk, end};
-use crate::exchanging::{End, Habits, RETRY, User, Verbs};
+use crate::exchange_user::{User, Verbs};
+use crate::exchanging::{End, Habits, RETRY};
 use crate::ground::{Event, Ground};
 use crate::net::{Nanos, SECS};
 use crate::oracle::Oracle;

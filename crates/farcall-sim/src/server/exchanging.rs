@@ -6,7 +6,8 @@ use farcall_proto::server::{CallKey, Server};
 use farcall_proto::{Failure, Kind, News, Ran, Tail};
 
 use super::{Job, ServerNode};
-use crate::exchanging::{End, Habits, RETRY, User, Verbs, unwinds};
+use crate::exchange_user::{User, Verbs};
+use crate::exchanging::{End, Habits, RETRY, unwinds};
 use crate::ground::{Event, Ground};
 use crate::net::{MILLIS, Nanos, SECS};
 use crate::oracle::Oracle;
