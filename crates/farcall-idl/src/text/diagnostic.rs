@@ -7,12 +7,12 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::source::{Sources, Span};
 
-/// The most bytes of a line that are shown, rounded to a whole character.
+/// The maximum number of bytes of a line that are shown, rounded to a whole character.
 const MAX_SHOWN: usize = 400;
-/// The most including files that a message names.
+/// The maximum number of `included from` lines in a message.
 const MAX_TRAIL: usize = 8;
 
-/// A fault, or a notice of something that was left out, with its place.
+/// An error in a file, or a warning about a part of the file that the reader skipped, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     message: String,
@@ -26,9 +26,10 @@ pub struct Diagnostic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Undeclared {
-    /// The name of a type. [`Options::external`](crate::x::Options::external) leaves the type to the user.
+    /// The name of a type. List it in [`Options::external`](crate::x::Options::external) to declare the type
+    /// in Rust yourself.
     Type(String),
-    /// The name of a constant. [`Options::defines`](crate::x::Options::defines) gives it a value.
+    /// The name of a constant. Give it a value in [`Options::defines`](crate::x::Options::defines).
     Constant(String),
 }
 

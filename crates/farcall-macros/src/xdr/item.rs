@@ -61,12 +61,12 @@ impl Item {
                 let fields = parse_fields(&data.fields, &mut refusals);
                 if !attributes.extensible {
                     for field in fields.iter().filter(|field| field.default) {
-                        let why = "only an #[xdr(extensible)] struct can end before a field";
+                        let why =
+                            "`default` needs #[xdr(extensible)] on the struct: in others no field can be missing";
                         refusals.add(Error::new(field.ty.span(), why));
                     }
                 } else if let Some(field) = between_defaults(&fields) {
-                    let why =
-                        "a field after an #[xdr(default)] one needs #[xdr(default)] too: it comes later";
+                    let why = "fields after an #[xdr(default)] one need it too: if that one is missing, so are they";
                     refusals.add(Error::new(field.ty.span(), why));
                 }
                 Shape::Struct { fields, extensible: attributes.extensible }
@@ -108,10 +108,23 @@ fn parse_field(field: &syn::Field, member: Member) -> Result<Field> {
     let refuse = |at: Span, why: &str| Err(Error::new(at, why));
     match (&attributes.with, &attributes.max, attributes.chain) {
         (Some(_), Some(max), _) => {
-            return refuse(max.span(), "the functions of `with` check the length themselves");
+            return refuse(
+                max.span(),
+                "`max` cannot be combined with `with`: the functions of `with` check the length themselves",
+            );
         }
-        (Some(with), _, true) => return refuse(with.span(), "`chain` says already how the field crosses"),
-        (_, Some(max), true) => return refuse(max.span(), "a chain has no length that could be declared"),
+        (Some(with), _, true) => {
+            return refuse(
+                with.span(),
+                "`with` cannot be combined with `chain`: each says how the field crosses",
+            );
+        }
+        (_, Some(max), true) => {
+            return refuse(
+                max.span(),
+                "`max` cannot be combined with `chain`: a linked list has no length on the wire",
+            );
+        }
         (Some(_), ..) => {}
         (None, ..) => crossing::check(&field.ty, None)?,
     }
@@ -154,11 +167,14 @@ fn parse_variants(data: &syn::DataEnum, ident: &Ident, refusals: &mut Refusals) 
         return Err(Error::new(ident.span(), "an enum without variants has no value to cross"));
     }
     for variant in variants.iter().filter(|variant| variant.default) {
-        if variant.fields.is_empty() || variant.tag.is_some() {
-            let why =
-                "a default variant has no tag; its first field is what selected it, an i32 or an enumeration";
-            refusals.add(Error::new(variant.ident.span(), why));
-        }
+        let why = if variant.tag.is_some() {
+            "a default variant has no tag of its own: it is selected by every tag that no other variant has"
+        } else if variant.fields.is_empty() {
+            "a default variant needs a first field, an i32 or an enumeration: it holds the received tag"
+        } else {
+            continue;
+        };
+        refusals.add(Error::new(variant.ident.span(), why));
     }
     if let Some(second) = variants.iter().filter(|variant| variant.default).nth(1) {
         refusals.add(Error::new(second.ident.span(), "there can be only one default variant"));

@@ -1,8 +1,9 @@
-//! The activities of a conversation beyond the first: the last call of each, and its work.
+//! For each activity of a conversation: its last call, and its work (the call's state until the call is
+//! over). The last call of activity 0 is in the conversation's entry.
 //!
-//! Clients number activities in the order of need, so most stand in a row. An activity whose number is far
-//! beyond the count of used ones is kept elsewhere, so that memory depends on how many activities were used,
-//! and not on their numbers.
+//! Clients use activity numbers from the lowest up, so most numbers in use are consecutive. Those are kept in
+//! a vector, the row. An activity with a far higher number is kept in a map, so that memory depends on how
+//! many activities were used, and not on their numbers.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +17,11 @@ pub(super) struct Slot {
     pub work: Option<Box<Work>>,
 }
 
-/// The row has twice as many places as activities were used, and this many more.
+/// The row grows for an activity whose number is at most twice the count of used activities plus this.
+/// Activities with higher numbers are kept in the map.
 const AHEAD: usize = 4;
 
-/// The cost of an activity outside the row, in places of the row.
+/// The memory that an activity in the map takes, as a multiple of a slot of the row.
 const APART: usize = 4;
 
 /// The activities of a conversation. The conversation's entry has the last call of the first activity.
@@ -27,9 +29,9 @@ const APART: usize = 4;
 pub(super) struct Activities {
     /// The work of activity 0.
     pub first: Option<Box<Work>>,
-    /// The activities from 1 on, in order.
+    /// The row: the slots of the activities from 1 on.
     row: Vec<Slot>,
-    /// Activities beyond the end of the row.
+    /// The map: the slots of activities beyond the end of the row.
     apart: BTreeMap<u32, Slot>,
     /// The number of activities beyond the first that were used.
     pub used: usize,
@@ -41,7 +43,7 @@ impl Activities {
         self.used == 0
     }
 
-    /// Returns the cost of the activities, in places of the row.
+    /// Returns the memory that the activities take, as a multiple of a slot of the row.
     pub fn cost(&self) -> usize {
         self.row.len() + APART * self.apart.len()
     }
@@ -69,8 +71,7 @@ impl Activities {
         if slot.last == Last::default() { None } else { Some(&mut slot.last) }
     }
 
-    /// Stores the last call of an activity. Unlike [`Activities::used_mut`], makes a place for an activity
-    /// that has none.
+    /// Stores the last call of an activity, and makes a slot for the activity if it has none.
     pub fn set_first(&mut self, activity: u32, last: Last, mutant: Mutant) {
         let wanted = activity as usize;
         let in_row = wanted <= 2 * self.used + AHEAD || mutant.breaks(Rule::HighActivityReserves);
@@ -93,7 +94,7 @@ impl Activities {
         }
     }
 
-    /// Returns the activity after `activity` that may have been used, or 0, the first one, if there is none.
+    /// Returns the next activity after `activity` that has a slot, or 0 if there is none.
     pub fn after(&self, activity: u32) -> u32 {
         let next = activity + 1;
         if next as usize <= self.row.len() {
@@ -117,7 +118,7 @@ impl Activities {
         self.home(activity)?.as_deref_mut()
     }
 
-    /// Returns the place of the work of an activity that is stored.
+    /// Returns where the activity's work is kept, or `None` if the activity has no slot.
     #[inline]
     pub fn home(&mut self, activity: u32) -> Option<&mut Option<Box<Work>>> {
         match activity {
