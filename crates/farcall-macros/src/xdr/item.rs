@@ -62,11 +62,12 @@ impl Item {
                 if !attributes.extensible {
                     for field in fields.iter().filter(|field| field.default) {
                         let why =
-                            "`default` needs #[xdr(extensible)] on the struct: in others no field can be missing";
+                            "`default` needs #[xdr(extensible)]: in other structs no field can be missing";
                         refusals.add(Error::new(field.ty.span(), why));
                     }
                 } else if let Some(field) = between_defaults(&fields) {
-                    let why = "fields after an #[xdr(default)] one need it too: if that one is missing, so are they";
+                    let why =
+                        "fields after an #[xdr(default)] one need it too: if that is missing, so are they";
                     refusals.add(Error::new(field.ty.span(), why));
                 }
                 Shape::Struct { fields, extensible: attributes.extensible }

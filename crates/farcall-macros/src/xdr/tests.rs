@@ -104,7 +104,7 @@ fn defaults_in_the_wrong_place() {
                 a: u8,
             }
         ),
-        "`default` needs #[xdr(extensible)] on the struct: in others no field can be missing",
+        "`default` needs #[xdr(extensible)]: in other structs no field can be missing",
     );
     refused(
         quote!(
@@ -115,7 +115,7 @@ fn defaults_in_the_wrong_place() {
                 b: u8,
             }
         ),
-        "fields after an #[xdr(default)] one need it too: if that one is missing, so are they",
+        "fields after an #[xdr(default)] one need it too: if that is missing, so are they",
     );
     refused(
         quote!(
