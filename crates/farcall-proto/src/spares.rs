@@ -1,5 +1,5 @@
-//! Keeps long buffers to be used again, so that a long message needs no fresh memory. They are few, of
-//! bounded size, and are freed when none was asked for in the last second.
+//! Keeps long buffers for reuse, so that a long message needs no fresh memory. Their number and size are
+//! bounded, and they are freed when none was asked for in the last second.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -11,15 +11,17 @@ use crate::Time;
 /// The shortest buffer that is kept, in bytes.
 pub(crate) const SHORTEST: usize = 16 << 10;
 
-/// The longest buffer that is kept, the maximum number of buffers, and the maximum of their bytes together.
+/// The longest buffer that is kept, in bytes.
 const LONGEST: usize = 8 << 20;
+/// The maximum number of buffers that are kept.
 const MOST: usize = 16;
+/// The maximum size of all kept buffers together, in bytes.
 const MOST_BYTES: usize = 16 << 20;
 
 /// How long buffers are kept after one was last asked for.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Long buffers to be used again. All conversations of an endpoint share them.
+/// Long buffers for reuse. All conversations of an endpoint share them.
 #[derive(Debug, Default)]
 pub struct Spares {
     kept: Mutex<Kept>,

@@ -82,8 +82,8 @@ impl Issuer {
         self.date(&Holder { client, issued: self.issued, conversation, address }, Cow::Borrowed(&[]))
     }
 
-    /// Makes a ticket with the date of `ticket`, for another address or with another rest. Because it keeps its
-    /// date, a call that ran under the old ticket does not run again under the new one.
+    /// Makes a ticket with the date of `ticket`, for another address or with another `rest`. Because the date
+    /// stays the same, a call that ran under the old ticket does not run again under the new one.
     pub fn dated_as(
         &self,
         Ticket { client, issued, .. }: &Ticket<'_>,
