@@ -110,7 +110,7 @@ fn an_x_file_that_is_written_keeps_names_and_can_be_read_back() {
         ("typedef opaque bytes<>;", "`xdr_bytes`"),
         (
             "union u switch (bool more) { case TRUE: struct { u next; } e; case FALSE: void; };",
-            "contains itself in place",
+            "contains itself directly",
         ),
         (
             "program P { version V { void F(int<>) = 1; } = 1; } = 1;",

@@ -83,7 +83,9 @@ impl Maker<'_> {
 
     fn definition(&mut self, place: u32, at: &Path<'_>) -> Result<(), Error> {
         let types = self.types;
-        let Some(definition) = types.get(place) else { return Err(at.error("refers to no type")) };
+        let Some(definition) = types.get(place) else {
+            return Err(at.error("the description refers to a type that it does not have"));
+        };
         match &definition.body {
             Body::Struct { fields, extensible: false } => self.fields(fields, at),
             Body::Struct { fields, extensible: true } => {

@@ -29,7 +29,7 @@ error: `;` should stand here
     told(
         "typedef opaque handle;",
         "
-error: `opaque` says how many bytes: `[n]`, `<n>` or `<>`
+error: `opaque` needs a number of bytes: write `[n]`, `<n>` or `<>`
  --> test.x:1:9
   |
 1 | typedef opaque handle;
@@ -53,7 +53,7 @@ fn the_other_place_is_shown_too() {
     told(
         "enum e { A };\nunion u switch (e x) {\ncase A: int i;\ncase 0: void;\n};",
         "
-error: this value is a label already
+error: another label has this value already
  --> test.x:4:6
   |
 4 | case 0: void;
@@ -62,7 +62,7 @@ error: this value is a label already
  ::: test.x:3:6
   |
 3 | case A: int i;
-  |      - the first time here
+  |      - the first one is here
 ",
     );
 }
@@ -78,7 +78,7 @@ error: a declaration takes only one of `*`, `[…]` and `<…>`
 1 | struct s { int *a<4>; };
   |                  ^^^^
   |
-  = help: give the inner one a name by `typedef`, and use that
+  = help: give the inner type a name by `typedef`, and use that name
 ",
     );
 }
@@ -170,7 +170,7 @@ fn each_fault_has_its_message() {
             "1:1 a definition should begin here: `const`, `typedef`, `enum`, `struct`, `union` or `program`",
         ),
         ("const X = ;", "1:11 a number or a constant's name should stand here"),
-        ("const X = 09;", "1:11 this is no number, or it does not fit into 64 bits"),
+        ("const X = 09;", "1:11 this is not a number, or it does not fit into 64 bits"),
         ("const X = X;", "1:11 this constant depends on itself"),
         ("const X = Y; const Y = X;", "1:11 this constant depends on itself"),
         ("enum e { A = B, B };", "1:14 this constant depends on itself"),
@@ -182,16 +182,16 @@ fn each_fault_has_its_message() {
         ("enum e { A = 4294967296 };", "1:14 an enumerator is a number of 32 bits"),
         ("enum e { A B };", "1:12 `,` or `}` should stand here"),
         ("struct s { int a; ", "1:10 this `{` is not closed"),
-        ("struct s { string s[4]; };", "1:12 a string has a length that varies: `<>`"),
+        ("struct s { string s[4]; };", "1:12 a string has a variable length: write `<n>` or `<>`"),
         ("struct s { int a[-1]; };", "1:18 a fixed size is at most 16777216"),
         ("struct s { int a[4294967295]; };", "1:18 a fixed size is at most 16777216"),
         ("struct s { int a<4294967296>; };", "1:18 a length is between 0 and 4294967295"),
         ("struct s { int a[\"x\"]; };", "1:18 a number or a constant's name should stand here"),
         ("const T = \"x\"; struct s { int a[T]; };", "1:33 this is a text, not a number"),
-        ("struct s { void *p; };", "1:12 there is no array of nothing, and no pointer to it"),
+        ("struct s { void *p; };", "1:12 `void` cannot be an array or behind a pointer"),
         (
             "union u switch (hyper h) { case 1: void; };",
-            "1:17 a union is switched by an enumeration, a `bool`, or a number of at most 32 bits",
+            "1:17 a union needs an enumeration, a `bool`, or a number of at most 32 bits in `switch`",
         ),
         ("union u switch (int i) { int x; };", "1:26 `case`, `default` or `}` should stand here"),
         ("union u switch (int i) { default: void; default: void; };", "1:41 a second `default`"),
@@ -216,17 +216,17 @@ fn each_fault_has_its_message() {
         ("struct s { int § };", "1:16 this character cannot stand in an `.x` file"),
         ("struct s {", "1:10 this `{` is not closed"),
         ("typedef int", "1:12 a name should stand here, but the file ends"),
-        ("#if 1\n", "1:2 this is not ended by `#endif`"),
-        ("#endif\n", "1:2 there is no `#if` before"),
-        ("#if 0\n#else\n#else\n#endif", "3:2 `#else` was before"),
+        ("#if 1\n", "1:2 this has no `#endif`"),
+        ("#endif\n", "1:2 there is no `#if` before this"),
+        ("#if 0\n#else\n#else\n#endif", "3:2 this follows the `#else` of the same `#if`"),
         ("#if (\n#endif", "1:2 the expression breaks off"),
-        ("#if 1 +* 2\n#endif", "1:2 this is no expression"),
+        ("#if 1 +* 2\n#endif", "1:2 this is not an expression"),
         ("#if 1/0\n#endif", "1:2 the expression has no value"),
         ("#ifdef\n#endif", "1:2 the name of a macro should follow"),
         ("#include <missing.x>\n", "1:10 no file `missing.x`"),
         ("#include\n", "1:2 `\"file\"` or `<file>` should follow"),
         ("#frobnicate\n", "1:1 no such directive"),
-        ("#error no\n", "1:2 the file refuses to be read like this"),
+        ("#error no\n", "1:2 an `#error` directive: the file must not be read with these definitions"),
         ("#define F(a) a\nF(", "2:1 the arguments of this macro have no end"),
         ("#define F(a) a\nF(F(", "2:1 the arguments of this macro have no end"),
         ("#define F(a) a ## +\ntypedef int F(x);", "2:13 `##` makes `x+` of two words, which is none"),

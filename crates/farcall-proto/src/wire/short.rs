@@ -54,7 +54,7 @@ pub(super) fn read(kind: u8, flags: u8, mut r: Reader<'_>) -> Result<Option<Fram
 }
 
 impl Writer<'_> {
-    /// Writes a CHALLENGE: a hint that the server does not know the conversation, so that the client shows its
+    /// Writes a CHALLENGE: a hint that the server does not know the conversation. The client then shows its
     /// ticket.
     pub fn challenge(&mut self, conversation: u64, number: u64) {
         self.frame(CHALLENGE, 0, 16).u64(conversation).u64(number);
@@ -75,7 +75,7 @@ impl Writer<'_> {
         self.position(STATE, 0, position, 4).u32(progress as u32);
     }
 
-    /// Writes an MTU-PROBE, or the MTU-ECHO that answers one, and brings the datagram to exactly `size` bytes.
+    /// Writes an MTU-PROBE, or the MTU-ECHO that answers one, and pads the datagram to exactly `size` bytes.
     pub fn mtu(&mut self, echo: bool, size: usize) {
         self.frame(if echo { MTU_ECHO } else { MTU_PROBE }, 0, 4).u32(size as u32);
         self.pad(size);

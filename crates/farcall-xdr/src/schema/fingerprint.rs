@@ -1,4 +1,4 @@
-//! Computes one number for the wire form of types. Equal forms have equal numbers.
+//! Computes a number, the fingerprint, from the wire form of types. Equal forms have equal fingerprints.
 
 use super::{Body, Field, Type, Types};
 use crate::MAX_DEPTH;

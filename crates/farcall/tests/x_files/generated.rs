@@ -180,7 +180,7 @@ fn what_no_rust_can_be_is_refused() {
     let config = x::Config::new().extern_type("timeval", "std::process::exit(1)");
     assert_eq!(
         x::generate(&tree, &config).unwrap_err().to_string(),
-        "`std::process::exit(1)` is no path in Rust"
+        "`std::process::exit(1)` is not a path in Rust"
     );
     let config = x::Config::new().extern_type("timeval", "crate::Timeval");
     let text = x::to_rust(&tree, &config).unwrap();

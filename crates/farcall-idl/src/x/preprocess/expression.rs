@@ -125,11 +125,11 @@ impl Walk<'_> {
                 let value = self.conditional(rest, depth + 1)?;
                 if self.take(rest, ")") { Ok(value) } else { Err("`)` is missing") }
             }
-            Kind::Number => number(text).ok_or("this is no number"),
+            Kind::Number => number(text).ok_or("this is not a number"),
             Kind::Character => Ok(unquoted(text).chars().next().map_or(0, |c| i128::from(u32::from(c)))),
             Kind::Word if text == "defined" && self.lenient => self.defined(rest),
             Kind::Word => self.name(text, depth),
-            _ => Err("this is no expression"),
+            _ => Err("this is not an expression"),
         }
     }
 
