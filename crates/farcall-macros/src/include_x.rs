@@ -1,4 +1,5 @@
-//! Implements `include_x!`: reads an `.x` file while the crate is built, and replaces the macro by its Rust.
+//! Implements `include_x!`: reads an `.x` file while the crate is built, and replaces the macro by the Rust
+//! generated from it.
 
 use std::path::PathBuf;
 
@@ -46,7 +47,8 @@ fn root() -> PathBuf {
 
 impl Parse for Arguments {
     fn parse(input: ParseStream<'_>) -> Result<Arguments> {
-        // A macro of another crate puts `crate = path` before its user's arguments.
+        // `crate = path` is accepted before the file too, because a macro of another crate puts it before its
+        // user's arguments.
         let mut farcall = syn::parse_quote!(::farcall);
         if input.parse::<Option<Token![crate]>>()?.is_some() {
             farcall = assigned(input, Path::parse_mod_style)?;

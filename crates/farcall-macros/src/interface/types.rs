@@ -6,7 +6,7 @@ use syn::{Result, Type};
 
 use crate::crossing::{check, parameters, refuse};
 
-/// The advice for a borrowed type within an argument.
+/// What to write instead of a borrowed type within an argument.
 const OWNED: Option<&str> = Some("pass it by value, or by `&` alone");
 
 /// Refuses an argument that cannot be sent.

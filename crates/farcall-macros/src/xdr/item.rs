@@ -1,5 +1,5 @@
-//! Parses an item with `#[derive(Xdr)]`: its fields, variants and attributes. Refuses items without a wire
-//! form.
+//! Parses an item with `#[derive(Xdr)]`: its fields, variants and attributes. Refuses items that can have no
+//! wire form.
 
 use farcall_idl::stubs::documentation;
 use proc_macro2::{Span, TokenStream};
@@ -15,8 +15,9 @@ pub struct Item {
     pub ident: Ident,
     pub generics: Generics,
     pub docs: String,
-    /// The path of farcall-xdr, and whether it lies within farcall.
+    /// The path of farcall-xdr.
     pub xdr: TokenStream,
+    /// Whether that path leads through farcall, so that farcall's traits can be named too.
     pub in_farcall: bool,
     /// Whether the type implements `Drop` itself although it is a linked list.
     pub own_drop: bool,
@@ -46,7 +47,7 @@ pub struct Variant {
     pub docs: String,
     /// The integer that selects the variant, if the source gives one.
     pub tag: Option<Expr>,
-    /// Whether the variant is selected by all integers that no other variant has.
+    /// Whether every integer that no other variant has selects this variant.
     pub default: bool,
     pub fields: Vec<Field>,
 }
@@ -181,7 +182,7 @@ fn parse_variants(data: &syn::DataEnum, ident: &Ident, refusals: &mut Refusals) 
         refusals.add(Error::new(second.ident.span(), "there can be only one default variant"));
     }
     for field in variants.iter().flat_map(|variant| &variant.fields).filter(|field| field.default) {
-        refusals.add(Error::new(field.ty.span(), "fields of variants have no #[xdr(default)]"));
+        refusals.add(Error::new(field.ty.span(), "a field of a variant cannot have #[xdr(default)]"));
     }
     Ok(variants)
 }
@@ -212,7 +213,7 @@ impl Attributes {
                     return Err(meta.error(format!("expected one of {}", NAMES.join(", "))));
                 };
                 if parsed.used.iter().any(|(used, _)| *used == name) {
-                    return Err(meta.error("given twice"));
+                    return Err(meta.error("this attribute is given twice"));
                 }
                 parsed.used.push((name, meta.path.span()));
                 match name {
@@ -231,7 +232,8 @@ impl Attributes {
         Ok(parsed)
     }
 
-    /// Refuses attributes that have no meaning at this place.
+    /// Refuses attributes other than the `allowed` ones. `place` says for the message where the attributes
+    /// are.
     fn only(&self, allowed: &[&str], place: &str) -> Result<()> {
         match self.used.iter().find(|(name, _)| !allowed.contains(name)) {
             None => Ok(()),

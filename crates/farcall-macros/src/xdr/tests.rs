@@ -85,7 +85,7 @@ fn attributes_that_mean_nothing() {
         quote!(
             struct S(#[xdr(max = 1, max = 2)] String);
         ),
-        "given twice",
+        "this attribute is given twice",
     );
     refused(
         quote!(
