@@ -124,8 +124,8 @@ mod tests {
                 let options = item.attrs.remove(place).parse_args().expect("options");
                 crate::interface::expand(options, quote!(#item)).expect("an interface")
             }
-            Item::Struct(item) => crate::xdr::derive(quote!(#item)).expect("a type that can cross"),
-            Item::Enum(item) => crate::xdr::derive(quote!(#item)).expect("a type that can cross"),
+            Item::Struct(item) => crate::xdr::derive(quote!(#item)).expect("a type that can be sent"),
+            Item::Enum(item) => crate::xdr::derive(quote!(#item)).expect("a type that can be sent"),
             _ => TokenStream::new(),
         });
         let inner: TokenStream = inner.collect();

@@ -121,7 +121,7 @@ fn procedure_of(item: TraitItem) -> Result<TraitItemFn> {
     };
     Err(refuse(
         tokens,
-        &format!("an interface holds procedures; {what} cannot cross"),
+        &format!("an interface holds procedures; {what} cannot be sent"),
         "put it outside the trait",
     ))
 }
@@ -262,7 +262,7 @@ fn check_receiver(sig: &Signature) -> Result<()> {
             Err(refuse(receiver, "a procedure cannot have its server to itself", hint))
         }
         ReceiverKind::Reference(_, Some(lifetime), _) => {
-            Err(refuse(lifetime, "no lifetime crosses a call", "write `&self`"))
+            Err(refuse(lifetime, "a lifetime means nothing in another process", "write `&self`"))
         }
         _ => Err(refuse(receiver, "a procedure does not consume its server", hint)),
     }

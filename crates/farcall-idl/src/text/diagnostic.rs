@@ -1,5 +1,5 @@
-//! Messages about faults in a file that a front end reads: the file, the line, the column, and the line
-//! itself with the fault underlined.
+//! Messages about errors in a file: the file, the line, the column, and the text of the line with the error
+//! underlined.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ pub enum Undeclared {
     Constant(String),
 }
 
-/// The place of a fault, with the text that is needed to show it.
+/// The place of an error, with the text that is needed to show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     at: Excerpt,
@@ -54,7 +54,7 @@ struct Excerpt {
 }
 
 impl Diagnostic {
-    /// Returns a fault at `span`.
+    /// Makes an error at `span`.
     pub(crate) fn new(sources: &Sources, span: Span, message: impl Into<String>) -> Self {
         let mut included = Vec::new();
         let mut above = sources.get(span.file).included;
@@ -71,7 +71,7 @@ impl Diagnostic {
         Diagnostic { place: Some(Box::new(place)), ..Self::nowhere(message) }
     }
 
-    /// Returns a fault that has no place.
+    /// Makes an error that has no place.
     pub(crate) fn nowhere(message: impl Into<String>) -> Self {
         Diagnostic {
             message: message.into(),
@@ -161,7 +161,7 @@ impl Diagnostic {
     }
 }
 
-/// Writes `error: …`, and the line with the fault underlined.
+/// Writes `error: …`, and the line with the error underlined.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render(&Renderer::plain()))
@@ -200,17 +200,17 @@ impl Excerpt {
     }
 }
 
-/// The faults of a file, at least one.
+/// The errors of a file, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostics(pub(crate) Vec<Diagnostic>);
 
 impl Diagnostics {
-    /// Returns the faults in the order in which they were found.
+    /// Returns the errors in the order in which they were found.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()
     }
 
-    /// Returns all faults in colour, for a terminal.
+    /// Returns all errors in colour, for a terminal.
     pub fn coloured(&self) -> String {
         self.0.iter().map(Diagnostic::coloured).collect::<Vec<_>>().join("\n\n")
     }

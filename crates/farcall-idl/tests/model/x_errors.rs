@@ -95,7 +95,7 @@ error: no type `opaqe_t` is declared
   |            ^^^^^^^
   |
   = help: a similar name is declared: `opaque_t`
-  = help: if another file declares it, give that file's directory as `-I DIRECTORY`; if only C does, leave it to Rust: \
+  = help: if another file declares it, give that file's directory as `-I DIRECTORY`; if only C does, declare it in Rust: \
 `external(\"opaqe_t\")` in `include_x!`, `--external opaqe_t` on the command line
 ",
     );
@@ -174,7 +174,7 @@ fn each_fault_has_its_message() {
         ("const X = X;", "1:11 this constant depends on itself"),
         ("const X = Y; const Y = X;", "1:11 this constant depends on itself"),
         ("enum e { A = B, B };", "1:14 this constant depends on itself"),
-        ("const X = 1/0;", "1:11 this has no value, or one that is too large to reckon with"),
+        ("const X = 1/0;", "1:11 this has no value, or its value is too large"),
         ("const X = 1; const X = 2;", "1:20 `X` is declared a second time"),
         ("struct s { int a; int a; };", "1:23 `a` is declared a second time"),
         ("struct s { int a; }; enum s { B };", "1:27 `s` is declared a second time"),
@@ -209,7 +209,7 @@ fn each_fault_has_its_message() {
             "1:31 `void` stands for no arguments at all",
         ),
         ("program P { } = P;", "1:17 this constant depends on itself"),
-        ("program P { } = -1;", "1:17 this number is between 0 and 4294967295"),
+        ("program P { } = -1;", "1:17 this number must be between 0 and 4294967295"),
         ("program P { int x; } = 1;", "1:13 `version` or `}` should stand here"),
         ("/* open", "1:1 this comment has no end"),
         ("const X = \"open;\n", "1:11 this quote is not closed in its line"),
@@ -227,11 +227,14 @@ fn each_fault_has_its_message() {
         ("#include\n", "1:2 `\"file\"` or `<file>` should follow"),
         ("#frobnicate\n", "1:1 no such directive"),
         ("#error no\n", "1:2 an `#error` directive: the file must not be read with these definitions"),
-        ("#define F(a) a\nF(", "2:1 the arguments of this macro have no end"),
-        ("#define F(a) a\nF(F(", "2:1 the arguments of this macro have no end"),
-        ("#define F(a) a ## +\ntypedef int F(x);", "2:13 `##` makes `x+` of two words, which is none"),
-        ("#define F(a) a ##\ntypedef int F(x);", "2:13 nothing stands after `##` in this macro"),
-        ("#define F(a) # b\ntypedef int F(x);", "2:13 `#` in this macro stands before no argument"),
+        ("#define F(a) a\nF(", "2:1 the `)` after the arguments of this macro is missing"),
+        ("#define F(a) a\nF(F(", "2:1 the `)` after the arguments of this macro is missing"),
+        (
+            "#define F(a) a ## +\ntypedef int F(x);",
+            "2:13 `##` makes `x+` of two words, which is not a single word",
+        ),
+        ("#define F(a) a ##\ntypedef int F(x);", "2:13 there is nothing after `##` in this macro"),
+        ("#define F(a) # b\ntypedef int F(x);", "2:13 `#` in this macro does not stand before an argument"),
     ];
     for (text, expected) in cases {
         let why = refused(text);
@@ -282,9 +285,9 @@ mod hostile {
     #[test]
     fn macros_cannot_grow_without_end() {
         let doubling: String = (0..64).map(|n| format!("#define A{n} A{0} A{0}\n", n + 1)).collect();
-        refused_as(&(doubling + "#define A64 ;\nA0"), "macros stand for more than");
+        refused_as(&(doubling + "#define A64 ;\nA0"), "macros expand to more than");
         let doubling: String = (0..64).map(|n| format!("#define A{n}(x) A{0}(x x)\n", n + 1)).collect();
-        refused_as(&(doubling + "#define A64(x) x\nA0(;)"), "macros stand for more than");
+        refused_as(&(doubling + "#define A64(x) x\nA0(;)"), "macros expand to more than");
         let doubling: String =
             (0..64).rev().map(|n| format!("#define A{n} (A{0} + A{0} + x)\n", n + 1)).collect();
         refused_as(&(doubling + "#if A0\n#endif"), "nested too deep");

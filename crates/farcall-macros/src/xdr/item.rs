@@ -83,7 +83,7 @@ impl Item {
             }
             Data::Union(_) => {
                 let why =
-                    "a Rust union cannot cross: use an enum, which is a discriminated union on the wire";
+                    "a Rust union cannot be sent: use an enum, which is a discriminated union on the wire";
                 return Err(Error::new(input.ident.span(), why));
             }
         };
@@ -118,7 +118,7 @@ fn parse_field(field: &syn::Field, member: Member) -> Result<Field> {
         (Some(with), _, true) => {
             return refuse(
                 with.span(),
-                "`with` cannot be combined with `chain`: each says how the field crosses",
+                "`with` cannot be combined with `chain`: each says how the field is sent",
             );
         }
         (_, Some(max), true) => {
@@ -166,7 +166,7 @@ fn parse_variants(data: &syn::DataEnum, ident: &Ident, refusals: &mut Refusals) 
         });
     }
     if variants.is_empty() {
-        return Err(Error::new(ident.span(), "an enum without variants has no value to cross"));
+        return Err(Error::new(ident.span(), "an enum without variants has no value to send"));
     }
     for variant in variants.iter().filter(|variant| variant.default) {
         let why = if variant.tag.is_some() {

@@ -28,12 +28,12 @@ fn types_that_cannot_cross() {
         }
     });
     let expected = [
-        "`usize` and `isize` cannot cross: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
-        "`usize` and `isize` cannot cross: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
+        "`usize` and `isize` cannot be sent: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
+        "`usize` and `isize` cannot be sent: their width depends on the machine\nhint: write `u64` or `i64`, or a narrower type that suffices",
         "a pointer means nothing in another process\nhint: pass what it points to",
-        "a function cannot cross\nhint: the other side has its own; pass data that chooses one",
-        "`&mut` cannot cross: the other side has a copy\nhint: send the value, and return it",
-        "`dyn Trait` cannot cross: the server must know what it decodes\nhint: what crosses is data: a struct or an enum with #[derive(farcall::Xdr)]",
+        "a function cannot be sent\nhint: the other side has its own; pass data that chooses one",
+        "`&mut` cannot be sent: the other side has a copy\nhint: send the value, and return it",
+        "`dyn Trait` cannot be sent: the server must know what it decodes\nhint: what can be sent is data: a struct or an enum with #[derive(farcall::Xdr)]",
     ];
     assert_eq!(hints, expected);
     assert!(
@@ -47,13 +47,13 @@ fn types_that_cannot_cross() {
     );
     refused(
         quote!(union U { a: u8 }),
-        "a Rust union cannot cross: use an enum, which is a discriminated union on the wire",
+        "a Rust union cannot be sent: use an enum, which is a discriminated union on the wire",
     );
     refused(
         quote!(
             enum E {}
         ),
-        "an enum without variants has no value to cross",
+        "an enum without variants has no value to send",
     );
 }
 
