@@ -246,7 +246,7 @@ const ALL_SPARE_BYTES: usize = 64 * SPARE_BYTES;
 const SHORT_BUFFER: usize = 256;
 
 /// Arguments of more bytes than this count as long. No datagram holds them.
-const LONG: usize = 64 << 10;
+const LONG_ARGUMENT_BYTES: usize = 64 << 10;
 
 /// The time of a timer that is not set.
 const NEVER: Time = Time::from_nanos(u64::MAX);
@@ -318,7 +318,7 @@ impl Conversation {
         }
         let sequence = self.slots.next_sequence;
         self.slots.next_sequence += 1;
-        if args.len() > LONG {
+        if args.len() > LONG_ARGUMENT_BYTES {
             self.transfers.long_arguments += args.len();
         }
         let activity = self.slots.open(sequence, call, args);
@@ -408,7 +408,7 @@ impl Conversation {
         if now < self.timers.unreachable_until {
             return;
         }
-        self.timers.unreachable_until = now + self.look_takes();
+        self.timers.unreachable_until = now + self.pause_after_look();
         let mut next = self.slots.first();
         while let Some(activity) = next {
             next = self.slots.after(activity);
@@ -437,7 +437,7 @@ impl Conversation {
     /// long ones if no other call has long ones.
     #[inline]
     pub fn has_room(&self, len: usize, most: usize) -> bool {
-        len <= LONG
+        len <= LONG_ARGUMENT_BYTES
             || self.transfers.long_arguments == 0
             || self.transfers.long_arguments.saturating_add(len) <= most
     }
@@ -510,7 +510,7 @@ impl Conversation {
     fn end(&mut self, activity: u32, outcome: Outcome<'_>, sink: &mut (impl FnMut(Event<'_>) + ?Sized)) {
         let slot = self.slots.at(activity);
         let (id, token) = (CallId { activity, sequence: slot.sequence }, slot.call.token);
-        if slot.args.len() > LONG {
+        if slot.args.len() > LONG_ARGUMENT_BYTES {
             self.transfers.long_arguments -= slot.args.len();
         }
         let told = slot.stage == (Stage::Cancelling { silent: true });
@@ -558,21 +558,24 @@ mod tests {
         let now = Time::from_nanos(1);
         let mut conversation = Conversation::new(ClientConfig::default(), 7);
         let call = Call { export: 1, procedure: 1, deadline: None, trace: None, token: 0 };
-        let lengths = [4, LONG, LONG + 4, 2 * LONG];
+        let lengths = [4, LONG_ARGUMENT_BYTES, LONG_ARGUMENT_BYTES + 4, 2 * LONG_ARGUMENT_BYTES];
         let calls =
             lengths.map(|len| conversation.start(|| now, &call, &mut vec![0; len]).expect("room for it"));
-        assert_eq!(conversation.transfers.long_arguments, 3 * LONG + 4);
+        assert_eq!(conversation.transfers.long_arguments, 3 * LONG_ARGUMENT_BYTES + 4);
         for (len, most, room) in [
-            (LONG, 0, true),
-            (LONG + 4, 4 * LONG + 8, true),
-            (LONG + 4, 4 * LONG + 4, false),
+            (LONG_ARGUMENT_BYTES, 0, true),
+            (LONG_ARGUMENT_BYTES + 4, 4 * LONG_ARGUMENT_BYTES + 8, true),
+            (LONG_ARGUMENT_BYTES + 4, 4 * LONG_ARGUMENT_BYTES + 4, false),
             (usize::MAX, 1 << 30, false),
         ] {
             assert_eq!(conversation.has_room(len, most), room, "{len} of {most}");
         }
         conversation.cancel(now, calls[2]);
         conversation.handle_timeout(now, &mut |_| {});
-        assert_eq!((conversation.transfers.long_arguments, conversation.stats().outstanding), (2 * LONG, 3));
+        assert_eq!(
+            (conversation.transfers.long_arguments, conversation.stats().outstanding),
+            (2 * LONG_ARGUMENT_BYTES, 3)
+        );
         calls.iter().for_each(|call| conversation.cancel(now, *call));
         conversation.handle_timeout(now, &mut |_| {});
         assert_eq!((conversation.transfers.long_arguments, conversation.stats().outstanding), (0, 0));

@@ -11,13 +11,13 @@ use super::{Conversation, Event};
 use crate::{Kind, Ran, Rule, Time, wire};
 
 /// The number of consecutive datagrams that must have been refused before the server is given up.
-const ENOUGH: u32 = 3;
+const MIN_REFUSALS: u32 = 3;
 
 /// The shortest silence of the server before it is given up.
-const SILENCE: Duration = Duration::from_millis(500);
+const MIN_SILENCE: Duration = Duration::from_millis(500);
 
 /// The longest time between a refusal and the next probe.
-const HASTE: Duration = Duration::from_millis(250);
+const MAX_PROBE_DELAY: Duration = Duration::from_millis(250);
 
 /// Refusals that are further apart than this are not consecutive.
 const FAR_APART: Duration = Duration::from_secs(2);
@@ -58,7 +58,7 @@ impl Conversation {
             self.session.expires = Some(now);
             return;
         }
-        self.ask_by(now + HASTE);
+        self.ask_by(now + MAX_PROBE_DELAY);
     }
 
     /// Returns whether the server is to be given up.
@@ -67,7 +67,8 @@ impl Conversation {
         if !self.config.heeds_refusals || count == 0 || received != self.stats.received {
             return false;
         }
-        self.config.mutant.breaks(Rule::RefusedAtOnce) || count >= ENOUGH && latest.since(since) >= SILENCE
+        self.config.mutant.breaks(Rule::RefusedAtOnce)
+            || count >= MIN_REFUSALS && latest.since(since) >= MIN_SILENCE
     }
 
     /// Gives the server up: ends all calls that were sent.

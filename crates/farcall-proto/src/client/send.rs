@@ -8,7 +8,7 @@ use crate::wire::{self, Ack, CallHead, Fragment, Meta, Part, Position, Target, W
 use crate::{Time, nanos};
 
 /// When a datagram holds at least this many calls and has little room left, larger datagrams are tried.
-const MANY: u32 = 4;
+const MANY_CALLS: u32 = 4;
 
 /// How much of what an activity wanted to send went into a datagram.
 pub(super) enum Written {
@@ -148,7 +148,7 @@ impl Conversation {
             }
         }
         // Many small calls are as good a reason for larger datagrams as one large call.
-        if written >= MANY && writer.room() < self.mtu.datagram / 2 {
+        if written >= MANY_CALLS && writer.room() < self.mtu.datagram / 2 {
             self.mtu.want(now);
         }
         if writer.room() == preamble && !keep_alive {

@@ -19,11 +19,11 @@ const CANCEL_REMINDERS: u32 = 5;
 pub(super) const BLACK_HOLE: u32 = 3;
 
 /// The least time between two looks at all calls.
-const GRAIN: Duration = Duration::from_millis(1);
+const MIN_PAUSE: Duration = Duration::from_millis(1);
 
 /// After a look at n calls, the next look comes at least n times this later. Thousands of calls may wait for
 /// a server that is gone, and looks at them must not hold up calls to other servers.
-const LOOK: Duration = Duration::from_micros(1);
+const PAUSE_PER_CALL: Duration = Duration::from_micros(1);
 
 impl Conversation {
     /// Acts on the timers that are due. Before you call this, hand in every datagram that has arrived.
@@ -59,12 +59,12 @@ impl Conversation {
         let unsent = self.config.mutant.breaks(Rule::KeepAliveUnsent);
         self.keep_alive.wanted |= awaited && now.since(self.keep_alive.spoke) >= interval / 2 && !unsent;
         // Every call has its own due time. A least gap between looks lets one look serve many of them.
-        self.timers.check = self.timers.check.max(now + GRAIN.max(self.look_takes()));
+        self.timers.check = self.timers.check.max(now + MIN_PAUSE.max(self.pause_after_look()));
     }
 
     /// Returns the least time between a look at all outstanding calls and the next.
-    pub(super) fn look_takes(&self) -> Duration {
-        LOOK * self.slots.outstanding as u32
+    pub(super) fn pause_after_look(&self) -> Duration {
+        PAUSE_PER_CALL * self.slots.outstanding as u32
     }
 
     fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {

@@ -4,11 +4,11 @@
 pub(super) type Callee = (u64, u32);
 
 /// The number of procedures that are remembered.
-const MOST: usize = 16;
+const MAX_KNOWN: usize = 16;
 
 /// The longest time before the first probe of a call, in nanoseconds, however long its procedure takes. A
 /// longer wait would delay the recovery of a lost call.
-const LATEST: u64 = 200_000_000;
+const MAX_WAIT_NANOS: u64 = 200_000_000;
 
 /// The slow procedures of one conversation.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Usual {
     /// The longest time before the first probe of a call, in nanoseconds.
     most: u64,
     known: Vec<Known>,
-    /// The index of the procedure that is replaced next when there are [`MOST`].
+    /// The index of the procedure that is replaced next when there are [`MAX_KNOWN`].
     next: usize,
 }
 
@@ -33,7 +33,7 @@ impl Usual {
     /// Makes an empty memory. Procedures that take at least `long` nanoseconds are slow. No call waits longer
     /// than `most` nanoseconds before its first probe.
     pub fn new(long: u64, most: u64) -> Usual {
-        Usual { long, most: most.min(LATEST), known: Vec::new(), next: 0 }
+        Usual { long, most: most.min(MAX_WAIT_NANOS), known: Vec::new(), next: 0 }
     }
 
     /// Notes that a call of `callee` took this many nanoseconds.
@@ -51,11 +51,11 @@ impl Usual {
                 return;
             }
             let new = Known { callee, nanos };
-            if self.known.len() < MOST {
+            if self.known.len() < MAX_KNOWN {
                 self.known.push(new);
             } else {
                 self.known[self.next] = new;
-                self.next = (self.next + 1) % MOST;
+                self.next = (self.next + 1) % MAX_KNOWN;
             }
             return;
         };
@@ -125,9 +125,9 @@ mod tests {
     fn what_is_remembered_is_bounded_and_so_is_patience() {
         let mut usual = Usual::new(LONG, u64::MAX);
         (0..1000).for_each(|procedure| usual.took(callee(procedure), u64::MAX / 2));
-        assert_eq!(usual.known.len(), MOST);
-        let mut last = 1000 - MOST as u32..1000;
+        assert_eq!(usual.known.len(), MAX_KNOWN);
+        let mut last = 1000 - MAX_KNOWN as u32..1000;
         assert!(last.all(|procedure| usual.place(callee(procedure)).is_some()), "the last ones are known");
-        assert_eq!((usual.patience(callee(999)), usual.longest()), (LATEST, LATEST));
+        assert_eq!((usual.patience(callee(999)), usual.longest()), (MAX_WAIT_NANOS, MAX_WAIT_NANOS));
     }
 }

@@ -19,10 +19,10 @@ pub(super) struct Slot {
 
 /// The row grows for an activity whose number is at most twice the count of used activities plus this.
 /// Activities with higher numbers are kept in the map.
-const AHEAD: usize = 4;
+const ROW_AHEAD: usize = 4;
 
 /// The memory that an activity in the map takes, as a multiple of a slot of the row.
-const APART: usize = 4;
+const MAP_COST: usize = 4;
 
 /// The activities of a conversation. The conversation's entry has the last call of the first activity.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl Activities {
 
     /// Returns the memory that the activities take, as a multiple of a slot of the row.
     pub fn cost(&self) -> usize {
-        self.row.len() + APART * self.apart.len()
+        self.row.len() + MAP_COST * self.apart.len()
     }
 
     #[inline(always)]
@@ -74,7 +74,7 @@ impl Activities {
     /// Stores the last call of an activity, and makes a slot for the activity if it has none.
     pub fn set_first(&mut self, activity: u32, last: Last, mutant: Mutant) {
         let wanted = activity as usize;
-        let in_row = wanted <= 2 * self.used + AHEAD || mutant.breaks(Rule::HighActivityReserves);
+        let in_row = wanted <= 2 * self.used + ROW_AHEAD || mutant.breaks(Rule::HighActivityReserves);
         if wanted > self.row.len() && in_row {
             self.lengthen(wanted);
         }
@@ -171,7 +171,7 @@ mod tests {
                 activities.set_first(activity, last(n), Mutant::NONE);
                 model.insert(activity, n);
                 assert_eq!(activities.used, model.len());
-                assert!(activities.cost() <= APART * model.len() + 2 * model.len() + AHEAD);
+                assert!(activities.cost() <= MAP_COST * model.len() + 2 * model.len() + ROW_AHEAD);
             }
             for (activity, n) in &model {
                 assert_eq!(activities.get(*activity).unwrap().last, last(*n));
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn the_row_is_twice_as_long_as_the_count_of_used_activities_and_four_more() {
         for used in [0, 1, 10, 100] {
-            let last_in_row = 2 * used + AHEAD as u32;
+            let last_in_row = 2 * used + ROW_AHEAD as u32;
             for (activity, in_row) in [(last_in_row, true), (last_in_row + 1, false)] {
                 let mut activities = Activities::default();
                 (1..=used).for_each(|n| activities.set_first(n, last(1), Mutant::NONE));
@@ -206,7 +206,7 @@ mod tests {
                 assert_eq!((row == activity as usize, activities.apart.is_empty()), (in_row, in_row));
                 let slot = activities.get(activity).unwrap();
                 assert_eq!((slot.last, activities.used), (last(2), used as usize + 1));
-                assert_eq!(activities.cost(), row + if in_row { 0 } else { APART });
+                assert_eq!(activities.cost(), row + if in_row { 0 } else { MAP_COST });
             }
         }
     }
@@ -215,7 +215,7 @@ mod tests {
     fn a_high_number_costs_no_more_than_another() {
         let mut activities = Activities::default();
         activities.set_first(16_383, last(1), Mutant::NONE);
-        assert_eq!((activities.cost(), activities.row.capacity()), (APART, 0));
+        assert_eq!((activities.cost(), activities.row.capacity()), (MAP_COST, 0));
         assert!(activities.get(16_382).is_none() && activities.get_mut(1).is_none());
     }
 }

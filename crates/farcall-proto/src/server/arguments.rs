@@ -13,9 +13,10 @@ use crate::{MAX_DATAGRAM, Rule, Time, transfer};
 
 /// The maximum size, in all, of reused buffers that are given to arguments before these have arrived, in
 /// bytes.
-const MOST_LENT: usize = 16 << 20;
-/// A host is given such a buffer while its arguments take at most this many times the rest of `MOST_LENT`. So
-/// a single host leaves a fifth for others (Choudhury & Hahne 1998, "Dynamic queue length thresholds").
+const MAX_LENT_BYTES: usize = 16 << 20;
+/// A host is given a reused buffer while its arguments take at most this many times the rest of
+/// `MAX_LENT_BYTES`. So a single host leaves a fifth for others (Choudhury & Hahne 1998, "Dynamic queue
+/// length thresholds").
 const SHARE_LENT: usize = 4;
 
 impl Server {
@@ -75,12 +76,12 @@ impl Server {
         self.spare.receiving += 1;
         self.hosts.begin_receiving(host, (entry.id, activity));
         self.forget_received(host);
-        if total > trusted || self.spare.lent >= MOST_LENT {
+        if total > trusted || self.spare.lent >= MAX_LENT_BYTES {
             return Vec::new();
         }
         let buffer = self.spare.long.take(now, total as usize).unwrap_or_default();
         let room = self.config.reassembly_budget.saturating_sub(self.hosts.total(Kept::Arguments));
-        let share = SHARE_LENT * (MOST_LENT - self.spare.lent);
+        let share = SHARE_LENT * (MAX_LENT_BYTES - self.spare.lent);
         let has = self.hosts.kept(host, Kept::Arguments);
         if buffer.capacity() > (2 * total as usize).min(room / 2).min(share.saturating_sub(has)) {
             self.spare.long.give(buffer);

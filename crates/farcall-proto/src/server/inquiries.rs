@@ -11,9 +11,9 @@ use crate::Time;
 
 /// The maximum number of inquiries from one host that are acted on in each period, besides the first of each
 /// datagram.
-const MOST: u32 = 2048;
+const MAX_PER_PERIOD: u32 = 2048;
 /// The period.
-const TIME: Duration = Duration::from_millis(125);
+const PERIOD: Duration = Duration::from_millis(125);
 
 #[derive(Debug)]
 pub(super) struct Inquiries {
@@ -44,11 +44,11 @@ impl Inquiries {
 
     #[cold]
     fn look_up(&mut self, now: Time, from: &SocketAddr) {
-        if now.since(self.began) >= TIME {
+        if now.since(self.began) >= PERIOD {
             self.began = now;
             self.counts.clear();
         }
-        self.allowed = 1 + MOST.saturating_sub(self.counts.of(HostName::at(from)));
+        self.allowed = 1 + MAX_PER_PERIOD.saturating_sub(self.counts.of(HostName::at(from)));
     }
 
     /// Returns whether an inquiry of this datagram was not acted on.

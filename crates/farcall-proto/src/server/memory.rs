@@ -29,25 +29,25 @@ const LEAST_SLOTS: usize = 1 << 16;
 
 /// The least time between two sweeps. A sweep goes through kept calls, frees them and looks for silent
 /// clients.
-const GRAIN: Duration = Duration::from_millis(5);
+const MIN_SWEEP_GAP: Duration = Duration::from_millis(5);
 
 /// The maximum number of kept calls that one sweep looks at.
-const SLICE: usize = 4096;
+const MAX_SWEPT: usize = 4096;
 /// The maximum number of kept calls that are looked at to make room for a new result.
-const LOOKS: usize = 1024;
+const MAX_LOOKS: usize = 1024;
 
 /// If a client has acknowledged nothing for this long, the transfer of results to it counts as stopped.
-const STANDS_STILL: Duration = Duration::from_secs(1);
+const STOPPED_AFTER: Duration = Duration::from_secs(1);
 
 /// While other accesses wait for room, the result of an access is dropped if its client has been silent for
 /// this long. (A client that waits asks every second.)
-const FALLS_SILENT: Duration = Duration::from_secs(2);
+const SILENT_AFTER: Duration = Duration::from_secs(2);
 /// How often the server looks for such clients while accesses wait for room.
-const CROWDED: Duration = Duration::from_millis(250);
+const CROWDED_INTERVAL: Duration = Duration::from_millis(250);
 
 /// While there is no room for others' results, a client must fetch its own at this rate at least, in bytes a
 /// second (2 Mbit/s).
-const SLOWEST: u64 = 256 << 10;
+const MIN_FETCH_RATE: u64 = 256 << 10;
 
 /// A conversation's least share of a budget is one in this many. What the server keeps for a conversation
 /// within its least share is dropped last.
@@ -98,7 +98,7 @@ impl Server {
         self.note_absence(now);
         self.spare.long.trim(now);
         let crowded = std::mem::take(&mut self.sending.crowded);
-        let (all, slice) = (self.hosts.listed as u32, self.hosts.listed.min(SLICE) as u32);
+        let (all, slice) = (self.hosts.listed as u32, self.hosts.listed.min(MAX_SWEPT) as u32);
         let mut silent = None;
         for _ in 0..slice {
             let Some((host, call)) = self.hosts.next() else {
@@ -114,7 +114,7 @@ impl Server {
         let round = if all > slice && self.unfinished > 0 { round.min(interval(PATIENCE)) } else { round };
         let next = (self.hosts.listed > 0).then(|| now + round.saturating_mul(slice) / all);
         self.set_sweep(
-            next.map(|next| silent.map_or(next, |silent: Time| next.min(silent.max(now + GRAIN)))),
+            next.map(|next| silent.map_or(next, |silent: Time| next.min(silent.max(now + MIN_SWEEP_GAP)))),
         );
     }
 
@@ -133,7 +133,7 @@ impl Server {
         let Some((place, more)) = self.table.of_host(conversation, host) else { return false };
         let Some(work) = more.activities.work(activity) else { return false };
         let old = now.since(work.since) >= self.config.hold;
-        let waits_in_vain = now.since(work.since.max(more.spoke)) >= FALLS_SILENT || now > more.due;
+        let waits_in_vain = now.since(work.since.max(more.spoke)) >= SILENT_AFTER || now > more.due;
         let over = old || crowded && work.is_accessed() && waits_in_vain;
         let sequence = work.position.sequence;
         match work.phase {
@@ -354,7 +354,7 @@ impl Server {
     /// Drops results of calls that have ended, of the host that has the most, until the budget is kept.
     /// Spares conversations within their least share if others of the host hold more.
     pub(super) fn shed_kept(&mut self, kind: Kept, budget: usize, latest: (u64, u32)) {
-        let looks = (2 * self.hosts.listed).min(LOOKS);
+        let looks = (2 * self.hosts.listed).min(MAX_LOOKS);
         for look in 0..looks {
             if self.hosts.total(kind) <= budget {
                 return;
@@ -386,9 +386,10 @@ impl Server {
         let most = if unbounded { usize::MAX } else { self.config.sending_budget };
         // This bounds how often the search runs: not each time that a call ends while something long is being
         // sent.
-        let looks = self.hosts.total(Kept::Sending) > budget && now.since(self.sweep.looked) >= CROWDED;
+        let looks =
+            self.hosts.total(Kept::Sending) > budget && now.since(self.sweep.looked) >= CROWDED_INTERVAL;
         self.sweep.looked = if looks { now } else { self.sweep.looked };
-        for _ in 0..self.hosts.listed.min(LOOKS) {
+        for _ in 0..self.hosts.listed.min(MAX_LOOKS) {
             let sent = looks && self.hosts.total(Kept::Sending) > budget;
             let full = self.hosts.total(Kept::Sending) > most;
             if !(sent || full) {
@@ -398,7 +399,7 @@ impl Server {
             let Some(place) = self.table.find(conversation) else { continue };
             let Some(more) = &self.table.at(place).more else { continue };
             let Some(work) = more.activities.work(activity) else { continue };
-            let still = now.since(work.since.max(more.spoke)) >= STANDS_STILL;
+            let still = now.since(work.since.max(more.spoke)) >= STOPPED_AFTER;
             let goes = work.outgoing.is_some() && (still || full && now > more.due);
             if goes && (conversation, activity) != latest {
                 self.forget_work(place, activity);
@@ -451,7 +452,7 @@ impl Server {
     /// Returns the conversation of a host that is being sent the most bytes, among those with the oldest
     /// calls.
     fn sent_most(&self, host: u32) -> Option<usize> {
-        let calls = self.hosts.at(host).calls.iter().take(LOOKS);
+        let calls = self.hosts.at(host).calls.iter().take(MAX_LOOKS);
         let places = calls.filter_map(|(conversation, _)| self.table.of_host(*conversation, host));
         let heaviest = places.map(|(place, more)| (more.kept(Kept::Sending), place)).max();
         heaviest.filter(|(bytes, _)| *bytes > 0).map(|(_, place)| place)
@@ -474,7 +475,7 @@ impl Server {
         let has = total == 0 || total + len <= budget || within_share && total + len <= 2 * budget;
         if !has {
             self.sending.crowded = true;
-            self.set_sweep(self.sweep.due.map(|at| at.min(now + CROWDED)));
+            self.set_sweep(self.sweep.due.map(|at| at.min(now + CROWDED_INTERVAL)));
         }
         has
     }
@@ -551,10 +552,10 @@ impl More {
     /// Extends the time in which the client must fetch what it is being sent, because this many bytes are
     /// added. A client that is late already stays late.
     pub(super) fn begin_to_send(&mut self, now: Time, bytes: usize) {
-        let at_slowest = |bytes: usize| Duration::from_millis(bytes as u64 * 1000 / SLOWEST);
+        let at_slowest = |bytes: usize| Duration::from_millis(bytes as u64 * 1000 / MIN_FETCH_RATE);
         let others = self.kept(Kept::Sending);
-        let before = if others == 0 { now + FALLS_SILENT } else { self.due };
-        self.due = (before + at_slowest(bytes)).min(now + FALLS_SILENT + at_slowest(others + bytes));
+        let before = if others == 0 { now + SILENT_AFTER } else { self.due };
+        self.due = (before + at_slowest(bytes)).min(now + SILENT_AFTER + at_slowest(others + bytes));
     }
 }
 
@@ -695,7 +696,7 @@ mod tests {
     #[test]
     fn the_due_time_covers_all_results_that_are_being_sent_and_is_not_reset_when_it_has_passed() {
         // The bytes that a client has to fetch in a second.
-        const SECOND: usize = SLOWEST as usize;
+        const SECOND: usize = MIN_FETCH_RATE as usize;
         let mut hosts = Hosts::new(Amounts::default());
         let mut more = More::new(hosts.enter(HostName::of([1, 0])));
         let mut begin = |more: &mut More, now, bytes| {

@@ -15,9 +15,9 @@ use crate::wire::{self, Ack, CallHead, Frame, Frames, Header, Malformed, Part, P
 use crate::{ACCESSES, BASE_DATAGRAM, Failure, Kind, READINGS, Ran, Rule, Time};
 
 /// The short answers to a datagram have at most this many times its bytes.
-const ANSWERS: usize = 3;
+const ANSWER_FACTOR: usize = 3;
 /// The maximum number of bytes of results that are sent again because of one datagram.
-const MOST_AGAIN: usize = 1 << 20;
+const MAX_RESENT_BYTES: usize = 1 << 20;
 
 /// A datagram that is being read.
 pub(super) struct Visit<'s> {
@@ -128,7 +128,7 @@ impl Server {
     /// Sets the bounds for answers to the next datagram, which has `len` bytes.
     #[inline(always)]
     pub(super) fn expect_answers(&mut self, len: usize) {
-        (self.answers.answer_bytes, self.answers.resend_bytes) = (ANSWERS * len, MOST_AGAIN);
+        (self.answers.answer_bytes, self.answers.resend_bytes) = (ANSWER_FACTOR * len, MAX_RESENT_BYTES);
     }
 
     #[cold]

@@ -16,7 +16,7 @@ use crate::wire::{
 use crate::{BASE_DATAGRAM, Failure, Kind, Ran, Rule, Time};
 
 /// The shortest run of borrowed bytes within a result (an insert) that is sent without a copy, in bytes.
-const WORTH: usize = 8 << 10;
+const UNCOPIED_INSERT_BYTES: usize = 8 << 10;
 
 /// A result of at most this many bytes fits every datagram.
 pub const SHORT: usize = 1 << 10;
@@ -346,7 +346,7 @@ impl Server {
         let within = bytes.map_or(&[][..], |bytes| &bytes[range.clone()]);
         // In a scheme with a checksum the bytes are copied, because a checksum is computed fastest over one
         // piece.
-        let apart = target.seal.closes_around() && within.len() >= WORTH;
+        let apart = target.seal.closes_around() && within.len() >= UNCOPIED_INSERT_BYTES;
         let (head, fragment) =
             (ResultHead { position: work.position, status }, Fragment { total, offset: start as u32, ask });
         let at = writer.result_fragment((&head, directions), fragment, [before, within, behind], apart);

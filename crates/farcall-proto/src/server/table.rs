@@ -190,10 +190,10 @@ pub(super) struct Table {
     hand: usize,
 }
 
-const LEAST: usize = 16;
+const MIN_PLACES: usize = 16;
 
 /// The maximum number of entries that `victim` looks at to find one to forget.
-const LOOK_AT: usize = 64;
+const MAX_LOOKS: usize = 64;
 /// The number of suitable entries among which `victim` chooses.
 const CHOICES: usize = 8;
 
@@ -267,7 +267,7 @@ impl Table {
     }
 
     fn grow(&mut self) {
-        let size = (self.places.len() * 2).max(LEAST);
+        let size = (self.places.len() * 2).max(MIN_PLACES);
         let mut places = Vec::new();
         places.resize_with(size, Entry::default);
         let old = std::mem::replace(&mut self.places, places);
@@ -309,7 +309,7 @@ impl Table {
         let mask = self.places.len().checked_sub(1)?;
         let mut best: Option<((u32, u32), usize)> = None;
         let mut seen = 0;
-        for _ in 0..LOOK_AT.min(self.places.len()) {
+        for _ in 0..MAX_LOOKS.min(self.places.len()) {
             self.hand = (self.hand + 1) & mask;
             let entry = &self.places[self.hand];
             if entry.id == 0
@@ -379,7 +379,7 @@ mod tests {
             table.insert(entry(id << 7));
             let (used, places) = (table.len(), table.places.len());
             assert!(8 * used <= 7 * places, "{used} of {places}");
-            assert!(places == LEAST || 8 * used > 7 * places / 2, "{used} of {places}");
+            assert!(places == MIN_PLACES || 8 * used > 7 * places / 2, "{used} of {places}");
         }
         assert_eq!(table.entries().count(), 1000);
     }

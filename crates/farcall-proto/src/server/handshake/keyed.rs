@@ -8,7 +8,7 @@ use crate::wire::{self, Header};
 use crate::{Mutant, Time};
 
 /// The maximum number of unfinished handshakes that are kept. A further one replaces the oldest.
-const MOST: usize = 64;
+const MAX_UNFINISHED: usize = 64;
 
 /// The field `rest` of a ticket that only proves the client's address. Such a ticket has no transcript (hash
 /// of both handshakes), so no key can be derived from it.
@@ -27,7 +27,7 @@ impl Handshakes {
             return (0, None);
         }
         let at = self.0.iter().position(|(id, _)| *id == conversation).unwrap_or_else(|| {
-            if self.0.len() == MOST {
+            if self.0.len() == MAX_UNFINISHED {
                 self.0.pop_front();
             }
             self.0.push_back((conversation, Vec::new()));
@@ -136,12 +136,12 @@ mod tests {
             let part = wire::Handshake { total: HANDSHAKE as u32, offset, through: 0, part };
             handshakes.take(conversation, &part).0
         };
-        for conversation in 1..=MOST as u64 {
+        for conversation in 1..=MAX_UNFINISHED as u64 {
             assert_eq!(take(conversation, 0, &[7; 500]), 500);
         }
         assert_eq!(take(1, 400, &[7; 500]), 500, "a part that does not begin at 500 is ignored");
         assert_eq!(take(1, 500, &[7; 100]), 600);
-        assert_eq!(take(MOST as u64 + 1, 0, &[7; 300]), 300);
+        assert_eq!(take(MAX_UNFINISHED as u64 + 1, 0, &[7; 300]), 300);
         assert_eq!((take(2, 500, &[7; 100]), take(1, 600, &[])), (600, 0), "the oldest is forgotten");
     }
 }
