@@ -12,7 +12,7 @@ pub(crate) fn put(words: &[AtomicU64], bytes: &[u8]) {
     if len < ASM_COPY_MIN_BYTES {
         return words::put(words, bytes);
     }
-    // SAFETY: both have `len` bytes; others may write the words too, and nobody else has the bytes.
+    // SAFETY: both have `len` bytes; others may write the words too, and no other thread writes the bytes.
     unsafe { copy(words.as_ptr().cast_mut().cast(), bytes.as_ptr(), len) }
 }
 

@@ -99,7 +99,8 @@ impl MappedFile {
 
     fn map(file: impl AsFd, len: usize, rights: AccessRights) -> io::Result<MappedFile> {
         let write = if rights == AccessRights::Write { ProtFlags::WRITE } else { ProtFlags::empty() };
-        // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses, so it overlaps no other memory of this
+        // process.
         let start = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | write, MapFlags::SHARED, file, 0)?
         };
@@ -182,7 +183,8 @@ impl MappedFile {
         if into.len() < ASM_COPY_MIN_BYTES {
             return false;
         }
-        // SAFETY: within the mapping, which is readable and may be written by others; nobody else has `into`.
+        // SAFETY: the bytes lie within the mapping, which is readable and which others may write; no other
+        // reference to `into` exists.
         unsafe { copy(into.as_mut_ptr(), self.start.as_ptr().cast::<u8>().add(offset), into.len()) }
         true
     }
@@ -199,7 +201,8 @@ impl MappedFile {
             return false;
         }
         assert!(self.rights == AccessRights::Write, "mapped to be read only");
-        // SAFETY: within the mapping, which is writable, by others too; nobody writes `bytes`.
+        // SAFETY: the bytes lie within the mapping, which is writable, and which others may write too; no
+        // thread writes `bytes`.
         unsafe { copy(self.start.as_ptr().cast::<u8>().add(offset), bytes.as_ptr(), bytes.len()) }
         true
     }
@@ -214,7 +217,8 @@ impl Drop for MappedFile {
     fn drop(&mut self) {
         let start = self.start.as_ptr();
         if self.mapped {
-            // SAFETY: this mapping, which nobody refers to any more: references borrow from `self`.
+            // SAFETY: this is the range that was mapped. No reference into it is left, because references
+            // borrow from `self`.
             let _ = unsafe { rustix::mm::munmap(start.cast(), self.len) };
         } else {
             // SAFETY: allocated in `alone` with this layout.

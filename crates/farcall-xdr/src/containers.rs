@@ -400,7 +400,7 @@ impl<T: ?Sized> Schema for PhantomData<T> {
 }
 
 /// A type whose values begin with a count of bytes or elements, so that `#[xdr(max = N)]` can limit the
-/// count. An `Option` is such a type if its content is.
+/// count. An `Option` of a counted type is counted too.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no length that `max` could bound",
     note = "`max` goes with strings, opaque data, lists, sets and maps, and options of them"

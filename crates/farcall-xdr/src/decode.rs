@@ -49,7 +49,7 @@ pub struct Decoder<'a> {
     depth: u32,
     /// The number of bytes of memory that the value may still take.
     memory: usize,
-    /// How many more elements the value may have that take no bytes, such as `()`.
+    /// How many more elements without bytes on the wire, such as `()`, the value may have.
     empty: u32,
 }
 

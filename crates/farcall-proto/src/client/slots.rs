@@ -125,7 +125,7 @@ pub(super) struct Slots {
     pub outstanding: usize,
     oldest: u32,
     newest: u32,
-    /// The first and the last activity in the queue of those that have something to send.
+    /// The first and the last activity in the queue of activities that have something to send.
     first_ready: u32,
     last_ready: u32,
     /// The number of activities in that queue.

@@ -284,7 +284,8 @@ impl Server {
         }
     }
 
-    /// Chooses, among the calls of the heaviest host whose arguments are arriving, the one to refuse.
+    /// Chooses the call to refuse: of the host for which the most bytes of arguments are kept, a call whose
+    /// arguments are arriving.
     fn unfinished_that_pays(&mut self) -> Option<(usize, u32)> {
         let share = self.config.reassembly_budget / LEAST_SHARE;
         let host = self.heaviest(Kept::Arguments)?;

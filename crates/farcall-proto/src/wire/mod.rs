@@ -150,8 +150,7 @@ impl<'a> Raw<'a> {
         self.body.rest()
     }
 
-    /// Reads a frame of any type. Returns `None` if this version does not know the type: such a frame is
-    /// skipped.
+    /// Reads a frame of any type. Returns `None` for PADDING and for an unknown frame that may be skipped.
     pub fn read(&self) -> Result<Option<Frame<'a>>, Malformed> {
         let (flags, body) = (self.flags, self.body);
         Ok(Some(match self.kind {

@@ -27,7 +27,7 @@ impl Numbers {
         Numbers { next: first }
     }
 
-    /// The number that the next datagram will have.
+    /// Returns the number that the next datagram will have.
     #[inline(always)]
     pub fn next(&self) -> u64 {
         self.next
