@@ -50,7 +50,7 @@ impl<'a> Writer<'a> {
             Type::Opaque { size } => {
                 let bytes = self.bytes(ty, value, at)?;
                 if bytes.len() != *size as usize {
-                    return Err(at.error(format!("found {} bytes, expected {size}", bytes.len())));
+                    return Err(at.error(format!("expected {size} bytes, found {}", bytes.len())));
                 }
                 wrap(out.opaque(&bytes))
             }
@@ -171,7 +171,7 @@ impl<'a> Writer<'a> {
         at: &Path<'_>,
     ) -> Done {
         if items.len() < needed || items.len() > types.len() {
-            return Err(at.error(format!("found {} elements, expected {}", items.len(), types.len())));
+            return Err(at.error(format!("expected {} elements, found {}", types.len(), items.len())));
         }
         let mut both = types.zip(items).enumerate();
         both.try_for_each(|(index, (ty, item))| self.value(ty, item, out, &at.index(index)))

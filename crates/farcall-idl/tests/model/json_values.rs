@@ -107,7 +107,7 @@ fn text_and_bytes() {
     assert!(refused::<Vec<u8>>(json!("a b")).starts_with("at $: not base64"));
     assert_eq!(refused::<Vec<u8>>(json!({"hex": "123"})), "at $.hex: not pairs of hexadecimal digits");
     assert_eq!(refused::<Vec<u8>>(json!({"hex": "+1"})), "at $.hex: not pairs of hexadecimal digits");
-    assert_eq!(refused::<[u8; 3]>(json!("aGk=")), "at $: found 2 bytes, expected 3");
+    assert_eq!(refused::<[u8; 3]>(json!("aGk=")), "at $: expected 3 bytes, found 2");
 }
 
 #[test]
@@ -137,11 +137,11 @@ fn structs_and_enums() {
     let long = refused::<Vec<Entry>>(json!([{"name": "a", "tags": "AAAAAA==", "kind": "File"}]));
     assert_eq!(long, "at $[0].tags: length 4 is over the maximum of 3");
     assert_eq!(refused::<Kind>(json!("Fil")), "at $: no variant \"Fil\"; there is File, Link, Pair, Device");
-    assert_eq!(refused::<Kind>(json!({"Pair": [1]})), "at $.Pair: found 1 elements, expected 2");
+    assert_eq!(refused::<Kind>(json!({"Pair": [1]})), "at $.Pair: expected 2 elements, found 1");
     assert_eq!(refused::<Kind>(json!({"Pair": [1, "x"]})), "at $.Pair[1]: expected u32, found \"x\"");
     assert!(refused::<Kind>(json!({"File": 1, "Link": 2})).contains("expected \"Variant\""));
     assert!(refused::<Option<Option<u32>>>(json!(1)).contains("in brackets"));
-    assert!(refused::<[u32; 2]>(json!([1])).contains("where 2 are declared"));
+    assert!(refused::<[u32; 2]>(json!([1])).contains("expected 2 elements"));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn arguments_by_name_by_order_or_alone() {
         encode("put", json!("k")).unwrap_err(),
         "at $: expected an object with key, value, found \"k\""
     );
-    assert_eq!(encode("size", json!([1])).unwrap_err(), "at $: found 1 elements, expected 0");
+    assert_eq!(encode("size", json!([1])).unwrap_err(), "at $: expected 0 elements, found 1");
 }
 
 #[test]

@@ -231,7 +231,7 @@ fn each_fault_has_its_message() {
         ("#define F(a) a\nF(F(", "2:1 the `)` after the arguments of this macro is missing"),
         (
             "#define F(a) a ## +\ntypedef int F(x);",
-            "2:13 `##` makes `x+` of two words, which is not a single word",
+            "2:13 `##` makes `x+` of two words, which is not a valid word",
         ),
         ("#define F(a) a ##\ntypedef int F(x);", "2:13 there is nothing after `##` in this macro"),
         ("#define F(a) # b\ntypedef int F(x);", "2:13 `#` in this macro does not stand before an argument"),
@@ -267,7 +267,7 @@ mod hostile {
         refused_as(&format!("const A = {}1;", "-".repeat(100_000)), "nested more than");
         refused_as(&format!("#if {}1\n#endif", "(".repeat(100_000)), "nested too deep");
         refused_as(&format!("#if {}1\n#endif", "!".repeat(100_000)), "too large");
-        refused_as(&"#if 1\n".repeat(100_000), "within each other");
+        refused_as(&"#if 1\n".repeat(100_000), "nested `#if`s");
         refused_as(&format!("const A = a{};", "::a".repeat(100_000)), "too many parts");
     }
 
@@ -297,7 +297,7 @@ mod hostile {
         let nested = format!("#define F(x) x\n{}1{}", "F(".repeat(100_000), ")".repeat(100_000));
         refused_as(&nested, "nested too deep");
         let pasting: String = (0..32).map(|n| format!("#define A{n}(x) A{0}(x##x)\n", n + 1)).collect();
-        refused_as(&(pasting + "#define A32(x) x\nA0(ab)"), "which is none");
+        refused_as(&(pasting + "#define A32(x) x\nA0(ab)"), "not a valid word");
         refused_as("#define A A B\n#define B B A\nA", "a definition should begin here");
     }
 
@@ -338,7 +338,10 @@ mod hostile {
                 "{text}: {why}"
             );
         }
-        refused_as("typedef int a[65536]; typedef a b[65536]; typedef b c[65536];", "bytes in place");
+        refused_as(
+            "typedef int a[65536]; typedef a b[65536]; typedef b c[65536];",
+            "bytes without pointers and lists",
+        );
         // An arm that need not be chosen ends the recursion.
         let text =
             "union u switch (bool more) { case TRUE: struct { int i; u next; } element; case FALSE: void; };";

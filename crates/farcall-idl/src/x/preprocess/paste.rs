@@ -137,7 +137,7 @@ impl Preprocessor<'_> {
             }
         }
         let shown: String = text.chars().take(64).collect();
-        self.refuse(name.at, format!("`##` makes `{shown}` of two words, which is not a single word"))
+        self.refuse(name.at, format!("`##` makes `{shown}` of two words, which is not a valid word"))
     }
 
     /// Returns an argument as a text in quotes.
