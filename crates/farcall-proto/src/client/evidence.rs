@@ -4,6 +4,8 @@
 //! A new server at the address says how long it has lived. That does not prove that the former server was
 //! gone by then: the address can have moved between two servers that both live. So the client concludes it
 //! only if it had heard nothing of the former server for long enough.
+//!
+//! An incarnation is one run of a server. A ticket is good for the incarnation that issued it.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Acts on each frame from the server.
+//!
+//! An activity is a slot of the conversation with at most one outstanding call. An exchange is a signal or a
+//! stream within a call.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,7 @@
 //! Writes what a conversation has to send into its next datagram. Frames that are ready at the same time
 //! share a datagram. No frame waits for another to become ready.
+//!
+//! An activity is a slot of the conversation with at most one outstanding call.
 
 use super::Conversation;
 use super::slots::{Stage, Want};

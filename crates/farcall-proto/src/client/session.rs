@@ -1,5 +1,8 @@
 //! Tickets and binding: how a conversation gets the right to call, and learns which procedures are exported
 //! (docs/protocol.md, "Binding").
+//!
+//! A ticket shows that the server has admitted the conversation; the client keeps it, and the server need
+//! not. An incarnation is one run of a server.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,7 +1,10 @@
 //! The pool of activities: which are free, what the call of each is doing, and in what order the calls began.
 //!
 //! The activity that was used last is used again first. So a client that never has two outstanding calls
-//! needs only one activity, and the server remembers only one call number for it.
+//! needs only one activity.
+//!
+//! An activity is a numbered slot of a conversation; in it, the client makes one call after the other. The
+//! server remembers the number of each activity's last call.
 
 use std::time::Duration;
 

@@ -4,6 +4,9 @@
 //! The client alone drives recovery. All calls share one point in time, `check`. When it comes, the client
 //! looks at every outstanding call, and each look sets the next `check`. Starting or ending a call does not
 //! search for the next due time. So `check` can be too early, which costs one look in vain.
+//!
+//! An activity is a slot of the conversation with at most one outstanding call. A reminder is what the client
+//! sends about a call whose answer is late: the call again, or a probe.
 
 use std::time::Duration;
 

@@ -4,6 +4,8 @@
 //! Clients use activity numbers from the lowest up, so most numbers in use are consecutive. Those are kept in
 //! a vector, the row. An activity with a far higher number is kept in a map, so that memory depends on how
 //! many activities were used, and not on their numbers.
+//!
+//! An activity is a numbered slot of a conversation; in it, the client makes one call after the other.
 
 use std::collections::BTreeMap;
 

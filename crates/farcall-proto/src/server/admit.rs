@@ -1,5 +1,8 @@
 //! Decides which clients may call: binding, tickets, challenges, and the horizon, which is the date up to
 //! which tickets are refused (docs/protocol.md, "Binding" and "Tickets and horizon").
+//!
+//! A conversation joins one client endpoint to one server endpoint. A client shows the conversation's ticket,
+//! which the server has issued, until the server knows the conversation.
 
 use std::net::SocketAddr;
 

@@ -3,6 +3,9 @@
 //!
 //! A host is an IPv4 address or an IPv6 /64, however many conversations it has. A conversation for which
 //! something is kept remembers its host's place in this table, so counting is one addition.
+//!
+//! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
+//! each, the client makes one call after the other. An exchange is a signal or a stream within a call.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,10 @@
 //! Frees what the server keeps of calls: results that were acknowledged, were held long enough or exceed a
 //! budget, and unfinished arguments that exceed theirs. Also keeps empty buffers for reuse
 //! (docs/memory-protocol.md).
+//!
+//! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
+//! each, the client makes one call after the other. An access is a call that reads or writes exported memory.
+//! A host is a machine, known by its IP address.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,12 +27,12 @@ pub(super) const ASSEMBLY: usize = 256;
 /// The maximum number of calls, over all clients, for which the server keeps anything.
 pub(super) const MAX_WORKS: usize = 1 << 18;
 
-/// However few conversations a server may have, it remembers this many activities beyond the first ones, over
-/// all conversations.
+/// The server remembers at least this many activities beyond the first ones, over all conversations, even if
+/// it is configured for few conversations.
 const LEAST_SLOTS: usize = 1 << 16;
 
-/// The least time between two sweeps. A sweep goes through kept calls, frees them and looks for silent
-/// clients.
+/// A sweep goes through kept calls, frees old ones and looks for silent clients. A sweep that is due only
+/// because a client may have been silent for too long comes at least this long after the last one.
 const MIN_SWEEP_GAP: Duration = Duration::from_millis(5);
 
 /// The maximum number of kept calls that one sweep looks at.

@@ -1,4 +1,6 @@
 //! What the server keeps of a conversation that is not idle, besides its entry in the table.
+//!
+//! A conversation's activities are numbered slots; in each, the client makes one call after the other.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Acts on each frame that a client sends (docs/protocol.md, "Calls").
+//!
+//! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
+//! each, the client makes one call after the other.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;

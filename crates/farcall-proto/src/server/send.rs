@@ -1,4 +1,7 @@
 //! Sends results, their fragments, and short answers.
+//!
+//! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
+//! each, the client makes one call after the other. An exchange is a signal or a stream within a call.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -4,6 +4,9 @@
 //! a verified ticket are inserted, so nobody can make many identifiers collide. The table uses linear
 //! probing, deletes by shifting entries back (Knuth, volume 3, section 6.4, algorithm R), and doubles when it
 //! is seven eighths full.
+//!
+//! A conversation joins one client endpoint to one server endpoint. Its activities are numbered slots; in
+//! each, the client makes one call after the other.
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;

@@ -1,5 +1,8 @@
 //! What the server keeps of an activity: the number of its last call, and the call's state, fragments and
 //! result until the call is over.
+//!
+//! An activity is a numbered slot of a conversation; in it, the client makes one call after the other. An
+//! access is a call that reads or writes exported memory. An exchange is a signal or a stream within a call.
 
 use std::ops::Range;
 
