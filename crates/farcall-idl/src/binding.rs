@@ -1,5 +1,7 @@
 //! Compares an importer's interface with an exporter's: which procedures can be called, and why the others
 //! cannot.
+//!
+//! An importer is a program that calls; an exporter is a server that offers an interface.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,5 +1,8 @@
 //! The word of a slot that says which request was answered last, whether the caller sleeps, and whether the
 //! caller's service thread watches for the answer.
+//!
+//! A slot holds one request and its reply. The caller's service thread waits for the answers of many slots at
+//! once.
 
 use std::time::Duration;
 

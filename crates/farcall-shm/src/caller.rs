@@ -1,5 +1,7 @@
 //! The calling half of a connection's memory: claims slots, makes requests in them, and waits for answers.
 //! The server can write any word at any time, so no word that is read here is trusted.
+//!
+//! A slot holds one request and its reply. What does not fit a slot goes through a ring of larger parts.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

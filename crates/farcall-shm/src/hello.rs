@@ -1,5 +1,7 @@
 //! The first message that an importer sends to an exporter: what it wants, and a question. By its answer the
 //! exporter proves its identity.
+//!
+//! An importer is a process that calls or maps what another process, the exporter, offers.
 
 use std::net::{IpAddr, SocketAddr};
 

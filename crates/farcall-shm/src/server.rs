@@ -1,5 +1,8 @@
 //! The serving half of a connection's memory: takes requests, reads them and answers them. The caller can
 //! write any word at any time, so no word that is read here is trusted.
+//!
+//! A slot holds one request and its reply. What does not fit a slot goes through a ring of larger parts. The
+//! cursor notes which requests the server has taken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,6 +5,8 @@
 //! has used one activity only, no other call is outstanding, and nothing else is to be sent to the server.
 //! The conversation stores only the number of such a call. If anything but the result comes first, the call
 //! [goes on](Conversation::go_on) like any other.
+//!
+//! An activity is a slot of the conversation with at most one outstanding call.
 
 use super::usual::Callee;
 use super::{Call, CallId, Conversation, NEVER};

@@ -1,4 +1,6 @@
 //! The position, with which every frame about a call begins: it says which call.
+//!
+//! An activity is a numbered slot of a conversation; in it, the client makes one call after the other.
 
 use super::datagram::{u32_at, u64_at};
 use super::{Body, Malformed, Reader, Writer};

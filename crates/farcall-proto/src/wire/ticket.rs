@@ -1,5 +1,8 @@
 //! TICKET: shows a ticket, which a server issued to a client at an address, with a date. BIND and WELCOME
 //! hold tickets too.
+//!
+//! A client that shows a ticket proves that the server has admitted its conversation, so that the server need
+//! not remember it.
 
 use std::borrow::Cow;
 
