@@ -126,7 +126,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Returns whether every value of an arm contains a value of the type at that index, directly or through
+    /// Returns whether a value of an arm can contain a value of the type at that index, directly or through
     /// other types.
     fn leads_to(&self, arm: &Arm, place: u32) -> bool {
         let mut waiting: Vec<u32> = arm.fields.iter().flat_map(|field| needed(&field.ty)).collect();

@@ -3,8 +3,8 @@
 use super::{Body, Field, Type, Types};
 use crate::{Error, ErrorKind, MAX_DEPTH};
 
-/// A type whose values have fewer bytes than this may have this many parts that take no bytes. A longer type
-/// may have as many such parts as bytes.
+/// A type may have this many parts that take no bytes, however few bytes its values have. A type with more
+/// bytes may have as many such parts as bytes.
 const MAX_EMPTY_PARTS_OF_SHORT: u32 = 256;
 /// The maximum number of parts that take no bytes, in any type.
 const MAX_EMPTY_PARTS: u32 = 1 << 16;
