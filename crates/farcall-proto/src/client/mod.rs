@@ -513,7 +513,7 @@ impl Conversation {
         if slot.args.len() > LONG_ARGUMENT_BYTES {
             self.transfers.long_arguments -= slot.args.len();
         }
-        let told = slot.stage == (Stage::Cancelling { silent: true });
+        let told = slot.stage == (Stage::Cancelling { told: true });
         self.slots.newest_ended = self.slots.newest_ended.max(slot.sequence);
         if self.slots.close(activity) {
             self.drop_parts(activity);

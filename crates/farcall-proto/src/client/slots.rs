@@ -29,9 +29,9 @@ pub(super) enum Stage {
     Sending,
     /// The server has the call.
     Running,
-    /// The caller has given the call up. `silent` says that the caller has been told how the call ended, and
+    /// The caller has given the call up. `told` says that the caller has been told how the call ended, and
     /// nothing more is reported.
-    Cancelling { silent: bool },
+    Cancelling { told: bool },
 }
 
 /// What an activity has to send, one bit each.

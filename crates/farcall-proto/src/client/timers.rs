@@ -73,7 +73,7 @@ impl Conversation {
     fn look_at(&mut self, now: Time, activity: u32, sink: &mut dyn FnMut(Event<'_>)) {
         let slot = self.slots.at_mut(activity);
         let cancelling = matches!(slot.stage, Stage::Cancelling { .. });
-        let told = slot.stage == (Stage::Cancelling { silent: true });
+        let told = slot.stage == (Stage::Cancelling { told: true });
         if slot.timing.first_sent.is_none() {
             if cancelling {
                 return self.end(activity, failed(Kind::Cancelled, Ran::No), sink);
@@ -116,7 +116,7 @@ impl Conversation {
 
     fn given_up(&self, now: Time, activity: u32) -> bool {
         let slot = self.slots.at(activity);
-        if slot.stage == (Stage::Cancelling { silent: true }) {
+        if slot.stage == (Stage::Cancelling { told: true }) {
             return slot.timing.unanswered >= CANCEL_REMINDERS;
         }
         let hurry = if self.config.mutant.breaks(Rule::Impatient) { 2 } else { 1 };
@@ -175,12 +175,12 @@ impl Conversation {
         self.timers.check = self.timers.check.min(slot.timing.due);
     }
 
-    /// Notes that a call is given up. `silent` says that its caller has been told and that nothing more is
+    /// Notes that a call is given up. `told` says that its caller has been told and that nothing more is
     /// reported. Restarts the call's timer, as if the call had just been sent.
-    pub(super) fn begin_to_cancel(&mut self, now: Time, activity: u32, silent: bool) {
+    pub(super) fn begin_to_cancel(&mut self, now: Time, activity: u32, told: bool) {
         let patience = self.patience();
         let slot = self.slots.at_mut(activity);
-        slot.stage = Stage::Cancelling { silent };
+        slot.stage = Stage::Cancelling { told };
         slot.receiving = None;
         slot.restart_timer(now, patience);
         self.timers.check = self.timers.check.min(slot.timing.due);

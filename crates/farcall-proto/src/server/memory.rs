@@ -103,12 +103,12 @@ impl Server {
         self.spare.long.trim(now);
         let crowded = std::mem::take(&mut self.sending.crowded);
         let (all, slice) = (self.hosts.listed as u32, self.hosts.listed.min(MAX_SWEPT) as u32);
-        let mut silent = None;
+        let mut soonest = None;
         for _ in 0..slice {
             let Some((host, call)) = self.hosts.next() else {
                 break;
             };
-            if self.sweep_one(now, host, call, crowded, &mut silent) {
+            if self.sweep_one(now, host, call, crowded, &mut soonest) {
                 self.hosts.list(host, call);
             }
         }
@@ -118,7 +118,7 @@ impl Server {
         let round = if all > slice && self.unfinished > 0 { round.min(interval(PATIENCE)) } else { round };
         let next = (self.hosts.listed > 0).then(|| now + round.saturating_mul(slice) / all);
         self.set_sweep(
-            next.map(|next| silent.map_or(next, |silent: Time| next.min(silent.max(now + MIN_SWEEP_GAP)))),
+            next.map(|next| soonest.map_or(next, |due: Time| next.min(due.max(now + MIN_SWEEP_GAP)))),
         );
     }
 
